@@ -1,5 +1,5 @@
-//! A client that behaves like that of a test. It connects over TCP or a unix socket, and sends a password if the server
-//! requests one.
+//! A client that behaves like a test's client. It connects over TCP or a unix socket, and sends its password if the
+//! server asks for it.
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -17,13 +17,13 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The address of a server, a gateway or a proxy.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
-    /// A TCP address, and the password to send if the server requests one.
+    /// A TCP address, with the password in case the server asks for it.
     Tcp(SocketAddr, String),
     /// The path of a unix socket.
     Unix(PathBuf),
 }
 
-/// A session over either kind of connection.
+/// A session over TCP or over a unix socket.
 pub(crate) type Client = AdminConnection<Box<dyn Stream>>;
 
 /// A connection over TCP or a unix socket.
@@ -32,7 +32,8 @@ impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
 impl Address {
-    /// Opens a session with `database` that is ready for its first query. Adds `parameters` to the startup message.
+    /// Opens a session with `database`, and waits until the session is ready for queries. Adds `parameters` to the
+    /// startup message.
     pub(crate) fn connect(
         &self,
         database: &str,

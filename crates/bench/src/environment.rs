@@ -1,9 +1,9 @@
-//! Describes the machine on which a result was measured, without anything that identifies it.
+//! Describes the machine on which a benchmark ran, without anything that identifies the machine.
 
 use report::Report;
 use template::Provisioner;
 
-/// Adds the facts that affect results: the machine, the server and its place.
+/// Adds everything that affects the results: the machine, the server and the place of its data.
 pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &str, load: &str) {
     machine(report, load);
     report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
@@ -12,7 +12,7 @@ pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &s
     report.add_environment("servers run as", account);
 }
 
-/// Adds the processor, memory, kernel and load.
+/// Adds the processor, the memory, the kernel and the load to the report.
 pub(crate) fn machine(report: &mut Report, load: &str) {
     let cores = std::thread::available_parallelism().map_or_else(|_| "unknown".into(), |n| n.to_string());
     report.add_environment("processor", format!("{cores} cores, {}", or_unknown(sys::processor())));

@@ -100,7 +100,7 @@ impl From<SessionError> for BenchError {
 }
 
 impl BenchError {
-    /// Returns the last output of the failed program or server, or `None` if there is no output.
+    /// Returns the last output of the failed program or server. Returns `None` if there is no such output.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -113,7 +113,7 @@ impl BenchError {
         }
     }
 
-    /// Returns advice for the user, or `None` if there is no advice.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -143,7 +143,7 @@ impl BenchError {
         }
     }
 
-    /// Returns an error unless `program` succeeded. `log` is the file with its output.
+    /// Returns an error if `program` failed. `log` is the file with the program's output.
     pub(crate) fn check_status(program: &str, status: ExitStatus, log: &Path) -> Result<(), Self> {
         if status.success() {
             return Ok(());

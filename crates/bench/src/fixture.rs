@@ -1,6 +1,6 @@
-//! A server with a template, leases of its databases, and a gateway.
+//! A server with a template, leases of databases, and a gateway.
 //!
-//! Most benchmarks need this whole stack, because tests reach their databases in this way.
+//! Most benchmarks need all of this, because tests reach their databases in this way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,27 +17,27 @@ use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 use crate::client::Address;
 use crate::{BenchError, environment};
 
-/// The default number of tables in the template.
+/// Number of tables in the template, unless a benchmark compares several numbers.
 pub(crate) const DEFAULT_TABLES: u32 = 30;
-/// The number of tables that one query creates. It's limited because a transaction holds a lock for each table.
+/// Number of tables that one query creates. A transaction holds a lock for each table, and the server limits its locks.
 const TABLES_PER_QUERY: u32 = 100;
-/// A copy of the template, which the contenders "by hand" copy in turn.
+/// A copy of the template. The contenders that work by hand make their copies from it.
 pub(crate) const MANUAL_DATABASE: &str = "by_hand";
 /// The name of the template's database.
 const TEMPLATE: &str = "measured";
-/// The connection option that ends a lease together with its last session.
+/// The connection option that ends a lease at the end of its last session.
 pub(crate) const NO_LINGER: (&str, &str) = ("options", "-c pgfresh.linger=0");
-/// The connection options for a lease in rollback isolation that ends together with its last session.
+/// The connection options for a lease in rollback isolation that ends at the end of its last session.
 pub(crate) const ROLLBACK_ISOLATION: (&str, &str) =
     ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
 /// The server's default `max_connections`.
 const MAX_CONNECTIONS: u32 = 500;
-/// How long a database outlives its last session by default.
+/// How long a database stays leased after its last session ends, by default.
 const LINGER: Duration = Duration::from_secs(5);
 /// Timeout for a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A running server with leases and a gateway. The order of the fields is the order in which they are dropped.
+/// A running server with leases and a gateway. The fields are dropped in the order of their declaration.
 pub(crate) struct Fixture {
     gateway: Gateway,
     pub(crate) leases: Leases,
@@ -46,7 +46,7 @@ pub(crate) struct Fixture {
     place: String,
     load: String,
     serial: AtomicU64,
-    /// How long the creation of the template's tables took.
+    /// How long it took to create the template's tables.
     pub(crate) built: Duration,
 }
 
@@ -70,15 +70,15 @@ impl Fixture {
         }
         let built = begun.elapsed();
         drop(session);
-        // CREATE DATABASE waits for the end of the session that created the tables.
+        // CREATE DATABASE waits until the session that created the tables has ended.
         admin.query(&format!("CREATE DATABASE {MANUAL_DATABASE} TEMPLATE {TEMPLATE}"))?;
-        // The cache doesn't contain a database with these tables.
+        // The cache's copy of the data directory doesn't contain a database with these tables.
         started.entry = None;
         Self::serve(provisioner, started, load, built)
     }
 
-    /// Opens a fixture whose server starts from a cached template, as a user's server does. This fixture has no
-    /// [`MANUAL_DATABASE`] database.
+    /// Opens a fixture whose server starts from a cached template, as a user's server does. There is no
+    /// [`MANUAL_DATABASE`] in this fixture.
     pub(crate) fn of_template(
         server_options: &ServerOptions,
         template: TemplateSpec,
@@ -158,7 +158,7 @@ impl Fixture {
     }
 }
 
-/// Starts a server. It has enough connections for our own sessions, the pool and the contenders "by hand".
+/// Starts a server with enough connections for our own sessions, the pool and the contenders that work by hand.
 fn start(
     server_options: &ServerOptions,
     template: Option<TemplateSpec>,
@@ -172,7 +172,7 @@ fn start(
     Ok((provisioner, started))
 }
 
-/// Writes the tables of a template to a file in `folder`, and returns the template's specification.
+/// Writes the SQL for a template's tables to a file in `folder`, and returns the template's specification.
 pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     let file = folder.join("tables.sql");
     fs::write(&file, statements(DEFAULT_TABLES).join(";\n")).attempt("write", &file)?;
@@ -180,7 +180,7 @@ pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     Ok(TemplateSpec { name: TEMPLATE.to_owned(), folder: folder.to_owned(), sql, ..TemplateSpec::default() })
 }
 
-/// Opens leases for the databases of a server with one template, and a gateway for these leases on a free port.
+/// Opens leases for the databases of a server that has one template. Opens a gateway for these leases on a free port.
 pub(crate) fn open_gateway(
     run: &RunDirectory,
     place: &Place,
@@ -218,7 +218,7 @@ pub(crate) fn open_gateway(
 }
 
 /// Returns queries that create a sequence and `tables` tables. The tables resemble those of an application: they have
-/// keys, references, an index on a text, and a timestamp.
+/// keys, references to other tables, an index on a text column, and a timestamp.
 pub(crate) fn statements(tables: u32) -> Vec<String> {
     let table = |table: u32| {
         let refers = if table > 1 { format!(" REFERENCES t{}", table - 1) } else { String::new() };

@@ -1,7 +1,7 @@
-//! The floor for every start: the minimum work that any program has to do.
+//! The floor for every start, which is the minimum work that any program has to do.
 //!
-//! The floor copies all bytes on all cores, and then boots the server. Its time includes no lookup, check or guard.
-//! Unlike pgfresh, it doesn't boot while it copies.
+//! The floor copies all bytes with all processors, and boots the server after that. It performs no lookup, has no guard
+//! and checks nothing. Unlike pgfresh, it doesn't boot the server during the copy.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Uid, fchown, mkdirat, openat, seek, sendfile};
 use storage::{Account, Attempt, FileError};
 
-/// A tree of files, listed in advance.
+/// A tree of files. Listing the files takes place before the measurement.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
-    /// The directories, each after its parent. The first one is the root.
+    /// The directories of the tree. Each directory comes after its parent, and the first one is the root.
     directories: Vec<PathBuf>,
-    /// The files, each with the index of its directory and its name there.
+    /// The files of the tree. Each has the index of its directory and its name in that directory.
     files: Vec<(usize, PathBuf)>,
 }
 
 impl Tree {
-    /// Lists the tree below `root`.
+    /// Lists all directories and files below `root`.
     pub(crate) fn list(root: &Path) -> Result<Self, FileError> {
         let mut tree = Self { root: root.to_owned(), directories: vec![PathBuf::new()], files: Vec::new() };
         let mut next = 0;
@@ -41,7 +41,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Copies the tree to `to`, using all cores.
+    /// Copies the tree to `to`, using all processors.
     pub(crate) fn copy(&self, to: &Path, account: &Account) -> Result<(), FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty()).attempt("open", path);
@@ -71,7 +71,7 @@ impl Tree {
     }
 }
 
-/// Copies the data extents of a file, and preserves its holes.
+/// Copies the parts of a file that contain data, and preserves the holes between them.
 fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &Path, account: &Account) -> io::Result<()> {
     let from = openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

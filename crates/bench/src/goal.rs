@@ -1,10 +1,10 @@
-//! The project's goals, compared with measured values.
+//! Our goals for pgfresh, beside measured values.
 
 use std::borrow::Cow;
 
 use report::{Column, Quantity, Table};
 
-/// A goal for one quantity.
+/// A goal for one measured quantity.
 #[derive(Debug, Clone)]
 pub(crate) struct Goal {
     pub(crate) what: Cow<'static, str>,
@@ -12,7 +12,7 @@ pub(crate) struct Goal {
     pub(crate) measured: Option<Quantity>,
 }
 
-/// The limit of a goal.
+/// The limit that a quantity has to keep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
     AtMost(Quantity),

@@ -1,10 +1,11 @@
 //! The workloads of `pgfresh bench`.
 //!
-//! They answer whether pgfresh is fast, compared with what users would do without it. A benchmark names its contenders,
-//! and [`report::Rounds`] runs them in turns. The result is a [`report::Report`] that contains every measured value.
+//! A benchmark answers whether pgfresh is fast compared with what users would do without it. It names its contenders,
+//! and [`report::Rounds`] runs them in turn. The result is a [`report::Report`] that contains every measured value.
 //!
-//! This crate prints nothing and doesn't know about the command line. The caller passes the commands to measure.
-//! Contenders start servers in guarded run directories, which are removed when this process ends, even if it's killed.
+//! This crate prints nothing and doesn't know about the command line. The caller provides the pgfresh commands to
+//! measure. Contenders start servers in guarded run directories. These directories disappear when this process ends,
+//! even if it's killed.
 
 mod by_hand;
 mod client;
@@ -35,5 +36,5 @@ pub use start::Start;
 pub use transactions::Transactions;
 pub use truncate::Truncate;
 
-/// A report with all measured values, and the error that ended the measurement early, if there was one.
+/// A report with all measured values. If an error ended the measurement early, the error is also here.
 pub type Measured = (report::Report, Option<BenchError>);

@@ -1,4 +1,4 @@
-//! Measures the memory that pgfresh itself needs while it serves. The server's memory isn't included.
+//! Measures how much memory pgfresh itself needs while it serves, without the memory of the server.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,17 +8,17 @@ use storage::Attempt;
 
 use crate::BenchError;
 
-/// The peak resident memory of each process, in bytes. Source: proc(5), `VmHWM`.
+/// The peak of each process's resident memory, in bytes. Source: proc(5), `VmHWM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peak {
-    /// The process that serves.
+    /// The process that owns the server and serves clients.
     pub(crate) owner: u64,
-    /// The guard, or `None` if the kernel doesn't list child processes.
+    /// The guard. `None` if the kernel doesn't list child processes.
     pub(crate) guard: Option<u64>,
 }
 
-/// Runs `serve` until it's ready, and returns its peak memory. The command must write a line when it's ready, and exit
-/// when its standard input is closed.
+/// Runs the command `serve` until it is ready, and returns its peak memory. The command must write a line as soon as it
+/// is ready. It must exit when its standard input closes.
 pub(crate) fn measure_service(mut serve: Command) -> Result<Peak, BenchError> {
     let program = serve.get_program().to_owned();
     serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

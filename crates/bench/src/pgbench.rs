@@ -1,4 +1,4 @@
-//! Runs PostgreSQL's own benchmark program, pgbench.
+//! Runs pgbench, PostgreSQL's own benchmark program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,20 +11,20 @@ use storage::Attempt;
 use crate::BenchError;
 use crate::client::Address;
 
-/// The pgbench of an installation.
+/// The pgbench program of an installation.
 #[derive(Debug)]
 pub(crate) struct Pgbench {
     program: PathBuf,
 }
 
 impl Pgbench {
-    /// Finds pgbench.
+    /// Finds the installation's pgbench.
     pub(crate) fn find(installation: &Installation) -> Result<Self, BenchError> {
         let program = installation.client("pgbench").ok_or(BenchError::NoProgram { program: "pgbench" })?;
         Ok(Self { program })
     }
 
-    /// Creates pgbench's tables with `scale` branches of 15 MB each.
+    /// Creates pgbench's tables. Their size is `scale` branches of 15 MB each.
     pub(crate) fn prepare(
         &self,
         address: &Address,
@@ -37,7 +37,8 @@ impl Pgbench {
         self.run(address, database, &arguments).map(drop)
     }
 
-    /// Runs pgbench for `seconds` seconds. Returns the mean time between two transactions of any client.
+    /// Runs pgbench for `seconds` seconds. Returns the mean time between two consecutive transactions, which can belong
+    /// to different clients.
     pub(crate) fn time(
         &self,
         address: &Address,
@@ -53,7 +54,7 @@ impl Pgbench {
         Ok(vec![("a transaction", Duration::from_secs_f64(1.0 / rate))])
     }
 
-    /// Runs pgbench until it ends. Returns an error if one of its clients fails.
+    /// Runs pgbench and waits for its end. Returns an error if any of its clients fails.
     fn run(&self, address: &Address, database: &str, arguments: &[&str]) -> Result<String, BenchError> {
         let mut command = Command::new(&self.program);
         for (name, _) in std::env::vars_os() {
@@ -71,9 +72,9 @@ impl Pgbench {
             }
         }
         command.args(["-U", SUPERUSER]).args(arguments).arg(database).stdin(Stdio::null());
-        // pgbench needs its own session, because the kernel first divides processor time among sessions, and each
-        // backend has its own. Otherwise a gateway in our process would share its part with pgbench, but a proxy in a
-        // different process wouldn't. Source: sched(7), autogroup.
+        // Run pgbench in a new session. The kernel divides processor time among sessions first, and each backend has
+        // its own session. Without this, a gateway in our process would share its part of the time with pgbench, while
+        // a proxy in another process wouldn't. Source: sched(7), autogroup.
         sys::new_session(&mut command);
         let output = command.output().attempt("run", &self.program)?;
         if !output.status.success() {
@@ -88,8 +89,8 @@ impl Pgbench {
     }
 }
 
-/// Parses the transactions per second. Before version 14, pgbench first prints a rate that includes the time for
-/// connecting.
+/// Parses the rate, in transactions per second. Before version 14, pgbench prints two rates, and the first one includes
+/// the time for connecting.
 fn parse_rate(output: &str) -> Option<f64> {
     let mut rates = output.lines().filter_map(|line| line.strip_prefix("tps = "));
     rates.next_back()?.split(' ').next()?.parse().ok().filter(|rate| *rate > 0.0)

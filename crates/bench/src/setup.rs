@@ -1,6 +1,6 @@
-//! Servers that are configured as in published articles, on a disk or in RAM.
+//! Servers with the settings that published articles recommend, on disk or in RAM.
 //!
-//! These are the settings that users find on the web, so they are what pgfresh should be compared with.
+//! Users find these settings on the web, so pgfresh should be compared with them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,22 +10,22 @@ use template::{Provisioner, ServerOptions};
 
 use crate::BenchError;
 
-/// The settings of a server and the place of its data.
+/// The settings of a server, and the place of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setup {
     /// PostgreSQL's default settings, on disk.
     Normal,
-    /// Three settings off, on disk. Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
+    /// Three settings are off, on disk. Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
     Dangerous,
-    /// Seven settings changed, on disk. Source: the article on tests in CI that were cleaned by TRUNCATE, its last
-    /// section.
+    /// Seven settings differ from the defaults, on disk. Source: the last section of the article on tests in CI that
+    /// were cleaned by TRUNCATE.
     Tuned,
-    /// Default settings with larger buffers, in RAM. Source: the article on tests in CI that were cleaned by TRUNCATE,
-    /// its solution.
+    /// Default settings with larger buffers, in RAM. Source: the solution in the article on tests in CI that were
+    /// cleaned by TRUNCATE.
     Tmpfs,
 }
 
-/// PostgreSQL's default values for the settings that our presets change. Source: its manual, 15, chapter 20.
+/// PostgreSQL's default values for the settings that our presets change. Source: the manual of version 15, chapter 20.
 const DEFAULT_SETTINGS: [(&str, &str); 7] = [
     ("shared_buffers", "128MB"),
     ("autovacuum_naptime", "1min"),
@@ -41,7 +41,7 @@ const TUNED: [(&str, &str); 8] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),
     ("wal_level", "minimal"),
-    // With `wal_level=minimal`, a server doesn't start unless `max_wal_senders` is 0.
+    // With `wal_level=minimal`, a server starts only if `max_wal_senders` is 0.
     ("max_wal_senders", "0"),
     ("full_page_writes", "off"),
     ("autovacuum", "off"),
@@ -51,7 +51,7 @@ const TUNED: [(&str, &str); 8] = [
 const TMPFS: [(&str, &str); 1] = [("shared_buffers", "256MB")];
 
 impl Setup {
-    /// Returns the setup's name for tables.
+    /// Returns the setup's name as tables show it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal settings, on disk",
@@ -71,19 +71,21 @@ impl Setup {
     }
 }
 
-/// The options for starting such servers.
+/// Options for starting servers with these setups.
 #[derive(Debug)]
 pub(crate) struct Setups<'a> {
-    /// The options that determine the installation. The setup overrides all others.
+    /// Options that determine the PostgreSQL installation. Each setup overrides all other options.
     pub(crate) server_options: &'a ServerOptions,
     pub(crate) cache: Option<&'a Path>,
     pub(crate) program: &'a Path,
-    /// A directory on the disk to test. `None` stands for the place where a server's data would be on disk.
+    /// A directory on the disk to test. By default, the servers use the place where pgfresh would put a server's data
+    /// on disk.
     pub(crate) disk: Option<&'a Path>,
 }
 
 impl Setups<'_> {
-    /// Starts one server, which stops when it's dropped. Returns it with the place of its data.
+    /// Starts a server with this setup. The server stops when the returned value is dropped. Also returns the place of
+    /// the server's data.
     ///
     /// # Errors
     /// Returns an error if the server doesn't start, or if there isn't enough space.
@@ -108,10 +110,10 @@ impl Setups<'_> {
         Ok((started.server, place))
     }
 
-    /// Starts and prepares all servers. Returns them with one sentence for each about its place.
+    /// Starts and prepares a server for each setup. Also returns one sentence about the place of each server.
     ///
-    /// If a server in RAM doesn't start, e.g. because there isn't enough space, it's omitted. Its sentence then gives
-    /// the reason.
+    /// A server in RAM may fail to start, for example because there isn't enough space. Such a server is missing from
+    /// the result, and its sentence gives the reason.
     ///
     /// # Errors
     /// Returns an error if a server on disk doesn't start, or if a server can't be prepared.

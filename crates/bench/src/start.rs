@@ -1,5 +1,5 @@
-//! The `start` benchmark: from nothing to the first response and back to nothing. pgfresh is compared with the floor
-//! and with PostgreSQL's own programs.
+//! The `start` benchmark: from nothing to the server's first response, and back to nothing. It compares pgfresh with
+//! the floor and with PostgreSQL's own programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,25 +18,25 @@ use crate::start_report::{
 };
 use crate::{BenchError, Measured, environment, memory};
 
-/// The number of rounds before the measurement, so that the page cache is warm and the CPU clock is stable.
+/// Number of rounds before the measurement. They warm up the page cache and stabilize the processor's clock.
 const WARM_UP: u32 = 2;
-/// The number of rounds for measuring memory. There are few, because the values hardly differ.
+/// Number of rounds in which the benchmark measures memory. A few rounds suffice, because memory hardly varies.
 const MEMORY_ROUNDS: u32 = 3;
 
 /// The benchmark's options.
 #[allow(missing_debug_implementations)]
 pub struct Start<'a> {
-    /// The options for the servers. If they contain a template, the benchmark also starts servers from this template,
-    /// and servers that run its setup each time.
+    /// Options for the servers. With a template in them, the benchmark also measures two more kinds of server: servers
+    /// from this template, and servers that run the template's setup each time.
     pub server_options: ServerOptions,
-    /// The cache directory that the user chose.
+    /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Returns a pgfresh command that runs `true` with a server without a template.
+    /// Returns a pgfresh command that runs `true`, with a server that has no template.
     pub run: &'a dyn Fn() -> Command,
-    /// Returns a pgfresh command that serves without a template. The command must write a line when it's ready, and
-    /// exit when its standard input is closed.
+    /// Returns a pgfresh command that serves without a template. The command must write a line as soon as it is ready.
+    /// It must exit when its standard input closes.
     pub serve: &'a dyn Fn() -> Command,
 }
 
@@ -45,11 +45,11 @@ impl Start<'_> {
     /// early, also returns the error.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured.
+    /// Returns an error if there are no results at all.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load_averages();
         let provisioner = self.find(None)?;
-        // This builds the base image if it's missing. Otherwise the first contender would have to build it.
+        // Build the base image if it's missing. Otherwise the first contender would spend time on this.
         let entry = provisioner.base_image(&|_| ())?.entry;
         let place = provisioner.place(entry.bytes())?;
         let disk =
@@ -94,14 +94,14 @@ impl Start<'_> {
         Ok((report(&timed, &peaks), end))
     }
 
-    /// Finds the binaries and the cache, as every start does.
+    /// Finds PostgreSQL's programs and the cache, as every start does.
     fn find(&self, template: Option<&TemplateSpec>) -> Result<Provisioner, ProvisionError> {
         let server_options = ServerOptions { template: template.cloned(), ..self.server_options.clone() };
         Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())
     }
 
-    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the server's own phases is counted
-    /// as `look_up`.
+    /// Runs the phases of `pgfresh run -- true` within this process. Time that doesn't belong to the server's own
+    /// phases counts as `look_up`.
     #[expect(clippy::let_underscore_must_use, reason = "what cannot be swept stays, as at every start")]
     fn run_in_process(
         &self,
@@ -136,11 +136,11 @@ impl Start<'_> {
     }
 }
 
-/// Returns a specification without cacheable steps, so that the setup runs on each new server.
+/// Returns a specification that the cache can't store, so that its setup runs on each new server.
 fn without_cache(spec: &TemplateSpec) -> TemplateSpec {
     let [beside, from] =
         [&spec.beside, &spec.from].map(|spec| spec.as_deref().map(without_cache).map(Box::new));
-    // A command whose inputs aren't known runs each time, together with all steps before and after it.
+    // A command with unknown inputs runs each time. All steps before and after it then run as well.
     let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
     TemplateSpec { beside, from, setup, inputs: Vec::new(), ..spec.clone() }
 }

@@ -1,19 +1,20 @@
-//! The report of the `start` benchmark: contenders, phases, goals, and published figures for comparison.
+//! The report of the `start` benchmark. It contains the contenders, their phases, our goals, and published figures for
+//! comparison.
 
 use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning, as_f64};
 
 use crate::memory::Peak;
 use crate::summary::{add_samples, find, interval, ratio};
 
-/// The phases of our own start, in order. The user can start to work after `first answer`.
+/// The phases of pgfresh's start, in order. After `first answer`, the user can start to work.
 pub(crate) const PHASES: [&str; 8] =
     ["look-up", "copy", "boot", "rest of the copy", "first answer", "command", "stop", "remove"];
-/// The phases up to the first response, of all contenders.
+/// The phases of all contenders up to the server's first response.
 pub(crate) const PHASES_TO_RESPONSE: [&str; 8] =
     ["look-up", SET_UP, "copy", "initdb", "start", "boot", "rest of the copy", "first answer"];
-/// The phase that replaces the lookup if the setup runs each time.
+/// The phase that replaces `look-up` if the setup runs each time.
 pub(crate) const SET_UP: &str = "look-up and setup";
-/// The phases after the command.
+/// The phases after the user's command.
 pub(crate) const END_PHASES: [&str; 2] = ["stop", "remove"];
 
 pub(crate) const PGFRESH: &str = "pgfresh, within this process";
@@ -25,7 +26,7 @@ pub(crate) const MANUAL: &str = "by hand: initdb, pg_ctl";
 pub(crate) const MANUAL_ON_DISK: &str = "by hand: initdb, pg_ctl, on disk";
 pub(crate) const MANUAL_UNSYNCED: &str = "by hand: initdb --no-sync, pg_ctl with fsync=off";
 
-/// The benchmark's measurements.
+/// The results of the benchmark.
 pub(crate) struct StartMeasurements<'a> {
     pub(crate) timed: &'a [Timed],
     pub(crate) peaks: &'a [Peak],
@@ -79,7 +80,7 @@ impl StartMeasurements<'_> {
     }
 }
 
-/// Lists each contender's time until the first response, its total time, and the ratio to pgfresh.
+/// Lists the time until the first response and the total time of each contender, and its ratio to pgfresh.
 fn contenders(facts: &StartMeasurements<'_>) -> Table {
     let columns = ["to first answer", "95 % of that", "stop, remove", "all of it", "95 %", "× pgfresh run"];
     let mut table = Table::numbers("Contenders, in turn", "what", columns);
@@ -112,7 +113,7 @@ fn phases(title: &str, timed: Option<&Timed>) -> Table {
     table
 }
 
-/// Compares the project's goals with the measured values.
+/// Compares our goals with the measured values.
 fn goals(facts: &StartMeasurements<'_>) -> Table {
     let columns = [
         Column::left("goal"),
@@ -161,9 +162,10 @@ fn bytes(count: u64) -> Quantity {
     Quantity::new(as_f64(count), Unit::Bytes)
 }
 
-/// Compares published figures of tmp-postgres 1.34 with the same steps on this machine.
+/// Compares the published figures of tmp-postgres 1.34 with the times of the same steps on this machine.
 ///
-/// Source: the author's article of December 2019: the old way, and all of his improvements.
+/// Source: an article of December 2019 by the author of tmp-postgres. The figures are for the old way, and for all of
+/// his improvements.
 fn published(facts: &StartMeasurements<'_>) -> Table {
     let columns = [
         Column::left("where"),

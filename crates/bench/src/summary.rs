@@ -1,30 +1,30 @@
-//! Parts that the reports of several benchmarks share.
+//! Parts that several benchmarks use in their reports.
 
 use report::{Interval, Quantity, Report, Sample, Timed, Unit, Warning};
 
-/// Adds all measured values to the machine-readable output.
+/// Adds all measured values to the report's machine-readable formats.
 pub(crate) fn add_samples(report: &mut Report, timed: &[Timed]) {
     for timed in timed {
         report.add_samples(timed.name(), timed.phases().to_vec());
     }
 }
 
-/// Returns the times of the contender `name`.
+/// Returns the times of the contender called `name`.
 pub(crate) fn find<'a>(timed: &'a [Timed], name: &str) -> Option<&'a Timed> {
     timed.iter().find(|timed| timed.name() == name)
 }
 
-/// Returns the median over all rounds of the ratio between the times of `name` and those of `base`.
+/// Divides the time of `name` by the time of `base` in each round, and returns the median of these ratios.
 pub(crate) fn ratio(timed: &[Timed], name: &str, base: &str) -> Option<Quantity> {
     let (one, base) = (find(timed, name)?.total(), find(timed, base)?.total());
     if one.len() == base.len() {
         return one.ratio_to(&base).ok()?.median();
     }
-    // The two contenders ran in different rounds, so their times can't be paired.
+    // The two contenders didn't run in the same rounds, so their times can't be paired.
     Some(Quantity::new(one.median()?.value / base.median()?.value, Unit::Ratio))
 }
 
-/// Returns how often a contender finishes per second.
+/// Returns how many times per second a contender reaches its end.
 pub(crate) fn rate(timed: &[Timed], name: &str) -> Option<Quantity> {
     let each = find(timed, name)?.total().median()?;
     Some(Quantity::new(1.0 / each.value, Unit::PerSecond))
@@ -35,10 +35,10 @@ pub(crate) fn interval(sample: &Sample) -> Option<String> {
     Interval::of_median(sample).map(|interval| format!("{} to {}", interval.low, interval.high))
 }
 
-/// Minimum number of rounds for which a median has a confidence interval.
+/// Minimum number of rounds for a confidence interval of the median.
 const MIN_ROUNDS_FOR_INTERVAL: usize = 6;
 
-/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command line option that
+/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command-line option that
 /// sets this number.
 pub(crate) fn add_warnings(report: &mut Report, timed: &[Timed], option: &str) {
     let warnings: Vec<Warning> = timed.iter().flat_map(|timed| Warning::of(&timed.total())).collect();
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the notes about a contender whose turns take these numbers of seconds.
+    /// Returns the notes about a contender. `seconds` contains the duration of each of its turns.
     fn warnings(seconds: &[u64]) -> String {
         let mut left = seconds.iter();
         let take = || Ok::<_, ()>(vec![("all", std::time::Duration::from_secs(*left.next().unwrap()))]);

@@ -1,8 +1,8 @@
-//! Finds the catalog rows that only one of two databases has.
+//! Finds the catalog rows that are in only one of two databases.
 //!
-//! A database and a copy of its template come from the same files, so nearly all rows are equal, including their oids.
-//! Sending them all would be slow. Instead, the server hashes the rows, and pgfresh reads only the rows whose hashes
-//! differ. It also reads rows that refer to a renamed object.
+//! A database and a copy of its template come from the same files. Nearly all of their catalog rows are equal, even the
+//! oids in them, so it would be slow to read all rows. Instead, the server hashes the rows, and pgfresh reads only the
+//! rows with different hashes. It also reads the rows that refer to a renamed object.
 
 use std::collections::{BTreeSet, HashMap};
 use std::thread;
@@ -12,27 +12,27 @@ use crate::names::{FIRST_USER_OID, Names, parse_oid, parse_oids};
 use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
 
-/// A row of a catalog.
+/// A row of a catalog, and the object that it describes.
 #[derive(Debug)]
 pub(crate) struct CatalogRow<'a> {
     pub(crate) catalog: &'a Catalog,
-    /// Oid of the object's class, oid of the object, and number of the column. The number is 0 if the row isn't about a
-    /// column.
+    /// The object that the row describes: the oid of the object's class, the oid of the object, and the number of the
+    /// column. The number is 0 if the row doesn't describe a column.
     pub(crate) subject: (u32, u32, i32),
-    /// Column name, or for some catalogs a description of the object.
+    /// Name of the column. For some catalogs, a description of the object instead.
     pub(crate) label: String,
     /// Values of the catalog's columns.
     pub(crate) cells: Vec<Option<String>>,
 }
 
-/// Rows of one database, with the names that its oids stand for.
+/// The rows of one database, and the names of the objects whose oids are in the rows.
 #[derive(Debug, Default)]
 pub(crate) struct Side<'a> {
     pub(crate) rows: Vec<CatalogRow<'a>>,
     pub(crate) names: Names,
 }
 
-/// Reads the rows that may differ between two databases. Returns `None` if all catalogs are equal.
+/// Reads the rows that may differ between the two databases. Returns `None` if all catalogs are equal.
 pub(crate) fn differing<'a>(
     catalogs: &'a [Catalog],
     [template, database]: [&mut Reader; 2],
@@ -65,7 +65,7 @@ pub(crate) fn differing<'a>(
     Ok(Some([old, new]))
 }
 
-/// Calls `read` for both sessions in parallel, each with its own input.
+/// Calls `read` for both sessions at the same time. Each call gets its own input.
 pub(crate) fn both<I: Send, T: Send>(
     [template, database]: [&mut Reader; 2],
     read: impl Fn(&mut Reader, I) -> Result<T, ReadError> + Sync,
@@ -87,10 +87,10 @@ fn digests(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Vec<String>, Rea
     Ok(rows.into_iter().map(|row| texts(row)()).collect())
 }
 
-/// Places of rows, grouped by row hash.
+/// Maps each row hash to the places of all rows with this hash.
 type Hashes = HashMap<String, Vec<String>>;
 
-/// Returns the row hashes of each catalog whose digests differ. For the other catalogs, the map is empty.
+/// Returns the row hashes of the catalogs with different digests. The map of every other catalog stays empty.
 fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hashes>, ReadError> {
     let mut found = vec![Hashes::new(); catalogs.len()];
     let differing = catalogs.iter().enumerate().filter(|(_, (_, differs))| *differs);
@@ -105,7 +105,7 @@ fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hash
     Ok(found)
 }
 
-/// Returns the places of rows that don't occur equally often on the other side.
+/// Returns the places of rows whose hash doesn't occur equally often on the other side.
 fn only_in(one: &Hashes, other: &Hashes) -> Vec<String> {
     let is_elsewhere = |(hash, places): &(&String, &Vec<String>)| {
         other.get(*hash).is_some_and(|others| others.len() == places.len())
@@ -138,7 +138,7 @@ fn side<'a>(
 }
 
 impl Side<'_> {
-    /// Returns the oids of built-in objects, which initdb creates, to which rows refer.
+    /// Returns the oids of all built-in objects to which rows refer. Built-in objects are those that initdb creates.
     fn built_in(&self) -> impl Iterator<Item = u32> {
         let of = |row: &CatalogRow<'_>| -> Vec<u32> {
             row.oids().chain([row.subject.1]).chain(row.depends_on().map(|(_, oid, _)| oid)).collect()
@@ -148,7 +148,7 @@ impl Side<'_> {
 }
 
 impl<'a> CatalogRow<'a> {
-    /// Parses a row that [`Catalog::rows`] selected.
+    /// Parses a result row of the query from [`Catalog::rows`].
     fn of(catalog: &'a Catalog, row: Vec<Option<String>>) -> Self {
         let cells = row.iter().skip(4).cloned().collect();
         let mut next = texts(row);
@@ -156,19 +156,19 @@ impl<'a> CatalogRow<'a> {
         Self { catalog, subject, label: next(), cells }
     }
 
-    /// Returns the oids in the row's columns.
+    /// Returns all oids in the row's columns.
     fn oids(&self) -> impl Iterator<Item = u32> {
         let columns = self.catalog.columns.iter().zip(&self.cells).filter(|(column, _)| column.has_oids());
         columns.filter_map(|(_, cell)| cell.as_deref()).flat_map(parse_oids)
     }
 
-    /// Returns the value of a column as text. The text is empty for NULL.
+    /// Returns the value of a column as text, or an empty text for NULL.
     pub(crate) fn cell(&self, name: &str) -> &str {
         let at = self.catalog.columns.iter().position(|column| column.name == name);
         at.and_then(|at| self.cells[at].as_deref()).unwrap_or_default()
     }
 
-    /// Returns the object on which the subject of this `pg_depend` row depends.
+    /// For a row of `pg_depend`, returns the object on which the row's subject depends.
     pub(crate) fn depends_on(&self) -> Option<(u32, u32, i32)> {
         if self.catalog.name != "pg_depend" {
             return None;

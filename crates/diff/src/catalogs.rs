@@ -1,8 +1,8 @@
-//! Lists the server's catalogs and their columns, and builds the SQL that reads them.
+//! Lists the server's catalogs and their columns, and builds the SQL for reading them.
 //!
-//! A comparison reads each column of each catalog in `pg_catalog`, except for [`NOT_COMPARED`]. So it also covers the
-//! catalogs and columns that a later PostgreSQL version adds. Tables in this file say which rows belong to an object of
-//! a different catalog, and how to read stored expressions.
+//! A comparison reads every column of every catalog in `pg_catalog`, except for those in [`NOT_COMPARED`]. It therefore
+//! also covers catalogs and columns that a later version of PostgreSQL adds. Tables in this file say which rows belong
+//! to an object of another catalog, and how to read stored expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::DiffError;
 use crate::row_texts::texts;
 use crate::session::Reader;
 
-/// Columns that a comparison skips: catalog, column and reason. The column `*` stands for all columns, and the catalog
-/// `*` for all catalogs.
+/// Columns that a comparison skips. Each entry has a catalog, a column and the reason. The column `*` stands for all
+/// columns, and the catalog `*` for all catalogs.
 pub const NOT_COMPARED: &[(&str, &str, &str)] = &[
     ("*", "oid", "objects are matched by name"),
     ("pg_aggregate", "aggfnoid", "belongs to the name of the function"),
@@ -95,11 +95,11 @@ pub const NOT_COMPARED: &[(&str, &str, &str)] = &[
     ("pg_ts_config_map", "mapcfg", "belongs to the name of the configuration"),
 ];
 
-/// Conditions that select the rows to compare.
+/// Conditions that select the rows to compare, by catalog.
 const ROW_CONDITIONS: &[(&str, &str)] = &[
-    // SQL doesn't show dropped columns.
+    // Dropped columns are invisible in SQL.
     ("pg_attribute", "NOT attisdropped"),
-    // All databases of the cluster share these catalogs.
+    // All databases of the cluster share these catalogs, so select the rows of this database.
     ("pg_database", "datname = current_database()"),
     ("pg_db_role_setting", "setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"),
     ("pg_shdescription", THIS_DATABASE),
@@ -109,9 +109,9 @@ const ROW_CONDITIONS: &[(&str, &str)] = &[
 const THIS_DATABASE: &str = "classoid = 'pg_database'::regclass \
     AND objoid = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Catalogs whose rows describe an object of a different catalog. The first three columns identify that object: class,
-/// oid and column number. The other columns distinguish the rows of one object. In a catalog without an entry here,
-/// each row describes one object.
+/// Catalogs whose rows describe an object of another catalog. The first three columns identify this object by its
+/// class, its oid and a column number. The other columns distinguish rows of the same object. In all catalogs that
+/// aren't listed here, each row describes one object.
 const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_aggregate", ["'pg_proc'::regclass", "aggfnoid", "0"], &[]),
     ("pg_attrdef", ["'pg_class'::regclass", "adrelid", "adnum"], &[]),
@@ -135,8 +135,9 @@ const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_ts_config_map", ["'pg_ts_config'::regclass", "mapcfg", "0"], &["maptokentype", "mapseqno"]),
 ];
 
-/// SQL for columns whose stored values can't be compared directly. For example, PostgreSQL prints stored expressions as
-/// SQL, without their positions in a statement. The owner of an index or a row type is that of its table.
+/// SQL for columns whose stored values can't be compared. For example, a stored expression contains positions in the
+/// statement that created it, so we let PostgreSQL print the expression as SQL. The owner of an index or a row type is
+/// left out, because it is the owner of the table.
 const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_attrdef.adbin", "pg_get_expr(adbin, adrelid)"),
     ("pg_class.relowner", "CASE WHEN relkind NOT IN ('i', 'I', 't') THEN relowner::oid::text END"),
@@ -158,14 +159,14 @@ const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_type.typowner", "CASE WHEN typrelid = 0 AND typcategory <> 'A' THEN typowner::oid::text END"),
 ];
 
-/// A catalog with the columns to compare.
+/// A catalog with those of its columns that a comparison reads.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
-    /// Whether rows have an oid by which other rows refer to them.
+    /// True if the catalog's rows have an oid, through which other rows refer to them.
     pub(crate) has_oid: bool,
     pub(crate) columns: Vec<CatalogColumn>,
-    /// Names of all columns of type `oid`, including those that the comparison skips.
+    /// Names of all columns of type `oid`, even of those that a comparison skips.
     oids: Vec<String>,
 }
 
@@ -176,23 +177,25 @@ pub(crate) struct CatalogColumn {
 }
 
 impl CatalogColumn {
-    /// Whether the column's text contains oids, which the comparison replaces with names.
+    /// Returns true if the column's text contains oids. The comparison replaces these oids with names.
     pub(crate) fn has_oids(&self) -> bool {
         matches!(&*self.type_name, "oid" | "oid[]" | "oidvector") || self.is_registered()
     }
 
-    /// Whether the column contains privileges. There, NULL means the defaults, which depend on the owner of the object.
+    /// Returns true if the column contains privileges. NULL in such a column means the default privileges, which depend
+    /// on the object's owner.
     pub(crate) fn is_grants(&self) -> bool {
         self.type_name == "aclitem[]" && !matches!(&*self.name, "defaclacl" | "initprivs")
     }
 
-    /// Whether the column's type is an oid that PostgreSQL shows as a name, without function arguments.
+    /// Returns true if the column has a type such as `regproc`. Its values are oids, but PostgreSQL shows them as names
+    /// without function arguments.
     fn is_registered(&self) -> bool {
         self.type_name.starts_with("reg")
     }
 }
 
-/// Returns all catalogs that have columns to compare.
+/// Returns all catalogs with at least one column to compare.
 pub(crate) fn catalogs(reader: &mut Reader) -> Result<Vec<Catalog>, DiffError> {
     let mut found: BTreeMap<String, Catalog> = BTreeMap::new();
     let rows = reader.query(
@@ -226,7 +229,7 @@ fn is_compared(catalog: &str, column: &str) -> bool {
 }
 
 impl Catalog {
-    /// Returns the FROM clause, including the condition.
+    /// Returns the FROM clause with the condition that selects the rows.
     fn source(&self) -> String {
         let rows = ROW_CONDITIONS
             .iter()
@@ -235,13 +238,14 @@ impl Catalog {
         format!("FROM pg_catalog.{} t WHERE {rows}", identifier(&self.name))
     }
 
-    /// Returns SQL for a hash of all columns of a row. Equal rows with equal oids have equal hashes.
+    /// Returns SQL for a hash of all columns of a row. Two rows have the same hash if they and all their oids are
+    /// equal.
     fn hash(&self) -> String {
         let is_column = |sql: &String| !sql.contains('\'') && sql != "0";
         let subject: Vec<_> = self.subject().into_iter().filter(is_column).collect();
         let compared = self.columns.iter().map(|column| &column.name);
         let mut columns: Vec<_> = compared.chain(&self.oids).chain(&subject).collect();
-        // The oid of the database itself always differs, so the hash leaves it out.
+        // The database and the copy of its template have different oids themselves, so leave these oids out.
         let is_this_database = |name: &str| match &*self.name {
             "pg_database" => name == "oid",
             "pg_shdescription" | "pg_shseclabel" => name == "objoid",
@@ -254,19 +258,21 @@ impl Catalog {
         format!("hashtextextended(textin(record_out(ROW({}))) COLLATE \"C\", 0)", columns.join(", "))
     }
 
-    /// Returns SQL for one digest of all rows. The digest doesn't depend on the order of the rows.
+    /// Returns SQL for a single digest of all rows. The order of the rows doesn't affect the digest.
     pub(crate) fn digest(&self) -> String {
         format!("SELECT count(*) || ' ' || coalesce(sum({}), 0) {}", self.hash(), self.source())
     }
 
-    /// Returns SQL for `number` and each row's place and hash.
+    /// Returns a query for the place and the hash of each row. Each result row begins with `number`, which identifies
+    /// the catalog when several of these queries are combined.
     pub(crate) fn hashes(&self, number: usize) -> String {
         format!("SELECT {number}, ctid, {} {}", self.hash(), self.source())
     }
 
-    /// Returns SQL for the rows at `places`, and for those that refer to an object with one of `oids`. A result row
-    /// begins with the class, oid and column number of its object. A label follows, such as a column name, a
-    /// description of the object, or the object that it depends on. The catalog's columns come last.
+    /// Returns a query for the rows at `places`, and for the rows that refer to an object with one of `oids`. Each
+    /// result row begins with the class, the oid and the column number of the object that the row describes. A label
+    /// comes next: for example a column name, a description of the object, or the object that it depends on. The values
+    /// of the catalog's columns come last.
     pub(crate) fn rows(&self, places: &[String], oids: &BTreeSet<u32>) -> String {
         let [class, oid, sub] = self.subject();
         let label = match &*self.name {
@@ -303,7 +309,7 @@ impl Catalog {
         subject.map_or_else(own, |subject| subject.map(str::to_owned))
     }
 
-    /// Returns the columns that distinguish the rows of one object. Returns an empty list if an object has only one
+    /// Returns the columns that distinguish the rows of one object. Returns an empty list if each object has a single
     /// row.
     pub(crate) fn part_columns(&self) -> Vec<&str> {
         let known = SUBJECTS.iter().find(|(name, ..)| *name == self.name).map(|(.., parts)| parts.to_vec());

@@ -1,4 +1,4 @@
-//! Compares two databases. Decides how to read each table, and how many differences the result keeps.
+//! Compares two databases. Decides how to read each table, and how many of the differences are in the result.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +12,19 @@ use crate::session::{ReadError, Reader};
 use crate::stream::RowStream;
 use crate::{DiffError, digest, objects, sequences};
 
-/// Maximum size of all values in one result, in bytes.
+/// Maximum total size of the values in a result, in bytes.
 const MAX_RESULT_BYTES: usize = 8 << 20;
 
 /// Limits for the result of a comparison.
 #[derive(Debug, Clone)]
 pub struct DiffLimits {
-    /// The only table to compare, with or without its schema. `None` compares everything.
+    /// Compare only this table, whose name may include its schema. `None` compares everything.
     pub table: Option<String>,
-    /// Maximum number of tables whose rows the result shows.
+    /// Maximum number of tables for which the result contains rows.
     pub tables: usize,
     /// Maximum number of rows for each table.
     pub rows: usize,
-    /// Maximum number of definitions, and also of sequences.
+    /// Maximum number of differing definitions in the result. The limit also applies to sequences.
     pub objects: usize,
 }
 
@@ -34,7 +34,7 @@ impl Default for DiffLimits {
     }
 }
 
-/// A table whose rows may differ, with some of the differences.
+/// A table whose rows may differ, with the differences found so far.
 #[derive(Debug)]
 struct Candidate<'a> {
     name: &'a str,
@@ -47,12 +47,12 @@ struct Candidate<'a> {
     deleted: Vec<Entry>,
 }
 
-/// Compares `database` with `template`. Both must be pgfresh's own sessions, started with
+/// Compares `database` with `template`. Both sessions must be pgfresh's own, with the parameters from
 /// [`admin_params`](server::admin_params).
 ///
 /// # Errors
-/// Returns an error if a session ended, if the encodings differ, or if neither side has the table that the limits name.
-/// An unreadable table isn't an error. The result lists it under `not_compared`.
+/// Returns an error if a session ends, if the encodings differ, or if neither side has the table in `limits`. A table
+/// that can't be read is not an error. The result lists such a table in `not_compared`.
 pub fn compare(
     template: AdminConnection,
     database: AdminConnection,
@@ -99,8 +99,7 @@ pub fn compare(
     Ok(diff)
 }
 
-/// Unwraps the result of a reader. If the server refused the query, records the reason in the result and returns
-/// `None`.
+/// Unwraps what a reader returned. If the server refused the query, adds the reason to the result and returns `None`.
 fn record_refusal<T>(
     name: &str,
     found: Result<T, ReadError>,
@@ -116,7 +115,7 @@ fn record_refusal<T>(
     }
 }
 
-/// Whether the user's `wanted` means the table `name`, which is quoted and includes its schema.
+/// Returns true if `wanted`, which the user typed, means the table `name`. `name` has quotes and a schema.
 fn matches_table(name: &str, wanted: &str) -> bool {
     let bare = |text: &str| text.replace('"', "");
     let table = |text: &str| text.split_once('.').map(|(_, table)| table.to_owned());
@@ -131,7 +130,7 @@ fn take_first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
     (all, left_out)
 }
 
-/// Keeps the tables with the most changes, in that order, and only counts the others.
+/// Keeps the tables with the most changes, in this order. Of all other tables, keeps only the number.
 fn keep_most_changed(candidates: &mut Vec<Candidate<'_>>, most: usize, diff: &mut DatabaseDiff) {
     candidates.sort_by(|one, other| (other.counts.total(), one.name).cmp(&(one.counts.total(), other.name)));
     for candidate in candidates.drain(most.min(candidates.len())..) {
@@ -146,7 +145,7 @@ fn add(to: &mut RowCounts, more: RowCounts) {
     to.deleted += more.deleted;
 }
 
-/// Finds the differing rows of one table.
+/// Finds the rows of one table that differ.
 fn differing<'a>(
     name: &'a str,
     template: Option<&'a Relation>,
@@ -206,7 +205,8 @@ fn push_within<T>(kept: &mut Vec<T>, entry: T, most: usize) {
     }
 }
 
-/// Divides `room` among the kinds of change. Each kind gets a third, and the others share what one kind doesn't use.
+/// Divides `room` among the three kinds of change. Each kind gets up to a third of the room. If a kind needs less, the
+/// others get what is left.
 fn divide_room(counts: [usize; 3], room: usize) -> [usize; 3] {
     let mut shares = counts.map(|count| count.min(room / 3));
     let mut left = room - shares.iter().sum::<usize>();
@@ -219,7 +219,7 @@ fn divide_room(counts: [usize; 3], room: usize) -> [usize; 3] {
 }
 
 impl Candidate<'_> {
-    /// Reads the rows that the result shows.
+    /// Reads the rows that the result contains in full.
     fn read(
         mut self,
         old: &mut Reader,
@@ -285,7 +285,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Reads all columns of the given rows on one side.
+/// Reads all columns of these rows on one side.
 fn whole_rows(
     reader: &mut Reader,
     relation: &Relation,
@@ -299,7 +299,7 @@ fn whole_rows(
     Ok(places.iter().map(row).collect())
 }
 
-/// Returns the size of the names and values of a row, in bytes.
+/// Returns the total size of a row's names and values, in bytes.
 fn row_bytes(row: &RowChange) -> usize {
     let of = |value: &CellValue| match value {
         CellValue::Null => 4,

@@ -1,19 +1,19 @@
-//! Recognizes equal large tables quickly, without sorting or sending their rows. The server computes one digest over
-//! all rows instead.
+//! Recognizes large tables with equal rows quickly. Instead of sorting and sending the rows, the server computes one
+//! digest of all of them.
 
 use std::thread;
 
 use crate::relations::{Matching, Relation};
 use crate::session::{ReadError, Reader};
 
-/// Minimum size of a large table, in bytes. For a smaller table, a digest isn't worth a query.
+/// Minimum size of a large table, in bytes. For smaller tables, computing a digest isn't worth a query.
 const MIN_LARGE_TABLE_BYTES: u64 = 1 << 20;
 
-/// Whether two tables have equal rows, each equally often. Only columns that both tables have count. Returns false for
-/// small tables without a query.
+/// Returns true if two tables contain the same rows, and each row equally often. Compares only the columns that both
+/// tables have. Returns false for small tables, without a query.
 ///
-/// The digest consists of the row count and two sums of 64-bit hashes with different seeds. None of these depends on
-/// the order of the rows.
+/// The digest consists of the number of rows and two sums of 64-bit hashes. The two kinds of hash have different seeds.
+/// The order of the rows affects neither the number nor the sums.
 pub(crate) fn are_equal(
     old: &mut Reader,
     new: &mut Reader,
@@ -42,7 +42,7 @@ fn digest(
     relation: &Relation,
     matching: &Matching,
 ) -> Result<Vec<Vec<Option<String>>>, ReadError> {
-    // OFFSET prevents the server from computing the text of each row twice.
+    // OFFSET keeps the server from computing the text of each row twice.
     reader.try_query_in_savepoint(&format!(
         "SELECT count(*), sum(hashtextextended(r, 0)::numeric), sum(hashtextextended(r, 1)::numeric) \
          FROM (SELECT {} COLLATE \"C\" AS r FROM {} t OFFSET 0) rows",

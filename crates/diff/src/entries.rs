@@ -1,36 +1,37 @@
-//! Groups catalog rows by object, so that an object's properties from all catalogs are together.
+//! Groups catalog rows by object. An object's entry contains its properties from all catalogs.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::catalog_rows::{CatalogRow, Side};
 use crate::names::{Names, ObjectKey, THIS_DATABASE};
 
-/// Key of a property: the catalog, the column number in it, and the human-readable name.
+/// Key of a property: its catalog, its column's number in the catalog, and its human-readable name.
 pub(crate) type PropertyKey = (String, usize, String);
 
-/// An object of one database.
+/// The entry of one object in one of the two databases.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) properties: BTreeMap<PropertyKey, Option<String>>,
-    /// Objects whose creation or removal includes that of this one. For example, a table includes its columns.
+    /// Objects that are created or dropped together with this one. For example, dropping a table also drops its
+    /// columns.
     pub(crate) parents: Vec<ObjectKey>,
-    /// Whether the object is part of a different object, whose change implies a change of this one.
+    /// True if the object is part of another object. Only the change of that other object is worth reporting.
     pub(crate) is_part: bool,
-    /// Columns with the same name in the tables from which this column's table inherits.
+    /// The columns that this column inherits, which have the same name in the parents of this column's table.
     pub(crate) inherited_from: Vec<ObjectKey>,
-    /// Whether the object exists in this database. The rows alone can't show this, because pgfresh reads only differing
-    /// ones.
+    /// True if the object exists in this database. The rows alone can't show this, because pgfresh reads only the rows
+    /// that differ.
     pub(crate) exists: bool,
-    /// Definition, as SQL or as a description. See `objects.sql`.
+    /// The object's definition, as SQL or as a description. See `objects.sql`.
     pub(crate) definition: Option<String>,
 }
 
 pub(crate) type Entries = BTreeMap<ObjectKey, Entry>;
 
-/// Column names, by the table's oid and the column number.
+/// Names of columns, by their table's oid and their number.
 type ColumnNames = HashMap<(u32, i32), String>;
 
-/// Groups the rows of one database by object.
+/// Groups all rows of one database by the object that they describe.
 pub(crate) fn entries(side: &Side<'_>) -> Entries {
     let is_column = |row: &&CatalogRow<'_>| row.catalog.name == "pg_attribute";
     let columns: ColumnNames = side
@@ -80,7 +81,7 @@ fn add(found: &mut Entries, row: &CatalogRow<'_>, names: &Names, columns: &Colum
     }
 }
 
-/// Returns the kind and name of the object that a row describes.
+/// Returns the kind and the name of the object that a row describes.
 fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns: &ColumnNames) -> ObjectKey {
     let (class, oid, column) = subject;
     if matches!(&*row.catalog.name, "pg_database" | "pg_shdescription" | "pg_shseclabel") {
@@ -91,7 +92,8 @@ fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns
     };
     match column {
         0 => (kind.clone(), name.clone()),
-        // Without a differing row, a column's name is unknown here, so its number replaces it.
+        // The name of a column is unknown if its row in `pg_attribute` is the same on both sides. Use the column's
+        // number instead.
         column => {
             let column = columns.get(&(oid, column)).cloned().unwrap_or_else(|| column.to_string());
             ("column".to_owned(), format!("{name}.{column}"))
@@ -102,12 +104,14 @@ fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns
 fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, columns: &ColumnNames) {
     let Some(reference) = row.depends_on() else { return };
     let of = |reference| key_of(row, reference, names, columns);
-    // The rule of a view and the row type of a composite type have the same key as the view or type itself.
+    // A view's rule has the same key as the view, and a composite type's row type has the same key as the composite
+    // type.
     if of(row.subject) == of(reference) {
         return;
     }
     match row.cell("deptype") {
-        // The dependency is an implementation detail of the other object, or connects a partition with its root.
+        // Either the subject is an implementation detail of the other object, or the dependency connects a partition
+        // with its root.
         "i" | "P" | "S" => entry.is_part = true,
         "a" => entry.parents.extend([of(reference), of((reference.0, reference.1, 0))]),
         kind @ ("e" | "x") => {
@@ -120,12 +124,12 @@ fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, column
                 entry.parents.push(of(reference));
             }
         }
-        // The definition already shows the other kinds of dependency.
+        // Definitions already show all other kinds of dependency.
         _ => {}
     }
 }
 
-/// Adds an entry for each setting of the database.
+/// Adds an entry for each setting that belongs to the database.
 fn add_settings(found: &mut Entries, row: &CatalogRow<'_>, names: &Names) {
     let role = match row.cell("setrole") {
         "0" => String::new(),
@@ -184,7 +188,7 @@ fn add_properties(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names) {
     entry.properties.insert(key, Some(values.collect::<Vec<_>>().join(" ")));
 }
 
-/// Parses an array of texts in the server's format.
+/// Parses an array of texts in the format in which the server prints it.
 fn parse_array(array: &str) -> Vec<String> {
     let (mut found, mut element, mut is_quoted) = (Vec::new(), String::new(), false);
     let inner = array.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();

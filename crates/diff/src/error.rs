@@ -27,7 +27,7 @@ pub enum DiffError {
 }
 
 impl DiffError {
-    /// Returns the SQLSTATE that clients receive. Source: appendix A of the PostgreSQL manual.
+    /// Returns the SQLSTATE for clients. Source: appendix A of the PostgreSQL manual.
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {
@@ -38,7 +38,7 @@ impl DiffError {
         }
     }
 
-    /// Returns details of the error, such as the server's own message.
+    /// Returns details about the error, such as the server's own message.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {

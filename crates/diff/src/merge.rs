@@ -1,16 +1,17 @@
-//! Merges two sorted streams of rows to find the rows that only one stream has, and those that differ.
+//! Merges two sorted streams of rows. Finds the rows that are in only one stream, and the rows that differ.
 
-/// A row of a stream: its key, a digest of its values, and its place.
+/// A row of a stream, with its key, a digest of its values, and its place in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Values of the key columns. They order the rows of a stream, and they match rows of the two streams.
+    /// Values of the key columns. Each stream is in their order, and rows of the two streams with equal keys form a
+    /// pair.
     pub(crate) key: Vec<KeyPart>,
-    /// Digest of all columns that both sides have.
+    /// Digest of all columns that exist on both sides.
     pub(crate) digest: String,
     pub(crate) place: RowLocation,
 }
 
-/// Position of a row. It is valid only within one snapshot.
+/// Position of a row in its table. It is valid only within one snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct RowLocation {
     /// Oid of the table or partition.
@@ -19,15 +20,16 @@ pub(crate) struct RowLocation {
     pub(crate) row: String,
 }
 
-/// One column of a key. Values are ordered as the server orders them. Both sides always use the same variant.
+/// The value of one key column. Values compare in the order in which the server sorts them. Both sides always use the
+/// same variant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KeyPart {
     Number(i64),
-    /// A text that compares by bytes, which is how the server orders it.
+    /// A text whose order is that of its bytes, as on the server.
     Text(String),
 }
 
-/// Result of the merge for one row, or for two rows with the same key.
+/// Result of the merge for a single row, or for a pair of rows with the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RowStep {
     Same,
@@ -36,7 +38,8 @@ pub(crate) enum RowStep {
     Deleted(Entry),
 }
 
-/// Calls `each` for every row of the two streams. A stream returns `None` at its end. Rows with equal keys form pairs.
+/// Calls `each` for every row or pair of rows in the two streams. Rows with equal keys form a pair. A stream returns
+/// `None` at its end.
 pub(crate) fn merge<E>(
     mut template: impl FnMut() -> Result<Option<Entry>, E>,
     mut database: impl FnMut() -> Result<Option<Entry>, E>,
@@ -84,7 +87,7 @@ mod tests {
         Entry { key: vec![KeyPart::Number(key)], digest: value.to_string(), place: RowLocation::default() }
     }
 
-    /// Returns the keys and values of the inserted, updated and deleted rows.
+    /// Returns the keys and values of all inserted, updated and deleted rows.
     fn changes(old: Vec<Entry>, new: Vec<Entry>) -> [Vec<(i64, String)>; 3] {
         let mut found = [Vec::new(), Vec::new(), Vec::new()];
         let of = |entry: &Entry| match entry.key[0] {

@@ -1,4 +1,5 @@
-//! Translates oids into object names, because the oids of one object differ between databases.
+//! Translates oids into the names of objects. A comparison needs the names, because the same object can have different
+//! oids in two databases.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,28 +11,28 @@ use crate::session::Reader;
 /// The first oid that initdb doesn't assign. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 pub(crate) const FIRST_USER_OID: u32 = 16384;
 
-/// Kind of the database itself. It has no name here, because the copy of the template has a different one.
+/// Kind of the database itself. The database's name is left out, because the copy of the template has another name.
 pub(crate) const THIS_DATABASE: &str = "this database";
 
-/// Kind and name of an object, as users know them.
+/// Kind and name of an object, in the form that users know.
 pub(crate) type ObjectKey = (String, String);
 
 /// Names of the objects of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Objects, by the oids of their class and themselves.
+    /// Objects, by the oid of their class and their own oid.
     objects: HashMap<(u32, u32), ObjectKey>,
     keys: HashSet<ObjectKey>,
-    /// Names, by oid alone. If two catalogs use one oid, it has both names.
+    /// Names, by oid alone. If objects in two catalogs have the same oid, both names are here.
     by_oid: HashMap<u32, BTreeSet<String>>,
-    /// Oids of temporary schemas, and of the tables and types in them.
+    /// Oids of temporary schemas, and of the tables and types that are in them.
     temporary: HashSet<u32>,
-    /// Oids of the tables that each table inherits from.
+    /// For each table, the oids of its parents (the tables from which it inherits).
     parents: HashMap<u32, Vec<u32>>,
 }
 
 impl Names {
-    /// Reads the names of all roles and tablespaces, and of all objects that initdb didn't create.
+    /// Reads the names of all roles and tablespaces, and of all objects that don't come from initdb.
     pub(crate) fn read(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Self, DiffError> {
         let mut names = Self::default();
         names.add(reader, catalogs, &format!(">= {FIRST_USER_OID}"))?;
@@ -46,7 +47,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds the names of built-in objects, which initdb creates.
+    /// Adds the names of these built-in objects, which initdb creates.
     pub(crate) fn add_built_in(
         &mut self,
         reader: &mut Reader,
@@ -58,7 +59,7 @@ impl Names {
     }
 
     fn add(&mut self, reader: &mut Reader, catalogs: &[Catalog], condition: &str) -> Result<(), DiffError> {
-        // The labels of enums aren't objects. The database itself has the kind [`THIS_DATABASE`].
+        // Labels of enums aren't objects. The database itself has a special kind, [`THIS_DATABASE`].
         let is_class = |name: &&str| {
             !matches!(*name, "pg_enum" | "pg_database" | "pg_largeobject_metadata" | "pg_rewrite")
         };
@@ -67,7 +68,7 @@ impl Names {
             .filter(is_class)
             .map(|name| format!("SELECT '{name}'::regclass AS class, oid, '{name}'::regclass AS named_class, oid AS named FROM {name} WHERE oid {condition}"))
             .collect();
-        // Users see a view and its rule as one object.
+        // A view and its rule are one object for users.
         all.push(format!(
             "SELECT 'pg_rewrite'::regclass, oid, CASE rulename WHEN '_RETURN' THEN 'pg_class'::regclass ELSE 'pg_rewrite'::regclass END, \
              CASE rulename WHEN '_RETURN' THEN ev_class ELSE oid END FROM pg_rewrite WHERE oid {condition}"
@@ -102,8 +103,8 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the oids of objects that have a different name in the other database. There, an equal oid may stand for
-    /// a different object.
+    /// Returns the oids that belong to different names in the two databases. Either the object has another name in the
+    /// other database, or the oid stands for another object there.
     pub(crate) fn renamed(&self, other: &Self) -> BTreeSet<u32> {
         let differs = |(oids, key): &(&(u32, u32), &ObjectKey)| {
             other.objects.get(oids).is_some_and(|other| other != *key)
@@ -115,7 +116,7 @@ impl Names {
         self.objects.get(&(class, oid))
     }
 
-    /// Whether an object with this kind and name exists. Always false for columns.
+    /// Returns true if an object with this kind and name exists. Always returns false for columns.
     pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         key.0 == THIS_DATABASE || self.keys.contains(key)
     }
@@ -129,7 +130,7 @@ impl Names {
         self.parents.get(&table).map_or(&[], Vec::as_slice)
     }
 
-    /// Replaces the oids in `text`, which contains only oids and separators, with names.
+    /// Replaces all oids in `text` with names. `text` contains only oids and separators.
     pub(crate) fn replace_oids(&self, text: &str) -> String {
         let mut found = String::new();
         let mut rest = text;
@@ -154,7 +155,7 @@ pub(crate) fn parse_oid(text: &str) -> u32 {
     text.parse().unwrap_or(0)
 }
 
-/// Returns the oids in a text that contains only oids and separators.
+/// Returns all oids in a text that contains only oids and separators.
 pub(crate) fn parse_oids(text: &str) -> impl Iterator<Item = u32> {
     text.split(|sign: char| !sign.is_ascii_digit()).filter(|part| !part.is_empty()).map(parse_oid)
 }

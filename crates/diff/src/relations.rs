@@ -1,9 +1,9 @@
 //! Lists the relations whose rows a comparison reads: tables, partitioned tables, materialised views and large objects.
-//! Also determines the columns that match the rows of the two sides.
+//! Also determines by which columns to pair the rows of the two sides.
 //!
-//! A partitioned table counts as one relation. pgfresh reads it through its root, so a row that moves to a different
-//! partition is an updated row. With old-style inheritance, pgfresh reads each table separately. It ignores temporary
-//! tables and the rows of foreign tables.
+//! A partitioned table counts as a single relation, which pgfresh reads through the root. A row that moved to another
+//! partition is therefore an updated row. With old-style inheritance, pgfresh reads each table separately. It ignores
+//! temporary tables and the rows of foreign tables.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,8 +13,8 @@ use crate::DiffError;
 use crate::row_texts::texts;
 use crate::session::Reader;
 
-/// Query for relations. The sizes are those of the relation's first file, because `pg_relation_size` and
-/// `pg_partition_tree` would wait for locks. Relations that initdb creates have an oid below 16384. Source:
+/// Query for relations. `pg_relation_size` and `pg_partition_tree` would wait for locks, so the query returns the size
+/// of each relation's first file instead. Relations with an oid below 16384 come from initdb. Source:
 /// `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "WITH RECURSIVE tree (root, oid) AS ( \
       SELECT oid, oid FROM pg_class WHERE relkind = 'p' AND NOT relispartition \
@@ -34,8 +34,8 @@ const COLUMNS: &str = "SELECT a.attrelid, a.attname, a.atttypid = 'bytea'::regty
     WHERE c.relkind IN ('r', 'p', 'm') AND (c.oid >= 16384 OR c.oid = 'pg_largeobject'::regclass) \
     AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum";
 
-/// Query for primary key columns and their order, without included columns. Before version 14, catalogs have no primary
-/// key.
+/// Query for the columns of primary keys and their order, without included columns. Before version 14, PostgreSQL's own
+/// catalogs have no primary keys.
 const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
       WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype) THEN 'n' \
       WHEN a.atttypid = 'uuid'::regtype THEN 't' ELSE 'b' END \
@@ -44,16 +44,17 @@ const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
     WHERE i.indisvalid AND k.at <= i.indnkeyatts AND (i.indisprimary AND i.indrelid >= 16384 \
       OR i.indisunique AND i.indrelid = 'pg_largeobject'::regclass) ORDER BY i.indrelid, k.at";
 
-/// A relation with rows.
+/// A relation whose rows can be compared.
 #[derive(Debug, Clone)]
 pub(crate) struct Relation {
-    /// The item for a `FROM` clause. It excludes the tables that inherit from this one.
+    /// The relation in a `FROM` clause. Excludes the tables that inherit from it.
     pub(crate) source: String,
-    /// Whether the relation has rows to read. False for a materialised view that was never filled.
+    /// True if the relation has rows that can be read. A materialised view has none until PostgreSQL fills it for the
+    /// first time.
     pub(crate) is_populated: bool,
-    /// Whether some of the rows are on other servers.
+    /// True if some of the relation's rows are on other servers.
     pub(crate) is_foreign: bool,
-    /// Size of the relation's file, or of its partitions' files, in bytes.
+    /// Total size of the relation's file, or of the files of its partitions, in bytes.
     pub(crate) bytes: u64,
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) key: Vec<KeyColumn>,
@@ -71,19 +72,19 @@ pub(crate) struct KeyColumn {
     pub(crate) order: KeyOrder,
 }
 
-/// How SQL orders a key column. The merge can reproduce each of these orders.
+/// The order of a key column in SQL. The merge can reproduce each of these orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
     /// Numeric order, which is also the order of the index.
     Number,
     /// Text order, which is also the order of the index.
     Text,
-    /// Order of the text's bytes, for all other types and collations.
+    /// Order of the text's bytes, for all types and collations to which the other two don't apply.
     Bytes,
 }
 
 impl KeyColumn {
-    /// Returns the SQL expression for both the select list and the order.
+    /// Returns the SQL expression that appears in the select list and after ORDER BY.
     pub(crate) fn expression(&self) -> String {
         let column = format!("t.{}", identifier(&self.name));
         match self.order {
@@ -93,7 +94,7 @@ impl KeyColumn {
     }
 }
 
-/// Reads all relations of a database. The map's keys are their names.
+/// Reads all relations of a database. The keys of the map are the relations' names.
 pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation>, DiffError> {
     let mut columns: HashMap<String, Vec<TableColumn>> = HashMap::new();
     for row in reader.query(COLUMNS)? {
@@ -128,25 +129,24 @@ pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation
     Ok(found)
 }
 
-/// The columns by which pgfresh compares the rows of two tables.
+/// The columns for comparing the rows of two tables.
 #[derive(Debug)]
 pub(crate) struct Matching {
-    /// Columns that both tables have, in the order of the database's table.
+    /// Columns that exist in both tables, in the order of the database's table.
     pub(crate) columns: Vec<TableColumn>,
-    /// Key columns that match the rows. Empty if pgfresh compares whole rows.
+    /// Key columns that pair the rows of the two tables. Empty if pgfresh compares whole rows.
     pub(crate) key: Vec<KeyColumn>,
 }
 
 impl Matching {
-    /// Returns SQL for a row of the table `t` as text. The SQL doesn't use a cast, because users can define their own
-    /// casts.
+    /// Returns SQL for a row of the table `t` as text. A cast would be shorter, but users can define their own casts.
     pub(crate) fn row(&self) -> String {
         let columns: Vec<_> =
             self.columns.iter().map(|column| format!("t.{}", identifier(&column.name))).collect();
         format!("textin(record_out(ROW({})))", columns.join(", "))
     }
 
-    /// Builds the matching for a table that may exist on only one side.
+    /// Determines the columns for a table that may exist on only one side.
     pub(crate) fn of(template: Option<&Relation>, database: Option<&Relation>) -> Self {
         let (old, new) = match (template, database) {
             (Some(old), Some(new)) => (old, new),
@@ -157,7 +157,7 @@ impl Matching {
         };
         let is_in_old = |column: &&TableColumn| old.columns.iter().any(|other| other.name == column.name);
         let columns = new.columns.iter().filter(is_in_old).cloned().collect();
-        // If the key has changed, it can't match rows.
+        // If the key itself changed, it can't pair the rows.
         let key = if old.key == new.key { new.key.clone() } else { Vec::new() };
         Self { columns, key }
     }

@@ -1,6 +1,7 @@
 //! Reads the columns of query results as text.
 
-/// Returns a function that yields the columns of a row one by one. NULL and missing columns yield an empty text.
+/// Returns a function that yields the columns of a row one by one. For NULL, and after the last column, yields an empty
+/// text.
 pub(crate) fn texts(row: Vec<Option<String>>) -> impl FnMut() -> String {
     let mut columns = row.into_iter();
     move || columns.next().flatten().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Reads the values of the rows that the result shows, and shortens long values.
+//! Reads the values of the rows in a result, and shortens long values.
 
 use std::collections::HashMap;
 
@@ -10,31 +10,31 @@ use crate::relations::{Relation, TableColumn};
 use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
 
-/// Maximum length of a value that pgfresh reads to find where two long values differ. The unit is characters, or bytes
-/// for a `bytea`.
+/// Maximum length of the part of a value that pgfresh reads to find where two long values differ. The unit is
+/// characters, or bytes for a `bytea`.
 const MAX_READ_LENGTH: usize = 4000;
-/// Maximum length of a value in the result, in characters.
+/// Maximum length of a value in a result, in characters.
 const MAX_SHOWN_LENGTH: usize = 400;
-/// Number of equal characters that the result shows before a difference.
+/// Number of equal characters that a result shows before the first difference.
 const CONTEXT_LENGTH: usize = 12;
 /// Number of rows that one query reads.
 const ROWS_PER_QUERY: usize = 50;
 const RESTORE_SESSION: &str = "ROLLBACK TO SAVEPOINT cells; RELEASE SAVEPOINT cells";
 
-/// The part of a column's value that pgfresh has read.
+/// The part of a column's value that pgfresh reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// First characters of the value. `None` stands for NULL.
+    /// The first characters of the value. `None` if the value is NULL.
     begin: Option<String>,
     /// Length of the whole value, in characters or bytes.
     length: usize,
     digest: String,
 }
 
-/// The cells of each row, by the row's place. Each row has one cell for each column.
+/// The cells of each row, by the row's place in its table. A row has one cell for each column.
 pub(crate) type Cells = HashMap<RowLocation, Vec<Cell>>;
 
-/// Reads the given rows of a table.
+/// Reads the values of these rows.
 pub(crate) fn read(
     reader: &mut Reader,
     relation: &Relation,
@@ -78,7 +78,7 @@ pub(crate) fn read(
     Ok(found)
 }
 
-/// Returns SQL for the number, first characters, length and digest of a column.
+/// Returns SQL for the number, the first characters, the length and the digest of a column.
 fn value(at: usize, column: &TableColumn) -> String {
     let name = format!("t.{}", identifier(&column.name));
     if column.is_bytea {
@@ -86,7 +86,7 @@ fn value(at: usize, column: &TableColumn) -> String {
             "({at}, {name} IS NULL, encode(substr({name}, 1, {MAX_READ_LENGTH}), 'hex'), octet_length({name}), md5({name}))"
         );
     }
-    // The NULL test must use the text, because `IS NULL` is also true for a composite value whose fields are all NULL.
+    // Test the text for NULL, because `IS NULL` is also true for a composite value whose fields are all NULL.
     format!(
         "({at}, {name}::text IS NULL, left({name}::text, {MAX_READ_LENGTH}), length({name}::text), md5({name}::text))"
     )
@@ -115,8 +115,8 @@ pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Ve
     found
 }
 
-/// Returns a position shortly before the first difference of two values. The unit is characters, or hex digits for a
-/// `bytea`.
+/// Returns a position shortly before the first difference between two values. The unit is characters, or hex digits for
+/// a `bytea`.
 fn first_difference(old: &Cell, new: &Cell) -> usize {
     let (Some(old), Some(new)) = (&old.begin, &new.begin) else { return 0 };
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
@@ -127,7 +127,7 @@ fn first_difference(old: &Cell, new: &Cell) -> usize {
 }
 
 impl Cell {
-    /// Builds a cell for a value in memory. The text itself serves as its digest.
+    /// Builds a cell for a value that is already in memory. The text itself serves as its digest.
     pub(crate) fn of(value: Option<&str>) -> Self {
         let begin = value.map(|text| text.chars().take(MAX_READ_LENGTH).collect());
         let text = value.unwrap_or_default();
@@ -138,7 +138,8 @@ impl Cell {
         self.length <= MAX_SHOWN_LENGTH / 4
     }
 
-    /// Returns the part of the value that begins at a character or, for a `bytea`, at a hex digit.
+    /// Returns the part of the value from a position on. The position is that of a character or, for a `bytea`, of a
+    /// hex digit.
     fn part(&self, from: usize, bytes: bool) -> CellValue {
         let Some(begin) = &self.begin else { return CellValue::Null };
         let (digits, prefix) = if bytes { (2, "\\x") } else { (1, "") };

@@ -1,11 +1,11 @@
-//! Wraps the session of one side of a comparison. The session reads one snapshot, with settings that give equal values
-//! equal texts.
+//! Wraps the session of one side of a comparison. The session reads a single snapshot. Its settings make sure that
+//! equal values have equal texts.
 
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::DiffError;
 
-/// Settings in addition to those of all pgfresh sessions: time limits, and one read-only snapshot.
+/// Settings besides those of all pgfresh sessions: time limits, and a single read-only snapshot.
 const SESSION_SETTINGS: &str = "SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
     SET cursor_tuple_fraction = 1; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
@@ -17,10 +17,10 @@ pub(crate) struct Reader {
     pub(crate) encoding: String,
 }
 
-/// Error of a read.
+/// Error of a query that reads a side.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The server refused to show one table. The value is the reason. The session can still be used.
+    /// The server refused to show a table, for the reason in the value. The session is still usable.
     Refused(String),
     /// The session has ended.
     Lost(DiffError),
@@ -40,18 +40,18 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Returns the rows of a query. Treats a refusal as a lost session, because the query must succeed.
+    /// Returns the rows of a query that can't be refused. If the server does refuse it, treats the session as lost.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Rows, DiffError> {
         let Self { session, side, .. } = self;
         session.query(sql).map_err(|source| DiffError::Session { side, source })
     }
 
-    /// Like [`Self::try_query`], but afterwards restores the session's state, even if the query fails.
+    /// Like [`Self::try_query`], but restores the session's state afterwards, even if the query fails.
     pub(crate) fn try_query_in_savepoint(&mut self, sql: &str) -> Result<Rows, ReadError> {
         self.in_savepoint(|reader| reader.try_query(sql))
     }
 
-    /// Calls `read` and then restores the session's state, even if `read` fails.
+    /// Calls `read`. Then restores the session's state, even if `read` failed.
     pub(crate) fn in_savepoint<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
@@ -62,7 +62,7 @@ impl Reader {
         found
     }
 
-    /// Returns the rows of a query that the server can refuse. After a refusal, the transaction is in a failed state.
+    /// Returns the rows of a query that the server may refuse. After a refusal, the transaction is in a failed state.
     pub(crate) fn try_query(&mut self, sql: &str) -> Result<Rows, ReadError> {
         match self.session.query(sql) {
             Ok(rows) => Ok(rows),

@@ -1,5 +1,5 @@
-//! Streams a table's rows in key order as digests, in batches. Memory stays small, because the server sorts the rows or
-//! reads them from an index.
+//! Streams the rows of a table in batches, as digests in the order of the key. The server sorts the rows or reads them
+//! from an index, so pgfresh itself needs little memory.
 
 use std::vec::IntoIter;
 
@@ -8,25 +8,25 @@ use crate::relations::{KeyOrder, Matching, Relation};
 use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
 
-/// Number of rows in one batch.
+/// Number of rows in each batch.
 const ROWS_PER_BATCH: usize = 2000;
-/// SQL that undoes [`RowStream::begin`], even in a failed transaction.
+/// SQL that undoes [`RowStream::begin`], even if the transaction has failed.
 const RESTORE_SESSION: &str = "ROLLBACK TO SAVEPOINT rows; RELEASE SAVEPOINT rows";
 
-/// A stream of a table's rows. It is empty on a side that doesn't have the table.
+/// A stream of a table's rows. The stream is empty if the table doesn't exist on this side.
 #[derive(Debug)]
 pub(crate) struct RowStream<'a> {
     reader: &'a mut Reader,
     batch: IntoIter<Vec<Option<String>>>,
     orders: Vec<KeyOrder>,
-    /// Whether the server may have more rows after the current batch.
+    /// True if the server may have more rows after this batch.
     has_more: bool,
     last: Option<Vec<KeyPart>>,
     began: bool,
 }
 
 impl<'a> RowStream<'a> {
-    /// Begins to read `relation`, if it exists on this side and has rows.
+    /// Starts to read `relation`, if the relation exists on this side and has rows.
     pub(crate) fn begin(
         reader: &'a mut Reader,
         relation: Option<&Relation>,
@@ -46,7 +46,7 @@ impl<'a> RowStream<'a> {
         }
     }
 
-    /// Ends the stream and restores the session's state.
+    /// Ends the stream, and restores the session's state.
     pub(crate) fn end(self) -> Result<(), ReadError> {
         if self.began {
             self.reader.query(RESTORE_SESSION)?;
@@ -86,7 +86,7 @@ impl<'a> RowStream<'a> {
         }
         let Some(row) = self.batch.next() else { return Ok(None) };
         let entry = self.entry(row).ok_or_else(|| ReadError::Refused("its key cannot be read".to_owned()))?;
-        // In a different order, the merge would report equal rows as deleted and inserted.
+        // If rows came in another order, the merge would report equal rows as deleted and inserted.
         if self.last.as_ref().is_some_and(|last| *last > entry.key) {
             return Err(ReadError::Refused("its rows do not come in the order of their key".to_owned()));
         }
@@ -95,7 +95,7 @@ impl<'a> RowStream<'a> {
     }
 }
 
-/// Returns SQL for the key, place and digest of each row, in key order.
+/// Returns SQL for the key, the place and the digest of each row, in the order of the key.
 fn select(relation: &Relation, matching: &Matching) -> String {
     let digest = format!("md5({}) COLLATE \"C\"", matching.row());
     let key: Vec<_> = matching.key.iter().map(|column| column.expression() + ", ").collect();

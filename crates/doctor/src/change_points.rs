@@ -1,31 +1,31 @@
-//! Finds change points, i.e. places where a series of rates permanently changes its level.
+//! Finds change points, which are the places where the level of a series of rates changes for good.
 //!
-//! A soak uses them to tell a disk that slows down for good from one that is merely noisy.
+//! A soak uses them to distinguish a disk that slows down for good from a disk that is merely noisy.
 
 /// Minimum number of values on each side of a change.
 const MIN_VALUES_PER_SIDE: usize = 4;
-/// Minimum ratio of two medians that count as different.
+/// Two medians count as different if their ratio is at least this large.
 const MIN_LEVEL_RATIO: f64 = 1.25;
 /// Minimum score of the rank test for a significant change, as a standard normal deviate. By chance, a single place
-/// reaches this score once in 370 cases. The limit is that strict because the search examines many places.
+/// reaches this score once in 370 cases. The limit is so strict because the search examines many places.
 const MIN_RANK_SCORE: f64 = 3.0;
 
 /// A change of level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Change {
-    /// The index of the first value after the change.
+    /// Index of the first value after the change.
     pub(crate) at: usize,
-    /// The median of the values between the previous change and this one.
+    /// Median of the values between the previous change and this one.
     pub(crate) before: f64,
-    /// The median of the values between this change and the next one.
+    /// Median of the values between this change and the next one.
     pub(crate) after: f64,
 }
 
-/// Returns all changes of `values` in order. The values must be positive.
+/// Returns all changes of level in `values`, in order. The values must be positive.
 ///
-/// The method is binary segmentation. It cuts a series at the place where the sum of distances from the medians of both
-/// parts is smallest. A cut counts as a change if the medians differ by a quarter, and if the rank test of Mann and
-/// Whitney is significant. Then both parts are examined in the same way.
+/// The method is binary segmentation. It cuts the series in two, at the place where the distances of all values from
+/// the median of their part have the smallest sum. A cut counts as a change if the medians differ by a quarter and the
+/// rank test of Mann and Whitney is significant. The search then continues in both parts.
 ///
 /// Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints", JASA 107 (2012), section 2.2.
 pub(crate) fn changes(values: &[f64]) -> Vec<Change> {
@@ -61,7 +61,7 @@ fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Returns the quantile `share`, where `share` is from 0 to 1. Returns 0 if there are no values.
+/// Returns the quantile `share` of `values`, where `share` is between 0 and 1. Returns 0 if there are no values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -75,7 +75,7 @@ fn distance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - median).abs()).sum()
 }
 
-/// Returns the maximum score for two samples of these sizes, which they reach if they don't overlap.
+/// Returns the score that two samples of these sizes reach if they don't overlap, which is the maximum.
 fn maximum_score(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     n * m / 2.0 / (n * m * (n + m + 1.0) / 12.0).sqrt()
@@ -98,7 +98,7 @@ fn score(left: &[f64], right: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Yields values within ±10 % of `level`. They are multiples of the golden ratio, which are evenly spread.
+    /// Yields values within ±10 % of `level`. They come from multiples of the golden ratio, which are evenly spread.
     fn steady(level: f64, count: u32) -> impl Iterator<Item = f64> {
         (0..count).map(move |i| level * (0.9 + 0.2 * (f64::from(i) * 0.618_034).fract()))
     }

@@ -1,9 +1,9 @@
 //! Measures what a commit costs.
 //!
-//! Suites on a disk are often slow because each commit waits for a flush. The measurement consists of single-row
-//! inserts on pgfresh's own servers, with different settings and numbers of clients.
+//! Suites on a disk are often slow because each commit waits for a flush. We measure this with inserts of single rows
+//! on pgfresh's own servers, with different settings and numbers of clients.
 //!
-//! A gain is the median of the ratios within a round.
+//! For a gain, we compute a ratio in each round, and take the median of these ratios.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::proof::{MIN_WORTHWHILE_GAIN, Proof};
 /// One warm-up round, and 12 rounds that count. With 12 rounds, the interval of a median excludes the two smallest and
 /// the two largest values.
 const ROUNDS: Rounds = Rounds::new(1, 12);
-/// Minimum gain by RAM over the same settings on disk. A smaller gain is not worth mentioning.
+/// Minimum gain of RAM over a disk with the same settings. A smaller gain isn't worth mentioning.
 const MIN_RAM_GAIN: f64 = 1.1;
 
 /// A kind of commit.
@@ -32,7 +32,7 @@ pub(crate) enum CommitKind {
     Asynchronous,
     Fast,
     FastInRam,
-    /// Durable commits by this number of clients at the same time.
+    /// Durable commits by this number of simultaneous clients.
     Clients(usize),
 }
 
@@ -60,12 +60,12 @@ impl CommitKind {
 #[derive(Debug, Clone)]
 struct Measured {
     kind: CommitKind,
-    /// The commits per second in each round.
+    /// Number of commits per second in each round.
     rates: Sample,
-    /// The median duration of a commit in each round, in seconds. A disturbance of a few commits doesn't affect the
-    /// median.
+    /// Median duration of the commits in each round, in seconds. If something disturbs a few commits, the median stays
+    /// the same.
     typical: Sample,
-    /// The duration of each commit, in seconds.
+    /// Duration of each single commit, in seconds.
     latencies: Latencies,
 }
 
@@ -73,9 +73,9 @@ struct Measured {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commits {
     measured: Vec<Measured>,
-    /// Why pgfresh can't measure commits in RAM, or `None` if it can.
+    /// The reason why pgfresh can't measure commits in RAM. `None` if it can.
     why_no_ram: Option<String>,
-    /// How much processor time was missing during the measurement.
+    /// How much processor time was lacking during the measurement.
     shortage: Shortage,
 }
 
@@ -87,7 +87,7 @@ impl Measured {
         Self { kind, rates, typical, latencies: Latencies::new(format!("a commit, {name}")) }
     }
 
-    /// Adds the results of a round.
+    /// Adds the durations and the rate of one round.
     fn add(&mut self, times: &[f64], rate: f64) {
         let mut round = Latencies::new("");
         for time in times {
@@ -102,10 +102,11 @@ impl Measured {
 }
 
 impl Commits {
-    /// Measures for `length`, or until the user cancels. Starting and stopping the servers takes additional time.
+    /// Measures for `length`, or until the user cancels. Needs more time than that, because the servers have to start
+    /// and stop.
     ///
     /// # Errors
-    /// Returns an error if a server doesn't start or disappears.
+    /// Returns an error if a server doesn't start, or if it disappears.
     pub(crate) fn measure(
         fixture: &Fixture<'_>,
         length: Duration,
@@ -144,13 +145,14 @@ impl Commits {
         self.measured.iter().find(|measured| measured.kind == kind && !measured.rates.is_empty())
     }
 
-    /// Returns whether the gain of `kind` over `base` is proven. A proven gain is at least `least`.
+    /// Returns whether the measurements prove a gain of `kind` over `base`. Only a gain of at least `least` can be
+    /// proven.
     fn proof(&self, kind: CommitKind, base: CommitKind, least: f64) -> Option<Proof> {
         Some(Proof::of(self.gain(kind, base)?, least, &self.shortage))
     }
 
-    /// Returns how many times as fast commits of `kind` are as those of `base`. For several clients, this is the ratio
-    /// of their rates.
+    /// Returns how many times as fast as commits of `base` the commits of `kind` are. For several clients, this is the
+    /// ratio of their rates.
     pub(crate) fn gain(&self, kind: CommitKind, base: CommitKind) -> Option<Factor> {
         let (kind, base) = (self.of(kind)?, self.of(base)?);
         let ratios = match kind.kind {
@@ -160,18 +162,18 @@ impl Commits {
         Factor::of(&ratios.ok()?)
     }
 
-    /// Returns how many more seconds a commit takes with a flush than without. This is the difference of the medians.
-    /// Returns `None` if one of the two wasn't measured.
+    /// Returns how much longer a commit takes with a flush than without one, in seconds. This is the difference between
+    /// two medians. Returns `None` if one of them is missing.
     pub(crate) fn flush_cost(&self) -> Option<f64> {
         Some(self.time(CommitKind::Durable)?.value - self.time(CommitKind::Fast)?.value)
     }
 
-    /// Returns the median duration of a commit.
+    /// Returns the median duration of a commit of this kind.
     fn time(&self, kind: CommitKind) -> Option<report::Quantity> {
         self.of(kind)?.latencies.p50()
     }
 
-    /// Yields all measured values for machine-readable output.
+    /// Yields all measured values, for the machine-readable formats.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
         let all = self.measured.iter().flat_map(|measured| [&measured.rates, measured.latencies.sample()]);
         all.filter(|sample| !sample.is_empty())
@@ -214,7 +216,7 @@ impl Commits {
         table
     }
 
-    /// Returns the findings for an examination that didn't observe a suite.
+    /// Returns the findings for an examination without a suite.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let gain = |factor, before, after| {
             let change = self.time(before).zip(self.time(after)).map(|(before, after)| [before, after]);
@@ -272,7 +274,7 @@ impl Commits {
         findings
     }
 
-    /// Returns the finding about RAM. It also applies if a suite was observed.
+    /// Returns the finding about RAM. Examinations with a suite contain this finding, too.
     pub(crate) fn finding_on_ram(&self) -> Option<Finding> {
         let factor = self.proof(CommitKind::FastInRam, CommitKind::Fast, MIN_RAM_GAIN)?.gain()?;
         let change = self
@@ -289,7 +291,7 @@ impl Commits {
     }
 }
 
-/// Opens the sessions that a kind of commit needs.
+/// Opens as many sessions as a kind of commit needs.
 fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, ProvisionError> {
     let count = if let CommitKind::Clients(count) = kind { count } else { 1 };
     let mut sessions = Vec::new();
@@ -303,7 +305,7 @@ fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, Pr
     Ok(sessions)
 }
 
-/// Commits in all sessions at the same time for `length`. Returns the duration of each commit in seconds, and the
+/// Commits in all sessions at the same time, for `length`. Returns the duration of each commit in seconds, and the
 /// number of commits per second.
 fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
     let begun = Instant::now();
@@ -328,7 +330,7 @@ fn commit_in(session: &mut AdminConnection, length: Duration) -> Result<Vec<f64>
 mod tests {
     use super::*;
 
-    /// Returns the measurements of six rounds with these commits per second.
+    /// Returns measurements in which each of six rounds has these numbers of commits per second.
     fn commits(rates: &[(CommitKind, f64)]) -> Commits {
         let measured = rates.iter().map(|(kind, rate)| {
             let mut measured = Measured::new(*kind);
@@ -381,7 +383,7 @@ mod tests {
     fn busy_machine_makes_commit_finding_unknown_but_likely() {
         let equal = [CommitKind::Durable, CommitKind::Fast, CommitKind::FastInRam].map(|kind| (kind, 50.0));
         let mut noisy = commits(&equal);
-        // The medians over all commits differ, but the medians of the rounds don't.
+        // Over all commits, the medians differ. Within the rounds, they don't.
         for Measured { kind, latencies, .. } in &mut noisy.measured {
             *latencies = Latencies::new("");
             latencies.add(if *kind == CommitKind::Durable { 20.7e-3 } else { 105e-6 });
@@ -395,7 +397,7 @@ mod tests {
         let end = "processors were short, some task waited for a processor 97 % of the time.";
         assert!(evidence.ends_with(end), "{evidence}");
         assert!(noisy.layer().verdict().ends_with("whether RAM would add to that is not known."));
-        // A gain that is significant despite the noise still leads to a finding.
+        // A gain that is significant in spite of the noise still leads to a finding.
         let mut slow = commits(&[(CommitKind::Durable, 50.0), (CommitKind::Fast, 5000.0)]);
         slow.shortage = noisy.shortage;
         assert_eq!(names(&slow), ["Commits wait for the disk"]);

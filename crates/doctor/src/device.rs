@@ -1,9 +1,10 @@
-//! The disks below a path, and what their caches do on a power cut.
+//! The disks below a path, and what happens to the contents of their caches when the power fails.
 
 use report::{Cell, Layer, Quantity, Unit, as_f64};
 use sys::{Bottom, Disk, Roots, Stack};
 
-/// Name prefixes of virtual devices, with their providers. Source: Linux, Documentation/admin-guide/devices.txt.
+/// Name prefixes of virtual devices, with the software that provides the devices. Source: Linux,
+/// Documentation/admin-guide/devices.txt.
 const VIRTUAL_NAMES: [(&str, &str); 8] = [
     ("vd", "virtio"),
     ("xvd", "Xen"),
@@ -15,7 +16,7 @@ const VIRTUAL_NAMES: [(&str, &str); 8] = [
     ("loop", "over a file"),
 ];
 
-/// Parts of the model names of virtual disks and cloud volumes, with their providers.
+/// Parts of the model names of virtual disks and cloud volumes, with the names of their providers.
 const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("QEMU", "QEMU"),
     ("VBOX", "VirtualBox"),
@@ -34,8 +35,8 @@ const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("Virtual", "unnamed host"),
 ];
 
-/// Prefixes of the models that have power-loss protection according to their makers. Other models can also have it.
-/// Source: data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
+/// Prefixes of the names of models with power-loss protection, according to the makers. Other models may have it as
+/// well. Source: data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
 const PROTECTED_MODELS: [&str; 16] = [
     "Micron_7300",
     "Micron_7400",
@@ -59,26 +60,26 @@ const PROTECTED_MODELS: [&str; 16] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) stack: Stack,
-    /// Our control group's limit in writes per second, or `None` if there is no limit.
+    /// Limit on the writes per second of our control group. `None` if there is no limit.
     pub(crate) cap: Option<u64>,
 }
 
-/// How durable a flushed write is, as far as the device reports it.
+/// Durability of a flushed write, as far as the device tells us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FlushDurability {
-    /// The data is in the memory of this machine.
+    /// The data is in the memory of this machine, so it is lost when the machine stops.
     Memory,
-    /// A host, a cloud or a server decides. The string names it.
+    /// A host, a cloud or a server decides about durability. The string contains its name.
     HostDecides(String),
-    /// The cache is volatile, but an administrator configured the kernel to send no flushes.
+    /// The cache is volatile, and an administrator told the kernel not to flush it.
     FlushesDisabled,
     /// The drive has power-loss protection, according to its maker.
     Protected,
     /// The drive reports that it has no volatile cache.
     WriteThrough,
-    /// The drive has a volatile cache, which each flush has to empty.
+    /// The drive has a volatile cache, which it empties at each flush.
     Volatile,
-    /// Unknown. The string gives the reason.
+    /// We don't know, for the reason in the string.
     Unknown(String),
 }
 
@@ -98,7 +99,7 @@ impl Device {
         }
     }
 
-    /// Returns true if a disk reports that it rotates. No rotating disk can flush in less than 2 ms.
+    /// Returns true if a disk reports that it rotates. A rotating disk can't flush in less than 2 ms.
     pub(crate) fn reports_rotation(&self) -> bool {
         self.disks().iter().any(|disk| disk.rotational == Some(true))
     }
@@ -108,14 +109,14 @@ impl Device {
             Bottom::Memory => FlushDurability::Memory,
             Bottom::Network(what) => FlushDurability::HostDecides(what.clone()),
             Bottom::Unknown(why) => FlushDurability::Unknown(why.clone()),
-            // The least reliable disk determines the result.
+            // The disk that is the least reliable determines the result.
             Bottom::Disks(disks) => {
                 disks.iter().map(durability_of).max_by_key(uncertainty).unwrap_or(FlushDurability::Volatile)
             }
         }
     }
 
-    /// Returns the names of the disks, worded as the beginning of a sentence.
+    /// Returns the names of the disks, in a form that can begin a sentence.
     fn subject(&self) -> String {
         let names = self.disks().iter().map(|disk| match &disk.model {
             Some(model) => format!("{} ({model})", disk.name),
@@ -171,7 +172,7 @@ impl Device {
     }
 }
 
-/// Adds the facts that `lsds` shows about a disk, in the same order.
+/// Adds the same facts about a disk that `lsds` shows, in the same order.
 fn describe(layer: &mut Layer, disk: &Disk) {
     let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
     let count = |count: u32| Quantity::new(f64::from(count), Unit::Count);
@@ -211,12 +212,12 @@ fn durability_of(disk: &Disk) -> FlushDurability {
     }
 }
 
-/// Returns the provider of a virtual disk, or `None` for a physical disk.
+/// Returns the provider of a virtual disk. Returns `None` for a physical disk.
 fn provider_of(disk: &Disk) -> Option<&'static str> {
     let model = disk.model.as_deref().unwrap_or_default();
     let by_model = VIRTUAL_MODELS.iter().find(|(part, _)| model.contains(part));
-    // The model is better evidence than the name. If a loop device has a model, a test uses it to simulate a disk of
-    // that model.
+    // The model is better evidence than the name. Besides, tests simulate physical disks with loop devices that have a
+    // model.
     let by_name = VIRTUAL_NAMES.iter().find(|(prefix, _)| model.is_empty() && disk.name.starts_with(prefix));
     by_model.or(by_name).map(|(_, host)| *host)
 }

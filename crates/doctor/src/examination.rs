@@ -1,6 +1,6 @@
 //! The examination of a path.
 //!
-//! An examination measures one layer after another, from the device up to the test suite. This shows on which layer a
+//! An examination measures one layer after another, from the device up to the test suite. This shows in which layer a
 //! suite loses its time. The result is a [`Diagnosis`].
 
 use std::error::Error;
@@ -23,14 +23,14 @@ use crate::suite::Suite;
 use crate::sync::{Syncs, TestFile};
 use crate::{DoctorError, findings, machine};
 
-/// Size of the test files in bytes, including a reserve.
+/// Size of the test files with a reserve, in bytes.
 pub(crate) const REQUIRED_SPACE: u64 = 64 << 20;
 
-/// The share of the time for measuring syncs. Commits get the rest.
+/// Share of the time in which the examination measures syncs. In the rest of the time, it measures commits.
 const SYNC_SHARE: f64 = 0.4;
 
-/// The pictures on the HTML page, with the name prefixes of their samples. Each picture shows an operation in which
-/// PostgreSQL waits for the disk.
+/// The pictures on the HTML page. Each entry has a title and the name prefixes of its samples. Each picture shows an
+/// operation in which PostgreSQL waits for the disk.
 const PICTURES: [(&str, &[&str]); 2] = [
     ("Time of a synced write of 8 kB", &["one 8 kB write: ", "fdatasync, soak"]),
     ("Time of a commit", &["a commit"]),
@@ -41,47 +41,47 @@ const PICTURES: [(&str, &[&str]); 2] = [
 pub struct Examination {
     /// A directory on the disk to examine.
     pub path: PathBuf,
-    /// The paths of sysfs and procfs.
+    /// The directories of the kernel's files, which are usually `/sys` and `/proc`.
     pub roots: Roots,
-    /// How long to measure in total, usually a few seconds. Starting and stopping servers takes additional time.
+    /// Total time of all measurements, usually a few seconds. Starting and stopping servers takes additional time.
     pub length: Duration,
-    /// How long to soak the disk before all other measurements. `None` skips the soak.
+    /// Length of the soak, which precedes all other measurements. `None` for an examination without a soak.
     pub soak: Option<Duration>,
-    /// The user's test suite. If this is `None`, the examination covers no suite.
+    /// The user's test suite. `None` for an examination without a suite.
     pub suite: Option<Tests>,
-    /// Whether to try remedies on the suite or, without a suite, on a typical test.
+    /// True if the examination tries remedies. It tries them on the suite or, without a suite, on a typical test.
     pub try_remedies: bool,
-    /// Whether tables contain all lines. If false, they contain only the common ones.
+    /// True if tables contain all lines. Otherwise they contain only the lines that most users need.
     pub all_rows: bool,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// The provisioner for the servers. If this is an error, commits aren't measured, and the diagnosis contains the
-    /// error.
+    /// The provisioner for the servers. If this is an error, the examination doesn't measure commits, and the diagnosis
+    /// contains the error.
     pub provisioner: Result<Provisioner, ProvisionError>,
 }
 
-/// How to learn about the test suite.
+/// Source of the examination's facts about the test suite.
 #[derive(Debug, Clone)]
 pub enum Tests {
-    /// A shell command that runs the tests. It finds the server through `DATABASE_URL`.
+    /// A shell command that runs the tests. It finds the server's URL in `DATABASE_URL`.
     Command(String),
-    /// A profile from an earlier run, which can come from a different machine.
+    /// A profile of an earlier run, possibly from another machine.
     Profile(Earlier),
 }
 
 /// The result of an examination.
 #[derive(Debug, Clone)]
 pub struct Diagnosis {
-    /// The layers, findings and tables.
+    /// The report with its layers, findings and tables.
     pub report: Report,
-    /// The durations of single operations, for machine-readable output.
+    /// Durations of single operations, for the machine-readable formats.
     pub samples: Vec<Sample>,
-    /// Why commits, the suite or the remedies weren't measured completely. `None` if they were.
+    /// The reason why measurements of commits, the suite or the remedies are incomplete. `None` if they are complete.
     pub without_servers: Option<String>,
 }
 
 impl Diagnosis {
-    /// Formats the report as an HTML page, with pictures of how long syncs and commits take.
+    /// Formats the report as an HTML page, with pictures of the durations of syncs and commits.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut page = self.report.clone();
@@ -103,7 +103,7 @@ impl Examination {
     ///
     /// # Errors
     /// Returns an error if the path isn't writable, or if the disk can't be tested there. Failures of servers and of
-    /// the suite appear in the diagnosis.
+    /// the suite are not errors, but part of the diagnosis.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         let account = Account::ours();
         let place =
@@ -122,7 +122,7 @@ impl Examination {
         let mut chart = PartialDiagnosis { report, found, samples: Vec::new(), is_suite_watched: false };
 
         let target = TestFile::create(folder)?;
-        // The soak comes first, because the disk has to be cool at its beginning.
+        // Begin with the soak, because it needs a cool disk.
         let soak = self.soak.map(|length| {
             progress.measuring("a soak");
             Soak::measure(&target, &Sensors::of(&self.roots, device.disks().first()), length, progress)
@@ -191,7 +191,7 @@ impl Examination {
             }
             _ => Ok(None),
         };
-        // The findings about commits are valid even if a later step has failed.
+        // The findings about commits are valid even if a later step failed.
         if chart.is_suite_watched {
             chart.found.extend(commits.finding_on_ram());
         } else {
@@ -240,7 +240,7 @@ impl Examination {
     }
 }
 
-/// A diagnosis in progress.
+/// A diagnosis that isn't complete yet.
 struct PartialDiagnosis {
     report: Report,
     found: Vec<Finding>,
@@ -248,7 +248,7 @@ struct PartialDiagnosis {
     is_suite_watched: bool,
 }
 
-/// Formats an error together with its causes.
+/// Formats an error with all its causes.
 fn error_chain(error: &dyn Error) -> String {
     let cause = error.source().map(error_chain);
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))

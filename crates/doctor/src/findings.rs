@@ -1,4 +1,4 @@
-//! Findings that need no measurement, because the properties of a device or a file system already show the problem.
+//! Findings without a measurement: the properties of a device or a file system alone show the problem.
 
 use report::{Finding, Quantity, Unit, as_f64};
 

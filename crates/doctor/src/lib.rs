@@ -1,11 +1,11 @@
 //! Finds out why a database is slow, and suggests remedies.
 //!
-//! An [`Examination`] measures layer by layer and returns a [`Diagnosis`]. The layers are the device behind a path, its
-//! file system, its syncs, and the cost of a commit with different settings. The diagnosis also contains findings, i.e.
-//! conclusions with a remedy. Each probe has its own file.
+//! An [`Examination`] measures one layer after another and returns a [`Diagnosis`]. The layers are the device below a
+//! path, its file system, its syncs, and the cost of a commit with different settings. The diagnosis also contains
+//! findings, which are conclusions with a remedy. Each measurement is in a separate file.
 //!
-//! This crate prints nothing and doesn't know about the command line. It writes only into its own run directories,
-//! which are removed when this process ends, even if it's killed.
+//! This crate prints nothing and doesn't know about the command line. It writes only to its own run directories. These
+//! directories disappear when this process ends, even if it's killed.
 
 mod change_points;
 mod commit;

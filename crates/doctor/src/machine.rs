@@ -1,11 +1,11 @@
-//! Describes the machine of a diagnosis, without anything that identifies it.
+//! Describes the machine of a diagnosis, without anything that identifies the machine.
 
 use std::fs;
 
 use report::Report;
 use sys::Roots;
 
-/// Adds the processor, the kernel and the load.
+/// Adds the processor, the kernel and the load to the report.
 pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     let read = |file: &str| fs::read_to_string(roots.procfs.join(file)).unwrap_or_default();
     let text = read("cpuinfo");
@@ -24,7 +24,7 @@ pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     }
 }
 
-/// Returns the number of processors that this process can use.
+/// Returns the number of processors that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

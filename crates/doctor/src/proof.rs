@@ -1,32 +1,32 @@
-//! Decides whether a measured gain is significant.
+//! Decides whether a gain is significant.
 //!
-//! Advice that rests on noise wastes the user's time. So a gain is either proven, disproven or unknown, and only a
-//! proven gain leads to a recommendation.
+//! Advice that rests on noise wastes the user's time. We therefore call a gain proven, disproven or unknown, and
+//! recommend only what has a proven gain.
 
 use report::Factor;
 use sys::Shortage;
 
-/// Minimum gain for a change to be worthwhile. Most suites also do other work than commits, so they get only a part of
-/// such a gain.
+/// Minimum gain that is worth a change. Most suites do other work besides commits, so they get only a part of this
+/// gain.
 pub(crate) const MIN_WORTHWHILE_GAIN: f64 = 1.15;
-/// If the upper end of the interval is below this value, there is no worthwhile gain.
+/// If the upper end of the interval is below this value, there can be no worthwhile gain.
 const MAX_NEGLIGIBLE_GAIN: f64 = 1.3;
 
-/// The result of a significance test for a gain.
+/// The result of testing whether a gain is significant.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Proof {
-    /// There is a gain, because the whole interval is above 1.
+    /// There is a gain: the whole interval is above 1.
     Gain(Factor),
-    /// There is no worthwhile gain, because the whole interval is below [`MAX_NEGLIGIBLE_GAIN`].
+    /// There is no worthwhile gain: the whole interval is below [`MAX_NEGLIGIBLE_GAIN`].
     NoGain(Factor),
-    /// Neither is proven. The string gives the reason.
+    /// The measurements prove neither. The string contains the reason.
     Unknown(Factor, String),
 }
 
 impl Proof {
-    /// Classifies `factor`. A gain must be at least `least`.
+    /// Tests whether `factor` proves a gain. A proven gain must be at least `least`.
     ///
-    /// A shortage of processors can hide a gain, so in that case the result is never [`Self::NoGain`].
+    /// A shortage of processors can hide a gain. With a shortage, the result is therefore never [`Self::NoGain`].
     pub(crate) fn of(factor: Factor, least: f64, shortage: &Shortage) -> Self {
         match factor {
             Factor::Interval(interval) if interval.low.value > 1.0 && interval.point.value >= least => {
@@ -39,7 +39,7 @@ impl Proof {
         }
     }
 
-    /// Returns the gain if it's proven.
+    /// Returns the gain if the measurements prove it.
     pub(crate) fn gain(self) -> Option<Factor> {
         match self {
             Self::Gain(factor) => Some(factor),
@@ -73,17 +73,17 @@ mod tests {
         assert!(matches!(proof(1.1, 1.2, 1.5, true), Proof::Gain(_)));
         assert!(matches!(proof(0.9, 1.0, 1.2, false), Proof::NoGain(_)));
         assert!(matches!(proof(0.9, 1.0, 1.2, true), Proof::Unknown(..)));
-        // 20.7 ms and 105 µs, with rounds in which the order was reversed.
+        // The medians are 20.7 ms and 105 µs, but in some rounds the order was reversed.
         assert!(matches!(proof(0.8, 190.0, 210.0, false), Proof::Unknown(..)));
         assert!(matches!(proof(0.7, 1.0, 1.4, false), Proof::Unknown(..)));
-        // Significantly greater than 1, but too small to be worthwhile.
+        // This is significantly greater than 1, but too small to be worthwhile.
         assert!(matches!(proof(1.01, 1.05, 1.1, false), Proof::NoGain(_)));
         let point = Factor::Point(Quantity::new(50.0, Unit::Ratio));
         assert!(matches!(Proof::of(point, MIN_WORTHWHILE_GAIN, &shortage(false)), Proof::Unknown(..)));
     }
 
     proptest! {
-        /// Returns rounds of a true gain. On either side, there is independent noise of up to a factor of e^`noise`.
+        /// Checks rounds with a known true gain. Each side has independent noise of up to a factor of e^`noise`.
         #[test]
         fn proof_agrees_with_interval_and_truth(
             truth in prop_oneof![Just(1.0), 1.0..1.14, 1.5..3.0, 3.0..400.0_f64],
@@ -96,8 +96,8 @@ mod tests {
                 ratios.push(truth * (noise * (one - other)).exp()).unwrap();
             }
             let proof = Proof::of(Factor::of(&ratios).unwrap(), MIN_WORTHWHILE_GAIN, &shortage(disturbed));
-            // The interval misses the truth once in twenty times. The result must always agree with the interval. If
-            // there is little noise, it must also agree with the truth.
+            // The interval misses the truth once in twenty times. The result must always agree with the interval. With
+            // little noise, it must also agree with the truth.
             match proof {
                 Proof::Gain(factor) => prop_assert!(factor.point() >= MIN_WORTHWHILE_GAIN),
                 Proof::NoGain(factor) => prop_assert!(factor.point() < MAX_NEGLIGIBLE_GAIN && !disturbed),

@@ -1,11 +1,13 @@
-//! Examines a server that doesn't belong to pgfresh, without changing anything there.
+//! Examines a server that pgfresh did not start, without changing anything there.
 //!
-//! A user can point this at e.g. a staging server to see its settings and what a commit costs.
+//! With this, a user can examine for example a staging server: its settings, and what a commit costs there.
 //!
-//! psql makes the connection, because it supports every way to connect and log in. It also measures each statement.
+//! psql makes the connection, because psql supports every way to connect and to log in. It also measures how long each
+//! statement takes.
 //!
-//! The measured commit writes a message into the WAL with `pg_logical_emit_message`. The server flushes it like any
-//! other commit. It needs neither a table nor special privileges, and leaves only about a hundred bytes of WAL.
+//! To measure commits, we write messages into the WAL with `pg_logical_emit_message`. The server flushes a message like
+//! any other commit. A message needs neither a table nor special privileges, and leaves only about a hundred bytes of
+//! WAL.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -24,13 +26,13 @@ use sys::{Mount, ProcessorWatch, Roots, Shortage};
 use crate::proof::{MIN_WORTHWHILE_GAIN, Proof};
 use crate::{Diagnosis, DoctorError};
 
-/// The number of rounds, as in `commit`.
+/// Number of rounds, as in `commit`.
 const ROUNDS: u32 = 12;
-/// The number of commits in the trial run that determines how many commits fit into a round.
+/// Number of commits in a trial run, which shows how many commits fit into a round.
 const PROBE_COMMITS: usize = 20;
-/// Minimum and maximum number of commits of each kind in a round.
+/// Minimum and maximum number of commits that a round has of each kind.
 const COMMITS_PER_ROUND: (f64, f64) = (2.0, 2000.0);
-/// The settings that affect a suite. Source: docs/settings.md.
+/// The settings that affect a suite's speed. Source: docs/settings.md.
 const SETTINGS: [&str; 10] = [
     "fsync",
     "synchronous_commit",
@@ -43,10 +45,10 @@ const SETTINGS: [&str; 10] = [
     "jit",
     "max_connections",
 ];
-/// The timeout for each of our statements.
+/// Timeout of our own statements.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s';\n";
-/// The queries for the facts. Each fact is one line of the form `name|value`. Facts that the role isn't allowed to read
-/// are missing.
+/// The queries for facts about the server. Each fact is a line of the form `name|value`. The result lacks facts that
+/// our role isn't allowed to read.
 const INFO_QUERIES: &str = r"
 SELECT 'version|' || current_setting('server_version');
 SELECT 'superuser|' || rolsuper FROM pg_roles WHERE rolname = current_user;
@@ -56,8 +58,8 @@ SELECT 'source ' || name || '|' || source FROM pg_settings;
 SELECT 'folder|' || setting FROM pg_settings WHERE name = 'data_directory' AND setting <> '';
 ";
 
-/// The queries for facts that only a superuser can read. Of the environment, they return only
-/// entries that begin with POSTGRES_ and don't contain PASSWORD.
+/// The queries for facts that only a superuser can read. From the environment, they return only entries that begin with
+/// POSTGRES_ and don't contain PASSWORD.
 const SUPERUSER_QUERIES: &str = r"
 SELECT 'mount|' || line FROM regexp_split_to_table(pg_read_file('/proc/self/mountinfo', 0, 1000000, true), E'\n') AS line;
 WITH file AS (SELECT pg_read_file('postmaster.pid', 0, 100, true) AS text),
@@ -68,18 +70,18 @@ FROM environment, regexp_split_to_table(encode(bytes, 'escape'), '\\000') AS ent
 WHERE entry LIKE 'POSTGRES\_%' AND entry NOT LIKE '%PASSWORD%';
 ";
 
-/// The options of the examination.
+/// The options of an examination of a user's server.
 #[derive(Debug, Clone)]
 pub struct RemoteExamination {
     /// A connection string in psql's format.
     pub target: ConnectionString,
     /// The path of psql.
     pub psql: PathBuf,
-    /// How long to commit, in total.
+    /// Total time in which to measure commits.
     pub length: Duration,
 }
 
-/// The facts about the server.
+/// Facts about the server.
 #[derive(Debug, Default)]
 struct ServerInfo {
     values: HashMap<String, String>,
@@ -89,15 +91,15 @@ struct ServerInfo {
 }
 
 impl RemoteExamination {
-    /// Examines the server. This reads settings and commits messages into the WAL, and changes nothing else.
+    /// Examines the server. For this, reads settings and writes messages into the WAL. Changes nothing else.
     ///
     /// # Errors
-    /// Returns an error if the server is unreachable or rejects the login.
+    /// Returns an error if the server is unreachable, or if it rejects the login.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         progress.measuring("what is in effect");
         let mut facts = ServerInfo::read(&self.psql(INFO_QUERIES)?);
         if facts.is("superuser", "true") {
-            // Other operating systems, and containers without /proc, don't have these facts.
+            // Other operating systems lack these facts, and so do containers without /proc.
             facts.add(&self.psql(SUPERUSER_QUERIES).unwrap_or_default());
         }
         progress.measuring("commits");
@@ -122,7 +124,7 @@ impl RemoteExamination {
         Ok(Diagnosis { report, samples, without_servers: None })
     }
 
-    /// Runs `script` and returns its output.
+    /// Runs `script` in psql, and returns its output.
     #[expect(
         clippy::let_underscore_must_use,
         reason = "what psql did not read it did not want: its status tells"
@@ -136,7 +138,8 @@ impl RemoteExamination {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().attempt("run", &self.psql)?;
         let mut input = child.stdin.take().expect("it is a pipe");
-        // The script can have hundreds of kilobytes, so a thread writes it while this thread reads.
+        // The script can have hundreds of kilobytes. Write it in another thread, so that this one can read psql's
+        // output meanwhile.
         let script = [STATEMENT_TIMEOUT, script].concat();
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output().attempt("read from", &self.psql)?;
@@ -180,13 +183,13 @@ impl RemoteExamination {
     }
 }
 
-/// The setting before each block, which distinguishes the kinds of statements. It's empty for `SELECT 1`.
+/// The setting before a block of statements, which shows of which kind they are. Empty for `SELECT 1`.
 const COMMIT: &str = "SET synchronous_commit = on";
 const ASYNCHRONOUS: &str = "SET synchronous_commit = off";
 const ROUND_TRIP: &str = "";
 const MESSAGE: &str = "SELECT pg_logical_emit_message(true, 'pgfresh', '');\n";
 
-/// Returns a script that makes psql measure each statement of these blocks, and nothing else.
+/// Returns a script with which psql measures each statement of these blocks, and nothing else.
 fn timing_script(blocks: &[(&str, usize)]) -> String {
     let mut script = "\\o /dev/null\n".to_owned();
     for (setting, count) in blocks {
@@ -197,7 +200,7 @@ fn timing_script(blocks: &[(&str, usize)]) -> String {
     script
 }
 
-/// Parses the times that psql printed, and returns them in seconds.
+/// Parses the times that psql printed. Returns them in seconds.
 fn parse_times(text: &str) -> Vec<f64> {
     let times =
         text.lines().filter_map(|line| line.strip_prefix("Time: ")?.split(' ').next()?.parse::<f64>().ok());
@@ -242,7 +245,7 @@ impl ServerInfo {
         Mount::in_table(&self.mounts, Path::new(self.get("folder")))
     }
 
-    /// Describes which settings our role can change.
+    /// Describes the settings in effect, and which of them our role can change.
     fn server(&self) -> Layer {
         let may = match (self.is("superuser", "true"), self.is("owner", "true")) {
             (true, _) => "you are a superuser, so you can use ALTER SYSTEM",
@@ -292,7 +295,8 @@ impl ServerInfo {
         for (variable, value) in &self.variables {
             let setting = variable.trim_start_matches("POSTGRES_").to_ascii_lowercase();
             let effect = self.get(&format!("set {setting}"));
-            // The user's own scripts can read other variables. This variable has the name of a setting but no effect.
+            // This variable has the name of a setting, but no effect. We don't check other variables, because the
+            // user's own scripts may read them.
             if !effect.is_empty() && effect != value {
                 add(
                     format!("{variable} does nothing"),
@@ -321,16 +325,16 @@ impl ServerInfo {
     }
 }
 
-/// The durations of the statements, in seconds.
+/// The durations of all statements, in seconds.
 #[derive(Debug)]
 struct Commits {
     durable: Sample,
     asynchronous: Sample,
-    /// The round trip of `SELECT 1`.
+    /// Round trips of `SELECT 1`.
     round_trip: Sample,
-    /// The number of statements of each kind in a round.
+    /// Number of statements that each round has of each kind.
     each: usize,
-    /// How much processor time was missing on this machine during the measurement.
+    /// How much processor time was lacking on this machine during the measurement.
     shortage: Shortage,
 }
 
@@ -352,7 +356,7 @@ impl Commits {
         PROBE_COMMITS + self.durable.len() + self.asynchronous.len()
     }
 
-    /// Returns the sum of the durations in each round.
+    /// Returns the total duration of each round.
     fn rounds(&self, sample: &Sample) -> Sample {
         let mut sums = Sample::new(sample.name(), Unit::Seconds);
         for round in sample.values().chunks_exact(self.each) {
@@ -461,7 +465,7 @@ mod tests {
             ServerInfo::read(TEXT).files().verdict(),
             "\"/var/lib/postgresql/data\" is in RAM (tmpfs)."
         );
-        // In version 18, a configuration for version 16 puts the data outside of the tmpfs.
+        // A configuration for version 16 puts the data of version 18 outside of the tmpfs.
         let moved = ServerInfo::read(
             &TEXT.replace("folder|/var/lib/postgresql/data", "folder|/var/lib/postgresql/18/docker"),
         );

@@ -1,12 +1,13 @@
-//! The soak: repeats a sync for minutes and records the state of the machine.
+//! The soak repeats a sync for minutes, and records the state of the machine in the meantime.
 //!
-//! Many disks are fast for a short time and then slow down, e.g. because they get hot or because a cache is full. A
-//! short measurement doesn't show this.
+//! Many disks are fast for a short time and then slow down, for example because they get hot or because a cache is
+//! full. A short measurement doesn't show this.
 //!
 //! ```text
 //! cold  ──▶ a second of syncs ─▶ sensors ─▶ a second of syncs ─▶ …
 //! ```
-//! Reading the sensors takes about 0.1 ms per second. This happens between two syncs, so it isn't part of any latency.
+//! Reading the sensors takes about 0.1 ms in each second. We read them between two syncs, so this time isn't part of
+//! any latency.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,60 +20,61 @@ use crate::device::Device;
 use crate::latencies::Latencies;
 use crate::sync::{TestFile, assess_flushes};
 
-/// Minimum number of steps. In a soak of fewer seconds, steps are shorter than a second.
+/// Minimum number of steps. If the soak has fewer seconds than this, each step is shorter than a second.
 const MIN_STEPS: u32 = 30;
-/// Minimum ratio of the rates before and after a fall that counts as a cliff.
+/// A fall of the rate counts as a cliff if the rate before is at least this many times the rate after it.
 const MIN_CLIFF_RATIO: f64 = 2.0;
-/// Minimum rise of the temperature for blaming it for a cliff, in degrees. This doesn't apply if the disk itself
-/// reports throttling.
+/// Minimum rise of the temperature for blaming heat for a cliff, in degrees. Not necessary if the disk itself reports
+/// that it throttles.
 const MIN_TEMPERATURE_RISE: f64 = 5.0;
-/// Maximum distance between a cliff and a report of the disk that counts as its cause, in seconds. The disk's counters
-/// have a resolution of a second, and the position of a cliff is accurate to about one step.
+/// Maximum time between a cliff and the disk's own report for blaming what the disk reports, in seconds. The disk's
+/// counters have a resolution of a second, and we know the position of a cliff only to about one step.
 const MAX_REPORT_DISTANCE: f64 = 2.0;
-/// Minimum ratio of the rates at the 90th and 10th percentile for calling a disk noisy.
+/// A disk counts as noisy if the 90th percentile of the rates is at least this many times the 10th percentile.
 const MIN_NOISE_RATIO: f64 = 1.5;
-/// Minimum share of the time with waiting tasks for blaming other programs for a disturbed soak.
+/// Minimum share of the time in which tasks wait for processors, for blaming other programs for a disturbed soak.
 const MIN_BUSY_SHARE: f64 = 0.5;
-/// Minimum 99th percentile for calling a disk capped, in seconds and as a multiple of the median. Caps work in time
-/// slices of 100 ms.
+/// A disk counts as capped if the 99th percentile of the latencies is at least this long: in seconds, and as a multiple
+/// of the median. Caps work in time slices of 100 ms.
 const MIN_CAPPED_TAIL: (f64, f64) = (0.02, 50.0);
 
 /// The measurements of a soak.
 #[derive(Debug, Clone)]
 pub(crate) struct Soak {
-    /// The mean duration of a step, in seconds. Steps are a little longer than planned, because each ends after a
+    /// Mean duration of a step, in seconds. Steps are a little longer than planned, because each step ends with a
     /// complete sync.
     step: f64,
-    /// The syncs per second in each step, and the sensor readings after it.
+    /// Syncs per second in each step, and the values of the sensors after the step.
     steps: Vec<(f64, Readings)>,
-    /// The sensor readings before the first step.
+    /// Values of the sensors before the first step, when the disk is cold.
     cold: Readings,
-    /// The temperature at which the disk throttles itself, in degrees Celsius. `None` if the disk doesn't report it.
+    /// Temperature at which the disk throttles itself, in degrees Celsius. `None` if the disk doesn't report this
+    /// temperature.
     limit: Option<f64>,
     latencies: Latencies,
 }
 
-/// The conclusion from a soak.
+/// Conclusion from a soak.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum SoakResult {
-    /// The rate fell permanently, and the temperature rose.
+    /// The rate fell for good, and the temperature rose.
     Throttles(Change),
-    /// The rate fell permanently, but the temperature didn't rise.
+    /// The rate fell for good, but the temperature didn't rise.
     Fills(Change),
-    /// The rate fell permanently for an unknown reason.
+    /// The rate fell for good, for an unknown reason.
     Slows(Change),
-    /// Most syncs are fast, and the slow ones take about as long as a time slice.
+    /// Most syncs are fast, and the slow ones take about as long as a time slice of a cap.
     Capped,
     /// The rate varies a lot.
     Noisy,
-    /// The rate varies, but at the same time, tasks waited for processors.
+    /// The rate varies, but tasks waited for processors at the same time.
     Disturbed,
-    /// The rate doesn't change.
+    /// The rate stays the same.
     Steady,
 }
 
 impl Soak {
-    /// Syncs for `length`, or until the user cancels. Performs at least one step.
+    /// Repeats syncs for `length`, or until the user cancels. Runs at least one step.
     pub(crate) fn measure(
         target: &TestFile,
         sensors: &Sensors,
@@ -114,7 +116,7 @@ impl Soak {
         self.steps.get(step)?.1.temperature
     }
 
-    /// Classifies the soak.
+    /// Draws the conclusion from the soak.
     pub(crate) fn classify(&self) -> SoakResult {
         let rates = self.rates();
         let changes = changes(&rates);
@@ -135,7 +137,7 @@ impl Soak {
             p99.value >= MIN_CAPPED_TAIL.0 && p99.value >= MIN_CAPPED_TAIL.1 * p50.value
         });
         match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
-            // The kernel assigns processor time in slices, too, so a busy machine can look like a cap.
+            // The kernel assigns processor time in slices as well, so a busy machine can look like a cap.
             spread if (capped || spread >= MIN_NOISE_RATIO) && self.is_busy(0) => SoakResult::Disturbed,
             _ if capped => SoakResult::Capped,
             spread if spread < MIN_NOISE_RATIO => SoakResult::Steady,
@@ -143,13 +145,13 @@ impl Soak {
         }
     }
 
-    /// Yields all sensor readings. The first reading is from the cold disk.
+    /// Yields the values of the sensors at all moments. The first values are those of the cold disk.
     fn readings(&self) -> impl Iterator<Item = &Readings> {
         std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, readings)| readings))
     }
 
-    /// Returns the disk's own report about heat, if the report is within [`MAX_REPORT_DISTANCE`] seconds of the
-    /// beginning of `step`.
+    /// Returns the disk's own report about heat. It must come within [`MAX_REPORT_DISTANCE`] seconds of the beginning
+    /// of `step`.
     fn heat_report(&self, step: usize) -> Option<String> {
         let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= MAX_REPORT_DISTANCE;
         let looks =
@@ -162,14 +164,14 @@ impl Soak {
         alarm.then(|| "its alarm for temperature was on".to_owned())
     }
 
-    /// Returns the share of the time in which tasks waited, based on a counter of seconds.
+    /// Returns the share of the time in which tasks waited. `gauge` returns a counter of the seconds in which they did.
     fn waiting_share(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
         let seconds = self.step * as_f64(self.steps.len());
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
     }
 
-    /// Returns true if tasks waited for processors during most of the time after the beginning of `step`.
+    /// Returns true if tasks waited for processors most of the time since the beginning of `step`.
     fn is_busy(&self, step: usize) -> bool {
         let (before, last) = (self.readings().nth(step), self.steps.last());
         let seconds = self.step * as_f64(self.steps.len() - step);
@@ -178,12 +180,12 @@ impl Soak {
         waited.is_some_and(|waited| waited / seconds > MIN_BUSY_SHARE)
     }
 
-    /// Returns when a step begins.
+    /// Returns the time at which a step begins.
     fn step_start(&self, step: usize) -> Quantity {
         Quantity::new(self.step * as_f64(step), Unit::Seconds)
     }
 
-    /// Describes how the speed of syncs changed during the soak.
+    /// Describes how the rate of syncs changed during the soak.
     fn verdict(&self) -> String {
         let rate = |value| Quantity::new(value, Unit::PerSecond);
         let from_to = |change: &Change| {
@@ -256,7 +258,7 @@ impl Soak {
         format!("{low} to {high} in 9 of 10 steps")
     }
 
-    /// Plots the rate, with the sensors below.
+    /// Plots the rate, and the values of the sensors below it.
     pub(crate) fn plot(&self) -> Plot {
         let course = |name: &str, unit, values| TimeSeries { name: name.to_owned(), unit, values };
         let readings = |value: fn(&Readings) -> Option<f64>| {
@@ -275,7 +277,7 @@ impl Soak {
         Plot::new("Soak: fdatasyncs of 8 kB, and the state of the machine", end, series)
     }
 
-    /// Returns the finding about a cliff or a cap, or `None` if the soak shows neither.
+    /// Returns the finding about a cliff or a cap. Returns `None` if the soak shows neither.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let make = |name: &str, fall: Change, evidence: String, remedy: &str| Finding {
             name: name.to_owned(),
@@ -316,14 +318,15 @@ impl Soak {
     }
 }
 
-/// Returns by how much a drive's counters increased between the first and the last reading. Returns `None` if the drive
-/// has no counters.
+/// Returns how much a drive's counters increased between the first and the last values. Returns `None` if the drive has
+/// no counters.
 fn counter_increase<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<Heat> {
     let heats: Vec<Heat> = looks.filter_map(|readings| readings.heat).collect();
     Some(heats.last()?.since(*heats.first()?))
 }
 
-/// Returns how often and for how long a drive throttled itself during these readings. Returns `None` if it didn't.
+/// Returns how often and how long a drive throttled itself while we recorded these values. Returns `None` if it never
+/// did.
 fn throttling_report<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
     let heat = counter_increase(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
     let times = if heat.throttles == 1 { "once".to_owned() } else { format!("{} times", heat.throttles) };
@@ -334,8 +337,8 @@ fn throttling_report<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<St
 mod tests {
     use super::*;
 
-    /// Returns a soak with these rates. The temperature rises from the first to the second value during the first
-    /// third.
+    /// Returns a soak with these rates. During its first third, the temperature rises from the first to the second of
+    /// the two values.
     fn soak(rates: impl IntoIterator<Item = f64>, temperature: Option<(f64, f64)>) -> Soak {
         let readings = |share: f64| Readings {
             temperature: temperature.map(|(cold, hot)| cold + (hot - cold) * share.min(1.0)),
@@ -352,7 +355,7 @@ mod tests {
         Soak { step: 1.0, steps, cold: readings(0.0), limit: None, latencies }
     }
 
-    /// An observer that cancels either from the beginning or never.
+    /// An observer that has cancelled from the beginning if it contains true, and that never cancels otherwise.
     struct Cancelled(bool);
 
     impl Progress for Cancelled {
@@ -394,7 +397,8 @@ mod tests {
         assert!(finding.evidence.contains("at 80 °C"), "{}", finding.evidence);
     }
 
-    /// Returns a soak with a cliff after ten of thirty steps. `say` sets the readings after each number of steps.
+    /// Returns a soak of thirty steps, with a cliff after ten. `say` changes the values of the sensors after each
+    /// number of steps.
     fn cliff(temperature: Option<(f64, f64)>, say: impl Fn(u64, &mut Readings)) -> Soak {
         let mut soak = soak(levels(&[(988.0, 10), (299.0, 20)]), temperature);
         let looks =
@@ -417,7 +421,7 @@ mod tests {
                 let soak = cliff(temperature, counted(from));
                 assert!(matches!(soak.classify(), SoakResult::Throttles(fall) if fall.at == 10), "{from}");
             }
-            // Throttling that starts after the cliff isn't its cause.
+            // Throttling that begins after the cliff can't be its cause.
             assert!(!matches!(cliff(temperature, counted(15)).classify(), SoakResult::Throttles(_)));
             let idle = cliff(temperature, |_, readings| {
                 readings.heat = Some(Heat { throttles: 70, ..Heat::default() });
@@ -426,7 +430,7 @@ mod tests {
             let alarm = cliff(temperature, |steps, readings| readings.alarm = Some(steps > 10));
             assert!(matches!(alarm.classify(), SoakResult::Throttles(_)));
         }
-        // The drive was already throttled at the beginning.
+        // The drive was throttled from the beginning.
         assert!(matches!(cliff(None, counted(0)).classify(), SoakResult::Throttles(_)));
     }
 
@@ -454,7 +458,7 @@ mod tests {
         let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
         let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
-        // The sum lacks the counter of a processor that is offline.
+        // One processor is offline, so its counter is missing from the sum.
         let offline = cliff(None, |steps, readings| readings.throttles = Some(9 - steps / 10));
         assert!(fact(&offline, "processors throttled").is_null());
         let cool =
@@ -488,7 +492,7 @@ mod tests {
 
     #[test]
     fn cliff_under_busy_processors_is_called_disturbed() {
-        // Busy from this step on.
+        // The machine is busy from step `from` on.
         let busy = |from: u64| {
             move |steps: u64, readings: &mut Readings| {
                 readings.cpu_pressure = Some(as_f64(steps.saturating_sub(from)));
@@ -498,13 +502,13 @@ mod tests {
             assert_eq!(cliff(None, busy(from)).classify(), SoakResult::Disturbed, "{from}");
             assert_eq!(cliff(Some((40.0, 41.0)), busy(from)).classify(), SoakResult::Disturbed, "{from}");
             assert!(cliff(None, busy(from)).finding().is_none());
-            // A rising temperature takes precedence.
+            // A rising temperature is the more likely cause.
             assert!(
                 matches!(cliff(Some((40.0, 80.0)), busy(from)).classify(), SoakResult::Throttles(_)),
                 "{from}"
             );
         }
-        // Busy before the cliff, but hardly busy after it.
+        // The machine was busy before the cliff, but hardly busy after it.
         assert!(matches!(
             cliff(None, |steps, readings| readings.cpu_pressure = Some(as_f64(steps.min(10)))).classify(),
             SoakResult::Slows(_)

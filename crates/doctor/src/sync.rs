@@ -1,6 +1,6 @@
 //! Measures how fast the disk syncs.
 //!
-//! The speed of a sync decides how long a commit takes. The probe has every method and size of `pg_test_fsync` and
+//! The duration of a sync decides how long a commit takes. Our probe has every method and size of `pg_test_fsync`, and
 //! works in the same way:
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! another descriptor        write, fsync, close; write, close, open, fsync
 //! not synced                write
 //! ```
-//! Each method has several turns, so a short disturbance doesn't affect only one method. As in the original,
+//! Each method has several turns, so that a short disturbance affects more than one method. As in the original,
 //! `open_datasync` and `open_sync` bypass the page cache. Source: PostgreSQL 18,
 //! `src/bin/pg_test_fsync/pg_test_fsync.c`.
 
@@ -28,39 +28,40 @@ use sys::{Roots, Waiting, open_for_writes, page_aligned};
 use crate::device::{Device, FlushDurability};
 use crate::latencies::Latencies;
 
-/// Size of the file, in bytes.
+/// Size of the test file, in bytes.
 const FILE_SIZE: usize = 16 << 20;
 /// Size of a WAL page, in bytes.
 const PAGE_SIZE: usize = 8192;
-/// The turns of each method.
+/// The rounds of turns. Each method has one turn in each round.
 const ROUNDS: Rounds = Rounds::new(0, 3);
-/// The number of unsynced writes for each reading of the clock.
+/// Number of unsynced writes between two readings of the clock.
 const BATCH: u32 = 16;
-/// Minimum plausible duration of a flush by a drive without power-loss protection, in seconds. See [`assess_flushes`].
+/// If a drive without power-loss protection flushes faster than this, in seconds, its flushes aren't plausible. See
+/// [`assess_flushes`].
 const MIN_UNPROTECTED_FLUSH: f64 = 100e-6;
-/// Maximum expected duration of a flush by a drive with power-loss protection, in seconds. Such a drive doesn't have to
+/// We expect a drive with power-loss protection to flush at least this fast, in seconds, because it doesn't have to
 /// empty its cache.
 const MAX_PROTECTED_FLUSH: f64 = 1e-3;
-/// Minimum duration of a flush by a rotating disk, in seconds. The disk has to wait until it reaches the right
-/// position.
+/// Minimum duration of a flush by a rotating disk, in seconds. It has to wait for the right position of the disk.
 const MIN_ROTATING_FLUSH: f64 = 2e-3;
 
 /// The operation that a method repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// Direct writes that each wait for the disk: their number and their size.
+    /// Direct writes, each of which waits for the disk. The numbers are the number of writes and the size of each
+    /// write.
     Waiting(Waiting, usize, usize),
-    /// Page writes, followed by one `fdatasync`. The number is that of the writes.
+    /// Writes of pages, and one `fdatasync` after them. The number is the number of pages.
     Data(usize),
-    /// Page writes, followed by one `fsync`. The number is that of the writes.
+    /// Writes of pages, and one `fsync` after them. The number is the number of pages.
     All(usize),
-    /// A method that this system doesn't have.
+    /// A method that doesn't exist on this system.
     Absent,
-    /// A page write and a sync with the same new descriptor.
+    /// A write of a page and a sync with the same new descriptor.
     SameDescriptor,
-    /// A page write with a new descriptor, and a sync with a different one.
+    /// A write of a page with one new descriptor, and a sync with another.
     OtherDescriptor,
-    /// One page write into the page cache.
+    /// A write of a page that goes only to the page cache.
     Unsynced,
 }
 
@@ -95,18 +96,18 @@ const ACTIONS: [(&str, &str, Action); METHODS] = [
     (UNSYNCED, "write", Action::Unsynced),
 ];
 
-/// A method and its measurements.
+/// A method with its measurements.
 #[derive(Debug, Clone)]
 pub(crate) struct MethodResult {
     group: &'static str,
     name: &'static str,
     action: Action,
     latencies: Latencies,
-    /// Why the system refused the method, or `None` if it worked.
+    /// The reason why the system refused the method. `None` if the method worked.
     refusal: Option<String>,
 }
 
-/// The file to write to. It's removed together with its directory.
+/// The file to which we write. It disappears together with its directory.
 #[derive(Debug)]
 pub(crate) struct TestFile {
     path: PathBuf,
@@ -114,7 +115,7 @@ pub(crate) struct TestFile {
 }
 
 impl TestFile {
-    /// Creates and syncs the file in `folder`. Its bytes can't be compressed.
+    /// Creates the file in `folder` and syncs it. The file's bytes can't be compressed.
     pub(crate) fn create(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join("sync");
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -136,12 +137,12 @@ impl TestFile {
         &page_aligned(&self.buffer)[..FILE_SIZE]
     }
 
-    /// Opens the file for writes to the page cache.
+    /// Opens the file for writes that go to the page cache.
     pub(crate) fn open(&self) -> io::Result<File> {
         open_for_writes(&self.path, Waiting::Not, false)
     }
 
-    /// Overwrites the first page through `file` and waits for the disk.
+    /// Overwrites the first page through `file`, and waits for the disk.
     pub(crate) fn commit(&self, file: &File) -> io::Result<()> {
         self.write(file, 1, PAGE_SIZE)?;
         file.sync_data()
@@ -177,7 +178,7 @@ impl TestFile {
                 self.write(&file, 1, PAGE_SIZE)?;
                 file.sync_all()?;
                 drop(file);
-                // This method must open and close files as often as the other one.
+                // This method must open and close files as often as the other one, so open the file once more.
                 self.open().map(drop)
             }),
             Action::OtherDescriptor => latencies.measure(length, || {
@@ -188,7 +189,8 @@ impl TestFile {
             }),
             Action::Unsynced => {
                 let file = self.open()?;
-                // An unsynced write takes about a microsecond. Reading the clock each time would add a tenth to that.
+                // An unsynced write takes about a microsecond. A reading of the clock for each write would add a tenth
+                // to that.
                 latencies.measure_by(BATCH, length, || self.write(&file, 1, PAGE_SIZE))
             }
         }
@@ -199,13 +201,13 @@ impl TestFile {
 #[derive(Debug, Clone)]
 pub(crate) struct Syncs {
     trials: [MethodResult; METHODS],
-    /// The number of flushes that the disk receives for each fdatasync of one page. `None` if the kernel doesn't count
-    /// them.
+    /// Number of flushes that the disk receives for each fdatasync of a page. `None` if the kernel doesn't count
+    /// flushes.
     pub(crate) flushes: Option<f64>,
 }
 
 impl Syncs {
-    /// Measures all methods for `length`, or until the user cancels. Methods that had no turn have no values.
+    /// Measures all methods for `length`, or until the user cancels. Methods without a turn have no values.
     pub(crate) fn measure(
         target: &TestFile,
         device: &Device,
@@ -250,23 +252,23 @@ impl Syncs {
         &trial.expect("all actions are tried").latencies
     }
 
-    /// Returns the group and name of each method, in order.
+    /// Returns the group and the name of each method, in order.
     pub(crate) fn names() -> [(&'static str, &'static str); METHODS] {
         ACTIONS.map(|(group, name, _)| (group, name))
     }
 
-    /// Yields the operations per second of each method, or `None` if the system refused the method.
+    /// Yields the operations per second of each method. Yields `None` for a method that the system refused.
     pub(crate) fn rates(&self) -> impl Iterator<Item = Option<f64>> {
         let rate = |trial: &MethodResult| trial.latencies.rate().filter(|_| trial.refusal.is_none());
         self.trials.iter().map(move |trial| rate(trial).map(|rate| rate.value))
     }
 
-    /// Returns how long fdatasync takes for one page, as in a commit with default settings.
+    /// Returns how long an fdatasync of one page takes. With default settings, a commit needs such a sync.
     pub(crate) fn fdatasync(&self) -> &Latencies {
         self.of(Action::Data(1))
     }
 
-    /// Yields all measured values for machine-readable output.
+    /// Yields all measured values, for the machine-readable formats.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Latencies> {
         self.trials.iter().map(|trial| &trial.latencies).filter(|latencies| !latencies.sample().is_empty())
     }
@@ -292,8 +294,8 @@ impl Syncs {
         layer
     }
 
-    /// Formats a line for each method. Without `all`, only the methods for one page and those that the system refused
-    /// are included.
+    /// Formats a line for each method. Without `all`, the table contains only the methods for a single page, and the
+    /// methods that the system refused.
     pub(crate) fn table(&self, all: bool) -> Table {
         let columns = [Column::left("writes"), Column::left("method")];
         let numbers = ["rate", "p50", "p99", "longest"].map(Column::right);
@@ -313,21 +315,21 @@ impl Syncs {
     }
 }
 
-/// Formats an error without its error number.
+/// Formats an error without the number that the operating system has for it.
 fn message_without_number(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// Judges whether a disk's flushes are plausible, based on their duration `time` and on the number of `flushes` for
+/// Judges whether a disk's flushes are plausible. `time` is their duration, and `flushes` is the number of flushes for
 /// each fdatasync.
 ///
-/// `time` is the duration of the fastest flushes, not the median. When processors are short, even a flush that does
-/// nothing has a slow median.
+/// `time` must be the duration of the fastest flushes, not the median. In a shortage of processors, the median is long
+/// even if a flush does nothing.
 ///
 /// A disk lies if it has a volatile cache but receives no flush. A rotating disk that flushes within 2 ms isn't
-/// plausible. Neither is a flush within 100 µs, unless the drive has power-loss protection, because no consumer drive
-/// is that fast. The text never calls a disk safe.
+/// plausible. A flush within 100 µs isn't plausible either, unless the drive has power-loss protection, because no
+/// consumer drive is that fast. The text never calls a disk safe.
 pub(crate) fn assess_flushes(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
     let (keeping, seconds) = (device.flush_durability(), time.value);
     let unsent = flushes.is_some_and(|flushes| flushes < 0.5);

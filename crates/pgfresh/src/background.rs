@@ -1,5 +1,5 @@
-//! Runs background servers, so that test runs don't each have to start a server. There is one for each project and
-//! template. All clients that ask for it share it, until it has been idle for a while.
+//! Runs background servers, which save each test run the start of a server. There is one background server for each
+//! project and template. All clients that ask for it share it, and it ends after it has been idle for a while.
 //!
 //! A slot is a directory for one background server. Its key depends on the project, the template, the options and this
 //! binary. When a new server starts, the project's other servers retire. A retired server ends with its last client,
@@ -39,11 +39,11 @@ use crate::stops::Stops;
 
 pub(crate) use self::slot::{RunningServer, ServerInfo};
 
-/// Interval between checks for clients.
+/// Interval at which a server checks whether it still has clients.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a server that only has databases of failed tests outlives its last client.
+/// How long a server outlives its last client while databases of failed tests are all that it has.
 const DAY: Duration = Duration::from_hours(24);
-/// Grace period before a server ends. It is for clients that have read `about` and are about to connect.
+/// Grace period before a server ends. During this time, a client that already read `about` can still connect.
 const LAST_CALL: Duration = Duration::from_millis(100);
 /// Maximum time for a server to end after `pgfresh stop`.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
@@ -71,19 +71,21 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
     }
-    // Preparation can take long, so it happens without the lock. Otherwise "stop" would have to wait for it.
+    // Building a template can take long, so it happens before this process takes the start lock. Otherwise "pgfresh
+    // stop" would have to wait for the build.
     provisioning::prepare(context, provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
         return Ok(found);
     }
-    // "pgfresh stop" first increments the counter and then waits for this lock, so a changed counter reveals a stop.
+    // "pgfresh stop" increments the counter first and then waits for this lock. If the counter has changed, the user
+    // stopped the project's servers in the meantime.
     if stops.count() != before {
         slot.remove_if_dead(&starting);
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
         return Err(failure.hint("Run the command again.".to_owned()));
     }
-    // A retired server can't end while this process holds the start lock, so it can be used again.
+    // A retired server can't end while this process holds the start lock, so clients can join it again.
     let found = if let Some(found) = slot.reinstate(&starting)? {
         tracing::debug!(
             pid = found.about.pid,
@@ -105,8 +107,8 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
     Ok(found)
 }
 
-/// Returns the server for database `name`. If a server keeps this database after a run, returns that server. Otherwise
-/// returns the server for this project and template.
+/// Returns the server for database `name`. A failed test's database may still be on the server that kept it after the
+/// run. If so, returns that server. Otherwise returns the server for this project and template.
 pub(crate) fn join_for(context: &Context, name: Option<&str>) -> Result<RunningServer, Failure> {
     let keeper = name.map(|name| keeper_of(context, name)).transpose()?.flatten();
     keeper.map_or_else(|| join(context), Ok)
@@ -124,7 +126,7 @@ pub(crate) fn none_runs() -> Failure {
         .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
 }
 
-/// Starts a background server on the data that a different server left in the run directory `kept`.
+/// Starts a background server on the data that an earlier server left behind in the run directory `kept`.
 fn take_over(context: &Context, kept: &Path) -> Result<RunningServer, Failure> {
     let cache = context.cache()?;
     let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
@@ -132,8 +134,8 @@ fn take_over(context: &Context, kept: &Path) -> Result<RunningServer, Failure> {
     slot.start(Some(kept), &starting)
 }
 
-/// Stops a service. If it has databases of failed tests, a background server takes these over, and the user gets their
-/// URLs.
+/// Stops a service. If it has databases of failed tests, hands these databases over to a background server and prints
+/// their URLs.
 pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Failure> {
     let failed = service.failed();
     if failed.is_empty() {
@@ -160,7 +162,7 @@ pub(crate) fn running(context: &Context) -> Result<Vec<RunningServer>, Failure> 
     Ok(found)
 }
 
-/// Result of a request to stop servers.
+/// Result of stopping servers.
 #[derive(Debug, Default)]
 pub(crate) struct Stopped {
     pub(crate) count: usize,
@@ -168,8 +170,8 @@ pub(crate) struct Stopped {
     pub(crate) staying: Vec<String>,
 }
 
-/// Stops the servers of this project, except for named servers. With `all`, stops the servers of all projects in this
-/// cache. This includes every server whose start began before the call.
+/// Stops this project's servers, except for named servers. With `all`, stops the servers of all projects in this cache.
+/// Servers that were already starting at the time of the call stop, too.
 pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
     let (cache, project) = (context.cache()?, &context.settings()?.folder);
     Stops::of(&cache, project)?.add(all)?;
@@ -180,8 +182,8 @@ pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
     };
     let (mut stopped, mut ending) = (Stopped::default(), Vec::new());
     for slot in slots(&cache)? {
-        // While this process holds the start lock, no server is starting. The slot's server is either ready for
-        // clients, ending, or missing.
+        // No server is starting while this process holds the start lock. The slot's server is therefore ready for
+        // clients, ending, or gone.
         let Some(alone) = slot.after_start(waiting)? else { continue };
         if slot.remove_if_dead(&alone) {
             continue;
@@ -207,7 +209,7 @@ pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
     Ok(stopped)
 }
 
-/// Removes the slots of servers that were killed.
+/// Removes the slots of servers that did not end by themselves, for example because they were killed.
 pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     let mut removed = Vec::new();
     for slot in slots(cache)? {
@@ -231,7 +233,7 @@ pub(crate) fn serve(
     let starting = inherit_start()?;
     let slot = OwnedSlot { owner: after_former(&slot)?, slot };
     filter.write_to_file(&slot.slot.log_file())?;
-    // Databases that a run left behind must survive, even if the process that started this one ends.
+    // Databases that a run left behind must survive even if the process that started this one ends.
     let starter = Starter::watch(starting, kept.is_none(), context.exit.clone())?;
     let served = serve_at(&slot, context, kept, starter);
     if let Err(failure) = &served {
@@ -271,7 +273,7 @@ fn serve_at(
         }
         None => lifecycle::serve(context, provisioner, serve_options)?,
     };
-    // Once its last kept database is released, the server is like any other.
+    // A server without kept databases behaves like any other background server.
     let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
     let about = ServerInfo { kept: kept.is_some(), ..about(settings, provisioner, &service) };
@@ -283,7 +285,7 @@ fn serve_at(
     events.watch_server(&service.server)?;
     events.watch_leases(&service.leases);
     let mut event = events.deliver_signals()?.into_iter().next().map(Event::Signal);
-    // If the working directory stayed in a directory of the user's, the user couldn't unmount it.
+    // Leave the user's directory, so that the user can still unmount its file system.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut departure = ServerExit::Not;
     while matches!(departure, ServerExit::Not) && !event.as_ref().is_some_and(ends) {
@@ -328,18 +330,18 @@ pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, serv
     }
 }
 
-/// The exclusive right to be the server for a name. It also lets other processes find the server.
+/// The exclusive right to be the server with a certain name. Through it, other processes also find the server.
 #[derive(Debug)]
 pub(crate) struct Registration {
     slot: BackgroundSlot,
     _owner: Lock,
-    /// Start lock, for which "pgfresh stop" waits.
+    /// Start lock. "pgfresh stop" waits until this process releases it.
     starting: Option<Lock>,
 }
 
 impl Registration {
-    /// Acquires the right to be the server with this key. If a different process has it, returns that process's number
-    /// as the inner error.
+    /// Acquires the right to be the server with this key. If another process already has this right, returns that
+    /// process's number as the inner error.
     pub(crate) fn begin(cache: &Cache, key: &str) -> Result<Result<Self, u32>, Failure> {
         let slot = BackgroundSlot(folder(cache)?.join(key));
         let starting = Some(slot.begin()?);
@@ -359,7 +361,8 @@ impl Registration {
 }
 
 impl Drop for Registration {
-    /// Removes the slot, unless a different process holds the start lock. That process then removes or reuses the slot.
+    /// Removes the slot, unless another process holds the start lock. In that case, the other process removes or reuses
+    /// the slot.
     fn drop(&mut self) {
         note("remove", &self.slot.about(), fs::remove_file(self.slot.about()));
         // While this lock is held, no other process can start a server in the directory.
@@ -384,7 +387,7 @@ pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failur
     Ok(None)
 }
 
-/// Takes over standard input, which shares the start lock; see [`BackgroundSlot::start`].
+/// Takes over the start lock, which this process inherited as its standard input; see [`BackgroundSlot::start`].
 fn inherit_start() -> Result<OwnedFd, Failure> {
     let null = Path::new("/dev/null");
     let starting = io::stdin().as_fd().try_clone_to_owned().attempt("duplicate", Path::new("start.lock"))?;
@@ -393,13 +396,14 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
     Ok(starting)
 }
 
-/// Watches the process that started this one until that process can join the server. If that process ends before, this
-/// one exits, because no client would use the result of the setup. The guard also ends the setup.
+/// Watches the process that started this one until that process can join the server. If that process ends before then,
+/// this process exits, because no client would use the result of the setup. The guard then ends the setup as well.
 #[derive(Debug)]
 struct Starter {
-    /// Start lock of the slot. The process that started this one waits until this process closes it.
+    /// Start lock of the slot. It tells the starting process when the server is ready: that process waits until this
+    /// one closes the lock.
     _lock: OwnedFd,
-    /// Whether the server no longer depends on that process.
+    /// True once the server runs independently of the process that started it.
     detached: Arc<AtomicBool>,
 }
 
@@ -412,7 +416,8 @@ impl Starter {
         let known = Arc::clone(&detached);
         let watch = move || {
             while !known.load(Ordering::SeqCst) {
-                // The order matters. The starter also closes the pipe as soon as it has read that it can join.
+                // Check in this order. The starting process closes the pipe, too, as soon as it reads that it can join
+                // the server.
                 if sys::is_closed_by_peer(io::stdout()) && !known.load(Ordering::SeqCst) {
                     tracing::info!("the process that has started this one is gone");
                     return exit.send(ExitCode::FAILURE);
@@ -424,7 +429,7 @@ impl Starter {
         Ok(Self { _lock: lock, detached })
     }
 
-    /// Tells the watch that the server no longer depends on the process that started it.
+    /// Tells the watching thread that the server now runs independently of the process that started it.
     fn detach(&self) {
         self.detached.store(true, Ordering::SeqCst);
     }
@@ -438,7 +443,7 @@ fn ends(event: &Event) -> bool {
 fn announce(slot: &BackgroundSlot, about: &ServerInfo) -> Result<(), Failure> {
     slot.announce(about)?;
     let mut out = io::stdout().lock();
-    // If that process has ended, the server waits for a different client.
+    // If the starting process has ended, the server waits for another client.
     if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {
         tracing::info!(%error, "the process that started the server is gone");
     }
@@ -450,9 +455,9 @@ fn announce(slot: &BackgroundSlot, about: &ServerInfo) -> Result<(), Failure> {
 enum ServerExit {
     /// The server continues.
     Not,
-    /// The server ends. While this lock is held, no process can start a new server in the slot.
+    /// The server ends. While it holds this lock, no process can start a new server in the slot.
     Alone(Lock),
-    /// The server ends. Its slot is gone or belongs to a different server, because the user has removed the cache.
+    /// The server ends because the user removed the cache. Its slot is gone, or another server has it.
     Orphaned,
 }
 
@@ -465,8 +470,8 @@ struct OwnedSlot {
 }
 
 impl OwnedSlot {
-    /// Decides whether the server ends after enough time without a client. Waits for clients that connect at the last
-    /// moment.
+    /// Ends the server if it has been without clients for long enough. Before that, gives clients a last chance to
+    /// connect.
     fn decide_exit(&self, service: &Service, idle: Duration) -> ServerExit {
         let Self { slot, owner } = self;
         if !owner.is_at(&slot.owner()) {
@@ -479,7 +484,8 @@ impl OwnedSlot {
             return ServerExit::Not;
         }
         let Some(alone) = slot.try_begin() else { return ServerExit::Not };
-        // Until now, a different process may have reinstated the server. While this process holds the lock, none can.
+        // Another process may have reinstated the server just before. While this process holds the lock, no process
+        // can.
         let bound = bound();
         let unused = || is_unused(bound);
         let away = slot.0.join("about.away");

@@ -1,19 +1,19 @@
-//! Opens an address in the user's browser. Finds a program for this in the same way as `xdg-open`.
+//! Opens an address in the user's browser. Searches for a browser in the same way as `xdg-open`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Variable that lists browsers in order of preference: `PROGRAM:PROGRAM…`. Each program can have arguments, and `%s`
-/// stands for the address.
+/// Variable that lists browsers in order of preference, in the form `PROGRAM:PROGRAM…`. Each program can have
+/// arguments, and `%s` in them stands for the address.
 const VARIABLE: &str = "BROWSER";
-/// Variables that show that a program can open a window: under X, Wayland, or Windows with WSL.
+/// Variables that are set if a program can open a window under X, under Wayland, or on Windows with WSL.
 const DISPLAYS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"];
 /// Programs that open an address in the desktop's default browser.
 const OPENERS: [&str; 2] = ["xdg-open", "wslview"];
 
-/// Opens `address` and waits until the opening program ends. Returns whether a program succeeded.
+/// Opens `address` and waits until the opening program ends. Returns true if one of the programs succeeded.
 pub(crate) fn open(address: &str) -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(browsers) = set(VARIABLE) {
@@ -32,12 +32,13 @@ pub(crate) fn open(address: &str) -> bool {
 fn succeeds(command: &mut Command) -> bool {
     sys::restore_open_file_limit(command);
     sys::restore_mask(command);
-    // The control URL contains a secret that the browser doesn't need.
+    // Hide the control URL from the browser. It contains a secret that the browser doesn't need.
     command.env_remove(crate::control::VARIABLE);
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Splits a browser's command line at spaces, unless the whole text names a file. No shell is involved.
+/// Splits a browser's command line at its spaces, without a shell. If the whole command line is the path of a file,
+/// leaves it in one piece.
 fn split(words: &OsStr, address: &str) -> Option<(OsString, Vec<OsString>)> {
     if Path::new(words).is_file() {
         return Some((words.to_owned(), vec![address.into()]));

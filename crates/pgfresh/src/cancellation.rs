@@ -1,4 +1,4 @@
-//! Lets a signal cancel work without leaving files behind, for work that has no guard.
+//! Lets a signal cancel work that has no guard, without leaving files behind.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
     }
     let result = work(&cancelled);
-    // From here on, the first signal ends the process.
+    // The work is done, so from here on even the first signal ends the process.
     cancelled.store(true, Ordering::Relaxed);
     if let Ok(signal @ 1..) = i32::try_from(received.load(Ordering::Relaxed)) {
         low_level::emulate_default_handler(signal)
@@ -29,9 +29,9 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
     result.map_err(Into::into)
 }
 
-/// Registers three handlers, and their order matters. At the first signal, the flag is still false, so the process
-/// continues. The second handler records the signal, and the third one sets the flag. At the second signal, the flag is
-/// true, so the process ends.
+/// Registers three handlers in the order in which they must run. At the first signal, the flag is still false, so the
+/// first handler lets the process continue. The second handler records the signal, and the third one sets the flag. At
+/// the second signal, the flag is true, so the first handler ends the process.
 fn register(signal: i32, cancelled: &Arc<AtomicBool>, received: &Arc<AtomicUsize>) -> io::Result<()> {
     flag::register_conditional_default(signal, Arc::clone(cancelled))?;
     flag::register_usize(signal, Arc::clone(received), usize::try_from(signal).unwrap_or_default())?;

@@ -59,7 +59,8 @@ pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Whether the calling program waits for the line of `serve --json`. The command line may be invalid.
+/// Returns true if the calling program waits for the JSON line of `serve --json`. Also works if the rest of the command
+/// line is invalid.
 pub(crate) fn serves_in_json() -> bool {
     let arguments: Vec<OsString> = std::env::args_os().take_while(|word| word != "--").collect();
     error::command_path(&arguments) == "pgfresh serve" && arguments.iter().any(|word| word == "--json")
@@ -254,13 +255,13 @@ pub(crate) struct Sweep {
 }
 
 impl Command {
-    /// Returns the exit code for pgfresh's own failures. `run` has a different one, because its command may also exit
-    /// with 1.
+    /// Returns the exit code for pgfresh's own failures. `run` has a special exit code for them, because the user's
+    /// command may also exit with 1.
     pub(crate) fn exit_code_on_failure(&self) -> u8 {
         if matches!(self, Self::Run(_)) { 125 } else { 1 }
     }
 
-    /// Returns the options from which the command's settings come.
+    /// Returns the options that determine the command's settings.
     pub(crate) fn options(&self) -> Options {
         match self {
             Self::Run(Run { options, .. })

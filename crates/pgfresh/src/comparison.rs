@@ -1,5 +1,5 @@
-//! Compares servers by running the user's command on each of them in turn, for `pgfresh run --compare` and `pgfresh
-//! bench suite`. The servers differ in their places and settings.
+//! Compares servers in different places and with different settings. Runs the user's command on each of them in turn,
+//! for `pgfresh run --compare` and `pgfresh bench suite`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,13 +36,13 @@ use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 use crate::user_command::{self, NO_SESSION};
 use crate::variable::Variable;
 
-/// Maximum time that a new server can take to prepare its first ready databases.
+/// Maximum time that a new server can take until its first databases are ready.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Minimum exit code of a command that was ended by a signal.
+/// Minimum exit code of a command that died from a signal.
 const SIGNALLED: u8 = 128;
-/// Number of output lines that pgfresh shows for a failed command.
+/// Number of lines of a failed command's output that pgfresh shows.
 const LAST_LINES: usize = 20;
-/// Words that follow a number in the summary of a test runner.
+/// Words that can follow a number in a test runner's summary.
 const COUNTED: [&str; 9] =
     ["passed", "failed", "failures", "errors", "error", "skipped", "passing", "failing", "pending"];
 
@@ -50,9 +50,9 @@ const COUNTED: [&str; 9] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ended {
     code: u8,
-    /// Counts that the test runner printed, by word.
+    /// Counts in the test runner's output, by the word that follows the number.
     counted: BTreeMap<String, u64>,
-    /// Whether the command connected to the server.
+    /// True if the command connected to the server.
     has_session: bool,
 }
 
@@ -73,11 +73,11 @@ struct Job<'a> {
     env: &'a [Variable],
     service: &'a ServiceOptions,
     port: u16,
-    /// Whether signals end pgfresh. While the command runs, the signals go to the command instead.
+    /// True while no command runs, so that signals end pgfresh. A running command gets the signals instead.
     between_runs: &'a Arc<AtomicBool>,
 }
 
-/// Lets SIGTERM and SIGHUP end pgfresh while the returned flag is set. [`TerminalProgress`] handles SIGINT.
+/// Lets SIGTERM and SIGHUP end pgfresh while the returned flag is true. SIGINT is up to [`TerminalProgress`].
 fn end_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let ends = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
@@ -156,8 +156,8 @@ pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failur
     Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }
 
-/// Runs the job on each side in turn. Sends finished rounds to `progress`. Also returns how much the runs lacked
-/// processors.
+/// Runs the job on each side in turn, and sends finished rounds to `progress`. Also returns how much the runs suffered
+/// from a shortage of processors.
 fn take_turns(
     context: &Context,
     job: Job<'_>,
@@ -212,8 +212,8 @@ impl Side {
             user_command::command(job.command, job.env, &service, &self.provisioner.installation);
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
-        // A server without pgfresh doesn't prepare copies. Preparing them takes a while on a durable server, and this
-        // time must not count.
+        // A server without pgfresh wouldn't prepare any copies. On a durable server, preparing them takes a while, so
+        // wait for it before the measurement begins.
         service.leases.settle(SETTLE_TIMEOUT);
         let running = Instant::now();
         job.between_runs.store(false, Ordering::Relaxed);
@@ -239,7 +239,7 @@ impl Side {
         Ok(vec![("start", started), ("suite", ran), ("stop", stopped)])
     }
 
-    /// Records the failed tests of a run. Keeps only tests that have failed in every run so far.
+    /// Records the failed tests of a run. Keeps only the tests that failed in every run so far.
     fn note_failed(&self, failed: BTreeSet<String>) {
         let mut all = self.failed.borrow_mut();
         *all = Some(match all.take() {
@@ -249,8 +249,8 @@ impl Side {
     }
 }
 
-/// Adds up the counts that test runners print in `text`, by word. Examples are "272 passed", "Tests: 3 failed" and "ok.
-/// 7 passed".
+/// Adds up the counts that test runners print in `text`, by word. Examples of such counts are "272 passed", "Tests: 3
+/// failed" and "ok. 7 passed".
 fn counted(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
@@ -273,17 +273,17 @@ struct Comparison<'a> {
     timed: &'a [Timed],
     sides: &'a [Side],
     command: &'a [OsString],
-    /// How much the runs lacked processors.
+    /// How much the runs suffered from a shortage of processors.
     shortage: Shortage,
 }
 
 impl Comparison<'_> {
-    /// Whether all finished runs succeeded. A run that fails early is fast, but that doesn't count as a gain.
+    /// Returns true if all finished runs succeeded. A run that fails early is fast, but that is no gain.
     fn has_succeeded(&self) -> bool {
         self.sides.iter().all(|side| side.ended.borrow().iter().all(|ended| ended.code == 0))
     }
 
-    /// Describes how many runs didn't connect to the server. Returns `None` if all did.
+    /// Describes how many runs never connected to the server. Returns `None` if all runs did.
     fn unused(&self) -> Option<String> {
         let (mut all, mut unused) = (0, 0);
         for side in self.sides {
@@ -298,15 +298,15 @@ impl Comparison<'_> {
         }
     }
 
-    /// Returns the tests that failed in every run on every side, which means that the server makes no difference to
-    /// them.
+    /// Returns the tests that failed in every run on every side. The choice of server makes no difference to these
+    /// tests.
     fn failed_everywhere(&self) -> BTreeSet<String> {
         let sides = self.sides.iter().filter_map(|side| side.failed.borrow().clone());
         sides.reduce(|all, side| all.intersection(&side).cloned().collect()).unwrap_or_default()
     }
 
-    /// Returns how many times as fast as the first side `ours` is. The value has a 95 % interval if there are at least
-    /// six rounds. Returns `None` if a run failed or didn't use its server.
+    /// Returns how many times as fast as the first side `ours` is. With at least six rounds, the factor has a 95 %
+    /// interval. Returns `None` if a run failed or didn't use its server.
     fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
         if !self.has_succeeded() || self.unused().is_some() {
             return None;
@@ -315,7 +315,8 @@ impl Comparison<'_> {
         Some((Factor::of(&ratios)?, ratios))
     }
 
-    /// Formats the gain. If there are too few rounds for an interval, also formats the extremes.
+    /// Formats the gain. Without an interval, because there are too few rounds, also formats the smallest and the
+    /// largest gain.
     fn gain_in_words(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(String, String)> {
         Some(match self.gain(ours, of)? {
             (factor @ Factor::Interval(_), _) => (factor.to_string(), String::new()),

@@ -13,15 +13,16 @@ use crate::failure::Failure;
 use crate::output::Verbosity;
 use crate::settings::ResolvedSettings;
 
-/// The settings, the verbosity and the provisioner of a command. `main` creates it, and every command receives it.
+/// The settings, the verbosity and the provisioner of a command. `main` creates the context, and every command receives
+/// it.
 ///
-/// It resolves the settings at their first use. A mistake in `pgfresh.toml` therefore doesn't affect commands that need
-/// no settings, for example within a run.
+/// The context resolves the settings at their first use. A mistake in `pgfresh.toml` therefore doesn't affect commands
+/// that work without settings, for example within a run.
 #[derive(Debug)]
 pub(crate) struct Context {
     options: Options,
     pub(crate) verbosity: Verbosity,
-    /// Lets threads of this command end the process.
+    /// Allows threads of this command to end the process.
     pub(crate) exit: ExitRequests,
     settings: OnceCell<ResolvedSettings>,
     provisioner: OnceCell<Provisioner>,
@@ -46,13 +47,13 @@ impl Context {
         Ok(Cache::locate(self.options.cache.cache.as_deref())?)
     }
 
-    /// Returns the options from the command line and from variables.
+    /// Returns the options from the command line and from environment variables.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
     /// Returns the provisioner for the settings and their template. Downloads PostgreSQL if it is missing and the user
-    /// allows this.
+    /// allows downloads.
     pub(crate) fn provisioner(&self) -> Result<&Provisioner, Failure> {
         if let Some(provisioner) = self.provisioner.get() {
             return Ok(provisioner);

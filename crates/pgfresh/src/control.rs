@@ -1,4 +1,4 @@
-//! Client for the control API of a running pgfresh. Commands use it both within a run and outside of one.
+//! Client for the control API of a running pgfresh. Commands use it within a run and outside of one.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read};
@@ -20,9 +20,9 @@ use crate::failure::Failure;
 
 /// Variable that contains the URL of the control API, including its secret: `http://:SECRET@127.0.0.1:PORT`.
 pub(crate) const VARIABLE: &str = "PGFRESH_CONTROL";
-/// Timeout for a request. Copying a large template takes the longest.
+/// Timeout for a request. It must be long enough for copying a large template.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
-/// Maximum size of a response, in bytes. The rows of a comparison need the most.
+/// Maximum size of a response, in bytes. It must be large enough for the rows that a comparison returns.
 const LONGEST_ANSWER: u64 = 64 << 20;
 
 /// A client for the control API of a running pgfresh.
@@ -31,19 +31,19 @@ pub(crate) struct Control {
     agent: Agent,
     address: SocketAddr,
     secret: String,
-    /// Whether [`VARIABLE`] named the server.
+    /// True if the server's address came from [`VARIABLE`].
     is_named: bool,
     _visit: Option<TcpStream>,
 }
 
 impl Control {
-    /// Returns the server that started this process, if there is one.
+    /// Returns the server of the `pgfresh run` that started this process. Returns `None` outside of a run.
     pub(crate) fn of_this_run() -> Result<Option<Self>, Failure> {
         let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
         text.map(|text| Ok(Self { is_named: true, ..Self::at(&text)? })).transpose()
     }
 
-    /// Returns the server of this run, or else the server that `other` finds.
+    /// Returns the server of this run. Outside of a run, calls `other` to find a server.
     pub(crate) fn of_this_run_or(other: impl FnOnce() -> Result<Self, Failure>) -> Result<Self, Failure> {
         Self::of_this_run()?.map_or_else(other, Ok)
     }
@@ -57,8 +57,8 @@ impl Control {
         Ok(Self { agent: config.into(), address, secret, is_named: false, _visit: None })
     }
 
-    /// Opens a connection without sending anything. The server counts this process as a client until the value is
-    /// dropped.
+    /// Opens a connection but sends nothing over it. The server counts this process as a client until the caller drops
+    /// the returned value.
     pub(crate) fn visit(self) -> io::Result<Self> {
         Ok(Self { _visit: Some(TcpStream::connect(self.address)?), ..self })
     }
@@ -73,7 +73,7 @@ impl Control {
         api::invite(page, &self.secret)
     }
 
-    /// Sets the variable that [`Control::of_this_run`] reads in the environment of `command`.
+    /// Gives `command` the variable that [`Control::of_this_run`] reads.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(VARIABLE, self.address("").control_url());
     }
@@ -105,7 +105,7 @@ impl Control {
         if text.is_empty() { Ok(Value::Null) } else { serde_json::from_str(&text).map_err(failed) }
     }
 
-    /// Sends a request and returns the response. An empty response body becomes the value of an empty object.
+    /// Sends a request and deserializes the response. Treats an empty response body like an empty object.
     pub(crate) fn send<T: DeserializeOwned>(
         &self,
         method: &Method,
@@ -135,12 +135,12 @@ impl Control {
         Err(error.unwrap_or_else(|_| Failure::new(response.status().to_string())))
     }
 
-    /// Whether the server has a leased or kept database with this `name`.
+    /// Returns true if the server has a leased or kept database with this `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.call(&Method::GET, &path_of(name, ""), &Value::Null).is_ok()
     }
 
-    /// Builds the failure for a request without a response.
+    /// Builds the failure for a request that got no response.
     fn unreachable(&self, error: ureq::Error) -> Failure {
         let ureq::Error::Io(error) = error else { return failed(error) };
         let is_over = self.is_named && error.kind() == io::ErrorKind::ConnectionRefused;
@@ -148,8 +148,7 @@ impl Control {
     }
 }
 
-/// Configures an HTTP agent without a proxy, because the server is on this machine or at an address that the user
-/// named.
+/// Configures an HTTP agent without a proxy. The server is on this machine, or at an address that the user named.
 fn direct() -> ConfigBuilder<AgentScope> {
     Agent::config_builder().proxy(None)
 }
@@ -163,7 +162,7 @@ pub(crate) fn path_of(database: &str, action: &str) -> String {
     format!("/v1/databases/{}{action}", percent_encode(database))
 }
 
-/// Replaces the API's hint, which names a key of the request, with a hint for the command line.
+/// Adapts the API's hint about open sessions to the command line. The API's own hint names a key of the HTTP request.
 pub(crate) fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
     if failure.has_remedy(Remedy::CloseSessions) { failure.hint(hint.to_owned()) } else { failure }
 }
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn error_explains_control_variable_of_ended_run() {
-        // No process listens at port 1.
+        // No process listens on port 1.
         let control = Control { is_named: true, ..Control::at("http://:secret@127.0.0.1:1").unwrap() };
         let failure = control.call(&Method::GET, "/v1/status", &Value::Null).unwrap_err().to_string();
         let expected = "pgfresh: could not talk to the server of pgfresh: Connection refused\n\

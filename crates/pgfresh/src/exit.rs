@@ -1,4 +1,4 @@
-//! Lets threads end the process while the command waits, for example for the end of a template's setup.
+//! Lets other threads end the process while the command waits, for example for a template's setup.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -7,9 +7,9 @@ use std::thread;
 
 use crate::failure::Failure;
 
-/// Stack of the command's thread, in bytes. The main thread has as much.
+/// Stack size of the command's thread, in bytes. It is as large as the main thread's stack.
 const STACK: usize = 8 << 20;
-/// Exit code after a panic, like that of Rust's runtime.
+/// Exit code after a panic. Rust's own runtime uses this code as well.
 const PANICKED: u8 = 101;
 
 /// Asks the main thread to end the process.
@@ -17,19 +17,19 @@ const PANICKED: u8 = 101;
 pub(crate) struct ExitRequests(Sender<ExitCode>);
 
 impl ExitRequests {
-    /// Ends the process with this exit code. Guards clean up.
+    /// Ends the process with this exit code. The guards then clean up.
     pub(crate) fn send(&self, code: ExitCode) {
-        // If main has received an earlier code, the process is ending already.
+        // An earlier request may have ended the main thread's wait already.
         if self.0.send(code).is_err() {
             tracing::debug!("the process is ending already");
         }
     }
 }
 
-/// Runs `command` in its own thread. Returns its exit code, or the first code that a thread requests.
+/// Runs `command` in its own thread. Returns the command's exit code, or the first code that a thread requests.
 ///
-/// The command's thread lives until the process ends, because the kernel ends child processes with the thread that
-/// started them.
+/// The command's thread lives until the process ends. The kernel ends child processes together with the thread that
+/// started them, so this thread must not end earlier.
 pub(crate) fn run(command: impl FnOnce(ExitRequests) -> ExitCode + Send + 'static) -> ExitCode {
     let (sender, receiver) = channel();
     let requests = ExitRequests(sender);
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn exit_code_comes_from_command_or_request() {
         assert_eq!(run(|_| ExitCode::from(3)), ExitCode::from(3));
-        // The command of this run never ends by itself.
+        // This command never ends by itself.
         let requested = run(|requests| {
             thread::spawn(move || requests.send(ExitCode::from(4)));
             loop {

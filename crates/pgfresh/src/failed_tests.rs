@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-/// Maximum number of names in a message.
+/// Maximum number of test names in a message.
 const SHOWN: usize = 10;
 /// Advice about a test that failed on every server.
 const ADVICE: &str = "A test fails on each server, too, if it expects that a database does not exist: pgfresh creates each name. \
     \"except\" in [databases], or --except, lists the names that it does not create.";
 
-/// Returns the names of failed tests in a test runner's output. Supports pytest, unittest, Django, Go, Rust, Jest,
+/// Returns the names of the failed tests in a test runner's output. Knows pytest, unittest, Django, Go, Rust, Jest,
 /// `RSpec` and TAP.
 pub(crate) fn failed_tests(output: &str) -> BTreeSet<String> {
     output.lines().filter_map(|line| failed_in(line.trim())).map(str::to_owned).collect()
 }
 
-/// Returns the name of the failed test in a line, if the line contains one.
+/// Returns the name of the failed test if this line reports a failure.
 fn failed_in(line: &str) -> Option<&str> {
     let first_word = |text: &'static str| line.strip_prefix(text)?.split_whitespace().next();
     if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
@@ -29,11 +29,11 @@ fn failed_in(line: &str) -> Option<&str> {
     let name = ["FAILED ", "ERROR ", "--- FAIL: ", "FAIL: ", "ERROR: ", "rspec "]
         .into_iter()
         .find_map(first_word)?;
-    // A single word may be part of a message, so it doesn't count as a test.
+    // A single word may be part of an ordinary message, so it doesn't count as a test's name.
     name.contains(['_', ':', '/']).then_some(name).or_else(|| first_word("--- FAIL: "))
 }
 
-/// Describes the tests that failed in every run. Returns `None` if there are no such tests.
+/// Describes the tests that failed in every run. Returns `None` if no test did.
 pub(crate) fn describe(failed: &BTreeSet<String>) -> Option<String> {
     if failed.is_empty() {
         return None;

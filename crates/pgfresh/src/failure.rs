@@ -15,7 +15,7 @@ use template::ProvisionError;
 
 use crate::notice::print_notice;
 
-/// Styles for the labels at the beginning of the lines.
+/// Styles of the labels at the beginning of lines.
 const STYLES: [(&str, Style); 3] = [
     ("pgfresh:", AnsiColor::Red.on_default().bold()),
     ("DETAIL:", Style::new().bold()),
@@ -29,7 +29,7 @@ pub(crate) struct Failure {
     detail: Option<String>,
     hint: Option<String>,
     exit_code: Option<u8>,
-    /// SQLSTATE or another [`ErrorCode`].
+    /// SQLSTATE, or an [`ErrorCode`] that isn't an SQLSTATE.
     code: Option<String>,
     remedy: Option<Remedy>,
 }
@@ -52,13 +52,13 @@ impl Failure {
         self
     }
 
-    /// Adds the action that was already completed to the beginning of the message.
+    /// Puts an action that was already complete before the failure at the beginning of the message.
     pub(crate) fn after(mut self, done: &str) -> Self {
         self.message = format!("{done}: {}", self.message);
         self
     }
 
-    /// Sets an exit code other than the command's usual one.
+    /// Sets an exit code that replaces the command's usual one.
     pub(crate) fn exit_with(mut self, code: u8) -> Self {
         self.exit_code = Some(code);
         self
@@ -69,17 +69,18 @@ impl Failure {
         self
     }
 
-    /// Whether the failure has this code.
+    /// Returns true if the failure has this code.
     pub(crate) fn is(&self, code: ErrorCode) -> bool {
         self.code.as_deref() == Some(code.as_str())
     }
 
-    /// Whether this is the way out of the failure.
+    /// Returns true if this remedy resolves the failure.
     pub(crate) fn has_remedy(&self, remedy: Remedy) -> bool {
         self.remedy == Some(remedy)
     }
 
-    /// Prints the failure, with colours on a terminal. Returns the failure's own exit code, or else `usual`.
+    /// Prints the failure, with colours if standard error is a terminal. Returns the failure's own exit code, or
+    /// `usual` if it has none.
     pub(crate) fn report(&self, usual: u8) -> ExitCode {
         let mut text = self.to_string();
         for (word, style) in STYLES {
@@ -93,7 +94,7 @@ impl Failure {
         ExitCode::from(self.exit_code.unwrap_or(usual))
     }
 
-    /// Returns the failure as a program reads it, like an error of the HTTP API.
+    /// Returns the failure in the machine-readable form of the HTTP API's errors.
     pub(crate) fn to_response(&self) -> ErrorBody {
         let code = self.code.as_deref().unwrap_or(ErrorCode::Failed.as_str());
         let error = ErrorDescription {
@@ -135,7 +136,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Removes the numbers that the standard library appends to the operating system's errors, e.g. `(os error 2)`.
+/// Removes the error numbers, such as `(os error 2)`, that the standard library appends to the operating system's
+/// messages.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();

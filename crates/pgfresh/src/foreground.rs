@@ -1,4 +1,5 @@
-//! Runs a command in the foreground while a server is running. Handles signals, exit codes, and the end of either one.
+//! Runs a command in the foreground while a server runs. Handles signals, exit codes, and the end of the command or the
+//! server.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,7 +23,7 @@ use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::notice::notice;
 
-/// An event that can end a wait.
+/// An event that interrupts pgfresh's wait.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// pgfresh received a signal.
@@ -31,7 +32,7 @@ pub(crate) enum Event {
     Ended(io::Result<ExitStatus>),
     /// All processes of the server have ended.
     ServerGone,
-    /// A panic has left the leases in an unknown state.
+    /// A panic left the leases in an unknown state.
     LeasesFailed,
     /// The process that started this one closed this process's standard input.
     LifelineClosed,
@@ -42,20 +43,21 @@ pub(crate) enum Event {
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
-    /// Signal handler, which holds back signals until [`Events::deliver_signals`].
+    /// Signal handler that holds signals back until [`Events::deliver_signals`].
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,
 }
 
 impl Drop for Events {
-    /// Ends the thread that waits for signals. After that, signals have no effect.
+    /// Ends the thread that waits for signals. From then on, signals have no effect.
     fn drop(&mut self) {
         self.handle.close();
     }
 }
 
 impl Events {
-    /// Takes over SIGINT, SIGTERM and SIGHUP. A signal that was ignored stays ignored, including in the command.
+    /// Takes over SIGINT, SIGTERM and SIGHUP. If the process ignored one of these signals before, the process and its
+    /// command continue to ignore it.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
         let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
@@ -64,7 +66,7 @@ impl Events {
         Ok(Self { sender, receiver, handle: signals.handle(), signals: Some(signals) })
     }
 
-    /// Turns signals into events from now on. Returns the signals that arrived earlier.
+    /// From now on, turns signals into events. Returns the signals that arrived since [`Events::listen`].
     pub(crate) fn deliver_signals(&mut self) -> Result<Vec<Origin>, Failure> {
         let Some(mut signals) = self.signals.take() else { return Ok(Vec::new()) };
         let early = signals.pending().collect();
@@ -76,14 +78,14 @@ impl Events {
     /// Sends an event when `server` ends.
     pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
         let sender = self.sender.clone();
-        // The receiver may already be gone.
+        // The receiver may already be gone, so ignore the error.
         Ok(server.on_end(move || drop(sender.send(Event::ServerGone)))?)
     }
 
     /// Sends an event if a panic leaves the leases in an unknown state.
     pub(crate) fn watch_leases(&self, leases: &Leases) {
         let sender = self.sender.clone();
-        // The receiver may already be gone.
+        // The receiver may already be gone, so ignore the error.
         leases.when_failed(move || drop(sender.send(Event::LeasesFailed)));
     }
 
@@ -92,7 +94,7 @@ impl Events {
         self.watch(io::stdin(), Event::LifelineClosed)
     }
 
-    /// Sends [`Event::ServerGone`] when `reader` ends. `reader` must read from a server.
+    /// Sends [`Event::ServerGone`] when `reader` ends. `reader` must be a connection to a server.
     pub(crate) fn watch_end_of(&self, reader: impl io::Read + Send + 'static) -> Result<(), Failure> {
         self.watch(reader, Event::ServerGone)
     }
@@ -111,7 +113,7 @@ impl Events {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
     }
 
-    /// Waits for the next event, but at most for `timeout`.
+    /// Waits up to `timeout` for the next event.
     pub(crate) fn next_within(&self, timeout: Duration) -> Option<Event> {
         self.receiver.recv_timeout(timeout).ok()
     }
@@ -122,10 +124,11 @@ impl Events {
     }
 }
 
-/// Ends this process when its standard input ends, because the process that started it has then gone. Guards clean up.
+/// Ends this process when its standard input ends, because then the process that started it is gone. The guards clean
+/// up.
 pub(crate) fn end_with_lifeline(exit: ExitRequests) -> Result<(), Failure> {
     start(move || {
-        // An error also counts as the end.
+        // A read error also means that standard input has ended.
         if let Err(error) = io::copy(&mut io::stdin(), &mut io::sink()) {
             tracing::debug!(%error, "cannot read standard input");
         }
@@ -139,11 +142,12 @@ fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result
     Ok(())
 }
 
-/// Runs `command` in this process group until it ends. Forwards signals that only this process received. Prints a
-/// message if `server` ends in the meantime.
+/// Runs `command` in this process group until it ends. Forwards the signals that only this process received. Prints a
+/// message if `server` ends before the command.
 ///
-/// Returns the exit code for pgfresh: the command's own, or 128 plus the number of the signal that ended the command.
-/// Must run in the command's thread, because the kernel ends the command with the thread that started it.
+/// Returns pgfresh's exit code. This is the command's own exit code, or 128 plus the number of the signal that ended
+/// the command. The caller must be the command's thread, because the kernel ends the command together with the thread
+/// that started it.
 pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
@@ -151,7 +155,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     sys::restore_mask(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
-    // The handlers run in this thread, so it knows about signals that arrived before the command started.
+    // The handlers are already in place, so forward the signals that arrived before the command started.
     events.deliver_signals()?.iter().for_each(|origin| send(origin, &handle));
     events.watch_child(child)?;
     if let Some(server) = server {
@@ -160,7 +164,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let mut reported = false;
     loop {
         let event = events.next();
-        // If the server ends, the command may fail shortly before the kernel reports the postmaster's end.
+        // When the server ends, the command may fail shortly before the kernel reports the postmaster's end.
         let is_gone = |server: &&Server| match &event {
             Event::ServerGone => true,
             Event::Ended(Ok(status)) if !status.success() => !server.is_alive() || !server.is_listening(),
@@ -189,7 +193,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     }
 }
 
-/// Forwards a signal that the command hasn't received. A terminal sends most signals to the whole process group, but
+/// Forwards a signal if only this process received it. A terminal sends most signals to the whole process group, but
 /// SIGHUP only to the first process of its session.
 fn pass_on(origin: &Origin, handle: &ProcessHandle) {
     if origin.cause != Cause::Kernel || (origin.signal == SIGHUP && sys::leads_its_session()) {
@@ -203,7 +207,7 @@ fn send(origin: &Origin, handle: &ProcessHandle) {
         SIGHUP => Signal::HUP,
         _ => Signal::TERM,
     };
-    // The command may have just ended.
+    // The command may have ended a moment ago.
     if let Err(error) = handle.signal(signal) {
         tracing::debug!(%error, ?signal, "could not pass on a signal");
     }
@@ -214,7 +218,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Maps the error to the exit codes that shells use. Source: POSIX, 2.8.2.
+/// Chooses the exit code that a shell would return for this error. Source: POSIX, 2.8.2.
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);

@@ -1,7 +1,9 @@
-//! Keeps the last statements of failed tests beside their databases, to help users find out why the tests failed.
+//! Keeps the last statements of failed tests together with their databases. They help users find out why the tests
+//! failed.
 //!
 //! ```text
-//! KEPT/statements    names and statements as JSON, from the run that kept them to the background server that goes on
+//! KEPT/statements    names and statements as JSON. The run writes them, and the background server that takes over
+//! reads them.
 //! ```
 
 use std::fs;
@@ -21,7 +23,7 @@ const SHOWN: usize = 5;
 /// Maximum width of a statement, in columns.
 const WIDTH: usize = 100;
 
-/// Writes a list of the kept databases into the run directory `kept`, for the server that takes them over.
+/// Writes a list of the kept databases into the run directory `kept`. The server that takes over reads this list.
 pub(crate) fn write(kept: &Path, databases: &[KeptDatabase]) -> Result<(), Failure> {
     let path = kept.join(FILE);
     let text = serde_json::to_string(databases).map_err(|error| Failure::new(error.to_string()))?;
@@ -34,8 +36,8 @@ pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Prints the databases of failed tests. For each one, prints the URL, the test, the last statements, and the command
-/// that shows the changes.
+/// Prints the databases of failed tests. For each database, prints its URL, its test, the last statements, and the
+/// command that shows the changes.
 pub(crate) fn print(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
     match kept.len() {
         1 => notice!("pgfresh: kept the database of a failed test"),

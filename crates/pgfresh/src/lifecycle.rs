@@ -1,4 +1,4 @@
-//! Starts and stops a service, and prints messages about it.
+//! Starts and stops a service, and tells the user about it.
 
 use storage::{Method, human_bytes};
 use template::{Provisioner, Started};
@@ -28,7 +28,7 @@ fn start(context: &Context, provisioner: &Provisioner) -> Result<Started, Failur
     Ok(started)
 }
 
-/// Prints the started server and how long its start took.
+/// Prints details of the started server and how long its start took.
 pub(crate) fn report_start(context: &Context, provisioner: &Provisioner, started: &Started) {
     let installation = &provisioner.installation;
     context
@@ -84,7 +84,7 @@ pub(crate) fn stop(context: &Context, service: Service) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints warnings about tests that affected each other, and about changes of tests that pgfresh couldn't undo.
+/// Prints warnings about tests that affected each other, and about changes that pgfresh couldn't undo.
 pub(crate) fn warn(service: &Service) {
     let status = service.leases.final_status();
     for leak in status.leaks {

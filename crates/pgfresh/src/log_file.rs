@@ -1,11 +1,11 @@
-//! Writes a log file of limited size, so that a long-lived server can't fill the disk. When the file is full, it
-//! replaces the previous one, whose records are lost.
+//! Writes a log file of limited size, so that a long-lived server can't fill the disk. When the current file is full,
+//! it becomes the previous file. The records of the former previous file are lost.
 //!
 //! ```text
 //! PATH      the newest records
 //! PATH.1    the records before them
 //! ```
-//! Both files are private (mode 0600). Only the process that holds the directory's lock can write.
+//! Both files are private (mode 0600). Only the process that holds the directory's lock writes to them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
-    /// Current size of the file, in bytes.
+    /// Current size of the current file, in bytes.
     size: usize,
     /// Maximum size of each of the two files, in bytes.
     bound: usize,
 }
 
 impl LogFile {
-    /// Opens the file at `path` for appending, and creates it if it is missing. Each of the two files has at most
-    /// `bound` bytes.
+    /// Opens the file at `path` for appending, and creates it if it is missing. Neither the current nor the previous
+    /// file becomes longer than `bound` bytes.
     pub(crate) fn open(path: &Path, bound: usize) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
@@ -43,7 +43,7 @@ impl LogFile {
 }
 
 impl Write for LogFile {
-    /// Writes all of `record` to the same file, unless it is longer than the bound.
+    /// Writes the whole record to one file. If the record is longer than the bound, writes only its beginning.
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let record = &record[..record.len().min(self.bound)];
         if self.size > 0 && self.size.saturating_add(record.len()) > self.bound {

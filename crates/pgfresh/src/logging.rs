@@ -1,5 +1,5 @@
 //! Filters and writes log records. `-vv` or `PGFRESH_LOG` sets the filter. Commands write to standard error, and the
-//! background server writes to a file. Times are in UTC.
+//! background server writes to a file. All times are in UTC.
 
 use std::env::{self, VarError};
 use std::io;
@@ -15,14 +15,14 @@ use crate::failure::Failure;
 use crate::log_file::LogFile;
 use crate::output::Verbosity;
 
-/// Variable that contains the filter: `LEVEL` or `TARGET=LEVEL`, separated by commas.
+/// Variable that contains the filter: a comma-separated list of `LEVEL` or `TARGET=LEVEL`.
 const VARIABLE: &str = "PGFRESH_LOG";
 /// The crates that write log records.
 const TARGETS: [&str; 15] = [
     "api", "bench", "diff", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "remote", "report",
     "server", "storage", "sys", "template",
 ];
-/// Default level for the background server.
+/// Level of the background server's log, unless the user sets a filter.
 const USUAL: LevelFilter = LevelFilter::INFO;
 /// Maximum size of each of the background server's two log files, in bytes.
 const FILE_SIZE: usize = 4 << 20;
@@ -48,7 +48,7 @@ impl LogFilter {
         Ok(Self((verbosity >= Verbosity::Background).then(debug)))
     }
 
-    /// Writes records to standard error from now on, unless the filter drops all of them.
+    /// Writes records to standard error from now on. Does nothing if the filter drops all records.
     pub(crate) fn write_to_terminal(self) {
         if let Some(targets) = self.0 {
             let layer = fmt::layer().with_writer(io::stderr).log_internal_errors(false);
@@ -66,8 +66,8 @@ impl LogFilter {
     }
 }
 
-/// Returns a filter that accepts only pgfresh's own records. Records of libraries may contain secrets, e.g. a URL with
-/// a password.
+/// Returns a filter that accepts only pgfresh's own records. Records of libraries may contain secrets, such as a URL
+/// with a password.
 fn ours(level: LevelFilter) -> Targets {
     Targets::new().with_targets(TARGETS.map(|target| (target, level)))
 }
@@ -75,13 +75,13 @@ fn ours(level: LevelFilter) -> Targets {
 fn parse(text: &str) -> Result<Targets, Failure> {
     let (mut default, mut named) = (LevelFilter::OFF, Vec::new());
     for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
-        // A target without a level stands for all of its records.
+        // A target without a level accepts all of its records.
         let (target, level) = match directive.split_once('=') {
             Some((target, level)) => (Some(target), level),
             None if known(directive) => (Some(directive), "trace"),
             None => (None, directive),
         };
-        // The parser would interpret an empty level as "error".
+        // The parser would read an empty level as "error".
         let level: LevelFilter = Some(level)
             .filter(|level| !level.is_empty())
             .and_then(|level| level.parse().ok())
@@ -95,7 +95,7 @@ fn parse(text: &str) -> Result<Targets, Failure> {
     Ok(ours(default).with_targets(named))
 }
 
-/// Whether the target is one of [`TARGETS`] or a module in one of them.
+/// Returns true if the target is one of [`TARGETS`], or a module in one of them.
 fn known(target: &str) -> bool {
     target.split("::").next().is_some_and(|name| TARGETS.contains(&name))
 }

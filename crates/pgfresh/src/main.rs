@@ -2,7 +2,7 @@
 //!
 //! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
-// These macros panic if they can't write. The modules `output` and `aside` provide alternatives.
+// These macros panic if they can't write. The modules `output` and `notice` provide alternatives.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod background;
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     if server::guard_main() {
         return ExitCode::SUCCESS;
     }
-    // This must happen before the process creates, opens or starts anything.
+    // Do this before the process creates, opens or starts anything.
     sys::make_private();
     sys::raise_open_file_limit();
     settings::take_signing_key();
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     exit::run(move |exit| execute(cli, exit).unwrap_or_else(|failure| end(&failure, on_failure)))
 }
 
-/// Runs the command, or the background server if this process is one.
+/// Runs the command. If this process is the background server, runs the server instead.
 fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
     let context = Context::new(cli.command.options(), cli.output.verbosity(), exit);
     let filter = LogFilter::new(context.verbosity)?;
@@ -71,7 +71,7 @@ fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
         return commands::execute(&context, &cli.command);
     };
     let served = background::serve(&context, filter, directory, cli.kept.as_deref());
-    // The process that started this one prints the failure.
+    // The process that started this one prints the failure for the user.
     Ok(served.unwrap_or_else(|failure| {
         output::report_to_program(&failure);
         ExitCode::FAILURE
@@ -82,7 +82,7 @@ fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
 /// code.
 fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
-    // This must be the last action, because the program may kill this process when it receives the line.
+    // Do this last: the calling program may kill this process as soon as it receives the line.
     if cli::serves_in_json() {
         output::report_to_program(failure);
     }

@@ -1,7 +1,7 @@
-//! Runs named servers for development. Such a server keeps its data, port and password between starts.
+//! Runs named servers for development. A named server keeps its data, port and password between starts.
 //!
 //! ```text
-//! DATA/pgfresh/NAME-PROJECT/about    as JSON: what is remembered; see `storage::PersistentData`
+//! DATA/pgfresh/NAME-PROJECT/about    the facts in [`Remembered`], as JSON; see `storage::PersistentData`
 //! ```
 
 use std::io;
@@ -22,7 +22,7 @@ use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{Password, ResolvedSettings};
 
-/// Facts about a named server that pgfresh stores for the server's next start.
+/// Facts about a named server that pgfresh remembers until the server's next start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Remembered {
     name: String,
@@ -30,14 +30,15 @@ struct Remembered {
     folder: PathBuf,
     port: u16,
     password: String,
-    /// Whether the data directory is complete.
+    /// True once the data directory is complete.
     complete: bool,
     /// Database that the template's setup created.
     database: String,
-    /// PostgreSQL version at the last start.
+    /// PostgreSQL version at the server's last start.
     version: String,
     major: u32,
-    /// Fingerprint of the template that the data came from, or of the template in the last reported change.
+    /// Fingerprint of the template that the data came from. After a report about a changed template, the changed
+    /// template's fingerprint.
     fingerprint: String,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct NamedServer {
 }
 
 impl NamedServer {
-    /// Starts the server on its data. If there are no data, or if `reset` discards them, creates new data from the
+    /// Starts the server on its data. If there is no data, or if `reset` discards it, creates new data from the
     /// template.
     pub(crate) fn start(
         context: &Context,
@@ -72,7 +73,7 @@ impl NamedServer {
         complete.map_or(Ok(()), |before| before.check(&provisioner))?;
         expect_free(&provisioner.cache, SocketAddr::new(serve_options.listen, serve_options.port))?;
         if let Some(before) = before.as_ref().filter(|_| complete.is_none()) {
-            // Storing this now keeps the URL even if this process is killed.
+            // Store the port and password now, so that the URL stays valid even if this process dies.
             Remembered { complete: false, ..before.clone() }.remember(&data)?;
         }
         let path = data.path().to_owned();
@@ -93,7 +94,7 @@ impl NamedServer {
         Ok(Self { provisioner, service, name: name.to_owned(), registration })
     }
 
-    /// Lets "status" and "stop --all" find the server.
+    /// Makes the server visible to "status" and "stop --all".
     pub(crate) fn announce(&mut self, settings: &ResolvedSettings) -> Result<(), Failure> {
         let about = background::about(settings, &self.provisioner, &self.service);
         self.registration.announce(&background::ServerInfo { name: Some(self.name.clone()), ..about })
@@ -129,14 +130,14 @@ impl Remembered {
         })
     }
 
-    /// Sets the stored port and password in the options.
+    /// Adds the remembered port and password to the options.
     fn amend(&self, serve_options: ServeOptions) -> ServeOptions {
         let port = if serve_options.port == 0 { self.port } else { serve_options.port };
         let password = serve_options.password.or_else(|| Some(Password(self.password.clone())));
         ServeOptions { port, password, ..serve_options }
     }
 
-    /// Rejects data from a different major version of PostgreSQL.
+    /// Rejects data of another major version of PostgreSQL.
     fn check(&self, provisioner: &Provisioner) -> Result<(), Failure> {
         let (theirs, ours) = (self.major, provisioner.installation.version().major);
         if theirs == ours {
@@ -148,10 +149,11 @@ impl Remembered {
         Err(Failure::new(what).hint(hint))
     }
 
-    /// Reports once that the template differs from the one that the data came from.
+    /// Tells the user once if the template has changed since the data came from it.
     fn report_change(&self, verbosity: Verbosity, provisioner: &Provisioner) -> Result<(), Failure> {
         let version = provisioner.installation.version().to_string();
-        // The PostgreSQL version is part of the fingerprint, so a new version doesn't count as a change here.
+        // The PostgreSQL version is part of the fingerprint, but its change alone must not count as a change of the
+        // template.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
         if !is_same && !verbosity.is_quiet() {
             notice!(
@@ -169,7 +171,7 @@ impl Remembered {
     }
 }
 
-/// Acquires the name and its data. Only one process can hold them.
+/// Acquires the name and its data for this process alone.
 fn take(
     settings: &ResolvedSettings,
     name: &str,
@@ -195,13 +197,14 @@ fn recall(data: &PersistentData) -> Result<Option<Remembered>, Failure> {
     })
 }
 
-/// Computes the slot's key from the name and the project. All versions of pgfresh compute the same key.
+/// Computes the slot's key from the name and the project. The key must be the same in all versions of pgfresh.
 fn key(settings: &ResolvedSettings, name: &str) -> String {
     let project = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();
     format!("{name}-{}", &project[..16])
 }
 
-/// Checks that the port is free before anything starts. The error names the program that uses the port.
+/// Checks that the port is free before anything starts. The error names the pgfresh server or other program on this
+/// port.
 fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -212,7 +215,7 @@ fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
             let failure = Failure::new(format!("could not listen on {address}: {who} does"));
             Err(failure.hint("Stop it, or choose another port with --port.".to_owned()))
         }
-        // The gateway reports other errors when it opens the port.
+        // When the gateway opens the port, it reports all other errors.
         _ => Ok(()),
     }
 }

@@ -1,10 +1,10 @@
-//! Prints messages on standard error, so that they don't mix with the output on standard output.
+//! Prints messages on standard error, where they don't mix with the results on standard output.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Writes `text` to standard error. Removes its colours if standard error isn't a terminal. Ignores write errors so
-/// that the command continues, whereas `eprintln!` would panic.
+/// Writes `text` to standard error, without colours if standard error isn't a terminal. Ignores write errors so that
+/// the command continues, whereas `eprintln!` would panic.
 #[expect(clippy::let_underscore_must_use, reason = "no other place could show the text")]
 pub(crate) fn print_notice(text: impl Display) {
     let mut out = anstream::stderr().lock();

@@ -1,6 +1,5 @@
-//! Writes to standard output, and defines the verbosity. The reader may close standard output early, e.g. in `pgfresh
-//! template list
-//! head -1`.
+//! Writes to standard output, and defines the verbosity. The reader may close standard output early, as in `pgfresh
+//! template list | head -1`.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
@@ -9,19 +8,19 @@ use std::process;
 use crate::failure::Failure;
 use crate::notice::notice;
 
-/// Exit code of a command that wrote to a closed pipe. Like in shells, it is 128 plus SIGPIPE's number.
+/// Exit code of a command that wrote to a closed pipe. As in shells, it is 128 plus the number of SIGPIPE.
 const READER_GONE: i32 = 141;
 
-/// Amount of messages that pgfresh prints on standard error.
+/// How many messages pgfresh prints on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Only errors.
     Quiet,
-    /// Also events that are rare or slow.
+    /// Also rare and slow events.
     Normal,
-    /// Also each action with its place, reason and duration.
+    /// Also each action with its place, its reason and how long it took.
     Verbose,
-    /// Also events in the background.
+    /// Also background tasks.
     Background,
 }
 
@@ -42,19 +41,19 @@ impl Verbosity {
     }
 }
 
-/// Writes `text` to standard output. If this fails, ends the process.
+/// Writes `text` to standard output. Ends the process if the write fails.
 pub(crate) fn print(text: impl Display) {
-    // If this process has a server, the guard cleans up.
+    // If this process owns a server, the guard cleans up.
     try_print(text).unwrap_or_else(|error| end(&error));
 }
 
-/// Writes `text` to standard output. Returns the error, for callers that must undo something.
+/// Writes `text` to standard output, for callers that must undo something after an error.
 pub(crate) fn try_print(text: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "{text}").and_then(|()| out.flush())
 }
 
-/// Ends the process after an error from [`try_print`]. Prints no message if the reader has closed its end.
+/// Ends the process after an error from [`try_print`]. Prints no message if the reader closed the pipe.
 pub(crate) fn end(error: &io::Error) -> ! {
     if error.kind() == ErrorKind::BrokenPipe {
         process::exit(READER_GONE);
@@ -67,7 +66,7 @@ pub(crate) fn could_not_print(error: &io::Error) -> Failure {
     Failure::new(format!("could not write to standard output: {error}"))
 }
 
-/// Writes a failure as a line of JSON for the program that started this process. The program may be gone already.
+/// Writes a failure as a line of JSON for the program that started this process. That program may be gone already.
 pub(crate) fn report_to_program(failure: &Failure) {
     let line = serde_json::to_string(&failure.to_response()).map_err(io::Error::from);
     if let Err(error) = line.and_then(|line| try_print(format_args!("{line}\n"))) {

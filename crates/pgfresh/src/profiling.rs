@@ -11,10 +11,10 @@ use crate::failure::Failure;
 use crate::service::Service;
 use crate::user_command;
 
-/// Numbers of new databases for measuring what one costs, after a short and after a long suite. The measurement can
-/// take a hundredth of the suite's time.
+/// Numbers of new databases with which pgfresh measures the cost of a new database, after a short suite and after a
+/// long one. The measurement may take a hundredth of the suite's time.
 const TRIALS: [u32; 2] = [4, 8];
-/// Minimum duration of a long suite.
+/// Minimum duration of a suite that counts as long.
 const LONG: Duration = Duration::from_secs(15);
 
 /// A profile that is being recorded.
@@ -46,7 +46,7 @@ impl Watch {
             ..Circumstances::default()
         };
         let profile = Profile::new(recording, circumstances);
-        // Only suites with replaceable databases need this measurement.
+        // Only suites with replaceable databases need to know what a new database costs.
         let cost = profile.has_replaceable_databases().then(|| fresh_database(service, trials)).flatten();
         Ok(match cost {
             Some(cost) => profile.with_fresh_database(cost),
@@ -89,8 +89,9 @@ fn feed(log: EventLog) -> Feed {
     })
 }
 
-/// Measures how long the first session in a new database takes, in seconds. In the first half of the trials, sessions
-/// get ready databases, so this half doesn't count. In the second half, pgfresh creates the databases in the meantime.
+/// Measures how long the first session in a new database takes, in seconds. The first half of the trials uses up the
+/// databases that are already waiting, so it doesn't count. In the second half, pgfresh creates the databases while the
+/// sessions start.
 fn fresh_database(service: &Service, trials: u32) -> Option<f64> {
     let times = (0..trials).map(|trial| {
         let name = format!("profile_{}_{trial}", std::process::id());

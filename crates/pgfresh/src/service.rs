@@ -22,37 +22,37 @@ use crate::cli::{Serve, ServiceOptions};
 use crate::failure::Failure;
 use crate::settings::{PASSWORD, Password, ResolvedSettings};
 
-/// Number in the name of the gateway's Unix socket. The socket is beside the server's own.
+/// Port number in the file name of the gateway's Unix socket.
 const SOCKET_PORT: u16 = 5433;
 
 /// Options for a service.
 #[derive(Debug, Clone)]
 pub(crate) struct ServeOptions {
-    /// TCP port. 0 means any free port.
+    /// TCP port of the gateway. 0 means any free port.
     pub(crate) port: u16,
     pub(crate) listen: IpAddr,
-    /// Host in the URLs that clients get, if it differs from the host on which the gateway listens.
+    /// Host in the URLs that clients get, if clients must use another host than the one on which the gateway listens.
     pub(crate) advertised: Option<Advertised>,
-    /// TLS certificate. `None` means that the gateway doesn't offer TLS.
+    /// TLS certificate of the gateway. Without one, the gateway doesn't offer TLS.
     pub(crate) certificate: Option<Arc<ServerCertificate>>,
-    /// The server's password. `None` means a random one.
+    /// Password of the server. Without one, pgfresh chooses a random password.
     pub(crate) password: Option<Password>,
-    /// Whether pgfresh compares reset databases with their template before it reuses them.
+    /// True if pgfresh compares each reset database with its template before another test gets the database.
     pub(crate) paranoid: bool,
-    /// Decides between keeping and releasing the databases of failed tests.
+    /// Decides whether pgfresh keeps or releases the databases of failed tests.
     pub(crate) on_failure: OnFailure,
     /// Names of databases that clients can create by connecting to them.
     pub(crate) names: NameRules,
-    /// Isolation of leases that don't request one.
+    /// Isolation of leases whose clients don't request a certain isolation.
     pub(crate) isolation: Isolation,
     /// How long a database stays leased after its last session ends.
     pub(crate) linger: Duration,
-    /// Budget for each test.
+    /// Budget that no single test should exceed.
     pub(crate) budget: Budget,
 }
 
 impl ServeOptions {
-    /// Creates options with the lease options and the password of the settings.
+    /// Creates options from the settings' rules for leases and the password.
     pub(crate) fn new(settings: &ResolvedSettings) -> Result<Self, Failure> {
         Ok(Self {
             port: 0,
@@ -69,8 +69,8 @@ impl ServeOptions {
         })
     }
 
-    /// Sets the address, port and certificate. A server that other machines can reach must have a password that the
-    /// user chose.
+    /// Sets the address, the port and the certificate. If other machines can reach the address, the user must have
+    /// chosen a password.
     pub(crate) fn on(self, listen: IpAddr, arguments: &Serve) -> Result<Self, Failure> {
         if !listen.is_loopback() && self.password.is_none() {
             let failure = Failure::new(format!("cannot listen on {listen} without a password"));
@@ -95,7 +95,8 @@ impl ServeOptions {
         Self { port, ..self }
     }
 
-    /// Offers TLS to setups if clients also have it.
+    /// If clients can use TLS, lets template setups use it, too. A setup then connects with the same options as the
+    /// tests, for example with "sslmode=require".
     pub(crate) fn encrypt_setups(&self, provisioner: Provisioner) -> Provisioner {
         match &self.certificate {
             Some(certificate) => {
@@ -105,7 +106,7 @@ impl ServeOptions {
         }
     }
 
-    /// Sets the command line's options for safety and TLS.
+    /// Sets the command line's options for safety checks and TLS.
     pub(crate) fn with(self, arguments: &ServiceOptions) -> Result<Self, Failure> {
         let on_failure = if arguments.keep_failed { OnFailure::Keep } else { OnFailure::Release };
         let certificate = arguments.tls.then(ServerCertificate::generate).transpose()?.map(Arc::new);
@@ -113,49 +114,50 @@ impl ServeOptions {
     }
 }
 
-/// A running service with a server, a gateway and leases.
+/// A running service, which consists of a server, a gateway and leases.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Gateway,
-    /// Statements and databases of failed tests. `None` if the service doesn't keep them.
+    /// Statements of failed tests, with the databases that pgfresh keeps for them. `None` if the service keeps no
+    /// databases.
     history: Option<Arc<StatementHistory>>,
-    /// Records the statements of each test for a profile.
+    /// Records the statements of each test, for profiles.
     pub(crate) recorder: Arc<StatementRecorder>,
     pub(crate) leases: Leases,
     /// The server to which the gateway connects.
     pub(crate) server: Server,
     /// Database in the default URL.
     pub(crate) database: String,
-    /// Path of the root certificate, if pgfresh created it.
+    /// Path of the root certificate, if pgfresh created the certificate itself.
     pub(crate) root_certificate: Option<PathBuf>,
     /// How long the parts of the start took.
     pub(crate) times: Times,
 }
 
-/// How long the parts of a server's start took.
+/// How long each part of a server's start took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     /// Time to look up the template, and to build it if it was missing.
     pub(crate) template: Duration,
-    /// Time from then until the server's first response.
+    /// Time between the template's availability and the server's first response.
     pub(crate) boot: Duration,
 }
 
-/// Returns the databases that leases can copy. These are the templates' databases, and template1 for clients that want
-/// an empty database.
+/// Returns the databases that leases can copy: the templates' own databases, and template1 for clients that want an
+/// empty database.
 fn templates(names: &[String]) -> Vec<TemplateDatabase> {
     let names = names.iter().map(String::as_str).chain(["template1"]);
     names.map(|name| TemplateDatabase { name: name.to_owned(), database: name.to_owned() }).collect()
 }
 
-/// Returns the failure of a service in which a panic has left the leases in an unknown state.
+/// Returns the failure of a service whose leases are in an unknown state after a panic.
 pub(crate) fn leases_failed() -> Failure {
     Failure::new("an internal error has stopped the service")
         .detail("pgfresh no longer knows which databases are fresh.".to_owned())
         .hint("Please report it, with the messages above.".to_owned())
 }
 
-/// Takes the server's templates into service. A debug build plants a panic if a test asks for it.
+/// Opens the leases for the server's templates. In debug builds, a test can make the lease table panic.
 fn open_leases(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Leases, Failure> {
     let leases = Leases::open(options, session)?;
     #[cfg(debug_assertions)]
@@ -165,7 +167,7 @@ fn open_leases(options: LeaseOptions, session: Option<AdminConnection>) -> Resul
     Ok(leases)
 }
 
-/// Returns the user's password, or else a random one.
+/// Returns the user's password, or a random one if the user chose none.
 fn secret(password: Option<Password>) -> Result<String, Failure> {
     match password {
         Some(Password(password)) => Ok(password),
@@ -174,20 +176,20 @@ fn secret(password: Option<Password>) -> Result<String, Failure> {
     }
 }
 
-/// Writes the root certificate of pgfresh's own certificate to a file that clients can read.
+/// Writes the root of pgfresh's own certificate to a file that clients can read.
 fn write_root(certificate: Option<&ServerCertificate>, server: &Server) -> Result<Option<PathBuf>, Failure> {
     let Some(root) = certificate.and_then(ServerCertificate::root) else { return Ok(None) };
     let path = server.run().path().join("root.crt");
     let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
     fs::write(&path, root).map_err(cannot)?;
-    // The certificate is public. The command may run as a different user, and libpq also reads it for
+    // The certificate is public. The command may run as another user, and libpq reads the certificate even for
     // "sslmode=require".
     fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(cannot)?;
     Ok(Some(path))
 }
 
 impl Service {
-    /// Creates a service with the server's templates, and opens the gateway.
+    /// Creates a service for the started server and its templates, and opens the gateway.
     pub(crate) fn open(
         provisioner: &Provisioner,
         started: Started,
@@ -196,9 +198,9 @@ impl Service {
         let secret = secret(serve_options.password)?;
         let Started { server, session, entry, place, database, templates: names, look_up } = started;
         let times = Times { template: look_up, boot: server.phases().total() };
-        // In the directory of the server's own socket, the server's account could replace this one.
+        // The server's account could replace a socket in its own socket's directory, so use another directory.
         let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };
-        // Persistent databases belong to the user, so the service doesn't lease them.
+        // Persistent databases belong to the user, so clients can't lease them.
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let inward = socket.path();
@@ -220,7 +222,7 @@ impl Service {
             let leases = leases.clone();
             move || leases.server_gone()
         })?;
-        // A suite may migrate a database in one process and test it in the next. A rollback would undo that.
+        // A suite may migrate a database in one process and test it in another. A rollback would undo the migration.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);
         }
@@ -249,23 +251,24 @@ impl Service {
         Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }
 
-    /// Returns the address of `database`. The first session creates the database.
+    /// Returns the address of `database`, which comes into existence with its first session.
     pub(crate) fn address(&self, database: &str) -> Address {
         self.access().address_of(database)
     }
 
-    /// Returns the address for programs on this machine, even if other clients get a different one.
+    /// Returns the address for programs on this machine, even if other clients get another address.
     pub(crate) fn local_address(&self) -> Address {
         self.access().local_address_of("")
     }
 
-    /// Returns all addresses and the secret.
+    /// Returns all addresses of the gateway, together with the secret.
     pub(crate) fn access(&self) -> &Access {
         self.gateway.access()
     }
 
-    /// Sets the variables for a command that uses this service. These are the variable of [`crate::control`], and the
-    /// trusted root certificate for TLS.
+    /// Sets the environment variables for a command that uses this service. One variable contains the URL of the
+    /// control API (see [`crate::control`]). If pgfresh created a certificate for TLS, another one contains the path of
+    /// its root certificate.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(crate::control::VARIABLE, self.control());
         if let Some(root) = &self.root_certificate {
@@ -285,12 +288,12 @@ impl Service {
         history.kept_databases()
     }
 
-    /// Takes over databases that a different service kept.
+    /// Takes over databases of failed tests that an earlier service kept.
     pub(crate) fn remember(&self, kept: Vec<KeptDatabase>) {
         let templates: BTreeSet<_> =
             kept.iter().filter_map(|database| database.template.as_deref()).collect();
         for template in templates {
-            // Without this template, clients can still read the databases and compare them with a different template.
+            // Without this template, clients can still read the kept databases, and compare them with another template.
             if let Err(error) = self.leases.take_again(template) {
                 tracing::warn!(%error, template, "could not take a template into service again");
             }
@@ -302,10 +305,11 @@ impl Service {
         }
     }
 
-    /// Ends all sessions. Returns the server, which the caller must stop immediately.
+    /// Ends all sessions. Returns the server, which the caller must stop immediately afterwards.
     pub(crate) fn close(self) -> Server {
         let Self { gateway, leases, server, .. } = self;
-        // The gateway waits for its clients, and some of these wait for a database.
+        // `gateway.close` waits for all clients. Tell those that are waiting for a database first that they won't get
+        // one.
         leases.stop_handing_out();
         gateway.close();
         leases.abandon();

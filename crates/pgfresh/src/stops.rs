@@ -1,9 +1,9 @@
-//! Counts calls of `pgfresh stop`. If a client asked for a background server before a stop, it must not start the
-//! server after the stop.
+//! Counts the calls of `pgfresh stop`. The counters prevent a client from starting a background server that it asked
+//! for before a stop.
 //!
 //! ```text
 //! CACHE/stops/all      a byte for each "stop --all"
-//! CACHE/stops/PROJECT  a byte for each "stop" of that project
+//! CACHE/stops/PROJECT  a byte for each "stop" of this project
 //! ```
 
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use template::Fingerprint;
 
 use crate::failure::Failure;
 
-/// The counters that apply to one project.
+/// The counters of the stops that affect one project.
 #[derive(Debug)]
 pub(crate) struct Stops {
     folder: PathBuf,
@@ -32,7 +32,7 @@ impl Stops {
         Ok(Self { all: folder.join("all"), project, folder })
     }
 
-    /// Returns how many stops there have been so far.
+    /// Returns the number of stops so far that affected this project.
     pub(crate) fn count(&self) -> u64 {
         [&self.all, &self.project]
             .into_iter()
@@ -40,7 +40,7 @@ impl Stops {
             .sum()
     }
 
-    /// Records a stop of this project or, with `all`, of all projects.
+    /// Counts a stop of this project. With `all`, counts a stop of all projects.
     pub(crate) fn add(&self, all: bool) -> Result<(), Failure> {
         let path = if all { &self.all } else { &self.project };
         fs::create_dir_all(&self.folder).attempt("create", &self.folder)?;

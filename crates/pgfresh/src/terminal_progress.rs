@@ -16,38 +16,38 @@ use crate::output::Verbosity;
 use crate::progress::StatusLine;
 use crate::report_file::{self, ReportFile};
 
-/// Exit code of a command that Ctrl-C has cancelled. It is 128 plus SIGINT's number.
+/// Exit code of a command that the user cancelled with Ctrl-C. It is 128 plus the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// Minimum time between two writes of the files, as a multiple of how long a write takes.
+/// Minimum time between two updates of the files, as a multiple of the time that one update takes.
 const WRITING: u32 = 20;
 /// Interval between progress lines if standard error isn't a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(20);
 /// Width of the progress bar, in columns.
 const BAR: u32 = 16;
 
-/// Shows the progress of a measurement on standard error. Ctrl-C cancels the measurement, and a second Ctrl-C ends
-/// pgfresh immediately.
+/// Shows the progress of a measurement on standard error. The first Ctrl-C cancels the measurement, and the second one
+/// ends pgfresh immediately.
 pub(crate) struct TerminalProgress {
     cancelled: Arc<AtomicBool>,
     line: Option<StatusLine>,
-    /// When to print the next progress line. `None` on a terminal, and with `--quiet`.
+    /// Time at which the next progress line is due. `None` on a terminal and with `--quiet`.
     next_line: Option<Cell<Instant>>,
     files: Vec<ReportFile>,
-    /// Whether at least one round has finished.
+    /// True once a round has finished.
     has_measured: Cell<bool>,
-    /// Name of the measurement. May be empty.
+    /// Name of the current measurement. May be empty.
     what: RefCell<String>,
-    /// When the warm-up ended.
+    /// Time at which the warm-up ended.
     since: Cell<Instant>,
-    /// When pgfresh can write the files again.
+    /// Earliest time for the next update of the files.
     next_writing: Cell<Instant>,
 }
 
 impl TerminalProgress {
     pub(crate) fn listen(verbosity: Verbosity) -> Result<Self, Failure> {
         let cancelled = Arc::new(AtomicBool::new(false));
-        // The order matters. At the first signal, the flag is still false, and the second handler sets it. At the
-        // second signal, the flag is true, so the process ends.
+        // Register the handlers in this order. At the first signal, the flag is still false, so the first handler does
+        // nothing and the second one sets the flag. At the second signal, the first handler ends the process.
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&cancelled))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&cancelled)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
@@ -65,7 +65,7 @@ impl TerminalProgress {
         })
     }
 
-    /// Adds files for the results, after checking that pgfresh can write them.
+    /// Adds files for the results. Checks first that pgfresh can write them.
     pub(crate) fn writing(self, files: Vec<ReportFile>) -> Result<Self, Failure> {
         report_file::expect_writable(&files)?;
         self.show("preparing and warming up");
@@ -82,13 +82,13 @@ impl TerminalProgress {
         self.line.iter().for_each(StatusLine::clear);
     }
 
-    /// Whether there is a result, which requires at least one finished round.
+    /// Returns true if there is a result, which needs at least one finished round.
     pub(crate) fn has_measured(&self) -> bool {
         self.has_measured.get()
     }
 
-    /// Returns the reason for a missing result. This is `failure`, unless the user pressed Ctrl-C, which may have
-    /// caused the failure.
+    /// Returns the reason why there is no result. This is `failure`, unless the user pressed Ctrl-C, because Ctrl-C may
+    /// have caused the failure.
     pub(crate) fn why_nothing(&self, failure: Option<Failure>) -> Failure {
         self.finish();
         let interrupted = || Failure::new("nothing was measured yet").exit_with(INTERRUPTED);
@@ -144,7 +144,7 @@ impl Progress for TerminalProgress {
         }
         let report = report();
         for file in &self.files {
-            // If this write fails, the next round retries it, and the last round reports the failure.
+            // After an error, the next round tries again. If the last round fails as well, its error ends the command.
             if let Err(failure) = file.write(&report, &|| report.to_html("")) {
                 tracing::warn!("{}", failure.on_one_line());
             }

@@ -1,19 +1,19 @@
-//! Handles environment variables for the user's command. Their form is `NAME=TEMPLATE`, with placeholders in braces for
-//! the server's values.
+//! Handles the environment variables that users define for their command. Their form is `NAME=TEMPLATE`. In the
+//! template, words in braces stand for the server's values.
 
 use std::str::FromStr;
 
 use server::Address;
 
-/// An environment variable for a command. Its value is a template.
+/// An environment variable for the user's command. Placeholders in its value stand for the server's values.
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     name: String,
-    /// Literal texts, each with the placeholder that follows it.
+    /// The value in parts. Each part is a literal text and the placeholder that follows it, if there is one.
     parts: Vec<(String, Option<Placeholder>)>,
 }
 
-/// Function that returns the value of a placeholder.
+/// A function that returns the value for a placeholder.
 type Placeholder = fn(&Address) -> String;
 
 const PLACEHOLDERS: [(&str, Placeholder); 6] = [
@@ -46,7 +46,7 @@ impl FromStr for Variable {
     }
 }
 
-/// Formats the error for an unknown placeholder. Lists the names of all placeholders.
+/// Formats the error for an unknown placeholder, with the names of all known ones.
 fn unknown(word: &str) -> String {
     let names = PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}"));
     format!("\"{{{word}}}\" is not known: there are {}", names.join(", "))

@@ -1,15 +1,16 @@
 //! Divides the time of a recording among statements, waits and databases.
 //!
-//! Each sample represents half of the time to the sample before it, and half of the time to the sample after it. There
-//! are three ways to count this time.
+//! Each sample stands for a stretch of time around it. The stretch reaches halfway to the sample before and halfway to
+//! the sample after. There are three ways to count this time.
 //!
 //! *Session time* counts it once for every session at work. For example, three sessions at work for a second make three
-//! seconds. *Wall time* divides it among the sessions at work. Together with the time without any such session, all
-//! wall times add up to the length of the recording.
+//! seconds. *Wall time* divides it among the sessions at work. The wall times of everything and the time without any
+//! session at work add up to the length of the recording.
 //!
-//! *Saved time* divides it by the usual number of sessions at work around that moment. It estimates how much sooner the
-//! whole suite would end without the work. If three sessions share their work, one of them may wait while the others
-//! continue, so little is saved. If one session prepares something for all three, they all wait for it.
+//! *Saved time* divides it by the number of sessions that are usually at work around that moment. It estimates how much
+//! sooner the whole suite would end without this work. Suppose that three sessions share the suite's work. If one of
+//! them waits while the others continue, the suite would end only a little sooner without the wait. If one session
+//! prepares something for all three, they all wait for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,30 +19,30 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// Minimum share of the time in the database. A number of sessions counts as usual if at least that many are at work
-/// for this share of the time.
+/// A number of sessions counts as usual if at least that many sessions are at work for this share of the time in the
+/// database.
 const MIN_USUAL_SHARE: f64 = 0.05;
-/// Wait event of a backend that flushes a file immediately after creating it. Source: the manual's table of I/O wait
-/// events, 13 to 18.
+/// Wait event of a backend that flushes a file immediately after creating it. Source: the tables of I/O wait events in
+/// the manuals of versions 13 to 18.
 const NEW_FILE: &str = "IO DataFileImmediateSync";
-/// Number of seconds before or after a moment that determine its usual number of sessions at work. One second contains
+/// Seconds before and after a moment that determine how many sessions are usually at work then. One second contains
 /// enough samples.
 const WIDTH_WINDOW: f64 = 1.0;
-/// Number of standard errors on either side of the mean for a confidence interval of 95 %.
+/// Number of standard errors between the mean and each end of a 95 % confidence interval.
 const STANDARD_ERRORS: f64 = 1.96;
 
-/// Time and runs of one statement, with any parameter values.
+/// Time and number of runs of one statement, regardless of the values of its parameters.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TimeAndRuns {
     /// Total time of all runs.
     pub time: Time,
-    /// Number of runs that appear in samples, over all recordings.
+    /// Number of runs that appear in at least one sample, over all recordings.
     pub seen: usize,
-    /// Estimated number of runs in each recording, at least `seen` divided by the number of recordings.
+    /// Estimated number of runs in each recording. It is at least `seen` divided by the number of recordings.
     ///
-    /// On average, a sample in a run of length d comes d/2 after its start. A run is therefore twice as long as the
-    /// mean elapsed time, and the total time divided by this length is the number of runs. The estimate is right if all
-    /// runs are about equally long. It is too small if there are long runs among short ones.
+    /// On average, a sample hits a run of length d when half of the run (d/2) is over. A run is therefore twice as long
+    /// as the mean elapsed time, and the total time divided by this length is the number of runs. The estimate is right
+    /// if all runs are about equally long. It is too small if there are long runs among short ones.
     pub runs: f64,
 }
 
@@ -53,47 +54,47 @@ impl TimeAndRuns {
     }
 }
 
-/// How the time of a recording is divided.
+/// The time of a recording, divided in several ways.
 #[derive(Debug, Clone, Default)]
 pub struct Attribution {
-    /// Whether times and runs are exact rather than estimated from samples.
+    /// True if times and runs are exact. False if they are estimates from samples.
     pub exact: bool,
     /// Length of the recording, in seconds.
     pub wall: f64,
-    /// Usual number of sessions at work at the same time, i.e. the largest one that counts as usual.
+    /// Time in which sessions were at work, i.e. the time in the database.
     pub database: Time,
-    /// Number of seconds in which a transaction was open, but the server was not at work.
+    /// Seconds in which a transaction was open while the server was not at work.
     pub in_transaction: f64,
-    /// Usual number of sessions at work at the same time, ignoring the time without any.
+    /// Number of sessions that are usually at work at the same time. Ignores the time in which no session is at work.
     pub width: f64,
-    /// Maximum number of sessions at work at the same time.
+    /// Largest number of sessions at work at the same time.
     pub max_sessions: usize,
-    /// Time by kind of statement.
+    /// Time of each kind of statement.
     pub kinds: BTreeMap<StatementKind, Time>,
-    /// Time by cause of waiting.
+    /// Time of each cause of waiting.
     pub causes: BTreeMap<Cause, Time>,
-    /// Time by kind of statement and cause of waiting.
+    /// Time of each combination of a kind of statement and a cause of waiting.
     pub kinds_and_causes: BTreeMap<(StatementKind, Cause), Time>,
-    /// Time by statement, given as its index in the recording. The longest time comes first.
+    /// Time of each statement, by the statement's index in the recording. The longest time comes first.
     pub statements: Vec<(u32, TimeAndRuns)>,
-    /// Time by database. The longest time comes first.
+    /// Time of each database. The longest time comes first.
     pub databases: Vec<(String, Time)>,
-    /// Statements that empty tables, including the commits of their transactions.
+    /// Time and runs of the statements that empty tables. Includes the commits of their transactions.
     pub clean_up: TimeAndRuns,
-    /// Session time, in seconds, of sampled sessions that did not come through the gateway. 0 without exact reports.
+    /// Session time of sampled sessions that did not go through the gateway, in seconds. 0 without exact reports.
     pub(crate) outside_gateway: f64,
-    /// Time spent waiting for syncs. Includes syncs by a different session if that one holds the lock.
+    /// Time of waits for syncs. Includes waits for another session that performs the sync and holds the lock.
     pub syncing: Time,
-    /// Standard error of the saved syncing time in seconds, times 1.96. It exists because syncs between two samples
-    /// remain unseen.
+    /// Standard error of the saved syncing time, times 1.96, in seconds. There is such an error because syncs between
+    /// two samples remain unseen.
     pub syncing_error: f64,
-    /// Time spent waiting for new files that the server flushes immediately, i.e. before the statement that creates
-    /// them ends.
+    /// Time of waits for new files. The server flushes these files immediately, before the statement that creates them
+    /// ends.
     pub new_files: Time,
 }
 
 impl Attribution {
-    /// Divides the time of `recording` on the basis of its samples alone.
+    /// Divides the time of `recording` with the help of its samples alone.
     pub(crate) fn sampled(recording: &Recording) -> Self {
         let mut attribution = Self { wall: recording.seconds, ..Self::default() };
         let mut runs = Runs::default();
@@ -167,8 +168,8 @@ impl Attribution {
         self
     }
 
-    /// Returns the usual number of sessions at work at the same time. `at_once` contains the seconds for each number,
-    /// and `all` is their sum.
+    /// Returns how many sessions are usually at work at the same time. `at_once` maps each number of sessions to
+    /// seconds, and `all` is the sum of these seconds.
     pub(crate) fn usual(at_once: &BTreeMap<usize, f64>, all: f64) -> f64 {
         let mut seconds = 0.0;
         let usual = at_once.iter().rev().find(|(_, time)| {
@@ -184,13 +185,13 @@ impl Attribution {
         self.wall - self.database.wall
     }
 
-    /// Returns `seconds` as a share of the recording's length, from 0 to 1.
+    /// Returns what share of the recording's length `seconds` is, from 0 to 1.
     #[must_use]
     pub fn share(&self, seconds: f64) -> f64 {
         if self.wall > 0.0 { seconds / self.wall } else { 0.0 }
     }
 
-    /// Returns the times in descending order.
+    /// Sorts the times in descending order.
     pub(crate) fn ranked<K: Copy>(times: &BTreeMap<K, Time>) -> Vec<(K, Time)> {
         let mut ranked: Vec<(K, Time)> = times.iter().map(|(key, time)| (*key, *time)).collect();
         ranked.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
@@ -199,16 +200,17 @@ impl Attribution {
 }
 
 impl Snapshot {
-    /// Returns the number of sessions at work.
+    /// Returns how many sessions are at work in this sample.
     fn at_work(&self) -> usize {
         self.seen.iter().filter(|seen| seen.state == State::Active).count()
     }
 }
 
-/// Returns the usual number of sessions at work around each sample.
+/// Returns how many sessions are usually at work around each sample.
 ///
-/// It is the smaller of two values: that of the second before the sample, and that of the second after it. When the
-/// number changes, each sample thus counts for its own side of the change.
+/// This is the smaller of two numbers: one for the second before the sample, and one for the second after it. If the
+/// number changes at some moment, samples before this moment thus get the old number, and samples after it get the new
+/// one.
 fn widths(samples: &[Snapshot]) -> Vec<f64> {
     let (mut at_once, mut from) = (BTreeMap::<usize, f64>::new(), 0);
     let mut until = |sample: &Snapshot| {
@@ -221,26 +223,28 @@ fn widths(samples: &[Snapshot]) -> Vec<f64> {
         Attribution::usual(&at_once, busy)
     };
     let until: Vec<f64> = samples.iter().map(&mut until).collect();
-    // Index of the last sample within one second after `at`. The second before that sample is the second after `at`.
+    // Index of the last sample within one second after `at`. The second before that sample is the same as the second
+    // after `at`.
     let later = |at: f64| samples.partition_point(|sample| sample.at <= at + WIDTH_WINDOW).saturating_sub(1);
     let whole = samples.first().map_or(0, |first| later(first.at));
     let around = |(place, sample): (usize, &Snapshot)| until[place.max(whole)].min(until[later(sample.at)]);
     samples.iter().enumerate().map(around).collect()
 }
 
-/// Intermediate results, until all samples have been processed.
+/// Intermediate results while we go through the samples.
 #[derive(Debug, Default)]
 struct Runs {
-    /// Seconds by the number of sessions at work.
+    /// Seconds in which a certain number of sessions was at work, by this number.
     at_once: BTreeMap<usize, f64>,
     statements: HashMap<u32, Run>,
     databases: BTreeMap<String, Time>,
-    /// Transactions that have emptied a table, as session and start.
+    /// Transactions that emptied a table, as session and start.
     clearing: HashSet<(u32, u64)>,
-    /// Number of seconds of syncs in the previous sample.
+    /// Seconds that the previous sample attributed to syncs.
     before: f64,
-    /// Sum of the squared differences between neighbouring samples. Half of it is the variance of the total if the
-    /// samples follow each other as regularly as these. Source: Wolter, Introduction to Variance Estimation, chapter 8.
+    /// Sum of the squared differences between neighbouring samples. If samples follow each other as regularly as these
+    /// do, half of the sum is the variance of the total. Source: Wolter, Introduction to Variance Estimation, chapter
+    /// 8.
     steps: f64,
 }
 
@@ -253,9 +257,9 @@ impl Runs {
 #[derive(Debug, Default)]
 struct Run {
     time: Time,
-    /// Runs that appear in samples, as session and start.
+    /// Runs that appear in samples, by session and start.
     seen: HashSet<(u32, u64)>,
-    /// Number of seconds since the start of the run, weighted by the time that each sample represents.
+    /// Sum of the seconds since the start of the run, each weighted with the time that its sample represents.
     elapsed: f64,
 }
 
@@ -266,7 +270,7 @@ impl Run {
         self.elapsed += seconds * seen.elapsed;
     }
 
-    /// Returns the mean over `of` recordings.
+    /// Returns the mean of `of` recordings.
     fn spent(&self, of: u32) -> TimeAndRuns {
         let (time, seen) = (self.time, self.seen.len());
         let length = 2.0 * self.elapsed / time.sessions;
@@ -280,11 +284,11 @@ pub(crate) mod tests {
     use super::*;
     use pgwire::NormalizedStatement;
 
-    /// Returns a recording with samples of 10 ms each.
+    /// Returns a recording in which each sample represents 10 ms.
     ///
-    /// Each sample lists the sessions that are not idle as `SESSION:SQL:WAIT`, where WAIT is `cpu`, `sync`,
-    /// `checkpoint`, `lock` or `open` (idle in a transaction). A statement lasts as long as consecutive samples contain
-    /// it.
+    /// Each sample lists the sessions that are not idle in the form `SESSION:SQL:WAIT`. WAIT is `cpu`, `sync`,
+    /// `checkpoint`, `lock` or `open` (idle in a transaction). If consecutive samples contain the same statement, they
+    /// show a single run.
     pub(crate) fn recording(samples: &[&[&str]]) -> Recording {
         let mut recording = Recording { major: 15, ..Recording::default() };
         let mut running: HashMap<u32, (u32, f64)> = HashMap::new();
@@ -448,7 +452,7 @@ pub(crate) mod tests {
         let attribution = Attribution::of(&recording(&samples));
         let off = (attribution.syncing.saved - 0.3 * attribution.wall).abs();
         assert!(off < attribution.syncing_error && attribution.syncing_error < 0.3, "{off} {attribution:?}");
-        // A state that never changes between two samples has no error.
+        // If the state is the same in all samples, there is no error.
         let steady = Attribution::of(&recording(&[["a:COMMIT:sync"].as_slice(); 500]));
         assert!(steady.syncing_error < 0.02, "{steady:?}");
     }

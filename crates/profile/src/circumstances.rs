@@ -1,24 +1,24 @@
-//! Facts about a run that its recording does not contain.
+//! Facts about a run that are not part of its recording.
 
 use report::{Quantity, Unit};
 
-/// Facts that the caller knows about the suite. All times are in seconds.
+/// Facts that the caller of this crate knows about the suite. All times are in seconds.
 #[derive(Debug, Clone, Default)]
 pub struct Circumstances {
-    /// Whether pgfresh started the server.
+    /// True if pgfresh started the server.
     pub is_own_server: bool,
-    /// The suite's command line. `None` if pgfresh only observed a server.
+    /// Command line of the suite. `None` if pgfresh only observed a server.
     pub command: Option<String>,
-    /// Time from the start of pgfresh to the server's first response, without the time for the template.
+    /// Time from the start of pgfresh to the server's first response, except for the time that the template took.
     pub boot: Option<f64>,
-    /// Time to look up the template, and to build it if necessary.
+    /// Time to look the template up, and to build it if necessary.
     pub template: Option<f64>,
-    /// Time for which a client waits for the first session in a new database.
+    /// Time that a client waits for the first session in a new database.
     pub fresh_database: Option<f64>,
-    /// Ratio of two times: by how much a flush makes a commit longer, and how long the flush alone takes.
+    /// How much longer a commit takes with a flush, divided by the time that the flush alone takes.
     ///
-    /// It can exceed 1. After a wait, the processor's caches are cold and the journal starts again. The work between
-    /// two waits therefore also takes longer.
+    /// The quotient can exceed 1, because a wait also makes the work after it slower. The processor's caches are cold
+    /// after a wait, and the file system's journal has to start again.
     pub waiting_cost: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Replaces sampled times with the gateway's exact times, where these are complete.
+//! Replaces the sampled times with the gateway's exact times, if these are complete.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::time::Time;
 use pgwire::StatementKind;
 use report::as_f64;
 
-/// Maximum share of the time that counts as negligible.
+/// Share of the time that is too small to matter.
 const NEGLIGIBLE_SHARE: f64 = 0.1;
 
 impl Attribution {
-    /// Divides the time of `recording`.
+    /// Divides the time of `recording`, with the gateway's exact times if it has them.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
         let sampled = Self::sampled(recording);
@@ -24,15 +24,15 @@ impl Attribution {
     }
 }
 
-/// Whether the exact reports cover nearly all sessions that appear in the samples.
+/// Returns true if the exact reports cover nearly all sessions in the samples.
 fn covers(exact: &GatewayTimes, sampled: &Attribution) -> bool {
     !exact.incomplete && sampled.outside_gateway <= NEGLIGIBLE_SHARE * sampled.database.sessions
 }
 
-/// Replaces the times in `sampled` with exact ones.
+/// Replaces the times in `sampled` with the exact ones.
 ///
-/// Only the samples show what a statement waits for. Each kind of statement therefore keeps the proportions of its
-/// sampled waits. Returns `sampled` unchanged if the exact reports are incomplete.
+/// Only samples show what a statement waits for. So each kind of statement keeps the proportions between its sampled
+/// waits. If the exact reports are incomplete, returns `sampled` unchanged.
 fn correct(exact: &GatewayTimes, mut sampled: Attribution, recording: &Recording) -> Attribution {
     if !covers(exact, &sampled) {
         return sampled;

@@ -1,29 +1,29 @@
-//! Counts the databases that a suite creates with SQL, and the sessions that exist only because of them.
+//! Counts the databases that a suite creates with SQL, and the sessions that exist only because of these databases.
 //!
-//! These are the sessions that create and drop the databases, and the first session in each. A connection pool can't
-//! make these sessions unnecessary, but fresh databases can.
+//! The sessions that create and drop the databases belong to this group, and so does the first session in each
+//! database. A connection pool can't save the suite these sessions, but fresh databases can.
 
 use std::collections::{HashMap, HashSet};
 
 use pgwire::{SqlLexer, StatementKind, Token};
 
-/// Databases created with SQL, and the sessions that exist only because of them.
+/// Databases that a suite created with SQL, and the sessions that exist only because of these databases.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CreatedDatabases {
-    /// Number of databases created.
+    /// Number of databases that the suite created.
     pub(crate) count: u64,
-    /// Number of sessions that exist only because of these databases.
+    /// Number of sessions that exist only because of the databases.
     pub(crate) sessions: u64,
-    /// Number of seconds for which clients waited for these sessions.
+    /// Seconds for which clients waited for these sessions.
     pub(crate) waited: f64,
-    /// Names of databases that no session has used yet.
+    /// Names of databases without a session so far.
     unused: HashSet<String>,
-    /// All remaining sessions that are still open, with the seconds for which their clients waited.
+    /// All other open sessions, with the seconds for which their clients waited.
     open_sessions: HashMap<u64, f64>,
 }
 
 impl CreatedDatabases {
-    /// Records a new session.
+    /// Records the start of a session.
     pub(crate) fn session_started(&mut self, session: u64, waited: f64, database: &str) {
         if self.unused.remove(database) {
             self.add(waited);
@@ -32,7 +32,7 @@ impl CreatedDatabases {
         }
     }
 
-    /// Records a statement that a session has run.
+    /// Records a statement that a session completed.
     pub(crate) fn statement_completed(&mut self, session: u64, statement: &str, kind: StatementKind) {
         if kind != StatementKind::Database {
             return;
@@ -57,7 +57,7 @@ impl CreatedDatabases {
     }
 }
 
-/// Returns the name of the database that a statement creates.
+/// Returns the name of the database that the statement creates. Returns `None` for any other statement.
 fn created_name(statement: &str) -> Option<String> {
     let mut lexer = SqlLexer::new(statement.as_bytes(), true);
     if !(lexer.token()?.is_word(b"create") && lexer.token()?.is_word(b"database")) {
@@ -81,7 +81,7 @@ mod tests {
         let run = |made: &mut CreatedDatabases, session, sql| {
             made.statement_completed(session, sql, StatementKind::Database);
         };
-        // One session creates a database, two sessions use it, and one session drops it.
+        // The first session creates a database, two sessions use the database, and one session drops it.
         made.session_started(1, 0.1, "postgres");
         made.statement_completed(1, "SELECT 1", StatementKind::Select);
         run(&mut made, 1, "CREATE DATABASE Own");

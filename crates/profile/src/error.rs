@@ -1,8 +1,8 @@
-//! Errors that occur while pgfresh profiles a server.
+//! Errors that prevent pgfresh from profiling a server.
 
 use std::io;
 
-/// Reason why pgfresh can't observe a server.
+/// The reason why pgfresh can't profile a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The text is not a valid server URL.

@@ -1,8 +1,8 @@
-//! Derives findings from an attribution, and predicts the gain of each remedy.
+//! Derives findings from an attribution, and predicts how much each remedy gains.
 //!
-//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration. At least the time that
-//! the processors need always remains. Each prediction assumes that only one remedy is applied, so the gains can't be
-//! added up.
+//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration. It never goes below
+//! the time that the processors need. Each prediction assumes that the user applies a single remedy, so the gains can't
+//! be added up.
 
 use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit, as_f64};
 
@@ -17,21 +17,22 @@ use crate::wait::Cause;
 use pgwire::StatementKind;
 use server::Major;
 
-/// Minimum share of the whole time for a finding.
+/// Share of the whole time that a problem must take for a finding.
 pub(crate) const MIN_SHARE: f64 = 0.1;
-/// Minimum share of the whole time for which the database may be the problem at all.
+/// Share of the whole time that the server must be at work. Below this share, the database can't be the problem.
 const MIN_DATABASE_SHARE: f64 = 0.25;
 
-/// Share by which work becomes shorter if a suite that waited for disks nearly all the time no longer waits. The reason
-/// is that the processor's caches stay warm.
+/// How much shorter the remaining work becomes if a suite that waited for disks nearly all the time no longer waits, as
+/// a share. The reason is that the processor's caches stay warm.
 ///
-/// This gain comes on top of the one that the time of a single-row commit shows. It was measured with six suites on
+/// This gain comes on top of the gain that the time of a single-row commit shows. We measured it with six suites on
 /// three disks (docs/results.md).
 const WARM_CACHE_GAIN: f64 = 0.16;
-/// Shares by which the time without flushes can be longer, and shorter, than predicted. Sampling errors come on top.
+/// How much longer and how much shorter than predicted the time without flushes can be, as shares. Sampling errors come
+/// on top.
 ///
-/// The reason is that the same work does not take the same time on a different server. Measured with the suites of
-/// [`WARM_CACHE_GAIN`].
+/// The reason is that the same work does not take the same time on another server. We measured these shares with the
+/// suites of [`WARM_CACHE_GAIN`].
 const MODEL_ERROR: [f64; 2] = [0.3, 0.25];
 
 /// Everything from which findings are derived.
@@ -42,7 +43,7 @@ pub(crate) struct Analysis<'a> {
 }
 
 impl Analysis<'_> {
-    /// Returns all findings. The largest gain comes first.
+    /// Returns all findings, with the largest gain first.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = [
             self.clean_up(),
@@ -69,17 +70,17 @@ impl Analysis<'_> {
         findings
     }
 
-    /// Returns how severely the machine lacked processors, if it did.
+    /// Returns how severe the shortage of processors was. Returns `None` if it is unknown.
     fn shortage(&self) -> Option<Shortage> {
         let waited = self.recording.machine?.cpu_pressure? / self.recording.seconds;
         Some(Shortage { waited: waited.is_finite().then_some(waited), stolen: None })
     }
 
-    /// Predicts the suite's duration in seconds if `saved` seconds are saved. The result is at least the time for which
-    /// the processors are busy.
+    /// Predicts how many seconds the suite takes if a remedy saves `saved` seconds. The result is never shorter than
+    /// the time for which the processors are busy.
     ///
-    /// Both the suite and simultaneous sessions need processors. If there is only a single session at a time, its
-    /// processor time is part of its waits, and is saved with them.
+    /// Both the suite and simultaneous sessions need processors. With a single session at a time, the session's
+    /// processor time is part of its waits, so a remedy saves both.
     fn duration_without(&self, saved: f64) -> f64 {
         let Attribution { wall, width, .. } = *self.attribution;
         let busy = self.recording.machine.map_or(0.0, |machine| {
@@ -89,7 +90,7 @@ impl Analysis<'_> {
         (wall - saved).max(busy).min(wall)
     }
 
-    /// Returns the gain of a remedy that saves this many seconds.
+    /// Returns the gain of a remedy that saves `saved` seconds.
     pub(crate) fn gain(&self, saved: f64) -> Gain {
         let (wall, after) = (self.attribution.wall, self.duration_without(saved));
         let quantity = |value| Quantity::new(value, Unit::Seconds);
@@ -101,7 +102,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Returns the ratio of the whole time to `after` seconds, limited to 1000.
+    /// Returns how many times as long as `after` seconds the whole time is. The result is at most 1000.
     fn times_as_fast(&self, after: f64) -> Quantity {
         let wall = self.attribution.wall;
         Quantity::new(wall / after.max(wall / 1000.0), Unit::Ratio)
@@ -115,11 +116,11 @@ impl Analysis<'_> {
         percent(self.attribution.share(time.saved))
     }
 
-    /// Returns how many seconds are saved if nothing waits for a disk.
+    /// Returns how many seconds the suite saves if nothing waits for a disk.
     ///
-    /// `flushing` is the time of the sessions' own flushes, which also slow down the work that follows them.
-    /// `checkpoints` is the time of flushes by other processes. The result never exceeds the server's total time,
-    /// however large the cost of a commit is.
+    /// `flushing` is the time of the flushes by the sessions themselves, which also slow down the work after them.
+    /// `checkpoints` is the time of flushes by other processes. Even if a commit seems very expensive, the result never
+    /// exceeds the server's total time.
     fn saved_with_waits(&self, flushing: f64, checkpoints: f64) -> f64 {
         let cost = self.circumstances.waiting_cost.unwrap_or(1.0).max(1.0);
         let most = self.attribution.database.saved.max(flushing + checkpoints);
@@ -150,7 +151,7 @@ impl Analysis<'_> {
         if let Some(fresh) = fresh {
             evidence = format!("{evidence} A new database takes {} here.", seconds(fresh));
         }
-        // Just as many sessions would create new databases at once.
+        // As many sessions as now would get new databases at the same time.
         let instead = Time { sessions: fresh.unwrap_or(0.0) * spent.runs, ..Time::default() };
         let saved = spent.time.saved - instead.with_savings_of(spent.time, self.attribution.width).saved;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
@@ -184,8 +185,8 @@ impl Analysis<'_> {
         } else {
             "Run the suite on a server that flushes nothing: \"pgfresh run -- COMMAND\"."
         };
-        // The wait for a checkpoint empties the caches only once, although the checkpointer flushes many files during
-        // it.
+        // A session that waits for a checkpoint finds cold caches only once, although the checkpointer flushes many
+        // files during the wait.
         let checkpoints = self.attribution.causes.get(&Cause::Checkpoint).map_or(0.0, |time| time.saved);
         let saved = self.saved_with_waits((time.saved - checkpoints).max(0.0), checkpoints);
         let after = self.duration_without(saved);
@@ -232,11 +233,11 @@ impl Analysis<'_> {
         time.with_savings_of(Time::default(), self.attribution.width)
     }
 
-    /// Returns a finding about the cost of new sessions. `None` if their number is unknown.
+    /// Returns a finding about the cost of new sessions. Returns `None` if the number of sessions is unknown.
     fn sessions(&self) -> Option<Finding> {
         let (mut count, mut spent) = self.connecting()?;
         if self.has_made_databases() {
-            // Fresh databases would make these sessions unnecessary. A pool would not.
+            // Fresh databases would save these sessions, but a pool wouldn't.
             let (made, waited) = self.for_databases();
             (count, spent) = (count - made, (spent - waited).max(0.0));
         }
@@ -253,12 +254,12 @@ impl Analysis<'_> {
         })
     }
 
-    /// Returns the number of new sessions, and the seconds that they took.
+    /// Returns the number of new sessions, and the seconds that clients waited for them.
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
         let told = self.recording.exact.as_ref().map(|exact| exact.connected);
         told.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
-            // pgfresh opened sessions to measure the cost of one only after the recording. Old servers count sessions
-            // late, so pgfresh's own sampling session is included.
+            // pgfresh's sessions that measure the cost of a session come after the recording, so they don't count. Old
+            // servers count sessions late. Their count therefore includes the session that took the samples.
             let ours = if Major(self.recording.major).counts_sessions_at_once() { 0.0 } else { 1.0 };
             let count = (self.recording.counters.sessions? - ours).max(0.0);
             Some((count, count * self.recording.session_cost?))
@@ -288,7 +289,7 @@ impl Analysis<'_> {
         })
     }
 
-    /// Returns the finding for the case that no remedy of pgfresh has a gain.
+    /// Returns the finding for a suite that none of pgfresh's remedies would speed up.
     fn no_problem(&self) -> Finding {
         let Attribution { wall, database, .. } = self.attribution;
         let share = self.attribution.share(database.wall);
@@ -322,8 +323,8 @@ impl Analysis<'_> {
         Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
     }
 
-    /// Returns the name and the remedy of a finding if no client seems to have connected. Samples can miss short
-    /// sessions, but most major versions also count them.
+    /// If no client seems to have connected, returns the name and the remedy of the finding about that. Samples can
+    /// miss short sessions, but most major versions also count sessions.
     fn no_client(&self) -> Option<(&'static str, &'static str)> {
         let Circumstances { is_own_server: ours, ref command, .. } = *self.circumstances;
         let remedy = match command {
@@ -349,8 +350,8 @@ impl Analysis<'_> {
     }
 }
 
-/// Removes the interval of a prediction. If there are too few processors, an unknown part of the apparent work is
-/// really waiting for a processor.
+/// Removes the interval of a prediction. In a shortage of processors, an unknown part of the apparent work is in fact
+/// waiting for a processor.
 fn mark_uncertain(finding: &mut Finding, shortage: &Shortage) {
     if let Some(gain) = &mut finding.gain {
         gain.factor = Factor::Point(Quantity::new(gain.factor.point(), Unit::Ratio));
@@ -371,7 +372,7 @@ pub(crate) mod tests {
     use crate::gateway_times::GatewayTimes;
     use crate::machine::MachineUsage;
 
-    /// Samples with one session each.
+    /// Samples that each contain a single session.
     const WORDS: [&str; 6] = [
         "a:COMMIT:sync",
         "b:TRUNCATE t:cpu",
@@ -386,7 +387,7 @@ pub(crate) mod tests {
         Analysis { recording, attribution: &attribution, circumstances }.findings()
     }
 
-    /// Returns `of` samples. The first `count` are `first`, and the rest are `second`.
+    /// Returns `of` samples. The first `count` of them contain `first`, and the others contain `second`.
     pub(crate) fn samples<'a>(
         first: &'a [&'a str],
         count: usize,
@@ -400,8 +401,8 @@ pub(crate) mod tests {
         finding.gain.as_ref().and_then(|gain| gain.change).map_or(f64::NAN, |[_, after]| after.value)
     }
 
-    /// Returns what remains of `wall` without `waited`, if the cost of a commit makes the remaining work shorter by
-    /// `cost`.
+    /// Returns how much of `wall` remains without the waits of length `waited`. The remaining work becomes shorter by
+    /// `cost`, which is the additional cost of a commit.
     fn remaining(wall: f64, waited: f64, cost: f64) -> f64 {
         (wall - waited - cost) * (1.0 - WARM_CACHE_GAIN * waited / wall)
     }
@@ -412,8 +413,8 @@ pub(crate) mod tests {
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
         assert!((after(&findings[0]) - remaining(1.0, 0.5, 0.0)).abs() < 1e-9, "{findings:?}");
-        // Two sessions are at work, and one waits for half of the time. Without the wait, everything would be done a
-        // quarter sooner.
+        // Two sessions are at work, and one of them waits for half of the time. Without this wait, the suite would end
+        // a quarter sooner.
         let parallel = recording(&samples(
             &["a:COMMIT:sync", "b:SELECT 1:cpu"],
             50,
@@ -433,11 +434,11 @@ pub(crate) mod tests {
         };
         assert!((after_at(None) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
         assert!((after_at(Some(1.1)) - remaining(0.6, 0.5, 0.05)).abs() < 1e-9);
-        // A disk that seems faster with a flush than without one only shows noise, so there is no additional gain.
+        // If the disk seems faster with a flush than without one, this is noise, and there is no additional gain.
         assert!((after_at(Some(0.7)) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
-        // A remedy can't save more time than there is.
+        // A remedy can't save more time than the suite takes.
         assert!(after_at(Some(100.0)).abs() < 1e-9);
-        // A checkpoint counts as one wait, however many files the server flushes during it.
+        // Waiting for a checkpoint counts as a single wait, even if the server flushes many files during it.
         let checkpoint =
             recording(&samples(&["a:CREATE DATABASE d:checkpoint"], 50, &["a:SELECT 1:cpu"], 60));
         let circumstances = Circumstances { waiting_cost: Some(1.1), ..Circumstances::default() };
@@ -481,7 +482,7 @@ pub(crate) mod tests {
         let findings = found(&cleaning, &fresh);
         assert_eq!(findings[0].name, "Tests clean up by TRUNCATE");
         assert!((after(&findings[0]) - 0.5).abs() < 0.05, "{findings:?}");
-        // If fresh databases cost more than the work that they replace, they are no remedy.
+        // Fresh databases that cost more than the work that they replace are no remedy.
         let dear = Circumstances { fresh_database: Some(5.0), ..Circumstances::default() };
         let findings = found(&cleaning, &dear);
         assert!(findings[0].gain.is_none() && findings[0].remedy.contains("rollback"), "{findings:?}");

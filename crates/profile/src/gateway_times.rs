@@ -1,8 +1,8 @@
-//! Exact times of a suite whose sessions go through the gateway.
+//! Exact times of a suite, from the gateway through which its sessions go.
 //!
-//! A session is at work from a request until its last response. If n sessions are at work, the clock `shared` advances
-//! n times more slowly than real time. The wall time of a statement is the difference between the values of `shared` at
-//! its end and at its start. Simultaneous statements thus divide the time among them.
+//! A session is at work from a request until the last response to it. While n sessions are at work, the clock `shared`
+//! advances n times more slowly than real time. The wall time of a statement is the time that passes on this clock
+//! between the statement's start and its end. In this way, simultaneous statements divide the time among them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,39 +16,39 @@ use crate::time::Time;
 use pgwire::{NormalizedStatement, StatementKind};
 use report::as_f64;
 
-/// Maximum number of cached statement texts.
+/// Maximum number of statement texts in the cache.
 const MAX_CACHED_TEXTS: usize = 4096;
-/// Maximum number of distinct statements. Later ones are only counted by kind.
+/// Maximum number of distinct statements. Further statements only count for their kind.
 const MAX_DISTINCT_STATEMENTS: usize = 20_000;
 
-/// Times of sessions, according to the gateway's reports.
+/// Times of all sessions, according to the reports from the gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayTimes {
     pub(crate) begun: Instant,
-    /// End of the time that has already been attributed, in seconds since `begun`.
+    /// Moment up to which all time is attributed, in seconds since `begun`.
     pub(crate) now: f64,
-    /// Sum of all seconds, each divided by the number of sessions that were at work in it.
+    /// Sum of all seconds, each divided by the number of sessions at work in that second.
     pub(crate) shared: f64,
     sessions: HashMap<u64, Session>,
-    /// Number of sessions at work.
+    /// Number of sessions that are at work now.
     pub(crate) at_work: usize,
-    /// Number of sessions that are waiting for their client within an open transaction.
+    /// Number of sessions with an open transaction that are waiting for their client.
     pub(crate) open: usize,
     pub(crate) known: HashMap<Arc<str>, u32>,
-    /// Process ids of the backends of all reported sessions.
+    /// Process ids of the backends of all sessions that the gateway reported.
     pub(crate) backends: HashSet<i32>,
-    /// Whether something happened that the gateway did not report.
+    /// True if the gateway's reports are incomplete.
     pub(crate) incomplete: bool,
     pub(crate) database: Time,
     pub(crate) in_transaction: f64,
-    /// Seconds by the number of sessions at work.
+    /// Seconds in which a certain number of sessions was at work, by this number.
     pub(crate) at_once: BTreeMap<usize, f64>,
-    /// Time and number of runs of each statement.
+    /// Time of each statement, and how often it ran.
     pub(crate) statements: HashMap<u32, (Time, u64)>,
     pub(crate) databases: BTreeMap<Arc<str>, Time>,
     pub(crate) tests: TestRecords,
     pub(crate) clean_up: (Time, u64),
-    /// Number of sessions that began, and the total number of seconds for which clients waited for them.
+    /// Number of sessions that started, and total number of seconds for which clients waited for them.
     pub(crate) connected: (u64, f64),
     pub(crate) made: CreatedDatabases,
 }
@@ -56,11 +56,11 @@ pub struct GatewayTimes {
 /// A session that is at work or has an open transaction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Session {
-    /// Start of the session's current work: seconds since `begun`, and the value of `shared`. `None` if the session is
-    /// not at work.
+    /// Start of the session's current work: seconds since `begun`, and the value of `shared`. `None` while the session
+    /// is not at work.
     working: Option<(f64, f64)>,
     open: bool,
-    /// Whether the session's transaction has emptied tables.
+    /// True if the session's transaction emptied a table.
     clears: bool,
 }
 
@@ -88,7 +88,8 @@ impl GatewayTimes {
         }
     }
 
-    /// Records the start of a session with its database and backend. The client waited for the time `waited`.
+    /// Records the start of a session with its database and its backend. `waited` is how long the client waited for the
+    /// session.
     pub fn session_started(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
         self.tests.session_started(database);
         self.made.session_started(session, waited.as_secs_f64(), database);
@@ -97,7 +98,7 @@ impl GatewayTimes {
         self.connected.1 += waited.as_secs_f64();
     }
 
-    /// Records a request. The session is at work from `at` on.
+    /// Records a request. From `at` on, the session is at work.
     pub fn request_sent(&mut self, session: u64, at: Instant) {
         self.advance(at);
         let since = (self.now, self.shared);
@@ -106,17 +107,17 @@ impl GatewayTimes {
         self.at_work += usize::from(session.working.replace(since).is_none());
     }
 
-    /// Whether the gateway has reported a session with this backend.
+    /// Returns true if the gateway reported a session with this backend.
     pub(crate) fn has_backend(&self, backend: i32) -> bool {
         self.backends.contains(&backend)
     }
 
-    /// Records the end of the test that used `database`. `name` is the test's name in its test runner.
+    /// Records the end of the test that used `database`. `name` is the name that its test runner has for the test.
     pub fn test_ended(&mut self, database: &str, name: Option<&str>) {
         self.tests.test_ended(database, name);
     }
 
-    /// Records that something happened which the gateway did not report.
+    /// Records that the gateway's reports are incomplete.
     pub fn mark_incomplete(&mut self) {
         self.incomplete = true;
     }
@@ -143,7 +144,7 @@ impl GatewayTimes {
         }
     }
 
-    /// Attributes the time up to `at`. If a report arrives late, its time counts as the current one.
+    /// Attributes the time up to `at`. If a report comes late, the time that it describes counts as the current time.
     pub(crate) fn advance(&mut self, at: Instant) {
         let at = at.saturating_duration_since(self.begun).as_secs_f64();
         let passed = (at - self.now).max(0.0);
@@ -161,7 +162,7 @@ impl GatewayTimes {
 }
 
 impl GatewayTimes {
-    /// Records work that a session has completed.
+    /// Records work that a session completed.
     pub fn statement_completed(
         &mut self,
         done: CompletedStatement<'_>,
@@ -197,7 +198,7 @@ impl GatewayTimes {
         self.databases.entry(Arc::clone(done.database)).or_default().add_time(time);
     }
 
-    /// Returns the index of the statement.
+    /// Returns the index of the statement with this text.
     fn statement_index(&mut self, text: &Arc<str>, statements: &mut Interner<NormalizedStatement>) -> u32 {
         if let Some(place) = self.known.get(text) {
             return *place;
@@ -221,10 +222,10 @@ mod tests {
     use crate::attribution::tests::recording;
     use crate::{Attribution, Recording};
 
-    /// Replays reports and returns the result.
+    /// Replays these reports and returns the result.
     ///
-    /// Each line consists of a time in milliseconds, a session, and `asked`, `left` or `idle|open|more:STATEMENT`. The
-    /// samples have the format of [`recording`].
+    /// Each line has a time in milliseconds, a session, and `asked`, `left` or `idle|open|more:STATEMENT`. The samples
+    /// have the format that [`recording`] expects.
     fn replay(talk: &[&str], samples: &[&[&str]]) -> (Attribution, Recording) {
         let begun = Instant::now();
         let (mut exact, mut recording) = (GatewayTimes::new(begun), recording(samples));
@@ -271,7 +272,7 @@ mod tests {
         (one - other).abs() < 1e-9
     }
 
-    /// Returns wall time and session time, in milliseconds.
+    /// Returns the wall time and the session time, both in milliseconds.
     fn in_ms(time: Time) -> (f64, f64) {
         ((time.wall * 1e6).round() / 1e3, (time.sessions * 1e6).round() / 1e3)
     }

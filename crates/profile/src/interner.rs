@@ -1,9 +1,9 @@
-//! Interns equal values, so that each is stored only once.
+//! Interns values, so that equal values are in memory only once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Set of distinct values with stable indexes.
+/// A set of distinct values whose indexes never change.
 #[derive(Debug, Clone)]
 pub struct Interner<T> {
     items: Vec<T>,
@@ -17,7 +17,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    /// Returns the index of `item`. Adds the value first if it is new.
+    /// Returns the index of `item`, and adds `item` if it is new.
     pub(crate) fn intern(&mut self, item: T) -> u32 {
         if let Some(place) = self.places.get(&item) {
             return *place;
@@ -30,7 +30,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
 }
 
 impl<T> Interner<T> {
-    /// Returns the value at an index.
+    /// Returns the value at the index `place`.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! The complete profile: a recording, the facts about its run, and the findings.
+//! The complete profile, which consists of a recording, facts about its run, and findings.
 
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit, as_f64};
 
@@ -12,22 +12,22 @@ use crate::test_records::TestRecord;
 use crate::test_report::Tests;
 use crate::time::Time;
 
-/// Maximum number of lines in a table of statements or databases.
+/// Maximum number of lines in a table of statements or of databases.
 const LINES: usize = 20;
 
-/// A recording with its attribution and findings.
+/// A recording with its attribution and its findings.
 #[derive(Debug, Clone)]
 pub struct Profile {
     pub(crate) recording: Recording,
     pub(crate) attribution: Attribution,
     pub(crate) circumstances: Circumstances,
     pub(crate) findings: Vec<Finding>,
-    /// The tests, in descending order of time. Empty without a gateway.
+    /// The records of the tests, with the longest time first. Empty without a gateway.
     records: Vec<TestRecord>,
 }
 
 impl Profile {
-    /// Divides the recording's time and derives the findings.
+    /// Divides the time of the recording and derives the findings.
     #[must_use]
     pub fn new(recording: Recording, circumstances: Circumstances) -> Self {
         let attribution = Attribution::of(&recording);
@@ -36,14 +36,15 @@ impl Profile {
         let findings = case.findings();
         let records = recording.exact.as_ref().map_or_else(Vec::new, |exact| exact.tests.records());
         let mut profile = Self { recording, attribution, circumstances, findings, records };
-        // Findings about named tests come before findings about the whole suite.
+        // Findings about tests with names come before those about the whole suite.
         let found = profile.tests().finding();
         profile.findings.splice(0..0, found);
         rank(&mut profile.findings);
         profile
     }
 
-    /// Whether the cost of a new database matters, because tests spend much time on clean-up or on making databases.
+    /// Returns true if the cost of a new database matters, because tests spend much time on clean-up or on making
+    /// databases.
     #[must_use]
     pub fn has_replaceable_databases(&self) -> bool {
         let Self { recording, attribution, circumstances, .. } = self;
@@ -51,13 +52,13 @@ impl Profile {
         case.has_clean_up() || case.has_made_databases()
     }
 
-    /// Repeats the analysis, given the cost of a session in a new database (in seconds).
+    /// Repeats the analysis with a known cost of the first session in a new database, in seconds.
     #[must_use]
     pub fn with_fresh_database(self, cost: f64) -> Self {
         Self::new(self.recording, Circumstances { fresh_database: Some(cost), ..self.circumstances })
     }
 
-    /// Returns the tests that used the gateway.
+    /// Returns the records of the tests that used the gateway.
     pub(crate) fn tests(&self) -> Tests<'_> {
         Tests { records: &self.records, statements: &self.recording.statements }
     }
@@ -90,19 +91,19 @@ impl Profile {
         report
     }
 
-    /// Returns the layers about time, server counters and machine.
+    /// Returns the layers of the report: time, server counters and machine.
     #[must_use]
     pub fn layers(&self) -> Vec<Layer> {
         [self.suite(), self.server()].into_iter().chain(self.machine()).collect()
     }
 
-    /// Returns the findings, those with the largest gain first.
+    /// Returns the findings, with the largest gain first.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Formats the report as an HTML page with a picture of sessions and waits over time.
+    /// Formats the report as an HTML page with a picture of the sessions and their waits over time.
     #[must_use]
     pub fn to_html(&self) -> String {
         self.report().to_html(&crate::timeline::draw(&self.recording))
@@ -178,7 +179,8 @@ impl Profile {
         Some(layer)
     }
 
-    /// Returns the cells for a time: wall time, session time, and its share of all session time in the database.
+    /// Returns the cells for a time: the wall time, the session time, and its share of the session time of all
+    /// sessions.
     fn cells(&self, time: Time) -> [Cell; 3] {
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         let all = self.attribution.database.sessions;
@@ -186,7 +188,7 @@ impl Profile {
         [quantity(time.wall).into(), quantity(time.sessions).into(), share.into()]
     }
 
-    /// Returns a table of the time in the database by kind of statement.
+    /// Returns a table of the time in the database, with a line for each kind of statement.
     #[must_use]
     pub fn kinds(&self) -> Table {
         let numbers = ["wall", "sessions", "share"].map(Column::right);
@@ -265,7 +267,7 @@ impl Profile {
             samples.len(),
             seconds(*length),
             seconds(each),
-            // Two standard errors, for a share of one half.
+            // Two standard errors of a share, if the share is one half.
             (100.0 / as_f64(samples.len().max(1)).sqrt()).round()
         ));
         notes.extend(self.tests().advice().map(str::to_owned));
@@ -284,7 +286,7 @@ impl Profile {
     }
 }
 
-/// Returns a table with the server's own counts.
+/// Returns a table of the counts that the server itself keeps.
 fn counted(lines: &[CountedStatement]) -> Table {
     let numbers = ["time", "runs", "each", "rows"].map(Column::right);
     let words = ["database", "statement"].map(Column::left);

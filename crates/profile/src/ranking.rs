@@ -1,13 +1,13 @@
-//! Order of the findings in a report.
+//! The order of findings in a report.
 
 use report::Finding;
 
-/// Name of the finding about databases that a suite creates with SQL.
+/// Name of the finding about databases that the suite creates with SQL.
 pub(crate) const DATABASES: &str = "Tests create and drop databases with SQL";
-/// Name of the finding about new sessions. A connection pool is its remedy.
+/// Name of the finding about new sessions, whose remedy is a connection pool.
 pub(crate) const SESSIONS: &str = "Tests open many sessions";
 
-/// Sorts findings so that the largest gain comes first. Fresh databases come before a pool, because no pool can work
+/// Sorts findings by their gain, the largest first. Fresh databases always come before a pool, because no pool can work
 /// across the databases that a suite creates.
 pub(crate) fn rank(findings: &mut Vec<Finding>) {
     Finding::rank(findings);

@@ -1,4 +1,4 @@
-//! A recording: a series of samples of a server's activity.
+//! A recording, which is a series of samples of a server's activity.
 
 use crate::counters::Counters;
 use crate::gateway_times::GatewayTimes;
@@ -8,57 +8,57 @@ use crate::statement_counts::Counted;
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 
-/// Activity of a session in a sample.
+/// Activity of a session at the moment of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// The server works for the session, or the session is waiting for something.
+    /// The server is working for the session, or the session is waiting for something within the server.
     Active,
-    /// A transaction is open while the server waits for the client.
+    /// A transaction is open, and the server is waiting for the client.
     InTransaction,
 }
 
-/// A session in a sample that is not idle.
+/// A session in a sample, unless it is idle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
     /// Index of the session in [`Recording::sessions`].
     pub session: u32,
-    /// Whether the server or the client is at work.
+    /// Says whether the server or the client is at work.
     pub state: State,
     /// Index of the session's current or last statement in [`Recording::statements`].
     pub statement: u32,
-    /// Index of the wait event in [`Recording::events`]. `None` if there is no event.
+    /// Index of the wait event in [`Recording::events`]. `None` if the session isn't waiting for an event.
     pub event: Option<u32>,
-    /// Reason why the statement has not finished.
+    /// The reason why the statement has not finished.
     pub cause: Cause,
-    /// Start of the statement, in seconds since some fixed moment. It distinguishes consecutive runs.
+    /// Start of the statement, in seconds since an arbitrary moment. It distinguishes consecutive runs of a statement.
     pub since: f64,
-    /// Number of seconds since the start of the statement.
+    /// Seconds between the start of the statement and the sample.
     pub elapsed: f64,
-    /// Start of the transaction, in seconds since the same fixed moment. 0 outside of a transaction.
+    /// Start of the transaction, in seconds since the same moment as `since`. 0 outside of a transaction.
     pub transaction: f64,
 }
 
 /// A sample: all sessions that are not idle at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// Number of seconds since the start of the recording.
+    /// Seconds between the start of the recording and the sample.
     pub at: f64,
-    /// Number of seconds that the sample represents: half of the time to each of its neighbours. In a mean, divided by
-    /// the number of runs.
+    /// Seconds that the sample represents: from halfway to the previous sample until halfway to the next one. In the
+    /// mean of several runs, this time is divided by the number of runs.
     pub seconds: f64,
-    /// Sessions that are not idle.
+    /// All sessions that are not idle.
     pub seen: Vec<Observation>,
 }
 
-/// Identity of a backend.
+/// Identity of a session's backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionName {
     /// Process id, as the server reports it.
     pub pid: i32,
-    /// Start of the backend in microseconds. It is needed because the system reuses process ids.
+    /// Start of the backend, in microseconds. Needed because the system uses process ids again.
     pub began: i64,
-    /// Name of the backend's database in the first sample. It may change later, because pgfresh renames databases while
-    /// backends are connected.
+    /// Name of the backend's database in the first sample. Later it may have another name, because pgfresh renames
+    /// databases while backends are connected.
     pub database: String,
     /// The backend's `application_name`.
     pub application: String,
@@ -77,31 +77,31 @@ pub struct Recording {
     pub samples: Vec<Snapshot>,
     /// Backends that appear in the samples.
     pub sessions: Interner<SessionName>,
-    /// Statements that appear in the samples, without values.
+    /// Statements that appear in the samples, without their values.
     pub statements: Interner<NormalizedStatement>,
     /// Wait events that appear in the samples, as `TYPE EVENT`.
     pub events: Interner<String>,
-    /// Increase of the server's counters.
+    /// How much the server's counters increased during the recording.
     pub counters: Counters,
-    /// The server's counts for each statement. `None` for one of pgfresh's own servers.
+    /// The server's own counts for each statement. `None` for one of pgfresh's own servers.
     pub counted: Option<Counted>,
-    /// Resource usage on this machine. `None` if the server runs elsewhere.
+    /// Use of this machine's resources. `None` if the server runs on another machine.
     pub machine: Option<MachineUsage>,
     /// The gateway's exact reports. `None` without a gateway.
     pub exact: Option<GatewayTimes>,
-    /// Number of seconds spent on sampling.
+    /// Seconds that the recorder spent on sampling.
     pub sampling_time: f64,
-    /// Cost of a new session in seconds. `None` if the gateway reports the cost of each session.
+    /// Cost of a new session, in seconds. `None` if the gateway reports the cost of each session.
     pub session_cost: Option<f64>,
     /// Reason why the recording ended early, if it did.
     pub cut_short: Option<String>,
-    /// Number of runs in a mean. 0 for a single run.
+    /// Number of runs in the mean. 0 if this is the recording of a single run.
     pub mean_of: u32,
 }
 
 impl Recording {
-    /// Returns the mean of several recordings, i.e. of runs of the same suite on separate servers. Returns `None` if
-    /// there are no recordings. Uses only the first recording's exact reports.
+    /// Returns the mean of recordings of the same suite, each on a separate server. Of the exact reports, uses only
+    /// those of the first recording. Returns `None` if there are no recordings.
     #[must_use]
     pub fn mean(runs: Vec<Self>) -> Option<Self> {
         let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
@@ -205,8 +205,8 @@ mod tests {
                 let (_, other) = of_mean.statements.iter().find(|(other, _)| other == statement).unwrap();
                 prop_assert!(near(spent.time.sessions, other.time.sessions) && near(spent.runs, other.runs));
             }
-            // The count includes the change from the end of one run to the beginning of the next. Here that is one
-            // sample of 10 ms.
+            // The mean also contains the step from the end of one run to the beginning of the next. Here, this step is
+            // a single sample of 10 ms.
             prop_assert!(of_mean.syncing_error <= once.syncing_error.hypot(0.01));
         }
     }

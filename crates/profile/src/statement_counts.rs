@@ -1,7 +1,7 @@
-//! Reads the counts of `pg_stat_statements` during a recording, if the server has this extension.
+//! Reads the counts of `pg_stat_statements` at the start and the end of a recording, if the server has this extension.
 //!
-//! The counts are exact, but include only the server's own work. The transfer of rows to the client is missing, as is
-//! the client's wait for them.
+//! The counts are exact, but they cover only the server's own work. They don't cover the transfer of rows to the
+//! client, or the wait for the client in the meantime.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use postgres::{Client, Error, Row};
 use crate::error::explain;
 use pgwire::NormalizedStatement;
 
-/// Minimum version of the extension, which comes with PostgreSQL 13. It introduced the current names for the execution
-/// times.
+/// Minimum version of the extension. It comes with PostgreSQL 13, and introduced the current names of the columns with
+/// execution times.
 const MIN_EXTENSION_VERSION: (u32, u32) = (1, 8);
-/// First version that distinguishes clients' statements from statements inside functions.
+/// First version of the extension that distinguishes clients' statements from statements within functions.
 const FIRST_VERSION_WITH_LEVELS: (u32, u32) = (1, 9);
 
-/// A statement with the server's counts.
+/// A statement with the counts that the server has for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountedStatement {
     /// Text of the statement, without values.
@@ -31,33 +31,33 @@ pub struct CountedStatement {
     pub rows: f64,
 }
 
-/// Outcome of reading the counts.
+/// Outcome of reading the server's counts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Counted {
-    /// Statements, in descending order of their total time.
+    /// Statements with their counts, with the longest total time first.
     Statements(Vec<CountedStatement>),
-    /// There are no counts. The text is the reason.
+    /// The server has no counts, for the reason in the text.
     Unavailable(String),
 }
 
-/// The counts at one moment.
+/// The server's counts at one moment.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    /// Qualified name of the extension's function.
+    /// Name of the extension's function, with its schema.
     function: String,
     tells_levels: bool,
     before: HashMap<Key, [f64; 3]>,
 }
 
-/// Database, user, query id, and whether a client sent the statement.
+/// Identity of a count: the database, the user, the query id, and whether a client sent the statement.
 type Key = (i64, i64, i64, bool);
 
 impl Counts {
-    /// Reads the current counts.
+    /// Reads the server's current counts.
     ///
     /// # Errors
     ///
-    /// Returns the reason if there are no counts.
+    /// Returns the reason if the server has no counts.
     pub(crate) fn read(client: &mut Client) -> Result<Self, String> {
         let about = "SELECT /* pgfresh */ extversion, quote_ident(nspname) FROM pg_namespace n \
                      JOIN pg_extension e ON extnamespace = n.oid WHERE extname = 'pg_stat_statements'";
@@ -78,7 +78,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// Returns how much the counts have increased since [`Self::read`].
+    /// Returns how much the counts increased since [`Self::read`].
     pub(crate) fn since(&self, client: &mut Client) -> Counted {
         let rows = match self.query(client, true) {
             Ok(rows) => rows,
@@ -87,7 +87,7 @@ impl Counts {
         let mut sums: HashMap<(NormalizedStatement, String), [f64; 3]> = HashMap::new();
         for row in &rows {
             let (now, text): (_, &str) = (numbers(row), row.get(8));
-            // A smaller count than before means that the server discarded the statement's entry and started a new one.
+            // If a count is smaller than before, the server discarded the statement's entry and started a new one.
             let before = self.before.get(&key(row)).filter(|before| before[0] <= now[0]);
             let added = before.map_or(now, |before| [0, 1, 2].map(|at| now[at] - before[at]));
             if added[0] > 0.0 && !text.contains("/* pgfresh */") {
@@ -124,7 +124,7 @@ fn key(row: &Row) -> Key {
     (row.get(0), row.get(1), row.get(2), row.get(3))
 }
 
-/// Returns the runs, the seconds and the rows.
+/// Returns the number of runs, the seconds, and the number of rows.
 fn numbers(row: &Row) -> [f64; 3] {
     [row.get(4), row.get(5), row.get(6)]
 }

@@ -1,10 +1,10 @@
-//! Finds out what each test did in its database, and which queries it repeated.
+//! Finds out what each test did in its database, and which queries it ran again and again.
 //!
-//! A record covers the time in a database until a client names its test, releases the database, or disconnects. A
-//! record without a name counts as a test only if each test has its own database. Suites that were not adapted to
-//! pgfresh often use one database for all tests, or one for each worker process. There, a query that each of many tests
-//! runs once must not count as an N+1. Transactions and savepoints can't separate the tests, because applications use
-//! them too.
+//! A record begins with the first use of a database. It ends when a client names its test, releases the database, or
+//! disconnects. A record without a name counts as a test only if each test has its own database. Suites that were not
+//! adapted to pgfresh often use one database for all tests, or one for each worker process. In such a database, many
+//! tests may run the same query once each, and this must not count as an N+1. Transactions and savepoints can't
+//! separate the tests, because applications use them as well.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,41 +14,42 @@ use crate::completed_statement::CompletedStatement;
 use crate::time::Time;
 use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 
-/// Maximum number of repetitions in the record of a test.
+/// Maximum number of repeated queries in a test's record.
 const MAX_REPETITIONS: usize = 5;
 
-/// Minimum number of databases, used mostly one after another, for which pgfresh assumes that each test has its own.
+/// If a suite uses fewer databases than this, mostly one after another, pgfresh doesn't assume that each test has its
+/// own.
 const MIN_TEST_DATABASES: usize = 10;
-/// Minimum ratio of the number of all databases to the number in use at the same time.
+/// Minimum ratio between the number of all databases and the number of databases in use at the same time.
 const MIN_DATABASE_TURNOVER: usize = 3;
-/// Database to which programs connect in order to create and drop others. It belongs to no test.
+/// Database from which programs create and drop other databases. It belongs to no test.
 const MAINTENANCE: &str = "postgres";
 
-/// The work of one test.
+/// Record of what one test did in its database.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TestRecord {
-    /// The test's name in its test runner, or otherwise the name of its database.
+    /// The name that the test runner has for the test. For a test without one, the name of its database.
     pub(crate) name: String,
-    /// Whether the record belongs to exactly one test.
+    /// True if the record belongs to exactly one test.
     pub(crate) is_test: bool,
-    /// Time in which the server worked for the test.
+    /// Time for which the server worked for the test.
     pub(crate) time: Time,
     /// Number of statements that ran.
     pub(crate) statements: u64,
     /// Number of rows that the statements returned or changed.
     pub(crate) rows: u64,
-    /// Number of new sessions.
+    /// Number of sessions that started.
     pub(crate) sessions: u64,
     /// Number of COMMIT statements.
     pub(crate) commits: u64,
-    /// The longest statement, and its duration in seconds.
+    /// The statement that took longest, and its duration in seconds.
     pub(crate) longest: Option<(u32, f64)>,
-    /// Queries that the test repeated. The one that took longest comes first. Empty if the record doesn't belong to
-    /// exactly one test.
+    /// Queries that the test repeated, with the longest total time first. Empty if the record doesn't belong to exactly
+    /// one test.
     pub(crate) repetitions: Vec<Repetition>,
 }
 
-/// A query that a test repeated.
+/// A query that a test ran more than once.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Repetition {
     /// Index of the statement.
@@ -57,16 +58,16 @@ pub(crate) struct Repetition {
     pub(crate) count: u64,
     /// Total time of all runs, in seconds.
     pub(crate) seconds: f64,
-    /// Kind of the repetition.
+    /// Says whether the values were the same each time.
     pub(crate) kind: RepetitionKind,
 }
 
-/// Kind of repetition.
+/// The kind of a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepetitionKind {
-    /// The query ran with different values each time, so a single query could replace all runs.
+    /// The query ran with other values each time, so a single query could replace all runs.
     NPlusOne {
-        /// Index of the statement before the first run, if that statement returned several rows.
+        /// Index of the statement before the first run, if this statement returned several rows.
         after: Option<u32>,
     },
     /// The query ran with the same values each time.
@@ -80,15 +81,15 @@ pub(crate) struct TestRecords {
     ended: Vec<EndedTest>,
 }
 
-/// The record of a database that its client has released.
+/// The record of a database after its client released it.
 #[derive(Debug, Clone)]
 struct EndedTest {
-    /// The record with its repetitions. It counts as a test if the client has named it.
+    /// The record with its repetitions. It counts as a test if the client named the test.
     record: TestRecord,
     lasted: Option<TimeSpan>,
 }
 
-/// The times at which the first and the last statement ended.
+/// The times at which the first statement and the last statement ended.
 type TimeSpan = (Instant, Instant);
 
 /// The record of a test that has not ended yet.
@@ -96,7 +97,7 @@ type TimeSpan = (Instant, Instant);
 struct RunningTest {
     record: TestRecord,
     queries: HashMap<u32, Runs>,
-    /// The last statement, and its number of rows.
+    /// The last statement, and the number of rows that it returned.
     last: Option<(u32, u64)>,
     lasted: Option<TimeSpan>,
 }
@@ -106,17 +107,17 @@ struct RunningTest {
 struct Runs {
     counted: QueryRuns,
     seconds: f64,
-    /// The query before the first run, if it returned several rows.
+    /// The query before the first run, if that query returned several rows.
     after: Option<u32>,
 }
 
 impl TestRecords {
-    /// Records a new session with this database.
+    /// Records the start of a session with this database.
     pub(crate) fn session_started(&mut self, database: &Arc<str>) {
         self.at_work.entry(Arc::clone(database)).or_default().record.sessions += 1;
     }
 
-    /// Records a completed statement with its time.
+    /// Records a completed statement and the time that it took.
     pub(crate) fn statement_completed(
         &mut self,
         done: &CompletedStatement<'_>,
@@ -135,7 +136,7 @@ impl TestRecords {
             record.longest = Some((statement, time.sessions));
         }
         let last = ongoing.last.replace((statement, done.rows));
-        // In a batch, the client doesn't wait for each single run.
+        // In a batch, the client doesn't wait for each run.
         if kind == StatementKind::Select && done.runs == 1 {
             let after = last.filter(|(last, rows)| *last != statement && *rows > 1).map(|(last, _)| last);
             let runs = ongoing.queries.entry(statement).or_insert_with(|| Runs { after, ..Runs::default() });
@@ -144,7 +145,7 @@ impl TestRecords {
         }
     }
 
-    /// Ends the test in `database`. `name` is the test's name in its test runner.
+    /// Ends the test in `database`. `name` is the name that its test runner has for the test.
     pub(crate) fn test_ended(&mut self, database: &str, name: Option<&str>) {
         if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
             let lasted = ongoing.lasted;
@@ -153,7 +154,7 @@ impl TestRecords {
         }
     }
 
-    /// Returns all records, including those of tests that have not ended. The longest time comes first.
+    /// Returns all records, including those of tests that haven't ended, with the longest time first.
     pub(crate) fn records(&self) -> Vec<TestRecord> {
         let one_each = self.has_one_database_for_each_test();
         let at_work = self.at_work.iter().map(|(database, ongoing)| {
@@ -174,8 +175,9 @@ impl TestRecords {
         records
     }
 
-    /// Whether each test seems to have its own database. This is the case if there are many databases, and few of them
-    /// are in use at the same time. A worker's database, by contrast, is in use until the end.
+    /// Returns true if each test seems to have its own database. This is the case if there are many databases and only
+    /// a few of them are in use at the same time. A worker's database, by contrast, is in use until the end of the
+    /// suite.
     fn has_one_database_for_each_test(&self) -> bool {
         let of_tests = self.at_work.iter().filter(|(database, _)| &***database != MAINTENANCE);
         let at_work = of_tests.map(|(_, ongoing)| ongoing.lasted);
@@ -201,7 +203,7 @@ impl RunningTest {
 }
 
 impl Runs {
-    /// Returns the repetition of the query, if the query ran often enough.
+    /// Returns the query's repetition, if the query ran often enough.
     fn repetition(self, statement: u32) -> Option<Repetition> {
         let Self { counted, seconds, after } = self;
         let kind = match counted.repeated()? {
@@ -230,7 +232,7 @@ mod tests {
         hasher.finish()
     }
 
-    /// Simulates a statement with `rows` rows that takes a millisecond. The line is `DATABASE:SQL`, or
+    /// Simulates a statement that returns `rows` rows and takes a millisecond. The line is `DATABASE:SQL`, or
     /// `DATABASE:SQL|VALUES` if there are bound values.
     fn simulate_statement(
         tests: &mut TestRecords,
@@ -296,7 +298,7 @@ mod tests {
         tests.test_ended("t", Some("t"));
         let records = tests.records();
         assert_eq!(records[0].repetitions[0].kind, RepetitionKind::Identical);
-        // Different tests can run the same query, and writes never count as repetitions.
+        // Two tests may run the same query, and writes never count as repetitions.
         let apart: Vec<String> = (0..6).map(|test| format!("t{test}:SELECT 1")).collect();
         let apart: Vec<_> = apart
             .iter()
@@ -305,11 +307,11 @@ mod tests {
             .collect();
         let records = simulate(&apart).0.records();
         assert!(records.iter().all(|record| record.repetitions.is_empty()));
-        // A statement that commits implicitly does not count as a COMMIT.
+        // An implicit commit does not count as a COMMIT statement.
         assert!(records.iter().all(|record| record.commits == 0));
     }
 
-    /// If many tests run the same query once each, it must not count as an N+1 of one of them.
+    /// If many tests run the same query once each, the query must not count as an N+1 in one of them.
     #[test]
     fn databases_that_tests_share_have_no_repetitions() {
         let lookups =
@@ -321,17 +323,18 @@ mod tests {
         let one_after_another = |count: usize| {
             (0..count).flat_map(|database| lookups(&format!("d{database}"))).collect::<Vec<_>>()
         };
-        // One database for all tests, two databases one after another, and one for each of twelve workers.
+        // Suites with one database for all tests, with two databases one after another, and with one database for each
+        // of twelve workers.
         assert_eq!(repetitions(&lookups("test_app")), 0);
         assert_eq!(repetitions(&one_after_another(2)), 0);
         let mut workers = one_after_another(12);
         workers.sort_by_key(|line| line.rsplit(' ').next().and_then(|key| key.parse::<u32>().ok()));
         assert_eq!(repetitions(&workers), 0);
-        // If a client releases a database without naming a test, the record does not count as a test.
+        // If a client releases a database without naming a test, its record does not count as a test.
         let (mut tests, _) = simulate(&[("leased:SELECT 1", 1); 9]);
         tests.test_ended("leased", None);
         assert!(tests.records()[0].repetitions.is_empty());
-        // One database for each test. The maintenance database belongs to no test.
+        // A suite with one database for each test. The maintenance database belongs to no test.
         let mut each = one_after_another(MIN_TEST_DATABASES);
         assert_eq!(repetitions(&each), MIN_TEST_DATABASES);
         each.extend(lookups(MAINTENANCE));

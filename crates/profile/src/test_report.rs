@@ -1,4 +1,4 @@
-//! Report about the individual tests of a profile: human-readable tables, and JSON for programs.
+//! Report about the single tests of a profile: tables for humans, and JSON for programs.
 
 use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use crate::interner::Interner;
 use crate::test_records::{Repetition, RepetitionKind, TestRecord};
 use pgwire::NormalizedStatement;
 
-/// Maximum number of lines in the table.
+/// Maximum number of lines in the table of tests.
 const LINES: usize = 20;
-/// Minimum number of runs of a query in one test for a finding.
+/// Number of times that a test must run a query for a finding.
 const MIN_RUNS_FOR_FINDING: u64 = 10;
 /// Maximum number of tests that a finding names.
 const MAX_NAMED_TESTS: usize = 3;
 
-/// The records of all tests, and the statements to which they refer.
+/// The records of all tests, and the statements that they contain.
 #[derive(Clone, Copy)]
 pub(crate) struct Tests<'a> {
     pub(crate) records: &'a [TestRecord],
@@ -28,7 +28,7 @@ impl<'a> Tests<'a> {
         self.records.iter().filter(|record| record.is_test)
     }
 
-    /// Returns advice if some records of the suite may contain several tests.
+    /// Returns advice if some records may contain more than one test.
     pub(crate) fn advice(self) -> Option<&'static str> {
         self.records.iter().any(|record| !record.is_test).then_some(
             "Tests share databases, so N+1 queries are not looked for in these. To get names and N+1 queries of \
@@ -70,7 +70,7 @@ impl<'a> Tests<'a> {
         &self.statements.get(statement).text
     }
 
-    /// Returns the measurements of each test for CI systems. `suite` is the suite's name there.
+    /// Returns the measured values of each test, for CI systems. `suite` is the name that the suite has there.
     pub(crate) fn measured(&self, suite: &str, wall: f64) -> MeasuredTests {
         let is_n_plus_one = |one: &&Repetition| matches!(one.kind, RepetitionKind::NPlusOne { .. });
         let tests = self.single_tests().map(|record| {
@@ -94,7 +94,7 @@ impl<'a> Tests<'a> {
         MeasuredTests { name: suite.to_owned(), seconds: wall, tests: tests.collect() }
     }
 
-    /// Returns a JSON value with all records.
+    /// Returns all records as a JSON value.
     pub(crate) fn to_json(self) -> Value {
         self.records.iter().map(|record| self.record_to_json(record)).collect()
     }
@@ -133,7 +133,7 @@ impl<'a> Tests<'a> {
         })
     }
 
-    /// Yields a short line for each of the slowest tests.
+    /// Yields a short line for each of the slowest tests, up to `count` tests.
     pub(crate) fn slowest(self, count: usize) -> impl Iterator<Item = String> + use<'a> {
         self.single_tests().take(count).map(move |record| {
             let n_plus_one =

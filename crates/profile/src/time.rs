@@ -1,18 +1,18 @@
-//! Session time, and the part of it for which the user waits.
+//! Session time, and how much of it the user has to wait for.
 
 /// A number of seconds, counted in three ways.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Time {
-    /// Wall time: each moment is divided among the sessions at work.
+    /// Wall time, which divides each moment among the sessions at work.
     pub wall: f64,
-    /// Session time: each moment counts once for every session at work.
+    /// Session time, which counts each moment once for every session at work.
     pub sessions: f64,
     /// Estimate of how much shorter the whole duration would be without this work.
     pub saved: f64,
 }
 
 impl Time {
-    /// Adds `seconds` of one session. `among` sessions were at work at that time, and the usual number is `width`.
+    /// Adds `seconds` of one session. At that time, `among` sessions were at work. Usually, `width` sessions are.
     pub(crate) fn add(&mut self, seconds: f64, among: f64, width: f64) {
         self.wall += seconds / among;
         self.sessions += seconds;
@@ -25,7 +25,7 @@ impl Time {
         self.saved += other.saved;
     }
 
-    /// Multiplies the time by the ratio of `is` to `was`.
+    /// Multiplies each of the three times by the ratio of `is` to `was`.
     pub(crate) fn scale(self, was: Self, is: Self) -> Self {
         let part = |of: f64, was: f64, is: f64| if was > 0.0 { of / was * is } else { 0.0 };
         Self {
@@ -35,8 +35,8 @@ impl Time {
         }
     }
 
-    /// Sets the saved time in the same proportion as in `seen`. If `seen` is empty, divides the session time by
-    /// `width`.
+    /// Sets the saved time, so that its ratio to the session time is the same as in `seen`. If `seen` is empty, divides
+    /// the session time by `width` instead.
     pub(crate) fn with_savings_of(self, seen: Self, width: f64) -> Self {
         let each = if seen.sessions > 0.0 { seen.saved / seen.sessions } else { 1.0 / width };
         Self { saved: self.sessions * each, ..self }

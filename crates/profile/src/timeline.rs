@@ -1,4 +1,4 @@
-//! Draws a picture that shows at a glance when sessions were at work, and what they waited for.
+//! Draws a picture that shows when sessions were at work, and what they waited for.
 //!
 //! ```text
 //! number of sessions at work, by cause        ▁▃▅▃▁
@@ -15,27 +15,28 @@ use crate::circumstances::seconds;
 use crate::recording::{Observation, Recording, Snapshot, State};
 use crate::wait::Cause;
 
-/// Number of time slices in a picture.
+/// Number of time slices in the picture.
 const TIME_SLICES: usize = 600;
-/// Maximum number of lanes. Further sessions appear only in the sums.
+/// Maximum number of lanes. Sessions without a lane appear only in the sums.
 const MAX_LANES: usize = 40;
-/// Tolerance in seconds. It is shorter than the time between two samples.
+/// Tolerance for comparing times, in seconds. It is much shorter than the time between two samples.
 const TIME_TOLERANCE: f64 = 1e-6;
-/// Sizes in SVG units.
+/// Sizes of the picture's parts, in SVG units.
 const WIDTH: f64 = 1200.0;
 const SUMS_HEIGHT: f64 = 120.0;
 const LANE_HEIGHT: f64 = 14.0;
 const GAP: f64 = 28.0;
 
-/// A session's mark in one slice.
+/// The mark of a session in one time slice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mark {
     seen: Observation,
-    /// Number of seconds that the mark represents.
+    /// Seconds that the mark stands for.
     seconds: f64,
 }
 
-/// Returns an HTML figure that contains an inline SVG with its legend. Empty without samples.
+/// Returns an HTML figure with the picture as an inline SVG, and its legend. Returns an empty text if there are no
+/// samples.
 pub(crate) fn draw(recording: &Recording) -> String {
     let lanes = lanes(recording);
     if lanes.is_empty() || recording.seconds <= 0.0 {
@@ -63,7 +64,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
     svg + "</svg>\n</div>\n"
 }
 
-/// Returns the colour of a mark. Colour-blind readers can distinguish the colours. Source: Okabe and Ito, "Color
+/// Returns the colour of a mark. Readers who are colour-blind can tell the colours apart. Source: Okabe and Ito, "Color
 /// Universal Design" (2008).
 fn colour(seen: &Observation) -> &'static str {
     match (seen.state, seen.cause) {
@@ -93,8 +94,8 @@ fn legend() -> String {
     words.join(" ")
 }
 
-/// Yields each sample with the slices that it covers, and the seconds that fall into each. A sample begins where the
-/// previous one ends.
+/// Yields each sample with the time slices that it covers, and the seconds that fall into each of these slices. A
+/// sample begins where the previous sample ends.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclusive<usize>, f64)> {
     let slice = |at: f64| ((at / recording.seconds * as_size(TIME_SLICES)) as usize).min(TIME_SLICES - 1);
@@ -105,7 +106,7 @@ fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclus
     })
 }
 
-/// Draws the number of sessions at work in each slice, by colour.
+/// Draws how many sessions are at work in each time slice, by colour.
 fn draw_sums(recording: &Recording, svg: &mut String) {
     let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); TIME_SLICES];
     let mut lengths = vec![0.0; TIME_SLICES];
@@ -134,8 +135,8 @@ fn draw_sums(recording: &Recording, svg: &mut String) {
     ));
 }
 
-/// Distributes the sessions over as few lanes as possible. Each slice of a lane shows the sample that represents the
-/// longest time.
+/// Distributes the sessions over as few lanes as possible. Each time slice of a lane shows the sample that represents
+/// the most time in it.
 fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     let mut spans: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for sample in &recording.samples {
@@ -167,7 +168,7 @@ fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     lanes
 }
 
-/// Draws a lane. Equal neighbours are merged into one rectangle.
+/// Draws a lane. Joins equal neighbours to a single rectangle.
 fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut String) {
     let width = WIDTH / as_size(TIME_SLICES);
     let same = |one: &Option<Mark>, other: &Option<Mark>| match (one, other) {
@@ -208,7 +209,7 @@ fn draw_rectangle(svg: &mut String, rectangle: &Rectangle, colour: &str, title: 
     ));
 }
 
-/// Converts a count to a float. The result is exact up to 2⁵³.
+/// Converts a count to a float, which is exact up to 2⁵³.
 fn as_size(count: usize) -> f64 {
     report::as_f64(count)
 }

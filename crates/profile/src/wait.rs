@@ -1,42 +1,41 @@
 //! Derives the cause of a wait from the server's wait event.
 //!
-//! The events' names differ between versions 13 and 18. Their spelling has changed (`WALSync`, since 17 `WalSync`), and
-//! so has their type (`BufferIO` is an `LWLock` in 13, and `IPC` since 14). Newer versions have additional events.
-//! Source: the manual's tables of wait events, versions 13 to 18.
+//! The names of the events changed between versions 13 and 18: for example, `WALSync` became `WalSync` in 17. Some
+//! types changed, too: `BufferIO` is an `LWLock` in 13, and an `IPC` since 14. Newer versions also have additional
+//! events. Source: the tables of wait events in the manuals of versions 13 to 18.
 
 use std::fmt;
 
-/// Reason why a statement has not finished.
+/// The reason why a statement has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// There is no wait event, so the backend is running or ready to run.
+    /// There is no wait event. The backend is running, or it is ready to run.
     Cpu,
-    /// Flush of the WAL by the session itself, or by a different session on its behalf.
+    /// The session flushes the WAL, or waits for another session that flushes the WAL on its behalf.
     WalSync,
     /// Flush of data files.
     DataSync,
     /// Wait for a checkpoint.
     Checkpoint,
-    /// Wait inside a system call that itself flushes nothing, e.g. a write or the removal of a file. On a server with
-    /// `fsync=on`, the call waits for the file system's journal, because a flush by a different process keeps the
-    /// journal busy.
+    /// Wait inside a system call that flushes nothing itself, for example a write or the removal of a file. On a server
+    /// with `fsync=on`, such a call waits for the file system's journal, which is busy with another process's flush.
     FileSystem,
     /// Read or write of WAL in the operating system's cache.
     WalIo,
     /// Read, write, extension or removal of data files.
     DataIo,
-    /// Wait for a lock that a different transaction holds.
+    /// Wait for a lock that another transaction holds.
     Lock,
     /// Short-lived lock in shared memory.
     Internal,
-    /// Wait for the client to send or to read more.
+    /// Wait for the client to send more data, or to read more.
     Client,
-    /// Any other wait, e.g. a sleep, a parallel worker, replication, or an extension.
+    /// Any other wait, for example a sleep, or a wait for a parallel worker, replication, or an extension.
     Other,
 }
 
 impl Cause {
-    /// Returns the cause's name for reports.
+    /// Returns the name that reports use for the cause.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,28 +53,27 @@ impl Cause {
         }
     }
 
-    /// Whether this wait would not occur if the server flushed nothing.
+    /// Returns true if a server without flushes would not have this wait.
     #[must_use]
     pub fn is_sync(self) -> bool {
         matches!(self, Self::WalSync | Self::DataSync | Self::Checkpoint | Self::FileSystem)
     }
 
-    /// Whether a backend with this cause that sleeps in the kernel is waiting for another process's flush. This is the
-    /// case if it changes files rather than reads them.
+    /// Returns true if a backend with this cause may be waiting for another process's flush while it sleeps in the
+    /// kernel. This is only possible if it changes files. Reading them doesn't wait for a flush.
     pub(crate) fn may_wait_for_others(self, event: Option<&str>) -> bool {
         let reads = || event.is_some_and(|event| event.to_ascii_lowercase().contains("read"));
         matches!(self, Self::Cpu) || matches!(self, Self::WalIo | Self::DataIo) && !reads()
     }
 
-    /// Returns the cause for the wait event `event` of the type `kind`. Both are `None` for a backend without a wait
-    /// event.
+    /// Returns the cause for a wait event `event` of type `kind`. Both are `None` if the backend has no wait event.
     #[must_use]
     pub fn of(kind: Option<&str>, event: Option<&str>) -> Self {
         let Some(kind) = kind else { return Self::Cpu };
         let event = event.unwrap_or_default().to_ascii_lowercase();
         match kind {
             "IO" => of_io(&event),
-            // The session is waiting while a different one flushes the WAL on its behalf.
+            // The session is waiting for another session that flushes the WAL on its behalf.
             "LWLock" if event == "walwrite" => Self::WalSync,
             "LWLock" | "IPC" if event == "bufferio" => Self::DataIo,
             "LWLock" => Self::Internal,
@@ -92,7 +90,7 @@ impl Cause {
 
 fn of_io(event: &str) -> Cause {
     let wal = event.starts_with("wal") || event.starts_with("timelinehistory");
-    // "…syncmethodassign" also flushes, like every event that has "sync" in its name.
+    // An event with "sync" in its name is a flush, and this includes "…syncmethodassign".
     match (wal, event.contains("sync")) {
         (true, true) => Cause::WalSync,
         (true, false) => Cause::WalIo,

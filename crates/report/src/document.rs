@@ -1,7 +1,7 @@
 //! Reports.
 //!
-//! A report gathers everything that a command has measured and concluded, together with the environment of the
-//! measurement. It can then be formatted for a terminal, for a web page, or for programs.
+//! A report gathers everything that a command measured and concluded, and the environment in which it did. We can
+//! format it for a terminal, for a web page, or for programs.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 use crate::junit;
 use crate::{Distribution, Finding, Layer, MeasuredTests, Plot, Sample, Table, text};
 
-/// The line width for sentences on a terminal, in columns. Tables can be wider.
+/// Line width of sentences on a terminal, in columns. Tables may be wider.
 const WIDTH: usize = 100;
 
-/// The results of a measurement, with a title and the environment in which they were measured.
+/// The results of a measurement, with a title and the environment of the measurement.
 ///
-/// A report contains layers, findings, plots, distributions, tables and notes. It also holds the single measured
-/// values, which only the machine-readable formats contain.
+/// A report contains layers, findings, plots, distributions, tables and notes. It also contains every single measured
+/// value, but only the machine-readable formats show these.
 ///
-/// `Display` formats a report as terminal text without colours.
+/// `Display` formats the report for a terminal, without colours.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     pub(crate) title: String,
@@ -41,8 +41,8 @@ impl Report {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// Adds a fact about the environment, e.g. `"processor"` and `"AMD EPYC 7B13"`. Keys should be unique, because JSON
-    /// has only one value per key.
+    /// Adds a fact about the environment, for example `"AMD EPYC 7B13"` under the key `"processor"`. Keys should be
+    /// unique, because JSON has only one value for each key.
     pub fn add_environment(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.environment.push((key.into(), value.into()));
     }
@@ -52,7 +52,7 @@ impl Report {
         self.layers.push(layer);
     }
 
-    /// Appends findings, which readers see in the given order.
+    /// Appends findings. Readers see them in this order.
     pub fn add_findings(&mut self, findings: impl IntoIterator<Item = Finding>) {
         self.findings.extend(findings);
     }
@@ -67,23 +67,24 @@ impl Report {
         self.distributions.push(distribution);
     }
 
-    /// Adds all measured values of a contender, one sample per phase. Only the machine-readable formats contain them.
+    /// Adds all measured values of a contender, with a sample for each phase. Only the machine-readable formats contain
+    /// these values.
     pub fn add_samples(&mut self, name: impl Into<String>, phases: impl IntoIterator<Item = Sample>) {
         self.samples.push((name.into(), phases.into_iter().collect()));
     }
 
-    /// Adds `value` to the JSON object under `key`. Other formats don't contain it.
+    /// Adds `value` to the JSON object, under the key `key`. Other formats don't contain it.
     pub fn add_data(&mut self, key: &'static str, value: Value) {
         self.data.push((key, value));
     }
 
-    /// Sets the measured tests, which only [`Self::to_junit`] uses.
+    /// Sets the tests for [`Self::to_junit`]. Other formats don't contain them.
     pub fn set_tests(&mut self, tests: MeasuredTests) {
         self.tests = Some(tests);
     }
 
-    /// Returns JUnit XML with a testcase for each test of [`Self::set_tests`]. The testcases say how long the tests
-    /// took, but not whether they passed.
+    /// Returns JUnit XML with a testcase for each of the tests from [`Self::set_tests`]. A testcase says how long the
+    /// test took, but not whether it passed.
     #[must_use]
     pub fn to_junit(&self) -> String {
         junit::render(self.tests.as_ref())
@@ -94,12 +95,12 @@ impl Report {
         self.tables.push(table);
     }
 
-    /// Appends notes, e.g. [`crate::Warning`]s.
+    /// Appends notes, for example [`crate::Warning`]s.
     pub fn add_notes(&mut self, notes: impl IntoIterator<Item = impl fmt::Display>) {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
     }
 
-    /// Formats the report as GitHub Flavored Markdown, so that users can paste it into an issue.
+    /// Formats the report as GitHub Flavored Markdown. Users can paste it into an issue.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut sections = vec![format!("# {}\n", text::markdown(&self.title))];
@@ -121,11 +122,11 @@ impl Report {
 
     /// Formats the report as CSV with the columns `section`, `row`, `column`, `value` and `unit`.
     ///
-    /// Each single value has its own line. For example, there is one line for each fact of a layer, each cell of a
-    /// table, and each note. A finding has lines for its name, evidence, factor and remedy.
+    /// Each single value has its own line: for example each fact of a layer, each cell of a table, and each note. A
+    /// finding has lines for its name, its evidence, its factor and its remedy.
     ///
-    /// This layout is necessary because all lines of a CSV file must have the same columns (RFC 4180, section 2), but
-    /// the tables of a report have different ones.
+    /// All lines of a CSV file must have the same columns (RFC 4180, section 2), but the tables in a report have
+    /// different columns. With a line for each value, they can share one file.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let head = ["section", "row", "column", "value", "unit"].map(str::to_owned);
@@ -165,7 +166,7 @@ impl Report {
             .collect()
     }
 
-    /// Yields the contender, the round (counted from 1), the phase, the value and the unit for each measured value.
+    /// For each measured value, yields the contender, the round (counted from 1), the phase, the value and the unit.
     fn sample_cells(&self) -> impl Iterator<Item = [String; 5]> {
         let phases =
             self.samples.iter().flat_map(|(name, phases)| phases.iter().map(move |phase| (name, phase)));
@@ -190,7 +191,8 @@ impl Report {
     /// [`Table::to_json`]. A layer is `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`, and a phase is `{"name":
     /// …, "unit": …, "values": […]}`.
     ///
-    /// Empty distributions and samples are omitted, but other empty lists aren't. Callers can add keys to the object.
+    /// The object contains empty lists, too, but leaves out empty distributions and samples. Callers can add keys to
+    /// it.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let environment: Map<_, _> =
@@ -213,7 +215,7 @@ impl Report {
     }
 }
 
-/// Joins the lines below `head`. Returns `None` if there are no lines.
+/// Joins the lines of a section below its heading. Returns `None` if the section has no lines.
 fn section(head: &str, lines: impl Iterator<Item = String>) -> Option<String> {
     let lines: String = lines.collect();
     (!lines.is_empty()).then(|| format!("{head}{lines}"))

@@ -1,12 +1,12 @@
 //! Reads the JSON of an earlier report.
 //!
-//! A user can profile a suite on one machine, and pass the report to an examination on a different machine.
+//! A user can profile a suite on one machine, and pass the report to an examination on another machine.
 
 use serde::Deserialize;
 
 use crate::{Finding, Layer};
 
-/// The parts of an earlier report that a new report can repeat.
+/// Parts of an earlier report that a new report can repeat.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Earlier {
     /// The title of the earlier report.
@@ -23,15 +23,16 @@ struct Verdict {
 }
 
 impl Earlier {
-    /// Parses the output of [`crate::Report::to_json`].
+    /// Parses JSON that [`crate::Report::to_json`] produced.
     ///
     /// # Errors
-    /// Returns an error if `json` has a different format.
+    /// Returns an error if `json` doesn't have the format of a report.
     pub fn read(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 
-    /// Returns the layer `name` with its verdict but without its facts. Returns `None` if there is no such layer.
+    /// Returns the layer called `name`, with its verdict but without its facts. Returns `None` if the report has no
+    /// such layer.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
         let found = self.layers.iter().find(|layer| layer.name == name)?;

@@ -1,7 +1,7 @@
 //! Findings.
 //!
-//! A finding is what a user takes away from a report: a conclusion, the evidence for it, a remedy, and how much the
-//! remedy gains.
+//! A finding is what a user takes away from a report. It consists of a conclusion, the evidence for it, a remedy, and
+//! how much the remedy gains.
 
 use std::fmt;
 
@@ -9,48 +9,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Interval, Quantity, Sample, text};
 
-/// How a gain was obtained.
+/// Says where the factor of a gain comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// A calculation from other measurements.
+    /// We calculated it from other measurements.
     Predicted,
-    /// A measurement with and without the remedy, in turns.
+    /// We measured with the remedy and without it, in turn.
     Measured,
 }
 
 /// How much a remedy improves something.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// The thing that becomes faster, e.g. `"commits"` or `"the suite"`.
+    /// The thing that becomes faster, for example `"commits"` or `"the suite"`.
     pub of: String,
-    /// How many times as fast it becomes. 1 means no gain.
+    /// How many times as fast it becomes. 1 means that nothing changes.
     pub factor: Factor,
-    /// How the factor was obtained.
+    /// Says where the factor comes from.
     pub basis: Basis,
-    /// The values before and after the remedy, or `None` if only the factor is available.
+    /// The values before and after the remedy. `None` if we only have the factor.
     pub change: Option<[Quantity; 2]>,
 }
 
-/// A speed-up, with or without its uncertainty.
+/// How many times as fast something becomes, with or without the uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Factor {
     /// An estimate with its 95 % confidence interval.
     Interval(Interval),
-    /// An estimate whose uncertainty is unknown.
+    /// An estimate with an unknown uncertainty.
     Point(Quantity),
 }
 
 impl Factor {
-    /// Returns the median of the ratios, with a confidence interval if there are at least 6 ratios. Returns `None` for
-    /// an empty sample.
+    /// Returns the median of the ratios. With at least 6 ratios, adds a confidence interval. Returns `None` for an
+    /// empty sample.
     #[must_use]
     pub fn of(ratios: &Sample) -> Option<Self> {
         Interval::of_median(ratios).map(Self::Interval).or_else(|| ratios.median().map(Self::Point))
     }
 
-    /// Returns the estimate without its uncertainty.
+    /// Returns the estimate alone, without its uncertainty.
     #[must_use]
     pub fn point(&self) -> f64 {
         match self {
@@ -70,7 +70,7 @@ impl fmt::Display for Factor {
 }
 
 impl fmt::Display for Gain {
-    /// Formats the gain, e.g. `commits 11.3 × [10.9 ×, 11.8 ×] as fast, predicted`.
+    /// Formats the gain, for example as `commits 11.3 × [10.9 ×, 11.8 ×] as fast, predicted`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { of, factor, basis, change } = self;
         let basis = match basis {
@@ -85,28 +85,29 @@ impl fmt::Display for Gain {
     }
 }
 
-/// A conclusion, with its evidence and a remedy.
+/// A conclusion, with the evidence for it and a remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The conclusion in a few words.
     pub name: String,
-    /// The evidence, as a sentence with figures.
+    /// The evidence, in a sentence with figures.
     pub evidence: String,
-    /// How much the remedy gains. This is `None` if the gain is unknown, or if the finding isn't about speed.
+    /// How much the remedy gains. `None` if we don't know the gain, or if the finding isn't about speed.
     pub gain: Option<Gain>,
     /// The remedy, in one or two sentences.
     pub remedy: String,
 }
 
 impl Finding {
-    /// Sorts findings by their gain, the largest first. Findings without a gain come last and keep their order.
+    /// Sorts findings by their gain, with the largest first. Findings without a gain come last, in their previous
+    /// order.
     pub fn rank(findings: &mut [Self]) {
         let factor = |finding: &Self| finding.gain.as_ref().map_or(0.0, |gain| gain.factor.point());
         findings.sort_by(|one, other| factor(other).total_cmp(&factor(one)));
     }
 
-    /// Formats the finding for a terminal. The name comes first, then the gain, the evidence and the remedy. Lines have
-    /// at most `width` columns.
+    /// Formats the finding for a terminal. The name comes first. The gain, the evidence and the remedy follow. Lines
+    /// have at most `width` columns.
     pub(crate) fn to_text(&self, number: usize, width: usize) -> String {
         let lead = format!("{number}. ");
         let blank = " ".repeat(lead.len());

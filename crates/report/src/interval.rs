@@ -1,6 +1,6 @@
 //! Confidence intervals of a median.
 //!
-//! The interval is valid for every distribution. This matters because durations are rarely normally distributed.
+//! The interval is valid for every distribution. This is important because durations rarely have a normal distribution.
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use serde::{Deserialize, Serialize};
 use crate::sample::median_of_sorted;
 use crate::{Quantity, Sample, binomial};
 
-/// The probability that the median lies outside of the interval on one given side.
+/// Maximum probability that the median is below the interval. The interval has the same limit for a median above it.
 const TAIL: f64 = 0.025;
 
 /// A 95 % confidence interval. `Display` formats it as `1.23 ms [1.20 ms, 1.27 ms]`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The lower end, which is at most `point`.
+    /// Lower end, which is at most `point`.
     pub low: Quantity,
-    /// The estimate, which is the median of the sample.
+    /// Estimate, which is the median of the sample.
     pub point: Quantity,
-    /// The upper end, which is at least `point`.
+    /// Upper end, which is at least `point`.
     pub high: Quantity,
 }
 
 impl Interval {
     /// Returns the confidence interval for the median of the distribution that `sample` comes from.
     ///
-    /// Returns `None` for fewer than 6 values, because even the minimum and the maximum of 5 values enclose the median
-    /// with a probability of only 93.75 %.
+    /// Returns `None` for fewer than 6 values. With 5 values, even the minimum and the maximum enclose the median with
+    /// a probability of only 93.75 %.
     ///
-    /// Both ends are measured values with the same rank, one counted from the bottom and one from the top. Of all such
-    /// pairs, this is the narrowest that encloses the median with a probability of at least 95 %. For independent
-    /// values, the probability is exact if the distribution is continuous, and otherwise a lower bound. Values that
-    /// drift aren't independent (see [`crate::Warning::Drift`]).
+    /// Both ends are measured values. Their ranks are equal if we count one from the bottom and the other from the top.
+    /// Of all such pairs, we choose the narrowest that encloses the median with a probability of at least 95 %. For
+    /// independent values from a continuous distribution, the probability is exact. For other distributions of
+    /// independent values, it is a lower bound. Values that drift aren't independent (see [`crate::Warning::Drift`]).
     ///
-    /// To get the interval of a gain, use the ratios of paired samples (see [`Sample::ratio_to`]).
+    /// For the interval of a gain, pass the ratios of paired samples (see [`Sample::ratio_to`]).
     ///
     /// Source: David and Nagaraja, "Order Statistics", 3rd edition (2003), section 7.1; Le Boudec, "Performance
     /// Evaluation of Computer and Communication Systems" (2010), theorem 2.1 and its table for small samples.
@@ -103,7 +103,8 @@ mod tests {
         assert_eq!(gain.to_string(), "2.00 × [2.00 ×, 3.00 ×]");
     }
 
-    /// `SplitMix64` (Steele, Lea and Flood 2014): uniform numbers from 0 to 1, the same on every run.
+    /// `SplitMix64` (Steele, Lea and Flood 2014). Returns uniform numbers between 0 and 1, and the same numbers on
+    /// every run.
     fn uniform(state: &mut u64) -> f64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = *state;
@@ -114,7 +115,8 @@ mod tests {
 
     #[test]
     fn median_interval_keeps_coverage_for_skewed_distribution() {
-        // Exponential distribution with median ln 2. The 8th and 18th of 25 values enclose it with probability 0.9567.
+        // An exponential distribution, whose median is ln 2. The 8th and 18th of 25 values enclose it with probability
+        // 0.9567.
         let (mut state, rounds) = (17, 20_000);
         let covered = (0..rounds)
             .filter(|_| {

@@ -1,16 +1,16 @@
 //! JUnit XML for CI systems.
 //!
-//! CI systems such as Jenkins and GitLab read this format, so they can show the measured times next to each test.
+//! CI systems such as Jenkins and GitLab read this format. With it, they can show the measured times beside each test.
 
-/// The class of every testcase. Only the test runner's own file has the real class.
+/// The class of all testcases. Only the test runner's own file knows the real classes.
 const CLASS: &str = "pgfresh";
 
-/// The tests of a run. Whether they passed isn't known here.
+/// The tests of a run. We don't know here whether they passed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTests {
     /// The command that ran the tests.
     pub name: String,
-    /// How long the run took, in seconds.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
     /// The tests of the run.
     pub tests: Vec<MeasuredTest>,
@@ -23,16 +23,17 @@ pub struct MeasuredTest {
     pub name: String,
     /// How long the test was busy, in seconds.
     pub seconds: f64,
-    /// Machine-readable names and values.
+    /// Names and values for programs.
     pub properties: Vec<(&'static str, String)>,
-    /// Human-readable sentences about the test.
+    /// Sentences about the test for humans.
     pub notes: Vec<String>,
 }
 
-/// Formats a testcase for each test. Returns an empty document for `None`.
+/// Formats a testcase for each test. Returns a document without testcases for `None`.
 ///
-/// The testcases have no results, so no CI system counts one as failed. The elements are those that Jenkins, GitLab and
-/// pytest agree on: the schema of Ant's junit task, and pytest's `properties` of a testcase.
+/// A testcase contains no result, so no CI system counts it as failed. We use only elements on which Jenkins, GitLab
+/// and pytest agree. They come from the schema of Ant's junit task, and from the `properties` that pytest writes in a
+/// testcase.
 pub(crate) fn render(tests: Option<&MeasuredTests>) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     if let Some(suite) = tests {
@@ -70,15 +71,15 @@ impl MeasuredTest {
     }
 }
 
-/// Formats seconds with six decimals, because XML decimals have no exponent.
+/// Formats seconds with six decimals and no exponent, because decimals in XML have none.
 fn decimal(seconds: f64) -> String {
     if seconds.is_finite() { format!("{seconds:.6}") } else { "0.000000".to_owned() }
 }
 
-/// Escapes `text` for an element or an attribute.
+/// Escapes `text` for use in an element or an attribute.
 ///
-/// Characters that XML forbids become replacement characters. Characters that a parser would change, e.g. a line break
-/// in an attribute, become character references.
+/// Characters that XML forbids become replacement characters. Some characters would not survive a parser, for example a
+/// line break in an attribute. They become character references.
 ///
 /// Source: XML 1.0, fifth edition, 2.2 and 3.3.3.
 fn escaped(text: &str) -> String {
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(document.descendants().filter(|node| node.has_tag_name("testcase")).count(), 0);
     }
 
-    /// Replaces the characters that XML forbids.
+    /// Replaces the characters that XML forbids, as the tested code should do.
     fn possible(text: &str) -> String {
         text.replace(
             |sign: char| sign < ' ' && !"\t\n\r".contains(sign) || "\u{fffe}\u{ffff}".contains(sign),

@@ -1,13 +1,13 @@
 //! Layers of an examined system.
 //!
-//! A slow suite can be due to e.g. the disk, the file system or the settings. A report describes each of these layers
-//! with a verdict and facts.
+//! A suite can be slow because of, for example, the disk, the file system or the settings. A report describes each of
+//! these layers by a verdict and by facts.
 
 use serde_json::{Map, Value, json};
 
 use crate::{Cell, text};
 
-/// A layer of a system, e.g. its disk. It has a human-readable sentence and machine-readable facts.
+/// A layer of a system, for example its disk. The layer has a sentence for humans, and facts for programs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     name: String,
@@ -16,19 +16,19 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Creates a layer without facts. `verdict` is one sentence.
+    /// Creates a layer that has no facts yet. `verdict` is a single sentence.
     #[must_use]
     pub fn new(name: impl Into<String>, verdict: impl Into<String>) -> Self {
         Self { name: name.into(), verdict: verdict.into(), facts: Vec::new() }
     }
 
-    /// Adds a fact. Names should be unique, because JSON has only one value per name. Text formats omit missing
-    /// facts.
+    /// Adds a fact. Names should be unique, because JSON has only one value for each key. Formats for humans leave out
+    /// facts whose value is missing.
     pub fn add_fact(&mut self, name: impl Into<String>, value: impl Into<Cell>) {
         self.facts.push((name.into(), value.into()));
     }
 
-    /// Returns the name.
+    /// Returns the layer's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -42,7 +42,7 @@ impl Layer {
 
     pub(crate) fn known_facts(&self) -> String {
         let known = self.facts.iter().filter(|(_, value)| *value != Cell::Missing);
-        // A no-break space keeps a number on the same line as its unit.
+        // Use no-break spaces to keep a number and its unit on the same line.
         let read = |value: &Cell| match value {
             Cell::Quantity(_) => value.to_human_text().replace(' ', text::NO_BREAK),
             _ => value.to_human_text(),
@@ -50,8 +50,8 @@ impl Layer {
         known.map(|(name, value)| format!("{name}: {}", read(value))).collect::<Vec<_>>().join("; ")
     }
 
-    /// Formats the layer for a terminal: the name and the sentence side by side, and the facts below. Lines have at
-    /// most `width` columns, and the name is padded to `margin` columns.
+    /// Formats the layer for a terminal. The name and the sentence are side by side, and the facts are below them.
+    /// Lines have at most `width` columns, and the name takes `margin` columns.
     pub(crate) fn to_text(&self, margin: usize, width: usize) -> String {
         let lead = text::pad(&self.name, margin, text::Alignment::Left) + "  ";
         let mut lines = text::hang(&lead, &self.verdict, width);
@@ -75,7 +75,7 @@ impl Layer {
         json!({ "name": self.name, "verdict": self.verdict, "facts": facts })
     }
 
-    /// Yields the name, value and unit of each fact.
+    /// For each fact, yields its name, its value and its unit.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&str, String, &'static str)> {
         self.facts.iter().map(|(name, value)| {
             let (value, unit) = value.value_and_unit();

@@ -1,15 +1,16 @@
-//! Statistics and reports for measurements.
+//! Statistics of measurements, and reports about them.
 //!
 //! Benchmarks and examinations share this crate, so that all of them treat noise and present results in the same way. A
-//! [`Sample`] holds measured values. [`Interval`] and [`Warning`] say how reliable they are. A [`Table`] or a
-//! [`Report`] formats them as terminal text, Markdown, HTML, CSV or JSON. A [`Layer`] describes a part of a system, and
-//! a [`Finding`] gives a conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turns and reports to a
-//! [`Progress`].
+//! [`Sample`] holds measured values. An [`Interval`] and [`Warning`]s say how reliable the values are. A [`Table`] or a
+//! [`Report`] formats them for a terminal, or as Markdown, HTML, CSV or JSON. A [`Layer`] describes a part of a system,
+//! and a [`Finding`] gives a conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turn, and tells a [`Progress`]
+//! how far it is.
 //!
-//! This crate only returns values and strings. It writes to no file or terminal, and doesn't know about PostgreSQL.
+//! This crate only returns values and strings. It never writes to a file or a terminal, and doesn't know about
+//! PostgreSQL.
 //!
-//! Machine-readable formats contain each number in the base unit (see [`Unit`]) with all its digits. Human-readable
-//! formats contain three significant digits, in a unit that suits the size.
+//! Formats for programs contain each number with all its digits, in the base unit (see [`Unit`]). Formats for humans
+//! contain three significant digits, in a unit that suits the size of the number.
 //!
 //! ```
 //! use report::{Interval, Report, Sample, Table, Unit, Warning};

@@ -1,7 +1,7 @@
 //! Plots of time series.
 //!
-//! A rate that falls halfway through a run is easy to see in a plot but not in a table. Plots are drawn with
-//! characters, so they also work in a terminal or an issue.
+//! A rate that falls halfway through a run is easy to see in a plot, but not in a table. Plots consist of characters,
+//! so they work even in a terminal or in an issue.
 
 use std::fmt;
 
@@ -9,29 +9,29 @@ use serde::Serialize;
 
 use crate::{Quantity, Unit, text};
 
-/// The width of a plot, in columns.
+/// Width of a plot, in columns.
 const COLUMNS: usize = 60;
-/// The height of the first time series, in lines.
+/// Height of the first time series, in lines.
 const LINES: usize = 6;
-/// The characters for bars that are 0 to 8 eighths of a line high.
+/// The characters for bars with a height of 0 to 8 eighths of a line.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A time series: one value per step, where all steps have equal lengths. `None` means that nothing was measured in a
-/// step.
+/// A time series has a value for each step, and all steps are equally long. `None` means that a step has no measured
+/// value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TimeSeries {
-    /// The name of the measured quantity.
+    /// Name of the measured quantity.
     pub name: String,
-    /// The unit of all values.
+    /// Unit of all values.
     pub unit: Unit,
-    /// The values, one per step.
+    /// The values, one for each step.
     pub values: Vec<Option<f64>>,
 }
 
-/// Time series over the same steps.
+/// Several time series over the same steps.
 ///
-/// On a terminal, the first time series starts at zero and has several lines. Each of the others has one line, which
-/// ranges from its minimum to its maximum. In HTML, time series with the same unit share a picture.
+/// On a terminal, the first time series has several lines, and its axis begins at zero. Each of the others has one
+/// line, which ranges from the series' minimum to its maximum. In HTML, time series with the same unit share a picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
     pub(crate) title: String,
@@ -51,7 +51,7 @@ impl TimeSeries {
         })
     }
 
-    /// Returns the mean of the values in each column.
+    /// Returns the mean of all values that fall into each column.
     fn columns(&self) -> Vec<Option<f64>> {
         let count = self.values.len();
         let columns = count.min(COLUMNS);
@@ -64,15 +64,15 @@ impl TimeSeries {
     }
 }
 
-/// Converts a share of `height` characters to eighths of a character. Returns at least 1, so that every measured value
-/// is visible.
+/// Converts a share of `height` characters to eighths of a character. Returns at least 1, so that readers can see every
+/// measured value.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 48")]
 fn eighths(share: f64, height: usize) -> usize {
     ((share * crate::sample::as_f64(height) * 8.0).round() as usize).clamp(1, height * 8)
 }
 
 impl Plot {
-    /// Creates a plot of `series`, which must have the same number of values. The horizontal axis goes from 0 to
+    /// Creates a plot of `series`, all of which must have the same number of values. The horizontal axis goes from 0 to
     /// `end`, which is a time or a count.
     #[must_use]
     pub fn new(title: impl Into<String>, end: Quantity, series: Vec<TimeSeries>) -> Self {
@@ -84,7 +84,8 @@ impl Plot {
         format!("## {}\n\n```text\n{drawing}```\n", text::markdown(&self.title))
     }
 
-    /// Yields the title, the step (counted from 1), the name of the time series, the value and the unit for each value.
+    /// For each value, yields the title, the step (counted from 1), the name of the time series, the value and the
+    /// unit.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.series.iter().flat_map(move |series| {
             (1..).zip(&series.values).filter_map(move |(step, value)| {

@@ -1,29 +1,29 @@
-//! Measures several contenders in turns.
+//! Measures several contenders in turn.
 //!
-//! A machine is never equally fast all the time. If contenders take turns, a disturbance affects neighbouring turns
-//! alike, so the ratios between contenders stay reliable.
+//! No machine is equally fast all the time. If contenders run in turn, a disturbance affects neighbouring turns alike,
+//! so the ratios between the contenders stay reliable.
 //!
 //! ```text
 //! warm-up   A B C     discarded
 //! round 1   C B A
-//! round 2   A B C     each contender in turn inherits the dirty pages and the heat of a different one
+//! round 2   A B C     each contender in turn inherits the dirty pages and the heat of another one
 //! ```
-//! The order alternates from the first round on, with or without a warm-up.
+//! The order alternates from the first round on, even without a warm-up.
 //!
-//! A round counts only if every contender finished it before the cancellation, because a cancelled turn can be too
-//! short. This means that all samples have the same length and order.
+//! A cancelled turn can be too short. So a round counts only if every contender finished its turn before the
+//! cancellation. For this reason, all samples have the same length and the same order.
 
 use std::time::{Duration, Instant};
 
 use crate::{Progress, Report, Sample, Unit};
 
-/// The names and durations of the steps of one turn, in order.
+/// The steps of one turn, with their names and durations, in order.
 pub type PhaseTimes = Vec<(&'static str, Duration)>;
 
-/// A function that builds a report about the finished rounds.
+/// A function that builds a report about the rounds so far.
 pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
 
-/// One of the candidates in a comparison. It is measured repeatedly, and each turn returns a `T`.
+/// One of the candidates in a comparison. We run it repeatedly, and each turn returns a `T`.
 #[allow(missing_debug_implementations)]
 pub struct Contender<'a, E, T = PhaseTimes> {
     name: String,
@@ -31,13 +31,13 @@ pub struct Contender<'a, E, T = PhaseTimes> {
 }
 
 impl<'a, E, T> Contender<'a, E, T> {
-    /// Creates a contender. `run` performs one turn. It measures its own durations, so its preparations don't count.
+    /// Creates a contender. `run` performs one turn and measures its durations itself, so its preparations don't count.
     pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<T, E> + 'a) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 }
 
-/// The number of warm-up rounds and of counted rounds.
+/// Number of warm-up rounds, and number of rounds that count.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounds {
     warm_up: u32,
@@ -45,31 +45,31 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Creates `warm_up` rounds whose results are discarded, followed by `counted` rounds that count.
+    /// Creates `warm_up` rounds without results, and `counted` rounds after them that count.
     #[must_use]
     pub const fn new(warm_up: u32, counted: u32) -> Self {
         Self { warm_up, counted }
     }
 
-    /// Returns how long one turn can take, if all turns of `contenders` contenders together can take `length`.
+    /// Returns how long a single turn can be if all turns of all contenders together must fit into `length`.
     #[must_use]
     pub fn turn_within(self, length: Duration, contenders: usize) -> Duration {
         let turns = u32::try_from(contenders).unwrap_or(u32::MAX).saturating_mul(self.warm_up + self.counted);
         length / turns.max(1)
     }
 
-    /// Yields the indexes of the contenders in the order of their turns in `round`.
+    /// Yields the indexes of the contenders, in the order in which they run in `round`.
     pub fn order(round: u32, contenders: usize) -> impl Iterator<Item = usize> {
         let backwards = round % 2 == 1;
         (0..contenders).map(move |turn| if backwards { contenders - 1 - turn } else { turn })
     }
 
-    /// Runs the contenders in turns, and passes the results of each counted round to `keep`. The results are in the
-    /// order of the contenders. After a cancellation, the unfinished round is discarded.
+    /// Runs the contenders in turn. Passes the results of each round that counts to `keep`, in the order of the
+    /// contenders. After a cancellation, discards the round that isn't complete.
     ///
     /// # Errors
-    /// Returns the error of the first contender that fails. Errors after a cancellation are ignored, because the
-    /// cancellation can be their cause.
+    /// Returns the error of the first contender that fails. Ignores errors after a cancellation, because the
+    /// cancellation may be their cause.
     pub fn run<E, T>(
         self,
         contenders: &mut [Contender<'_, E, T>],
@@ -101,10 +101,10 @@ impl Rounds {
         Ok(())
     }
 
-    /// Measures the contenders and returns their times in the same order. If `report` is set, `progress` receives an
+    /// Measures the contenders, and returns their times in the same order. If there is a `report`, offers `progress` an
     /// interim report after each round.
     ///
-    /// Even after an error, returns the rounds that were finished. For errors, see [`Rounds::run`].
+    /// Returns the complete rounds even after an error. For the errors, see [`Rounds::run`].
     pub fn time<E>(
         self,
         contenders: &mut [Contender<'_, E>],
@@ -123,7 +123,7 @@ impl Rounds {
     }
 }
 
-/// The times of one contender.
+/// All times of one contender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
     name: String,
@@ -137,19 +137,19 @@ impl Timed {
         &self.name
     }
 
-    /// Returns one sample per phase. This is empty before the first round is finished.
+    /// Returns a sample for each phase. There are none before the first round is complete.
     #[must_use]
     pub fn phases(&self) -> &[Sample] {
         &self.phases
     }
 
-    /// Returns the sum of all phases for each round.
+    /// Returns the sum of all phases in each round.
     #[must_use]
     pub fn total(&self) -> Sample {
         self.sum_of(|_| true)
     }
 
-    /// Returns the sum of the phases in `names` for each round.
+    /// Returns the sum of the phases in `names` in each round.
     #[must_use]
     pub fn sum(&self, names: &[&str]) -> Sample {
         self.sum_of(|name| names.contains(&name))
@@ -176,8 +176,8 @@ impl Timed {
     }
 }
 
-/// Repeats `cycle` until `span` has passed, but at least once. Returns the number of repetitions and their total
-/// duration.
+/// Repeats `cycle` until `span` has passed. Runs it at least once. Returns how often it ran, and how long all runs
+/// took.
 pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Result<(u32, Duration), E> {
     let begun = Instant::now();
     let mut count = 0;
@@ -188,7 +188,7 @@ pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Re
     Ok((count, begun.elapsed()))
 }
 
-/// Repeats `cycle` until `span` has passed, but at least once. Returns the mean duration as the phase `name`.
+/// Repeats `cycle` until `span` has passed. Runs it at least once. Returns the mean duration as a phase called `name`.
 pub fn mean_cycle<E>(
     name: &'static str,
     span: Duration,
@@ -280,7 +280,7 @@ mod tests {
             let log = Log { max_turns: Some(max_turns), ..Log::default() };
             let mut contenders = [log.contender("A", 1), log.contender("B", 1)];
             let (timed, end) = Rounds::new(1, 5).time(&mut contenders, &log, None);
-            // Each round has two turns. A round doesn't count if it's cancelled in its last turn.
+            // Each round has two turns. A round doesn't count if the user cancels during its last turn.
             let kept = (max_turns.max(1) - 1) / 2;
             assert_eq!(
                 (lengths(&timed), end),

@@ -1,4 +1,4 @@
-//! Samples: series of measured values, with basic statistics.
+//! Samples, which are series of measured values, and their basic statistics.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::{Quantity, Unit};
 
-/// A named series of measured values in one unit. The values stay in the order of measurement, and all
-/// of them are finite.
+/// A series of measured values with a name and a unit. The values stay in the order of measurement, and all of them are
+/// finite.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sample {
     name: String,
@@ -15,14 +15,14 @@ pub struct Sample {
     values: Vec<f64>,
 }
 
-/// An error that occurred while adding a value to a sample or pairing two samples.
+/// An error from adding a value to a sample, or from pairing two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SampleError {
-    /// The value is infinite or not a number.
+    /// The value is infinite, or not a number.
     NotFinite {
         /// The sample's name.
         sample: String,
-        /// The value that the sample doesn't accept.
+        /// The value that the sample rejected.
         value: f64,
     },
     /// The samples have different units.
@@ -74,10 +74,10 @@ impl Sample {
         Self { name: name.into(), unit, values: Vec::new() }
     }
 
-    /// Appends a measured value in multiples of the sample's unit. For example, a duration is a number of seconds.
+    /// Appends a measured value, which must have the sample's unit. For example, a duration must be in seconds.
     ///
     /// # Errors
-    /// Returns [`SampleError::NotFinite`] if `value` isn't finite. The sample remains unchanged.
+    /// Returns [`SampleError::NotFinite`] if `value` isn't finite. The sample then stays unchanged.
     pub fn push(&mut self, value: f64) -> Result<(), SampleError> {
         if !value.is_finite() {
             return Err(SampleError::NotFinite { sample: self.name.clone(), value });
@@ -98,7 +98,7 @@ impl Sample {
         self.unit
     }
 
-    /// Returns all values in order of measurement.
+    /// Returns all values in the order of measurement.
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.values
@@ -116,36 +116,37 @@ impl Sample {
         self.values.is_empty()
     }
 
-    /// Returns the minimum, or `None` for an empty sample.
+    /// Returns the minimum. Returns `None` for an empty sample.
     #[must_use]
     pub fn min(&self) -> Option<Quantity> {
         self.values.iter().copied().reduce(f64::min).map(|value| self.quantity(value))
     }
 
-    /// Returns the maximum, or `None` for an empty sample.
+    /// Returns the maximum. Returns `None` for an empty sample.
     #[must_use]
     pub fn max(&self) -> Option<Quantity> {
         self.values.iter().copied().reduce(f64::max).map(|value| self.quantity(value))
     }
 
-    /// Returns the arithmetic mean, or `None` for an empty sample. The median is usually a better choice, because a
-    /// single outlier can change the mean a lot.
+    /// Returns the arithmetic mean. Returns `None` for an empty sample. The median is usually the better choice,
+    /// because a single outlier can change the mean a lot.
     #[must_use]
     pub fn mean(&self) -> Option<Quantity> {
         let n = as_f64(self.len());
-        // Each value is divided before the addition, because the sum of large values can overflow.
+        // Divide each value before adding, because the sum of large values can overflow.
         (!self.is_empty()).then(|| self.quantity(self.values.iter().map(|value| value / n).sum()))
     }
 
-    /// Returns the middle value, or the mean of the two middle values. Returns `None` for an empty sample.
+    /// Returns the middle value. For an even number of values, returns the mean of the two middle values. Returns
+    /// `None` for an empty sample.
     #[must_use]
     pub fn median(&self) -> Option<Quantity> {
         median_of_sorted(&self.sorted()).map(|value| self.quantity(value))
     }
 
-    /// Returns the smallest measured value such that at least `percent` % of all values are equal or smaller.
+    /// Returns the smallest measured value for which at least `percent` % of all values are equal or smaller.
     ///
-    /// Returns `None` for an empty sample, or if `percent` isn't between 0 and 100.
+    /// Returns `None` for an empty sample, and if `percent` isn't between 0 and 100.
     ///
     /// Source: the nearest-rank method, which is definition 1 of Hyndman and Fan, "Sample Quantiles in Statistical
     /// Packages", The American Statistician 50 (1996). For an even number of values, the 50th percentile is the lower
@@ -155,7 +156,7 @@ impl Sample {
         if self.is_empty() || !(0.0..=100.0).contains(&percent) {
             return None;
         }
-        // 16.1, for example, is not a binary fraction. Without this tolerance, an error in the 16th digit would shift
+        // A number such as 16.1 isn't a binary fraction. Without this tolerance, an error in its 16th digit would shift
         // the result by a whole rank.
         let rank = (percent * as_f64(self.len()) / 100.0 * (1.0 - 4.0 * f64::EPSILON)).ceil();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, from 0 to len")]
@@ -163,15 +164,14 @@ impl Sample {
         self.sorted().get(index).map(|value| self.quantity(*value))
     }
 
-    /// Returns the ratios of this sample's values to those of `base`. The values are paired in the order of
-    /// measurement.
+    /// Divides each value of this sample by the value that `base` has at the same position. Returns the ratios.
     ///
-    /// Measure both samples in turns (A B B A), so that a disturbance affects both values of a pair. Then
-    /// [`crate::Interval::of_median`] of the result is the interval of the gain. It is the median of the ratios, not
-    /// the ratio of the medians.
+    /// Measure both samples in turn (A B B A), so that a disturbance affects both values of a pair. If you do,
+    /// [`crate::Interval::of_median`] of the result is the interval of the gain. The gain is the median of the ratios,
+    /// and not the ratio of the medians.
     ///
     /// # Errors
-    /// Returns [`SampleError::Units`] or [`SampleError::Lengths`] if the samples can't be paired. Returns
+    /// Returns [`SampleError::Units`] or [`SampleError::Lengths`] if the samples don't match. Returns
     /// [`SampleError::NotFinite`] if a value of `base` is zero, or so small that a ratio overflows.
     pub fn ratio_to(&self, base: &Self) -> Result<Self, SampleError> {
         let samples = || [self.name.clone(), base.name.clone()];
@@ -211,7 +211,7 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// Converts a count to a float. The result is exact for counts below 2⁵³, and no count here is larger.
+/// Converts a count to a float. The result is exact below 2⁵³, and we have no larger counts.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "see above")]
 pub fn as_f64(count: impl TryInto<u64>) -> f64 {
@@ -253,7 +253,7 @@ pub(crate) mod tests {
 
     #[test]
     fn percentile_rank_survives_inexact_binary_fraction() {
-        // 16.1 × 1000 / 100 is greater than 161 in f64.
+        // In f64, 16.1 × 1000 / 100 is greater than 161.
         assert!((value(sample((1..=1000).map(as_f64)).percentile(16.1)) - 161.0).abs() < 0.5);
     }
 

@@ -1,4 +1,4 @@
-//! Tables of texts and quantities, which can be formatted in several ways.
+//! Tables of texts and quantities, with a choice of formats.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Quantity;
 use crate::text::{self, Alignment};
 
-/// The title and the alignment of a column.
+/// Title and alignment of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub(crate) title: String,
@@ -15,13 +15,13 @@ pub struct Column {
 }
 
 impl Column {
-    /// Creates a left-aligned column, e.g. for words.
+    /// Creates a left-aligned column, for example for words.
     #[must_use]
     pub fn left(title: impl Into<String>) -> Self {
         Self { title: title.into(), alignment: Alignment::Left }
     }
 
-    /// Creates a right-aligned column, e.g. for numbers.
+    /// Creates a right-aligned column, for example for numbers.
     #[must_use]
     pub fn right(title: impl Into<String>) -> Self {
         Self { title: title.into(), alignment: Alignment::Right }
@@ -31,12 +31,12 @@ impl Column {
 /// A cell of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// A text. Every text is safe here, because each format escapes it and replaces control characters.
+    /// A text. Callers can pass any text, because each format escapes it and replaces control characters.
     Text(String),
     /// A number with a unit.
     Quantity(Quantity),
-    /// A value that is unknown or wasn't measured. It's a dash in human-readable formats, empty in CSV, and `null` in
-    /// JSON.
+    /// A value that we don't know or didn't measure. Humans see a dash. In CSV, the cell is empty, and in JSON it is
+    /// `null`.
     Missing,
 }
 
@@ -82,8 +82,8 @@ impl Cell {
         }
     }
 
-    /// Returns the number with all its digits in the base unit, and the name of that unit. For a text, the unit is
-    /// empty.
+    /// Returns the number with all its digits in the base unit, and the name of the base unit. A text has an empty
+    /// unit.
     pub(crate) fn value_and_unit(&self) -> (String, &'static str) {
         match self {
             Self::Text(text) => (text.clone(), ""),
@@ -93,7 +93,8 @@ impl Cell {
     }
 }
 
-/// A table with a title. `Display` formats it as aligned terminal text without colours. Lines can have any length.
+/// A table with a title. `Display` formats it for a terminal, with aligned columns and without colours. Lines can be of
+/// any length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     pub(crate) title: String,
@@ -102,7 +103,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table without rows. Column titles must be unique, because they are the keys of the cells in JSON.
+    /// Creates a table without rows. The titles of the columns must be unique, because they are the keys of the cells
+    /// in JSON.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         let (title, columns): (String, Vec<Column>) = (title.into(), columns.into_iter().collect());
@@ -113,7 +115,7 @@ impl Table {
         Self { title, columns, rows: Vec::new() }
     }
 
-    /// Creates a table without rows. It has one column for words, followed by columns for numbers.
+    /// Creates a table without rows. Its first column is for words, and all other columns are for numbers.
     #[must_use]
     pub fn numbers(
         title: impl Into<String>,
@@ -133,7 +135,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Formats the title, followed by a GitHub Flavored Markdown table. Numbers are human-readable.
+    /// Formats the title, and below it a GitHub Flavored Markdown table. Rounds numbers for humans.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -152,8 +154,8 @@ impl Table {
 
     /// Returns `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`.
     ///
-    /// A cell is a string, null, or `{"value": …, "unit": …}` with all digits in the base unit. If a number isn't
-    /// finite, its value is null.
+    /// A cell is a string, null, or `{"value": …, "unit": …}`. The value has all digits and is in the base unit. If the
+    /// number isn't finite, the value is null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let titles = || self.columns.iter().map(|column| column.title.clone());
@@ -161,7 +163,7 @@ impl Table {
         json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
     }
 
-    /// Yields the table's title, the row (counted from 1), the column's title, the value and the unit for each cell.
+    /// For each cell, yields the table's title, the row (counted from 1), the column's title, the value and the unit.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.rows.iter().enumerate().flat_map(move |(index, row)| {
             row.iter().zip(&self.columns).map(move |(cell, column)| {
@@ -202,7 +204,7 @@ pub(crate) mod tests {
     use crate::text::tests::read_csv;
 
     impl Table {
-        /// Formats a header line and one line per row, with all digits in the base unit.
+        /// Formats a header line and a line for each row. Numbers have all their digits, in the base unit.
         ///
         /// If all numbers in a column share a unit, the unit is part of the column's title, e.g. `median (seconds)`.
         /// Otherwise the unit follows each number.
@@ -223,8 +225,8 @@ pub(crate) mod tests {
             text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
         }
 
-        /// Returns the unit that all numbers in a column share. Returns `None` if there are several units or no
-        /// numbers.
+        /// Returns the unit that all numbers in a column have. Returns `None` if they have several units, or if there
+        /// are no numbers.
         fn shared_unit(&self, column: usize) -> Option<Unit> {
             let mut units = self.rows.iter().filter_map(|row| match row[column] {
                 Cell::Quantity(quantity) => Some(quantity.unit),

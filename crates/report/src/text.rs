@@ -1,4 +1,4 @@
-//! Text layout for terminals, and escaping for Markdown, HTML and CSV.
+//! Layout of text for terminals, and escaping for Markdown, HTML and CSV.
 
 /// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(crate) enum Alignment {
     Right,
 }
 
-/// Code points that take no column: combining marks, joiners, directional marks and variation selectors.
+/// Code points that take up no column: combining marks, joiners, directional marks and variation selectors.
 const ZERO_WIDTH: [(char, char); 12] = [
     ('\u{0300}', '\u{036f}'),
     ('\u{0483}', '\u{0489}'),
@@ -23,7 +23,7 @@ const ZERO_WIDTH: [(char, char); 12] = [
     ('\u{feff}', '\u{feff}'),
 ];
 
-/// Code points that take two columns: East Asian wide and full-width characters, and emoji.
+/// Code points that take up two columns: East Asian wide and full-width characters, and emoji.
 const DOUBLE_WIDTH: [(char, char); 12] = [
     ('\u{1100}', '\u{115f}'),
     ('\u{2e80}', '\u{303e}'),
@@ -39,9 +39,9 @@ const DOUBLE_WIDTH: [(char, char); 12] = [
     ('\u{20000}', '\u{3fffd}'),
 ];
 
-/// Returns the number of columns that `text` takes on a terminal.
+/// Returns the number of columns that `text` takes up on a terminal.
 ///
-/// This works for words and names in any script. For joined emoji sequences, the result is too large.
+/// The result is right for words and names in any script. For joined sequences of emoji, it is too large.
 ///
 /// Source: Unicode Standard Annex 11, as in Markus Kuhn's wcwidth.c (2007), and the Unicode blocks of emoji.
 #[must_use]
@@ -57,7 +57,7 @@ pub fn width(text: &str) -> usize {
         .sum()
 }
 
-/// Pads `text` with spaces to `columns` columns.
+/// Adds spaces to `text` until it takes up `columns` columns.
 pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     let blanks = " ".repeat(columns.saturating_sub(width(text)));
     match alignment {
@@ -66,11 +66,11 @@ pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     }
 }
 
-/// A no-break space. [`hang`] never breaks a line here, and prints an ordinary space instead.
+/// A no-break space. [`hang`] never breaks a line here, and prints it as an ordinary space.
 pub(crate) const NO_BREAK: &str = "\u{a0}";
 
-/// Formats `text` after `lead`, with a hanging indent. Lines have at most `columns` columns unless a single word is
-/// longer.
+/// Formats `text` after `lead`, and indents all further lines by the width of `lead`. Lines have at most `columns`
+/// columns, unless a single word is longer.
 pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
     let margin = " ".repeat(width(lead));
     let (mut lines, mut line, mut empty) = (String::new(), lead.to_owned(), true);
@@ -90,12 +90,13 @@ pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
     (lines + line.trim_end() + "\n").replace(NO_BREAK, " ")
 }
 
-/// Replaces control characters with spaces, so that the text is a single line and can't affect the terminal.
+/// Replaces control characters with spaces. The result is a single line that can't affect the terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Escapes `text` as one line of Markdown. Emphasis, code, links, HTML and table bars appear literally.
+/// Escapes `text` as a single line of Markdown. Characters for emphasis, code, links, HTML and table bars appear
+/// literally.
 ///
 /// Source: GitHub Flavored Markdown 0.29, sections 4.10 and 6.1.
 pub(crate) fn markdown(text: &str) -> String {
@@ -109,7 +110,7 @@ pub(crate) fn markdown(text: &str) -> String {
     escaped
 }
 
-/// Escapes `text` for HTML elements and quoted attributes.
+/// Escapes `text` for HTML elements and for attributes in quotes.
 #[must_use]
 pub fn html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -125,9 +126,9 @@ pub fn html(text: &str) -> String {
     escaped
 }
 
-/// Formats one line of CSV, including its line feed. Quotes a field only if this is necessary.
+/// Formats a line of CSV with its line feed. Puts a field in quotes only if it needs them.
 ///
-/// Source: RFC 4180, except that lines end with a line feed alone.
+/// Source: RFC 4180. Unlike there, lines end with a line feed alone.
 pub(crate) fn csv(fields: &[impl AsRef<str>]) -> String {
     let fields: Vec<String> = fields
         .iter()
@@ -149,7 +150,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Parses CSV according to RFC 4180. This is independent of [`csv`], so it can check its output.
+    /// Parses CSV according to RFC 4180. The parser shares no code with [`csv`], so it can check the output of [`csv`].
     pub(crate) fn read_csv(text: &str) -> Vec<Vec<String>> {
         let (mut lines, mut line, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
         let mut rest = text.chars().peekable();

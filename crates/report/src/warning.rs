@@ -1,7 +1,7 @@
-//! Warnings about samples that aren't trustworthy.
+//! Warnings about samples that readers shouldn't trust.
 //!
-//! A median is only meaningful if the measurement was undisturbed and the system was in a steady state. These warnings
-//! point out outliers and drift.
+//! A median means something only if nothing disturbed the measurement, and if the system was in a steady state. These
+//! warnings point out outliers and drift.
 
 use std::f64::consts::FRAC_PI_2;
 use std::fmt;
@@ -9,30 +9,30 @@ use std::fmt;
 use crate::sample::{as_f64, median_of_sorted, sorted};
 use crate::{Quantity, Sample, binomial};
 
-/// The modified Z-score beyond which a value is an outlier.
+/// A value is an outlier if its modified Z-score is beyond this number.
 const OUTLYING: f64 = 3.5;
 
-/// Minimum number of values for the modified Z-score. Its authors tested no smaller samples.
+/// Minimum number of values for the modified Z-score. Its authors did not test smaller samples.
 const FEWEST_FOR_OUTLIERS: usize = 10;
 
-/// The rate of false drift warnings. Reports contain many samples, so the usual 5 % would lead to too many false
-/// warnings.
+/// Rate of false warnings about drift. A report contains many samples, so the usual 5 % would lead to too many of them.
 const FALSE_ALARMS: f64 = 0.01;
 
-/// Minimum drift to report, as a share of the median. The test is so sensitive in large samples
-/// that even a tiny drift is significant.
+/// Minimum drift for a warning, as a share of the median. In large samples, the test is so sensitive that even a tiny
+/// drift is significant.
 const NEGLIGIBLE_DRIFT: f64 = 0.01;
 
-/// A reason to doubt a sample. `Display` formats it as one sentence.
+/// A reason to doubt a sample. `Display` formats it as a sentence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Warning {
-    /// Too many values, i.e. at least 1 %, are far from the median. A smaller share is normal for large samples.
+    /// Too many values are far from the median, which means at least 1 % of them. A smaller share is normal in large
+    /// samples.
     ///
-    /// A value is far from the median if its modified Z-score is beyond ±3.5. This score is 0.6745 (x - median) / MAD,
-    /// where MAD is the median distance from the median.
+    /// A value is far from the median if its modified Z-score is beyond ±3.5. The score is 0.6745 (x - median) / MAD,
+    /// where MAD is the median of the distances from the median.
     ///
-    /// If more than half of the values are equal, MAD is zero. In this case √(π/2) times the mean distance replaces MAD
-    /// / 0.6745. For normally distributed values, both estimate the standard deviation.
+    /// If more than half of the values are equal, MAD is zero. In this case, √(π/2) times the mean distance replaces
+    /// MAD / 0.6745. Both are estimates of the standard deviation if the distribution is normal.
     ///
     /// Samples with fewer than 10 values never get this warning.
     ///
@@ -50,14 +50,15 @@ pub enum Warning {
         farthest: Quantity,
     },
     /// The second half of the values differs from the first half. Either the warm-up was too short, or something fills
-    /// up, heats up or ages.
+    /// up, heats up or ages during the measurement.
     ///
-    /// The test compares each value in the first half with its partner in the second half (x₁ with x₁₊ₖ and so on). If
-    /// the number of values is odd, the middle one is ignored. This is a two-sided sign test at a level of 1 %. Pairs
+    /// The test compares each value in the first half with its partner in the second half (x₁ with x₁₊ₖ and so on). For
+    /// an odd number of values, it ignores the middle one. The test is a two-sided sign test at a level of 1 %. Pairs
     /// of equal values don't count.
     ///
-    /// A drift is only reported if the medians differ by more than 1 %. With fewer than 16 values, the test can't be
-    /// significant. The test assumes independent values, so slow waves, e.g. checkpoints, can also trigger the warning.
+    /// The warning only appears if the medians differ by more than 1 %. With fewer than 16 values, the test can't be
+    /// significant. The test assumes that values are independent, so slow waves (for example from checkpoints) can also
+    /// lead to this warning.
     ///
     /// Source: Cox and Stuart, "Some quick sign tests for trend in location and dispersion", Biometrika 42 (1955).
     Drift {
@@ -67,15 +68,15 @@ pub enum Warning {
         first: Quantity,
         /// The median of the second half.
         second: Quantity,
-        /// The p-value of the test: how likely a sample without drift would look at least this suspicious. From 0 to
-        /// 0.01.
+        /// The p-value of the test. This is the probability that a sample without drift looks at least as suspicious.
+        /// From 0 to 0.01.
         p: f64,
     },
 }
 
 impl Warning {
-    /// Returns all warnings about `sample`. Small samples get none. Their uncertainty shows in a missing or wide
-    /// interval.
+    /// Returns all warnings about `sample`. Small samples get no warnings. Their uncertainty is visible in a missing or
+    /// a wide interval.
     #[must_use]
     pub fn of(sample: &Sample) -> Vec<Self> {
         [outliers(sample), drift(sample)].into_iter().flatten().collect()
@@ -144,7 +145,8 @@ mod tests {
     use super::*;
     use crate::sample::tests::{finite, sample};
 
-    /// `n` values near 1 without trend or outlier: the golden ratio's multiples spread evenly over 0 to 1.
+    /// Yields `n` values near 1 without a trend or an outlier. They come from multiples of the golden ratio, which
+    /// spread evenly over 0 to 1.
     fn steady(n: usize) -> impl Iterator<Item = f64> {
         (0..n).map(|i| 1.0 + 0.1 * (as_f64(i) * 0.618_034).fract())
     }
@@ -232,7 +234,7 @@ mod tests {
 
         #[test]
         fn warnings_do_not_depend_on_scale(values in prop::collection::vec(0.5..9.0, 0..60), power in -20..20) {
-            // Powers of two scale without rounding.
+            // Scale with powers of two, which needs no rounding.
             let scaled: Vec<f64> = values.iter().map(|value| value * f64::from(power).exp2()).collect();
             prop_assert_eq!(texts(values).len(), texts(scaled).len());
         }

@@ -1,4 +1,4 @@
-//! An event store in `MongoDB`, or in a server that speaks its protocol. Uses the official driver.
+//! An event store in `MongoDB`, or in a server that speaks `MongoDB`'s protocol. Uses the official driver.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ use super::event::Event;
 use super::store::Store;
 use crate::BenchError;
 
-/// The benchmark's database, which must not exist beforehand.
+/// The benchmark's database. It must not exist before the benchmark starts.
 ///
-/// `FerretDB` stores a database in a PostgreSQL schema of the same name. For this reason, the name differs from the
-/// schema of [`super::sql`], so that both targets can be in the same PostgreSQL.
+/// `FerretDB` stores this database in a PostgreSQL schema with the same name. The name must therefore differ from the
+/// schema of [`super::sql`], so that both targets can share one PostgreSQL.
 pub(crate) const DATABASE: &str = "pgfresh_bench_documents";
 /// The collection that Axon Framework's extension for `MongoDB` uses. Source: its reference guide, 4.x.
 pub(crate) const COLLECTION: &str = "domainevents";
 /// The description of an event in the report.
 pub(crate) const EVENT_DESCRIPTION: &str = "By MongoDB's protocol, an event is a document with 300 bytes of content in a collection with three \
     indexes, in one insert command over one connection.";
-/// Timeout for finding a server, unless the URL sets a different one.
+/// Timeout for finding a server, if the URL doesn't set one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn driver_error(verb: &'static str) -> impl Fn(Error) -> BenchError {
     move |source| BenchError::Documents { verb, source: reason(&source).into() }
 }
 
-/// Formats the reason on one line. The driver's own text contains the raw bytes of the response.
+/// Formats the reason of the error on one line. The driver's own text contains the raw bytes of the response.
 fn reason(error: &Error) -> String {
     let text = match &*error.kind {
         ErrorKind::Command(failure) => failure.message.clone(),
         ErrorKind::Write(WriteFailure::WriteError(failure)) => failure.message.clone(),
         ErrorKind::Write(WriteFailure::WriteConcernError(failure)) => failure.message.clone(),
-        // The driver's message describes each server. It also contains the error of the last attempt.
+        // The driver's message describes each server, and also contains the error of the last attempt.
         ErrorKind::ServerSelection { message, .. } => {
             let last =
                 message.split_once("Error: Kind: ").and_then(|(_, last)| last.split_once(", labels: "));
@@ -47,7 +47,7 @@ fn reason(error: &Error) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Parses a URL.
+/// Parses the URL of a server.
 ///
 /// # Errors
 /// Returns an error if the driver rejects the URL.
@@ -57,7 +57,7 @@ pub(crate) fn options(url: &str) -> Result<ClientOptions, BenchError> {
     Ok(options)
 }
 
-/// Returns the host and the port.
+/// Returns the host and the port of the server.
 pub(crate) fn location(options: &ClientOptions) -> String {
     options.hosts.first().map_or_else(|| "MongoDB".to_owned(), ToString::to_string)
 }
@@ -66,8 +66,8 @@ fn connect(options: &ClientOptions) -> Result<Client, BenchError> {
     Client::with_options(options.clone()).map_err(driver_error("connect to the server"))
 }
 
-/// Returns the name and version of the server. `FerretDB` reports its own version and the version of `MongoDB` that it
-/// emulates.
+/// Returns the name and version of the server. `FerretDB` reports two versions: its own, and the version of `MongoDB`
+/// that it emulates.
 fn version(build_info: &Document) -> String {
     let mongodb = format!("MongoDB {}", build_info.get_str("version").unwrap_or("of unknown version"));
     match build_info.get_str("ferretdbVersion") {
@@ -81,17 +81,17 @@ fn version(build_info: &Document) -> String {
     }
 }
 
-/// A client that appends events.
+/// A client that appends events to the store.
 pub(crate) struct DocumentStore {
     collection: Collection<Document>,
     version: String,
 }
 
 impl DocumentStore {
-    /// Connects and creates the indexes. Whether an acknowledged event is durable depends on the URL and the server.
+    /// Connects and creates the indexes. The URL and the server decide whether an acknowledged event is durable.
     ///
     /// # Errors
-    /// Returns an error if the database isn't empty, because another benchmark is running or was killed.
+    /// Returns an error if the database isn't empty, because another benchmark is running or left its data behind.
     pub(crate) fn create(options: &ClientOptions) -> Result<Self, BenchError> {
         let failed = driver_error("connect to the server");
         let database = connect(options)?.database(DATABASE);
@@ -104,7 +104,7 @@ impl DocumentStore {
         let keys = [doc! { "eventIdentifier": 1 }, doc! { "aggregateIdentifier": 1, "sequenceNumber": 1 }];
         let models = keys.map(|keys| IndexModel::builder().keys(keys).options(unique()).build());
         if let Err(error) = collection.create_indexes(models).run() {
-            // A server can create the collection before it fails.
+            // The server may have created the collection before it failed.
             remove(options)?;
             return Err(driver_error("create indexes")(error));
         }
@@ -132,7 +132,7 @@ impl Store for DocumentStore {
     }
 }
 
-/// Drops the database.
+/// Drops the benchmark's database.
 pub(crate) fn remove(options: &ClientOptions) -> Result<(), BenchError> {
     connect(options)?
         .database(DATABASE)
@@ -167,7 +167,7 @@ mod tests {
         let server = FakeServer::start();
         let (report, failure) = measure(&server.url()).unwrap();
         assert!(failure.is_none(), "{failure:?}");
-        // This includes the warm-up batch.
+        // These events include the warm-up batch.
         let events = server.inserted();
         assert_eq!(events.len(), 4 * 7);
         for (serial, document) in (1..).zip(&events) {
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((server.command_count("dropDatabase"), server.collection_count()), (0, 1));
     }
 
-    /// Returns the cause of an error, which the user also sees.
+    /// Returns the cause of an error. Users see the cause, too.
     fn cause(error: &BenchError) -> String {
         std::error::Error::source(error).unwrap().to_string()
     }
@@ -238,7 +238,7 @@ mod tests {
             (failure.to_string().as_str(), cause(&failure).as_str()),
             ("could not append events", "no room left")
         );
-        // The first batch is the warm-up. The second one is incomplete.
+        // The first batch is the warm-up, and the second one is incomplete.
         assert!(report.to_json()["samples"][0]["phases"].as_array().unwrap().is_empty());
         assert_eq!(server.command_count("dropDatabase"), 1);
     }

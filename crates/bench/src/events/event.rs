@@ -3,10 +3,11 @@
 /// Size of the payload, in bytes.
 const PAYLOAD_SIZE: usize = 300;
 
-/// An event. The content depends only on the serial number, so all targets receive the same events.
+/// An event, whose content depends only on its serial number. All targets thus receive the same events.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// An identifier that looks like a random UUID, so that entries are added everywhere in an index.
+    /// An identifier that looks like a random UUID. Random identifiers make the server insert entries all over an
+    /// index.
     pub(crate) id: String,
     pub(crate) aggregate: String,
     pub(crate) payload: Vec<u8>,
@@ -26,8 +27,8 @@ impl Event {
     }
 }
 
-/// Mixes the bits of a number. Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014):
-/// the finalizer of `SplitMix64`.
+/// Mixes the bits of a number. This is the finalizer of `SplitMix64`. Source: Steele, Lea and Flood, "Fast Splittable
+/// Pseudorandom Number Generators" (2014).
 fn mix_bits(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! A fake server for tests. It implements the part of `MongoDB`'s protocol that the driver needs to append events.
+//! A fake server for tests. It implements the part of `MongoDB`'s protocol that the driver needs for appending events.
 //!
 //! Source: the manual of `MongoDB`, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY` with `OP_REPLY` for the first
 //! handshake.
@@ -20,9 +20,9 @@ struct ServerState {
     collections: Vec<String>,
     inserted: Vec<Document>,
     commands: Vec<String>,
-    /// The number of events after which the server refuses further inserts.
+    /// Number of events that the server accepts. It refuses all further events.
     refuses: Option<usize>,
-    /// Whether the server refuses an index after it has created the index's collection.
+    /// True if the server creates the collection for an index, but then refuses the index.
     refuses_indexes: bool,
 }
 
@@ -57,7 +57,7 @@ impl FakeServer {
         self.memory.lock().unwrap().inserted.clone()
     }
 
-    /// Returns how many commands called `name` the server has received.
+    /// Returns how many commands with this `name` the server received.
     pub(crate) fn command_count(&self, name: &str) -> usize {
         self.memory.lock().unwrap().commands.iter().filter(|command| *command == name).count()
     }
@@ -113,7 +113,7 @@ fn serve(mut stream: &TcpStream, memory: &Mutex<ServerState>) -> io::Result<()> 
     stream.write_all(&message)
 }
 
-/// Parses the command, and the documents in its sequences.
+/// Parses the command of a message, and the documents in the message's sequences.
 fn sections(mut bytes: &[u8]) -> (Document, Vec<Document>) {
     let (mut command, mut documents) = (Document::new(), Vec::new());
     while let Some((kind, rest)) = bytes.split_first() {

@@ -1,7 +1,7 @@
-//! Tests with `FerretDB`, a server that speaks `MongoDB`'s protocol. It stores its data in one of pgfresh's servers.
+//! Tests with `FerretDB`, a server that speaks `MongoDB`'s protocol. It stores its data in a server of pgfresh.
 //!
-//! The program that starts `FerretDB` is in `tests/ferretdb/`, which also pins the version. `scripts/prepare test`
-//! builds it.
+//! The program that starts `FerretDB` is in `tests/ferretdb/`, which also pins `FerretDB`'s version. `scripts/prepare
+//! test` builds the program.
 
 use std::error::Error as _;
 use std::io::{BufRead, BufReader};
@@ -17,18 +17,18 @@ use super::event::Event;
 use super::store::Store;
 use crate::{BenchError, EventStore, Measured};
 
-/// Returns the path of a program that the build prepares. If the program is missing, the test fails.
+/// Returns the path of a program that `make test` prepares. Fails the test if the program is missing.
 fn prepared(variable: &str) -> PathBuf {
     let program = std::env::var_os(variable).map(PathBuf::from).unwrap_or_default();
     assert!(program.is_file(), "{variable} names no program: run \"make test\"");
     program
 }
 
-/// `FerretDB` and its PostgreSQL server. Dropping this value stops both.
+/// `FerretDB` and its PostgreSQL server. Both stop when this value is dropped.
 struct Servers {
     _folder: tempfile::TempDir,
     child: Child,
-    /// The standard input of the process. Closing it stops both servers.
+    /// The standard input of the process. Both servers stop when we close it.
     input: Option<ChildStdin>,
     mongodb: String,
     postgres: String,
@@ -48,7 +48,7 @@ impl Servers {
         Self { _folder: folder, input: child.stdin.take(), child, mongodb, postgres }
     }
 
-    /// Returns the URL with a user, a password and options.
+    /// Returns the URL of `FerretDB` with a user, a password and options.
     fn url_as(&self, user: &str, options: &str) -> String {
         format!("{}?{options}", self.mongodb.replace("mongodb://", &format!("mongodb://{user}@")))
     }
@@ -65,7 +65,7 @@ impl Servers {
             .collect()
     }
 
-    /// Returns the schemas that benchmarks have created.
+    /// Returns the schemas that benchmarks created.
     fn schemas(&self) -> Vec<String> {
         let mut client = postgres::Client::connect(&self.postgres, NoTls).unwrap();
         let statement = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'pgfresh%'";
@@ -115,7 +115,7 @@ fn benchmark_measures_ferretdb_and_postgres_and_cleans_up() {
 #[test]
 fn ferretdb_stores_events_unchanged_and_refuses_duplicates() {
     let servers = Servers::start();
-    // `FerretDB` doesn't support write concerns, so it has to ignore this one.
+    // `FerretDB` doesn't support write concerns, so it has to ignore the one in this URL.
     let options = options(&format!("{}?journal=true", servers.mongodb)).unwrap();
     let mut store = DocumentStore::create(&options).unwrap();
     let events: Vec<Event> = (1..=20).map(Event::new).collect();

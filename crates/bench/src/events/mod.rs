@@ -1,7 +1,7 @@
-//! The `events` benchmark: an append-only event store with one transaction for each event.
+//! The `events` benchmark: an append-only event store, with one transaction for each event.
 //!
-//! This is the workload for which commits are most expensive. Events are appended in batches, and the benchmark reports
-//! the mean of each batch.
+//! No other workload depends so much on the cost of a commit. The benchmark appends events in batches, and reports the
+//! mean time of an event in each batch.
 
 #[cfg(feature = "mongodb")]
 mod document_store;
@@ -29,49 +29,52 @@ use store::Store;
 pub use target::EventStore;
 use target::EventsFixture;
 
-/// The number of batches before the measurement, so that connections, page cache and plans are warm. The report lists
-/// them separately.
+/// Number of batches before the measurement, which warm up connections, the page cache and plans. The report lists
+/// these batches separately.
 const WARM_UP: u32 = 1;
-/// The number of empty measurements for determining the overhead.
+/// Number of times that the benchmark reads the clock without appending an event. This shows how much of an event's
+/// time is overhead of the measurement.
 const EMPTY_MEASUREMENTS: u32 = 10_000;
-/// Minimum interval between readings of the temperature, because each reading disturbs the disk.
+/// Minimum interval between two readings of the disk's temperature. Each reading disturbs the disk.
 const MIN_READING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The benchmark's options.
 #[allow(missing_debug_implementations)]
 pub struct Events<'a> {
-    /// The options for pgfresh's own servers.
+    /// Options for the servers that the benchmark starts.
     pub server_options: ServerOptions,
-    /// The cache directory that the user chose.
+    /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk to test. `None` stands for the place where a server's data would be on disk.
+    /// A directory on the disk to test. By default, the benchmark uses the place where pgfresh would put a server's
+    /// data on disk.
     pub disk: Option<PathBuf>,
-    /// The targets of the events, which take turns. If there is only one target, there is no pause between its batches.
+    /// The targets that receive the events. Each target receives one batch in turn. With a single target, batches
+    /// follow each other without a pause.
     pub targets: Vec<EventStore>,
     /// The number of events in a batch.
     pub batch: u32,
-    /// Returns the temperature of the disk in degrees Celsius, or `None` if there is no sensor.
+    /// Returns the temperature of the disk in degrees Celsius. Returns `None` if the disk has no sensor.
     pub thermometer: &'a dyn Fn() -> Option<f64>,
 }
 
 /// The measurements of one target.
 pub(crate) struct TargetSamples {
     pub(crate) name: String,
-    /// The duration of each event, in seconds.
+    /// Duration of each event, in seconds.
     pub(crate) each: Sample,
-    /// The mean of the warm-up batch, in seconds.
+    /// Mean duration of an event in the warm-up batch, in seconds.
     pub(crate) warm_up: Option<f64>,
-    /// The temperature at the end of each batch.
+    /// Temperature of the disk at the end of each batch.
     pub(crate) degrees: Vec<Option<f64>>,
 }
 
 impl Events<'_> {
-    /// Appends `batches` batches to each target, in turns.
+    /// Appends one batch to each target in turn, until each target has `batches` batches.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured, e.g. because a target is unreachable.
+    /// Returns an error if there are no results at all, for example because a target is unreachable.
     pub fn measure(&self, batches: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load_averages();
         let mut fixtures = Vec::new();
@@ -79,7 +82,7 @@ impl Events<'_> {
             fixtures.push(EventsFixture::of(target, self)?);
         }
         let measured = self.measure_on(&mut fixtures, &load, batches, progress);
-        // All fixtures must be closed, even if one of them fails.
+        // Close all fixtures, even if closing one of them fails.
         let ends = fixtures.into_iter().map(EventsFixture::close).fold(Ok(()), Result::and);
         measured.map(|(report, failure)| (report, failure.or(ends.err())))
     }
@@ -139,7 +142,7 @@ impl Events<'_> {
     }
 }
 
-/// Appends one event and returns how long that took.
+/// Appends one event. Returns how long the store took.
 fn append(store: &mut dyn Store, event: &Event) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     store.append(event)?;
@@ -164,7 +167,7 @@ impl TargetSamples {
     }
 }
 
-/// A temperature sensor that is read at most once per [`MIN_READING_INTERVAL`].
+/// A temperature sensor. It repeats the last value until [`MIN_READING_INTERVAL`] has passed.
 struct Thermometer<'a> {
     read: &'a dyn Fn() -> Option<f64>,
     last: RefCell<Option<(Instant, Option<f64>)>>,
@@ -184,7 +187,7 @@ impl Thermometer<'_> {
     }
 }
 
-/// Returns how long two clock readings take, in nanoseconds.
+/// Returns how long it takes to read the clock twice, in nanoseconds.
 fn clock_overhead() -> f64 {
     let begun = Instant::now();
     for _ in 0..EMPTY_MEASUREMENTS {

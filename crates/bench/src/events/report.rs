@@ -1,14 +1,15 @@
 //! The report of the `events` benchmark.
 //!
-//! It contains tables, plots of the batch means with their running average, and the distribution of single events.
+//! It contains tables, plots of the batches' means with their running average, and the distribution of all single
+//! events.
 
 use report::{Cell, Distribution, Plot, Quantity, Report, Sample, Table, TimeSeries, Timed, Unit, as_f64};
 
 use super::TargetSamples;
 use crate::summary::{add_samples, add_warnings, interval, ratio};
 
-/// Published rates in events per second. They were measured with Axon Framework on the JVM and one transaction for each
-/// event.
+/// Published rates, in events per second. The author measured them with Axon Framework on the JVM, with one transaction
+/// for each event.
 ///
 /// Source: "That one time I had a Postgres cluster on my veranda", Digital Frontiers: an M.2 SSD, cool and at 80 °C. On
 /// the hot SSD, `fdatasync` fell from 988 to 299 calls per second.
@@ -35,7 +36,7 @@ pub(super) fn of(timed: &[Timed], tracks: &[&TargetSamples], batch: u32) -> Repo
     report
 }
 
-/// Plots the mean of each batch, the running average and the temperature.
+/// Plots the mean of each batch, the running average of these means, and the temperature.
 fn batch_plot(timed: &Timed, track: &TargetSamples, batch: u32) -> Plot {
     let means = timed.total();
     let mut sum = 0.0;

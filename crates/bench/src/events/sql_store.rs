@@ -10,12 +10,12 @@ use super::event::Event;
 use super::store::Store;
 use crate::BenchError;
 
-/// Timeout for connecting, unless the URL sets a different one.
+/// Timeout for connecting, if the URL doesn't set one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The benchmark's schema, which must not exist beforehand.
+/// The benchmark's schema. It must not exist before the benchmark starts.
 const SCHEMA: &str = "pgfresh_bench";
-/// The table, with the columns and keys of Axon Framework's JPA event store. Source: its reference guide, 4.x, "Event
-/// storage".
+/// The table for the events. Its columns and keys are those of Axon Framework's JPA event store. Source: its reference
+/// guide, 4.x, "Event storage".
 const CREATE_TABLE: &str = "CREATE TABLE pgfresh_bench.domain_event_entry (\
     global_index bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_identifier text NOT NULL UNIQUE, \
     aggregate_identifier text NOT NULL, sequence_number bigint NOT NULL, type text NOT NULL, \
@@ -29,10 +29,10 @@ const INSERT: &str = "INSERT INTO pgfresh_bench.domain_event_entry (event_identi
 pub(crate) const EVENT_DESCRIPTION: &str = "In SQL, an event is a row of an event store with three indexes and 300 bytes of content, in BEGIN, \
     INSERT and COMMIT over one connection.";
 
-/// Parses a URL.
+/// Parses the URL of a server.
 ///
 /// # Errors
-/// Returns an error if the text isn't a URL, or if it requires encryption.
+/// Returns an error if the text isn't a URL, or if the URL requires encryption.
 pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
     let mut config = Config::from_str(url).map_err(BenchError::Url)?;
     if config.get_ssl_mode() == SslMode::Require {
@@ -44,7 +44,7 @@ pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
     Ok(config)
 }
 
-/// Returns the host and the port, or the directory of the unix socket.
+/// Returns the host and the port of the server, or the directory of its unix socket.
 pub(crate) fn location(config: &Config) -> String {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     match config.get_hosts().first() {
@@ -62,13 +62,13 @@ pub(crate) struct SqlStore {
 }
 
 impl SqlStore {
-    /// Connects and creates the table.
+    /// Connects and creates the table for the events.
     ///
     /// # Errors
-    /// Returns an error if the schema exists, because another benchmark is running or was killed.
+    /// Returns an error if the schema exists, because another benchmark is running or left its data behind.
     pub(crate) fn create(config: &Config) -> Result<Self, BenchError> {
         let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
-        // This is a single transaction, so a failure leaves no schema behind.
+        // Use a single transaction, so that a failure leaves no schema behind.
         let mut transaction = client.transaction().map_err(BenchError::Store)?;
         transaction.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).map_err(BenchError::Schema)?;
         transaction.batch_execute(CREATE_TABLE).map_err(BenchError::Store)?;
@@ -96,7 +96,7 @@ impl Store for SqlStore {
     }
 }
 
-/// Drops the schema together with the table.
+/// Drops the benchmark's schema together with its table.
 pub(crate) fn remove(config: &Config) -> Result<(), BenchError> {
     let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
     client.batch_execute(&format!("DROP SCHEMA {SCHEMA} CASCADE")).map_err(BenchError::Store)

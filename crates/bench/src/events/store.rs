@@ -1,9 +1,9 @@
-//! The interface of event stores.
+//! The interface of the event stores.
 
 use super::event::Event;
 use crate::BenchError;
 
-/// An event store. Whether appended events are durable depends on its configuration.
+/// An event store. Its configuration decides whether appended events are durable.
 pub(crate) trait Store {
     /// Returns the name and version of the server.
     fn version(&self) -> &str;

@@ -1,4 +1,4 @@
-//! The targets of the events: pgfresh's own servers, and existing servers.
+//! The targets that receive the events: pgfresh's own servers, and existing servers.
 
 use std::str::FromStr;
 
@@ -13,14 +13,14 @@ use super::store::Store;
 use super::{Events, sql_store};
 use crate::BenchError;
 
-/// A target, as the user names it.
+/// A target in the form in which the user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventStore {
-    /// A server of pgfresh on disk, with PostgreSQL's default durability.
+    /// A pgfresh server on disk, with PostgreSQL's default durability.
     Durable,
-    /// A server of pgfresh on disk, whose commits don't wait for the disk.
+    /// A pgfresh server on disk, whose commits don't wait for the disk.
     Asynchronous,
-    /// A server of pgfresh in its usual place, without flushes.
+    /// A pgfresh server in its usual place, without flushes.
     Fast,
     /// The URL of an existing server.
     Url(String),
@@ -57,7 +57,7 @@ fn documents(_: &str) -> Result<EventStore, String> {
     Err("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb".to_owned())
 }
 
-/// The protocol of a target, and its connection options.
+/// The protocol of a target, with the target's connection options.
 enum Connection {
     Sql(Box<Config>),
     #[cfg(feature = "mongodb")]
@@ -67,12 +67,12 @@ enum Connection {
 /// A target that is ready for use.
 pub(crate) struct EventsFixture {
     name: String,
-    /// The place of the data. Empty for an existing server.
+    /// The place of the server's data. Empty for an existing server.
     place: String,
-    /// The name and version of the server. Empty before [`Self::open`].
+    /// The name and version of the server. Empty until [`Self::open`] connects.
     version: String,
     connection: Connection,
-    /// A server of pgfresh, which stops when it's dropped. `None` for an existing server.
+    /// The pgfresh server, which stops when this value is dropped. `None` for an existing server.
     server: Option<Server>,
 }
 
@@ -127,7 +127,7 @@ impl EventsFixture {
         }
     }
 
-    /// Describes an event of this target in one sentence for the report.
+    /// Describes in one sentence for the report what an event is on this target.
     pub(crate) fn event(&self) -> &'static str {
         match self.connection {
             Connection::Sql(_) => sql_store::EVENT_DESCRIPTION,
@@ -147,7 +147,7 @@ impl EventsFixture {
         Ok(store)
     }
 
-    /// Removes the events from an existing server.
+    /// Removes the events from an existing server. Servers of pgfresh don't need this.
     pub(crate) fn close(self) -> Result<(), BenchError> {
         if self.server.is_some() || self.version.is_empty() {
             return Ok(());

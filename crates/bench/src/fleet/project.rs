@@ -1,6 +1,6 @@
-//! The project that the shards work on.
+//! The project on which the shards work.
 //!
-//! It contains a template whose setup takes a configurable time, and the same template as a dump.
+//! The project has a template whose setup takes a configurable time. It also has a dump of the same template.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use storage::{Attempt, FileError};
 
 use super::remove;
 
-/// The environment variable that tells a setup the number of its shard.
+/// The environment variable that tells the setup which shard it runs on.
 pub(super) const SHARD_VARIABLE: &str = "PGFRESH_BENCH_SHARD";
 /// The number of tables in the template.
 const TABLES: u32 = 200;
 /// The number of rows in each table.
 const ROWS: u32 = 2000;
 
-/// A directory that contains all files of the shards.
+/// The directory that contains all files of the shards.
 pub(super) struct Project {
     pub(super) folder: PathBuf,
 }
@@ -43,7 +43,8 @@ impl Project {
         fs::write(&path, text).attempt("write", &path)
     }
 
-    /// Returns the checkout that runs the setup or, if `restores` is true, the checkout that restores the dump.
+    /// Returns the checkout of the project. If `restores` is true, the checkout restores the dump instead of running
+    /// the setup.
     pub(super) fn checkout(&self, restores: bool) -> PathBuf {
         self.folder.join(if restores { "restores" } else { "migrates" })
     }
@@ -52,7 +53,7 @@ impl Project {
         self.folder.join("template.dump")
     }
 
-    /// Returns the directory of the remote. It's used unless the user names a remote.
+    /// Returns the directory that serves as the remote cache, unless the user names a remote.
     pub(super) fn remote_path(&self) -> PathBuf {
         self.folder.join("store")
     }
@@ -62,12 +63,12 @@ impl Project {
         self.folder.join(format!("cache-{number}"))
     }
 
-    /// Returns the file with the output of a shard.
+    /// Returns the file with the output of shard `number`.
     pub(super) fn log_path(&self, number: u32) -> PathBuf {
         self.folder.join(format!("log-{number}"))
     }
 
-    /// Returns the messages in which a shard says that it didn't use the remote.
+    /// Returns the messages in which a shard says that it built the template because it couldn't use the remote cache.
     pub(super) fn remote_errors(&self, number: u32) -> Vec<String> {
         let text = fs::read_to_string(self.log_path(number)).unwrap_or_default();
         let lines = text.lines().filter(|line| line.contains(" is built here: "));
@@ -93,7 +94,8 @@ impl Project {
     }
 }
 
-/// Returns SQL that creates tables with an index and rows, and then sleeps until `seconds` have passed.
+/// Returns SQL that creates tables with an index and rows. It then sleeps until `seconds` seconds have passed since its
+/// start.
 fn schema(seconds: u32) -> String {
     let mut sql = "CREATE TABLE begun AS SELECT clock_timestamp() AS at;\n".to_owned();
     for table in 1..=TABLES {

@@ -1,5 +1,5 @@
-//! Measures the first databases of a server. A test suite requests them immediately after the server's start, when the
-//! pool is still almost empty.
+//! Measures the first databases of a server. A test suite requests them immediately after the server's start, when
+//! hardly any database is ready.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -17,27 +17,27 @@ use crate::fixture::{Fixture, NO_LINGER, template_in};
 use crate::goal::{Goal, Limit};
 use crate::summary::add_samples;
 
-/// The number of databases to request from each server.
+/// Number of databases that the benchmark requests from each server.
 const DATABASES_PER_SERVER: u32 = 100;
-/// Interval between requests that aren't back to back.
+/// Interval between requests, in patterns with pauses.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
-/// Minimum time between the start of a test runner and its first request.
+/// Minimum time that a test runner needs between its start and its first request.
 const MIN_RUNNER_START: Duration = Duration::from_millis(300);
-/// Timeout for the pool's first databases.
+/// Maximum time until the pool's first databases are ready.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Space for the cache with the template, in bytes.
+/// Space for the cache that contains the template, in bytes.
 const CACHE_SPACE: u64 = 200 << 20;
 
-/// A pattern in which a suite requests its first databases.
+/// A pattern in which test suites request their first databases.
 #[derive(Debug, Clone, Copy)]
 struct RequestPattern {
     name: &'static str,
     parameters: &'static [(&'static str, &'static str)],
-    /// Pause between the moment when the first database is ready and the first request.
+    /// Pause between the moment at which the server's first database is ready and the first request.
     start: Duration,
     pace: Duration,
-    /// Whether the pool has to copy every database. This is the case if no database is returned early enough for reuse.
+    /// True if the pool has to copy every database, because no test returns its database early enough for another test.
     copies_all: bool,
 }
 
@@ -63,7 +63,7 @@ const PATTERNS: [RequestPattern; 5] = [
     },
 ];
 
-/// The duration of each request, for each pattern.
+/// The duration of each request, by pattern.
 pub(super) struct Samples(Vec<RefCell<Sample>>);
 
 impl Default for Samples {
@@ -72,12 +72,12 @@ impl Default for Samples {
     }
 }
 
-/// A cache with a template that a server has used before.
+/// A cache with a template from which a server has already started once.
 pub(super) struct PreparedCache(Guard);
 
 impl PreparedCache {
-    /// Builds the template and starts a first server from it. This server stores facts about the template's files and
-    /// about the clients' startup parameters in the cache, as an earlier run of a user would.
+    /// Builds the template and starts a server from it. As after an earlier run of a user, this server leaves facts in
+    /// the cache: about the template's files, and about the clients' startup parameters.
     pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
         let cache = Cache::locate(fresh.cache.as_deref())?;
         let account = Account::ours();
@@ -85,7 +85,7 @@ impl PreparedCache {
             .map_err(ProvisionError::from)?;
         let ground = Self(Guard::over(&place, &account, &fresh.program)?);
         let fixture = ground.fixture(fresh)?;
-        // pgfresh reads the template in its second copy, before any client connects.
+        // pgfresh reads the template's files during the second copy. Wait for it before any client connects.
         wait_for_pool(&fixture, 2);
         for manner in &PATTERNS {
             obtain(&fixture, manner.parameters)?;
@@ -94,7 +94,7 @@ impl PreparedCache {
         Ok(ground)
     }
 
-    /// Starts a server from this template.
+    /// Starts a server from the prepared template.
     pub(super) fn fixture(&self, fresh: &Fresh) -> Result<Fixture, BenchError> {
         let folder = self.0.run().path();
         let (template, cache) = (template_in(folder)?, folder.join("cache"));
@@ -113,7 +113,7 @@ pub(super) fn contenders<'a>(
     PATTERNS.iter().zip(&samples.0).map(contender).collect()
 }
 
-/// Starts a server, waits until a database is ready, and requests the first databases.
+/// Starts a server, waits until a database is ready, and requests the first databases in one pattern.
 fn measure_pattern(
     fresh: &Fresh,
     ground: &PreparedCache,
@@ -189,7 +189,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     report
 }
 
-/// Returns the 99th percentile as a multiple of the median.
+/// Returns the ratio of the 99th percentile to the median.
 fn tail(sample: &Sample) -> Option<Quantity> {
     let (tail, median) = (sample.percentile(99.0)?, sample.median()?);
     Some(Quantity::new(tail.value / median.value, Unit::Ratio))

@@ -1,8 +1,8 @@
-//! The floor for every new name, i.e. the minimum work of a gateway.
+//! The floor for every new database name, which is the minimum work of any gateway.
 //!
 //! The floor exchanges the messages of a session's start and first query, renames a database with one statement, and
-//! forwards the messages in one thread. It checks no names, rights or settings, and uses a single server session for
-//! all clients.
+//! forwards messages in a single thread. It checks no names, rights or settings, and uses one server session for all
+//! clients.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use crate::fixture::{Fixture, MANUAL_DATABASE};
 const STARTUP_RESPONSE: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
-/// A thread that takes the gateway's place. Dropping this value ends the thread.
+/// A thread that stands in for the gateway. The thread ends when this value is dropped.
 pub(super) struct MinimalGateway {
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
@@ -46,7 +46,7 @@ impl MinimalGateway {
         let thread = thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             let mut serial = 0;
-            // The loop ends when a client connects but sends nothing.
+            // The loop ends as soon as a client connects without sending anything.
             while let Ok((client, _)) = listener.accept() {
                 serial += 1;
                 let mut name = || admin.query(&format!("EXECUTE name('{name}_{serial}')"));
@@ -58,7 +58,7 @@ impl MinimalGateway {
         Ok(Self { address, thread: Some(thread) })
     }
 
-    /// Returns the thread's address. The thread accepts any password.
+    /// Returns the thread's address. The password in it has no meaning, because the thread accepts any password.
     pub(super) fn address(&self) -> Address {
         Address::Tcp(self.address, "floor".to_owned())
     }
@@ -74,7 +74,7 @@ impl Drop for MinimalGateway {
     }
 }
 
-/// Serves one client session with one query. Returns false if the client sent nothing.
+/// Serves a client session that sends one query. Returns false if the client sent nothing.
 fn serve(
     mut client: TcpStream,
     mut backend: &UnixStream,
@@ -83,7 +83,7 @@ fn serve(
 ) -> io::Result<bool> {
     client.set_nodelay(true)?;
     client.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-    // Each message of this client arrives in one piece.
+    // This client sends each message in one piece.
     if client.read(buffer)? == 0 {
         return Ok(false);
     }
@@ -96,7 +96,8 @@ fn serve(
     let mut end = 0;
     while !buffer[..end].ends_with(READY) {
         match backend.read(&mut buffer[end..])? {
-            // Either the backend has closed the connection, or its response is larger than the buffer.
+            // Reading 0 bytes has two causes: the backend closed the connection, or its response is larger than the
+            // buffer.
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => end += count,
         }

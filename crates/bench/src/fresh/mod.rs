@@ -1,7 +1,7 @@
 //! The `fresh` benchmark: a new database for each test.
 //!
-//! This is what pgfresh is for. The benchmark compares databases from the gateway with databases that are created by
-//! hand on the same server.
+//! This is what pgfresh is for. The benchmark compares databases that the gateway provides with databases that users
+//! create by hand on the same server.
 
 mod burst;
 mod first;
@@ -25,29 +25,29 @@ use crate::client::Address;
 use crate::fixture::{DEFAULT_TABLES, Fixture, MANUAL_DATABASE};
 use crate::{BenchError, Measured};
 
-/// The first query of each session.
+/// The first query in each session.
 const QUERY: &str = "SELECT count(*) FROM t1";
-/// The number of rounds before the measurement, so that the pool and the page cache are warm.
+/// Number of rounds before the measurement. They fill the pool and the page cache.
 const WARM_UP: u32 = 1;
 
-/// The benchmark's options. The template in these options is ignored. Instead, the benchmark creates one with 30
-/// tables, or templates with the numbers of tables to compare.
+/// The benchmark's options. The benchmark ignores the template in the server options, and creates a template with 30
+/// tables instead. [`Self::measure_tables`] creates one template for each number of tables that it compares.
 #[derive(Debug)]
 pub struct Fresh {
     /// The options for the server.
     pub server_options: ServerOptions,
-    /// The cache directory that the user chose.
+    /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
 }
 
 impl Fresh {
-    /// Measures how long a new database takes, in `rounds` rounds. Databases are requested one after another, many at
-    /// the same time, and at the maximum rate.
+    /// Measures in `rounds` rounds how long a new database takes. Requests the databases one after another, many at the
+    /// same time, and at the maximum rate.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured.
+    /// Returns an error if there are no results at all.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = paced::Samples::default();
@@ -71,8 +71,8 @@ impl Fresh {
         };
         let (mut timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
-        // These contenders run last and separately. They would disturb the others, because the pool keeps backends for
-        // the startup parameters that it saw most recently.
+        // These contenders run last and separately. They would disturb the others, because the pool keeps backends
+        // ready for the startup parameters that it saw most recently.
         let mut strangers = paced::new_parameter_contenders(&fixture, &samples);
         let (strange, strange_end) = match &end {
             Ok(()) => Rounds::new(0, rounds).time(&mut strangers, progress, None),
@@ -85,10 +85,11 @@ impl Fresh {
         Ok((report, end.and(strange_end).err()))
     }
 
-    /// Measures the reset of a used database, and complete cycles of obtaining, using and releasing one.
+    /// Measures how long it takes to reset a used database. Also measures complete cycles, in which a test gets, uses
+    /// and releases a database.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured.
+    /// Returns an error if there are no results at all.
     pub fn measure_recycling(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = recycle::Samples::default();
@@ -112,10 +113,10 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures the first hundred databases of new servers. Each pattern of requests has its own server in each round.
+    /// Measures the first hundred databases of new servers. In each round, each pattern of requests has its own server.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured.
+    /// Returns an error if there are no results at all.
     pub fn measure_first(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let samples = first::Samples::default();
         let ground = first::PreparedCache::prepare(self)?;
@@ -133,11 +134,11 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures tests with one session in rollback isolation. Compares them with a database for each test, and with
-    /// BEGIN and ROLLBACK by hand.
+    /// Measures tests with a single session in rollback isolation. Compares them with tests that each have a database,
+    /// and with tests that use BEGIN and ROLLBACK by hand.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured.
+    /// Returns an error if there are no results at all.
     pub fn measure_rollback(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let mut contenders = rollback::contenders(&fixture)?;
@@ -153,10 +154,11 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures resets for templates with `sizes` tables, after writes to few and to many of the tables.
+    /// Measures how long resets take with templates of `sizes` tables. The tests before the resets write to few or to
+    /// many of the tables.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured.
+    /// Returns an error if there are no results at all.
     pub fn measure_tables(
         &self,
         sizes: &[u32],
@@ -189,17 +191,17 @@ impl Fresh {
     }
 }
 
-/// How a database is created by hand.
+/// The way in which CREATE DATABASE copies a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strategy {
-    /// The server's default. This is by WAL since PostgreSQL 15, and by file copy in older versions.
+    /// The server's default: by WAL since PostgreSQL 15, and by copying files in older versions.
     Default,
-    /// A file copy. This option exists since PostgreSQL 15.
+    /// Copying files, which is an option since PostgreSQL 15.
     Files,
 }
 
 impl Strategy {
-    /// Returns the strategies that a major version has.
+    /// Returns the strategies that a major version supports.
     fn all(major: u32) -> &'static [Self] {
         if Major(major).has_create_strategy() { &[Self::Default, Self::Files] } else { &[Self::Default] }
     }
@@ -211,7 +213,7 @@ impl Strategy {
         }
     }
 
-    /// Returns the fastest strategy that a major version has.
+    /// Returns the fastest strategy that a major version supports.
     fn best(major: u32) -> Self {
         if Major(major).has_create_strategy() { Self::Files } else { Self::Default }
     }
@@ -223,12 +225,14 @@ impl Strategy {
     }
 }
 
-/// Connects to a new name and runs the first query. Returns how long both took. Closing the session isn't included.
+/// Connects to the gateway under a database name that no client has used, so that the gateway has to provide a new
+/// database. Then runs the first query. Returns how long both steps took. The time doesn't include the end of the
+/// session.
 fn obtain(fixture: &Fixture, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
     obtain_at(&fixture.gateway(), fixture, parameters)
 }
 
-/// Like [`obtain`], but for any address.
+/// Like [`obtain`], but connects to any address.
 fn obtain_at(
     address: &Address,
     fixture: &Fixture,
@@ -243,8 +247,8 @@ fn obtain_at(
     Ok(taken)
 }
 
-/// Creates a database by hand, connects to it and runs the first query. Returns how long all of this took. Dropping the
-/// database isn't included.
+/// Creates a database by hand, connects to it and runs the first query. Returns how long all of this took. The time
+/// doesn't include dropping the database.
 fn obtain_by_hand(
     fixture: &Fixture,
     admin: &mut AdminConnection,
@@ -261,7 +265,7 @@ fn obtain_by_hand(
     Ok(taken)
 }
 
-/// Runs `step` `count` times. Adds each duration to `sample` and returns the mean.
+/// Runs `step` `count` times and adds each duration to `sample`. Returns the mean duration.
 fn repeat(
     sample: &RefCell<Sample>,
     count: u32,
@@ -280,13 +284,13 @@ fn sample(name: &str) -> RefCell<Sample> {
     RefCell::new(Sample::new(name, Unit::Seconds))
 }
 
-/// Empties a sample.
+/// Removes all values from a sample.
 fn clear(sample: &RefCell<Sample>) {
     let empty = Sample::new(sample.borrow().name(), Unit::Seconds);
     sample.replace(empty);
 }
 
-/// Adds a table of goals.
+/// Adds a table of our goals to the report.
 fn add_goals(report: &mut Report, goals: impl IntoIterator<Item = crate::goal::Goal>) {
     report.add_table(crate::goal::table(goals));
 }

@@ -1,4 +1,5 @@
-//! Requests new databases one after another, 20 per second. A real suite does other work between its requests.
+//! Requests new databases one after another, 20 in each second. In the time between two requests, a real suite does
+//! other work.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -12,9 +13,9 @@ use crate::fixture::Fixture;
 
 /// Interval between requests.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of requests in a round.
+/// Number of requests in each round.
 const REQUESTS_PER_ROUND: u32 = 20;
-/// Number of requests in a round for the slow contenders.
+/// Number of requests in each round for the slow contenders.
 const SLOW_REQUESTS_PER_ROUND: u32 = 5;
 
 pub(super) const WARM: &str = "a new name through the gateway";
@@ -42,7 +43,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// Discards the warm-up.
+    /// Discards the values of the warm-up.
     pub(super) fn discard_warm_up(&self) {
         let Self { warm, floor, strange, by_hand } = self;
         [warm, floor, strange].into_iter().chain(by_hand.iter().map(|(_, sample)| sample)).for_each(clear);
@@ -72,7 +73,7 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Returns the contenders whose sessions have new startup parameters each time.
+/// Returns the contenders whose sessions each have startup parameters that the gateway never saw before.
 pub(super) fn new_parameter_contenders<'a>(
     fixture: &'a Fixture,
     samples: &'a Samples,
@@ -84,7 +85,7 @@ pub(super) fn new_parameter_contenders<'a>(
     vec![Contender::new(NEW_PARAMETERS, move || repeat(&samples.strange, SLOW_REQUESTS_PER_ROUND, strange))]
 }
 
-/// Runs `step`, then waits until the next request is due.
+/// Runs `step`, and then waits until the next request is due.
 fn paced(step: impl FnOnce() -> Result<Duration, BenchError>) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     let taken = step();

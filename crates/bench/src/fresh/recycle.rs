@@ -1,7 +1,7 @@
-//! Measures the reset of a used database.
+//! Measures how long it takes to reset a used database.
 //!
-//! A test writes three rows to each of three of the 30 tables, and takes a number from a sequence. A reset undoes this,
-//! so that the next test can use the same database.
+//! Each test writes three rows to each of three tables (out of 30), and takes a number from a sequence. The reset
+//! undoes this, so that the next test can use the database.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ use crate::fixture::{DEFAULT_TABLES, Fixture, NO_LINGER};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, rate, ratio};
 
-/// Number of resets in a round.
+/// Number of resets in each round.
 const RESETS_PER_ROUND: u32 = 20;
-/// How long the cycles of a round take.
+/// Duration of the complete cycles in each round.
 const CYCLES_DURATION: Duration = Duration::from_secs(1);
-/// Timeout for the gateway to notice the end of a session.
+/// Maximum time until the gateway notices the end of a session.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
 /// The statements of a test.
 const TEST_STATEMENTS: [&str; 4] = [
@@ -51,7 +51,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// Discards the warm-up.
+    /// Discards the values of the warm-up.
     pub(super) fn discard_warm_up(&self) {
         self.0.iter().for_each(clear);
     }
@@ -94,12 +94,12 @@ pub(super) fn contenders<'a>(
     ])
 }
 
-/// Obtains, uses and releases a database.
+/// Gets a database, uses it as a test does, and releases it.
 fn cycle(fixture: &Fixture) -> Result<(), BenchError> {
     Ok(run_test(&fixture.gateway(), &fixture.new_name(), &[NO_LINGER], &TEST_STATEMENTS)?.close()?)
 }
 
-/// Connects and runs the statements of a test.
+/// Connects to a database and runs the statements of a test.
 fn run_test(
     address: &Address,
     name: &str,
@@ -113,7 +113,7 @@ fn run_test(
     Ok(client)
 }
 
-/// Uses a database, closes the session, and returns how long the reset took.
+/// Uses a database as a test does, closes the session, and returns how long the reset took.
 pub(super) fn time_reset(
     fixture: &Fixture,
     name: &str,
@@ -124,7 +124,7 @@ pub(super) fn time_reset(
     loop {
         let begun = Instant::now();
         match fixture.leases.reset(name, false) {
-            // The gateway hasn't noticed the end of the session yet.
+            // The gateway hasn't noticed the end of the session yet, so try again.
             Err(LeaseError::InUse { .. }) if closed.elapsed() < END_TIMEOUT => std::thread::yield_now(),
             other => return Ok(other.map(|()| begun.elapsed())?),
         }
@@ -145,7 +145,7 @@ fn truncate_statement() -> String {
     format!("TRUNCATE {} RESTART IDENTITY CASCADE; SELECT setval('number', 1, false)", tables.join(", "))
 }
 
-/// A contender that replaces databases with new copies.
+/// A contender that replaces used databases with new copies of the template.
 struct Copier<'a> {
     fixture: &'a Fixture,
     admin: AdminConnection,
@@ -153,7 +153,7 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Uses a database, and returns how long its replacement took.
+    /// Uses a database as a test does. Then replaces the database, and returns how long that took.
     fn replace(&mut self, name: &str) -> Result<Duration, BenchError> {
         run_test(&self.fixture.socket(), name, &[], &TEST_STATEMENTS)?.close()?;
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! Measures tests that write one row and undo it: in rollback isolation, in a separate database for each test, and
-//! rolled back by hand.
+//! Measures tests that write one row, and compares three ways to undo the write: rollback isolation, a separate
+//! database for each test, and ROLLBACK by hand.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, MANUAL_DATABASE, NO_LINGER, ROLLBACK_ISOLATION};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, rate, ratio};
 
-/// How long the cycles of a round take.
+/// Duration of each contender's turn in a round.
 const SPAN: Duration = Duration::from_secs(1);
 /// The statement of a test.
 const WRITE: &str = "INSERT INTO t3 (name) VALUES ('a')";
@@ -49,7 +49,7 @@ pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchErr
     ])
 }
 
-/// Connects, writes a row, ends the transaction and disconnects.
+/// Connects, writes a row, ends the transaction with `end`, and disconnects.
 fn run_test(address: &Address, name: &str, parameters: &[(&str, &str)], end: &str) -> Result<(), BenchError> {
     let mut client = address.connect(name, parameters)?;
     write(&mut client, end)?;

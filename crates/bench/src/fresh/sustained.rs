@@ -1,4 +1,5 @@
-//! Requests new databases at the maximum rate. Several workers each obtain a database, query it once and release it.
+//! Requests new databases at the maximum rate. Each of several workers repeatedly gets a database, runs one query and
+//! releases the database.
 
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::fixture::{Fixture, MANUAL_DATABASE, NO_LINGER};
 
-/// How long the turn of a contender takes.
+/// Duration of each contender's turn in a round.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// The names of the contenders with `workers` workers.
+/// The names of the contenders that have `workers` workers.
 ///
-/// By hand, more workers would gain nothing. Copying a database already keeps one processor busy, and eight sessions
-/// keep two processors busy.
+/// By hand, more workers would gain nothing: copying a database already keeps one processor busy, and eight sessions
+/// keep two busy.
 pub(super) struct WorkerContenders {
     pub(super) workers: usize,
     pub(super) gateway: &'static str,
     pub(super) by_hand: Option<&'static str>,
-    /// A contender that opens a session with an existing database over the server's own socket. It shows how the rate
-    /// of sessions grows with the number of workers.
+    /// A contender that opens sessions with an existing database over the server's own socket. It shows how the rate of
+    /// plain sessions grows with the number of workers.
     pub(super) session: Option<&'static str>,
 }
 
@@ -101,7 +102,7 @@ fn through_sql(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), Ben
     Ok(())
 }
 
-/// Runs `cycle` in one thread for each worker. Returns the mean time for each database as a phase.
+/// Runs `cycle` repeatedly in one thread for each worker. Returns the mean time for each database as a phase.
 pub(super) fn run_workers<W: Send>(
     workers: &mut [W],
     cycle: &(dyn Fn(&mut W) -> Result<(), BenchError> + Sync),

@@ -1,5 +1,4 @@
-//! Measures how the duration of a reset depends on the number of tables in the template and on the number of tables
-//! that a test has written to.
+//! Measures how long a reset takes, depending on how many tables the template has and how many of them a test wrote to.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -15,29 +14,29 @@ use crate::fixture::Fixture;
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, ratio};
 
-/// The numbers of tables that a test writes to.
+/// Numbers of tables to which a test writes.
 const WRITTEN_TABLES: [u32; 3] = [1, 10, 100];
-/// Maximum number of tables for which there is a goal.
+/// Largest number of tables for which we have a goal.
 const MAX_TABLES_WITH_GOAL: u32 = 3_000;
-/// Number of resets in a round.
+/// Number of resets in each round.
 const RESETS_PER_ROUND: u32 = 10;
-/// Maximum time to wait until the pool has stopped copying.
+/// Maximum time until the pool stops copying.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A server whose template has `tables` tables, and how long its first database took.
+/// A server whose template has `tables` tables. Also says how long the first database took.
 pub(super) struct Server {
     tables: u32,
     fixture: Fixture,
-    /// The lease whose database is reset.
+    /// Name of the lease whose database the gateway resets.
     name: String,
-    /// The database that is cleaned by hand.
+    /// Name of the database that we clean up by hand.
     by_hand: String,
-    /// How long it took to create the tables, to make one copy by hand, and to perform the first reset.
+    /// Time to create the tables, to copy the template by hand, and to reset a database for the first time.
     first: [Duration; 3],
 }
 
 impl Server {
-    /// Opens a server for each size and waits until its pool is idle.
+    /// Opens a server for each number of tables, and waits until the pools of all servers are idle.
     pub(super) fn open_all(fresh: &Fresh, sizes: &[u32]) -> Result<Vec<Self>, BenchError> {
         sizes.iter().map(|tables| Self::open(fresh, *tables)).collect()
     }
@@ -60,7 +59,7 @@ impl Server {
     }
 }
 
-/// Yields the tables to write to, which are evenly spread over all tables.
+/// Yields the numbers of the tables to write to. They are evenly spread over all tables.
 fn written_tables(tables: u32, count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(move |number| number * (tables / count) + 1)
 }
@@ -70,7 +69,8 @@ fn write_statements(tables: u32, count: u32) -> String {
     written_tables(tables, count).map(row).collect::<Vec<_>>().join(";")
 }
 
-/// The samples for one number of tables and one number of written tables.
+/// The samples for a combination of two numbers: how many tables the template has, and how many of them a test writes
+/// to.
 struct Row {
     tables: u32,
     touched: u32,
@@ -93,13 +93,13 @@ impl Samples {
         Self(pairs.filter(|(tables, touched)| touched <= tables).map(row).collect())
     }
 
-    /// Returns the smallest number of tables among the rows with the same number of written tables.
+    /// Among the rows with the same number of written tables, returns the smallest number of tables in a template.
     fn min_tables(&self, row: &Row) -> u32 {
         let alike = self.0.iter().filter(|other| other.touched == row.touched);
         alike.map(|other| other.tables).min().unwrap_or(row.tables)
     }
 
-    /// Discards the warm-up.
+    /// Discards the values of the warm-up.
     pub(super) fn discard_warm_up(&self) {
         self.0.iter().flat_map(|row| [&row.ours, &row.by_hand]).for_each(clear);
     }
@@ -134,8 +134,8 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Returns statements that undo the writes. This doesn't use TRUNCATE, because that would also empty all tables that
-/// refer to the written tables.
+/// Returns statements that undo a test's writes. They don't contain TRUNCATE, because TRUNCATE would also empty the
+/// tables that refer to the written ones.
 fn delete_statements(tables: u32, count: u32) -> String {
     let undo = |table| format!("DELETE FROM t{table}; SELECT setval('t{table}_id_seq', 1, false)");
     written_tables(tables, count).map(undo).collect::<Vec<_>>().join(";")
@@ -148,7 +148,7 @@ fn time_delete(session: &mut AdminConnection, insert: &str, delete: &str) -> Res
     Ok(begun.elapsed())
 }
 
-/// Describes the machine and the first server.
+/// Adds a description of the machine and of the first server.
 pub(super) fn describe(servers: &[Server], report: &mut Report) {
     if let Some(server) = servers.first() {
         server.fixture.describe(report);
@@ -211,7 +211,8 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
     report
 }
 
-/// Returns the time relative to the smallest template, for the same number of written tables.
+/// Returns the time of a reset as a multiple of that with the smallest template. Both resets follow writes to the same
+/// number of tables.
 fn relative_time(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
     ratio(
         timed,

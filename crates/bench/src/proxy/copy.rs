@@ -1,4 +1,4 @@
-//! Measures COPY over each route, at the maximum rate.
+//! Measures COPY at the maximum rate, over each route to the server.
 
 use std::iter::repeat_n;
 use std::time::Instant;
@@ -14,15 +14,15 @@ use crate::client::Client;
 
 pub(super) const COPY_OUT: &str = "COPY out";
 pub(super) const COPY_IN: &str = "COPY in";
-/// Size of the rows in one write, in bytes, and the number of writes.
+/// Size of the rows in a single write in bytes, and number of writes.
 const BYTES_PER_WRITE: usize = 1 << 20;
 const WRITES: usize = 200;
-/// Size of a message in bytes, as in psql.
+/// Size of a COPY message in bytes, as psql chooses it.
 const MESSAGE_SIZE: usize = 8192;
 
 /// The rows to copy.
 pub(super) struct Rows {
-    /// The messages with complete rows for COPY in, and the size of these rows in bytes.
+    /// Complete rows for COPY in, as messages. `bytes` is the size of these rows.
     messages: Vec<u8>,
     bytes: u64,
     /// Size of the rows that COPY out returns, in bytes.
@@ -30,13 +30,13 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Returns the size of the rows that COPY in sends, in bytes.
+    /// Returns the total size of the rows that COPY in sends, in bytes.
     pub(super) fn bytes_in(&self) -> u64 {
         self.bytes * WRITES as u64
     }
 }
 
-/// Creates the target table and returns the rows.
+/// Creates the table that receives the rows, and returns the rows.
 pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
     let mut client = fixture.address(Route::Socket).connect(DATABASE, &[])?;
     client.query("CREATE UNLOGGED TABLE sink (id int, word text)")?;
@@ -46,7 +46,7 @@ pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
     Ok(Rows { messages, bytes: rows.len() as u64, out: copy_out(&mut client)? })
 }
 
-/// Copies all rows out and returns their size in bytes.
+/// Copies all rows out of the server, and returns their size in bytes.
 fn copy_out(client: &mut Client) -> Result<u64, SessionError> {
     let mut copied = 0;
     client.copy_out("COPY pgbench_accounts TO STDOUT", &mut |row| copied += row.len() as u64)?;

@@ -1,6 +1,6 @@
-//! A server, and every route to it.
+//! A server and all routes to it.
 //!
-//! It's started by hand, because a server of pgfresh doesn't listen on a TCP port.
+//! We start this server by hand, because pgfresh's own servers don't listen on TCP ports.
 
 use std::fs;
 use std::io::Write as _;
@@ -23,15 +23,15 @@ use crate::client::Address;
 use crate::fixture::open_gateway;
 use crate::floor::Tree;
 
-/// Size of the database with its copies and its WAL, in bytes.
+/// Size of the database in bytes, with the copies of its rows and its WAL.
 pub(super) const BYTES: u64 = 2 << 30;
-/// The benchmark's database, created with SQL.
+/// The benchmark's database. SQL creates it.
 pub(super) const DATABASE: &str = "bench";
-/// The number of sessions that the server and `PgBouncer` accept.
+/// Number of sessions that the server and `PgBouncer` accept.
 const SESSIONS: u32 = 2300;
-/// The number of ports to try. A different process can take a free port first.
+/// Number of attempts to find a free port. Between the search and its use, another process can take the port.
 const ATTEMPTS: u32 = 5;
-/// Timeout for a process to become ready.
+/// Maximum time until a process is ready.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A way to connect to the server.
@@ -56,18 +56,18 @@ impl Route {
     }
 }
 
-/// A server with everything in front of it.
+/// A server, with the gateway and the proxies in front of it.
 pub(super) struct ProxyFixture {
-    /// The available routes and their addresses, in the order of the report.
+    /// The available routes with their addresses, in the order in which the report shows them.
     pub(super) routes: Vec<(Route, Address)>,
-    /// The version of `PgBouncer`, or `None` if it isn't installed.
+    /// The version of `PgBouncer`. `None` if `PgBouncer` isn't installed.
     pub(super) bouncer: Option<String>,
-    /// The process id of `PgBouncer`.
+    /// The process id of `PgBouncer`, if it runs.
     bouncer_process: Option<u32>,
 }
 
 impl ProxyFixture {
-    /// Starts everything, runs `measure`, and stops everything.
+    /// Starts everything, runs `measure`, and stops everything again.
     pub(super) fn run_with<T>(
         provisioner: &Provisioner,
         place: &Place,
@@ -81,7 +81,7 @@ impl ProxyFixture {
         let conf = guarded.run().data().join("postgresql.conf");
         fs::write(&conf, provisioner.settings(place.budget())?.to_conf()).attempt("write", &conf)?;
         let (mut postmaster, server) = start_server(provisioner, &guarded)?;
-        // The gateway expects the server's socket under this name.
+        // The gateway looks for the server's socket under this name.
         let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
         let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
@@ -105,8 +105,8 @@ impl ProxyFixture {
         result
     }
 
-    /// Returns how much processor time the process or thread between client and server has used so far. Returns `None`
-    /// if there is nothing between them.
+    /// Returns the processor time so far of the process or thread between the client and the server. Returns `None` for
+    /// a direct route.
     pub(super) fn processor_time(&self, route: Route) -> Result<Option<Duration>, BenchError> {
         let ours = std::process::id();
         let (process, threads) = match route {
@@ -144,7 +144,7 @@ fn open_routes(
     routes
 }
 
-/// Starts `postgres` with a private socket and a loopback port.
+/// Starts `postgres` with a private socket and a port on the loopback interface.
 fn start_server(
     provisioner: &Provisioner,
     guarded: &GuardedCommand<'_>,
@@ -167,7 +167,7 @@ fn start_server(
     }
 }
 
-/// Returns the address of a port that is currently free.
+/// Returns a loopback address with a port that is free at the moment.
 fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     Ok(listener.attempt("bind", Path::new("127.0.0.1"))?)
@@ -179,7 +179,7 @@ struct RunningBouncer {
     version: String,
 }
 
-/// Starts `PgBouncer` in front of the server, if it's installed.
+/// Starts `PgBouncer` in front of the server. Returns `None` if `PgBouncer` isn't installed.
 fn start_bouncer(
     provisioner: &Provisioner,
     guarded: &GuardedCommand<'_>,
@@ -207,7 +207,7 @@ fn start_bouncer(
     command.arg("--quiet").arg(&path).stdout(Stdio::null()).stderr(Stdio::from(log));
     let mut child = command.spawn().attempt("run", Path::new(&program))?;
     let begun = Instant::now();
-    // `PgBouncer` doesn't report when it's ready, so only a successful connection shows that.
+    // `PgBouncer` doesn't tell us when it is ready, so try until a connection succeeds.
     while Address::Tcp(address, String::new()).connect("postgres", &[]).is_err() {
         if let Some(status) = child.try_wait().attempt("wait for", Path::new(&program))? {
             BenchError::check_status("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
@@ -220,7 +220,7 @@ fn start_bouncer(
     Ok(Some(RunningBouncer { child, address, version: version(&program) }))
 }
 
-/// Returns the first line that `--version` prints.
+/// Returns the first line of the output of `program --version`.
 fn version(program: &str) -> String {
     let output = Command::new(program).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -1,7 +1,8 @@
-//! A bare forwarder, which does the minimum work of any gateway. One thread waits, reads and writes, without looking at
-//! the bytes.
+//! A bare forwarder, which does only the work that no gateway can avoid. One thread waits, reads and writes, and never
+//! looks at the bytes.
 //!
-//! A query needs a wait, a read and a write in each direction. These cost the kernel the same time in any program.
+//! For each query, the forwarder waits, reads and writes once in each direction. The kernel needs the same time for
+//! this in any program.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -21,10 +22,11 @@ use crate::BenchError;
 pub(super) const THREAD: &str = "forwarder";
 /// Size of the read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
-/// The event numbers for a new connection and for the end.
+/// Event numbers for a new connection, and for the request to stop.
 const NEW_CONNECTION: u64 = 0;
 const STOP: u64 = 1;
-/// The event number for the client of the first session. The session's server has the next number, and so on.
+/// Event number for the client of the first session. The next number stands for that session's server, the one after it
+/// for the second session's client, and so on.
 const FIRST_SESSION: u64 = 2;
 
 /// A running forwarder.
@@ -70,7 +72,7 @@ impl Forwarder {
         Ok(begin().attempt("forward to", server)?)
     }
 
-    /// Stops the thread.
+    /// Stops the forwarder's thread.
     pub(super) fn stop(self) -> Result<(), BenchError> {
         drop(self.ends);
         let ended = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -83,7 +85,7 @@ impl EventLoop {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(number), EventFlags::IN)?)
     }
 
-    /// Forwards until `_ended` becomes readable. This happens when its other end is closed.
+    /// Forwards bytes until `_ended` becomes readable, because the other end was closed.
     fn forward(mut self, _ended: UnixStream) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         loop {
@@ -112,7 +114,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Forwards bytes in one direction. Closes the session if either side has ended.
+    /// Forwards bytes in one direction. Closes the session if the client or the server has ended.
     fn forward_side(&mut self, side: u64) {
         let place = usize::try_from(side / 2).unwrap_or(usize::MAX);
         let Some(Some(session)) = self.sessions.get_mut(place) else { return };

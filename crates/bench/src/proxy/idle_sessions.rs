@@ -1,5 +1,5 @@
-//! Measures a hundred busy sessions among thousands of idle ones. Applications with large connection pools look like
-//! this.
+//! Measures a hundred busy sessions among thousands of idle ones, as an application with a large connection pool would
+//! have them.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use super::pgbench::{self, BUSY_WORKLOAD};
 use crate::pgbench::Pgbench;
 use crate::{BenchError, memory};
 
-/// The number of idle sessions.
+/// Number of idle sessions.
 pub(super) const IDLE_SESSIONS: usize = 2000;
-/// How long the busy sessions run, in seconds.
+/// How long the busy sessions work, in seconds.
 const SECONDS: u32 = 10;
 
-/// The results of this measurement.
+/// The costs of the idle sessions.
 pub(super) struct IdleSessionCosts {
-    /// Our memory for each idle session, in bytes. This includes the client's end of the session, which is small.
+    /// Our memory for each idle session, in bytes. This includes the memory at the client's end of the session, which
+    /// is small.
     pub(super) memory: f64,
-    /// Time between two transactions of any busy session, without and with the idle sessions.
+    /// Time between two transactions of the busy sessions, without idle sessions and with them.
     pub(super) alone: Duration,
     pub(super) among: Duration,
     /// Time between two transactions with the idle sessions, over a direct connection.

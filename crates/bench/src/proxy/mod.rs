@@ -1,5 +1,5 @@
-//! The `gateway` benchmark: the cost of the gateway. It's compared with a direct connection and with `PgBouncer`, all
-//! on the same server.
+//! The `gateway` benchmark: what the gateway costs. It compares the gateway with a direct connection and with
+//! `PgBouncer`, all of them to the same server.
 
 mod copy;
 mod fixture;
@@ -20,25 +20,26 @@ use fixture::ProxyFixture;
 use idle_sessions::IdleSessionCosts;
 use pgbench::ProcessorTimes;
 
-/// The number of rounds before the measurement, so that all data is in memory.
+/// Number of rounds before the measurement, after which all data is in memory.
 const WARM_UP: u32 = 1;
 
 /// The benchmark's options.
 #[derive(Debug)]
 pub struct ProxyBench {
-    /// The options for the server. The template in these options is ignored.
+    /// Options for the server. The benchmark ignores the template in them.
     pub server_options: ServerOptions,
-    /// The cache directory that the user chose.
+    /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
 }
 
 impl ProxyBench {
-    /// Measures pgbench and COPY over each route to one server, in turns. Then measures many sessions.
+    /// Measures pgbench and COPY over each route in turn. All routes lead to the same server. Then measures many
+    /// sessions.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured, e.g. because pgbench is missing.
+    /// Returns an error if there are no results at all, for example because pgbench is missing.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load_averages();
         let server_options = ServerOptions { template: None, ..self.server_options.clone() };

@@ -1,4 +1,4 @@
-//! Runs pgbench over each route. pgbench has the smallest messages, so the cost of the route is most visible here.
+//! Runs pgbench over each route. Its messages are very small, so the cost of a route is most visible here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use crate::BenchError;
 use crate::client::Address;
 use crate::pgbench::Pgbench;
 
-/// The number of branches, of 15 MB each. With 20 branches, 8 clients rarely wait for each other.
+/// Number of branches, each of 15 MB. With 20 branches, 8 clients rarely wait for each other.
 const SCALE: u32 = 20;
-/// How long each turn takes, in seconds.
+/// Duration of each turn, in seconds.
 const SECONDS: u32 = 2;
 
 /// A workload for pgbench.
@@ -31,7 +31,7 @@ pub(super) const WORKLOADS: [Workload; 4] = [
     Workload { name: "TPC-B-like, 8 clients", read_only: false, clients: 8 },
 ];
 
-/// The workload of the busy sessions among idle ones.
+/// The workload of the busy sessions that run among idle ones.
 pub(super) const BUSY_WORKLOAD: Workload =
     Workload { name: "pgbench -S, 100 clients", read_only: true, clients: 100 };
 
@@ -42,8 +42,8 @@ pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), B
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
-/// The processor time for each transaction that the process or thread between client and server uses. There is a sample
-/// for each contender, by name.
+/// The processor time that the process or thread between the client and the server uses for each transaction. Maps the
+/// name of each contender to a sample of these times.
 #[derive(Default)]
 pub(super) struct ProcessorTimes(RefCell<HashMap<String, Sample>>);
 
@@ -54,12 +54,12 @@ impl ProcessorTimes {
         sample.push(taken).expect("a duration is finite");
     }
 
-    /// Discards the warm-up.
+    /// Discards the values of the warm-up.
     pub(super) fn discard_warm_up(&self) {
         self.0.borrow_mut().clear();
     }
 
-    /// Returns the median for a contender, or `None` if there is nothing between client and server.
+    /// Returns the median of a contender. Returns `None` for a direct route.
     pub(super) fn median(&self, name: &str) -> Option<Quantity> {
         self.0.borrow().get(name)?.median()
     }
@@ -93,7 +93,7 @@ pub(super) fn contender_name(what: &str, route: Route) -> String {
     format!("{what}: {}", route.name())
 }
 
-/// Runs a workload. Returns the mean time between two transactions of any client.
+/// Runs a workload. Returns the mean time between two consecutive transactions, which can belong to different clients.
 pub(super) fn time(
     pgbench: &Pgbench,
     address: &Address,

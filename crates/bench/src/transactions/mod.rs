@@ -1,5 +1,5 @@
-//! The `pgbench` benchmark: its TPC-B-like transactions on servers that are configured as in published articles, and on
-//! pgfresh.
+//! The `pgbench` benchmark: runs pgbench's TPC-B-like transactions on pgfresh, and on servers with the settings of
+//! published articles.
 
 mod report;
 
@@ -16,17 +16,18 @@ use crate::pgbench::Pgbench;
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
-/// The number of rounds before the measurement, so that all data is in memory.
+/// Number of rounds before the measurement, after which all data is in memory.
 const WARM_UP: u32 = 1;
-/// The numbers of clients, each with its own thread. Source: End Point's blog, "Speeding Up Integration Tests with
+/// Numbers of clients. Each client has its own thread. Source: End Point's blog, "Speeding Up Integration Tests with
 /// PostgreSQL".
 const CLIENTS: [u32; 3] = [1, 2, 3];
-/// The databases. Each server has one. The server with normal settings has a second one, whose tables are unlogged.
+/// The names of the databases. Each server has the first one. The server with normal settings also has the second one,
+/// whose tables are unlogged.
 const DATABASE: &str = "tpcb";
 const UNLOGGED: &str = "unlogged";
-/// A database that is leased from the gateway.
+/// Name of the database that the benchmark leases from the gateway.
 const LEASED: &str = "leased";
-/// The names of the sides that aren't setups.
+/// Names of the sides of the comparison that don't come from [`Setup`].
 const NORMAL_UNLOGGED: &str = "normal settings, unlogged tables, on disk";
 const OURS: &str = "pgfresh";
 const OURS_DIRECT: &str = "pgfresh, straight to its server";
@@ -34,17 +35,18 @@ const OURS_DIRECT: &str = "pgfresh, straight to its server";
 /// The benchmark's options.
 #[derive(Debug)]
 pub struct Transactions {
-    /// The options for pgfresh's own server. The other servers use its installation.
+    /// Options for pgfresh's own server. The other servers use the same installation.
     pub server_options: ServerOptions,
-    /// The cache directory that the user chose.
+    /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk to test. `None` stands for the place where a server's data would be on disk.
+    /// A directory on the disk to test. By default, the benchmark uses the place where pgfresh would put a server's
+    /// data on disk.
     pub disk: Option<PathBuf>,
-    /// The number of branches in each database, of 15 MB each.
+    /// Number of branches in each database. Each branch has 15 MB.
     pub scale: u32,
-    /// How long each turn takes, in seconds.
+    /// Duration of each turn, in seconds.
     pub seconds: u32,
 }
 
@@ -53,7 +55,7 @@ struct Side {
     name: &'static str,
     address: Address,
     database: &'static str,
-    /// The session for the CHECKPOINT before each turn. It writes the pages that earlier turns left dirty.
+    /// A session for the CHECKPOINT before each turn, which writes the pages that earlier turns left dirty.
     session: RefCell<AdminConnection>,
 }
 
@@ -77,7 +79,7 @@ impl Side {
     }
 }
 
-/// Returns the name of the contender with `clients` clients.
+/// Returns the name of a side's contender with `clients` clients.
 fn contender_name(side: &str, clients: u32) -> String {
     format!("{side}, clients: {clients}")
 }
@@ -91,7 +93,7 @@ impl Transactions {
     /// Measures pgbench with one, two and three clients, in `rounds` rounds.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured, e.g. because pgbench is missing or the disk is full.
+    /// Returns an error if there are no results at all, for example because pgbench is missing or the disk is full.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk, .. } = self;
         let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), DEFAULT_TABLES)?;
@@ -104,7 +106,7 @@ impl Transactions {
         self.prepare(&pgbench, &servers[0].1, UNLOGGED, &["--unlogged-tables"])?;
         self.prepare(&pgbench, &fixture.server, DATABASE, &[])?;
         let gateway = fixture.gateway();
-        // The lease lasts as long as it has a session, so this session keeps it.
+        // The lease ends with its last session, so keep this session open.
         let holder = gateway.connect(LEASED, &[])?;
         pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
 
@@ -139,7 +141,7 @@ impl Transactions {
         Ok((report, end.and(closed).err()))
     }
 
-    /// Creates a database with pgbench's tables.
+    /// Creates a database that contains pgbench's tables.
     fn prepare(
         &self,
         pgbench: &Pgbench,

@@ -1,7 +1,7 @@
-//! The `truncate` benchmark: a test that commits a few rows, and several ways to clean up after it.
+//! The `truncate` benchmark: a test that commits a few rows, with several ways to clean up after the test.
 //!
-//! Cleaning up with TRUNCATE is common, but on a disk it is slow, even with `synchronous_commit=off`. The benchmark
-//! shows what this costs, and what the alternatives gain.
+//! Many suites clean up with TRUNCATE. On a disk, TRUNCATE is slow even with `synchronous_commit=off`. The benchmark
+//! shows how slow, and how much the alternatives gain.
 
 mod report;
 
@@ -17,12 +17,12 @@ use crate::fixture::{DEFAULT_TABLES, Fixture, MANUAL_DATABASE, NO_LINGER, ROLLBA
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
-/// The number of rounds before the measurement, so that the pool and the page cache are warm.
+/// Number of rounds before the measurement. They fill the pool and the page cache.
 const WARM_UP: u32 = 1;
-/// How long a turn repeats the test. The test runs at least once.
+/// How long each turn repeats the test. A turn runs the test at least once.
 const SPAN: Duration = Duration::from_millis(400);
-/// The statements of a test, each of which is committed. Source: a medium-sized suite, whose tests create a handful of
-/// fixtures.
+/// The statements of a test. Each of them commits by itself. Source: a medium-sized suite, whose tests create a handful
+/// of fixtures.
 const TEST: [&str; 5] = [
     "INSERT INTO t3 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
     "INSERT INTO t7 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
@@ -31,20 +31,22 @@ const TEST: [&str; 5] = [
     "INSERT INTO t27 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
 ];
 
-/// The benchmark's options. The template in these options is ignored, because all servers have the same 30 tables.
+/// The benchmark's options. The benchmark ignores the template in the server options, because all servers have the same
+/// 30 tables.
 #[derive(Debug)]
 pub struct Truncate {
-    /// The options for pgfresh's own server. The other servers use its installation.
+    /// Options for pgfresh's own server. The other servers use the same installation.
     pub server_options: ServerOptions,
-    /// The cache directory that the user chose.
+    /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk to test. `None` stands for the place where a server's data would be on disk.
+    /// A directory on the disk to test. By default, the benchmark uses the place where pgfresh would put a server's
+    /// data on disk.
     pub disk: Option<PathBuf>,
 }
 
-/// How a test cleans up.
+/// The way in which a test cleans up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CleanUp {
     Truncate,
@@ -61,7 +63,7 @@ impl CleanUp {
         }
     }
 
-    /// Runs one test and its clean-up.
+    /// Runs a test and cleans up after it.
     fn test(self, session: &mut AdminConnection) -> Result<(), SessionError> {
         let ends = self == Self::Rollback;
         let begin = ends.then_some("BEGIN");
@@ -77,14 +79,14 @@ impl CleanUp {
             Self::Truncate => {
                 format!("TRUNCATE {} RESTART IDENTITY CASCADE", names.collect::<Vec<_>>().join(", "))
             }
-            // A table must be emptied before the table that it refers to.
+            // Empty each table before the table to which it refers.
             Self::Delete => format!("DELETE FROM {}", names.rev().collect::<Vec<_>>().join("; DELETE FROM ")),
             Self::Rollback => "ROLLBACK".to_owned(),
         }
     }
 }
 
-/// The combinations on servers that don't belong to pgfresh.
+/// The combinations of setup and clean-up that run on servers without pgfresh.
 const FOREIGN_COMBINATIONS: [(Setup, CleanUp); 6] = [
     (Setup::Normal, CleanUp::Truncate),
     (Setup::Normal, CleanUp::Delete),
@@ -93,9 +95,9 @@ const FOREIGN_COMBINATIONS: [(Setup, CleanUp); 6] = [
     (Setup::Tuned, CleanUp::Rollback),
     (Setup::Tmpfs, CleanUp::Truncate),
 ];
-/// The clean-ups by hand on pgfresh's server.
+/// The ways to clean up by hand that run on pgfresh's server.
 const MANUAL_CLEAN_UPS: [CleanUp; 2] = [CleanUp::Truncate, CleanUp::Rollback];
-/// The contenders with a fresh database for each test and with rollback isolation.
+/// The names of the contenders that have a fresh database for each test, and rollback isolation.
 const FRESH: &str = "pgfresh: a fresh database for each test";
 const ISOLATED: &str = "pgfresh: rollback isolation";
 
@@ -104,10 +106,10 @@ fn contender_name(who: &str, clean_up: CleanUp) -> String {
 }
 
 impl Truncate {
-    /// Measures how long a test and its clean-up take, in `rounds` rounds.
+    /// Measures in `rounds` rounds how long a test and its clean-up take.
     ///
     /// # Errors
-    /// Returns an error if nothing could be measured, e.g. because the disk is full.
+    /// Returns an error if there are no results at all, for example because the disk is full.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk } = self;
         let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
@@ -163,8 +165,8 @@ fn own_contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, B
     Ok(contenders)
 }
 
-/// Runs tests on one open connection. Before the measurement, a CHECKPOINT writes the pages that earlier turns left
-/// dirty.
+/// Runs tests on one open connection. Before each turn's measurement, a CHECKPOINT writes the pages that earlier turns
+/// left dirty.
 fn by_hand<'a>(
     who: &str,
     server: &'a Server,

@@ -40,7 +40,7 @@ fn tests(timed: &[Timed], base: &str) -> Table {
     table
 }
 
-/// Returns the speed of `name` relative to `base`. The cell is missing for `base` itself.
+/// Returns how many times as fast as `base` the contender `name` is. For `base` itself, the cell is missing.
 fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     if base == name {
         return Cell::Missing;
@@ -48,7 +48,7 @@ fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     ratio(timed, base, name).into()
 }
 
-/// Returns a row of published figures: the name, the seconds before and after, and their ratio.
+/// Returns a row of published figures: their name, the seconds before and after the change, and the ratio of the two.
 fn published(what: &str, before: f64, after: f64) -> [Cell; 4] {
     let seconds = |value| Quantity::new(value, Unit::Seconds).into();
     [what.into(), seconds(before), seconds(after), Quantity::new(before / after, Unit::Ratio).into()]
@@ -75,8 +75,8 @@ fn truncate_table(timed: &[Timed]) -> Table {
     table
 }
 
-/// Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL": its table, one client before, three
-/// after. Both commit, because the blog has no figure for rolling back.
+/// Source: the table in End Point's blog, "Speeding Up Integration Tests with PostgreSQL", with one client before and
+/// three after. Both commit, because the blog has no figure for rolling back.
 fn rollback_table(timed: &[Timed], base: &str) -> Table {
     let title = "Each test one transaction that is rolled back, beside the published figures";
     let mut table = Table::numbers(title, "what", ["tests a second", "× as fast"]);

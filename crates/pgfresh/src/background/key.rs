@@ -12,13 +12,13 @@ use template::{Fingerprint, Provisioner, ServerOptions};
 use crate::failure::Failure;
 use crate::settings::ResolvedSettings;
 
-/// Computes the key from everything that distinguishes background servers from each other.
+/// Computes the key. It covers everything in which two background servers can differ.
 pub(super) fn of(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
     let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
     let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
     let mut key = Fingerprint::of("background server");
     key.part("project", settings.folder.as_os_str().as_encoded_bytes());
-    // The template's fingerprint stands for its options.
+    // The fingerprint covers all options of the template.
     key.part("template", provisioner.fingerprint()?.as_str());
     let ServerOptions { installation, place, space, preset, settings: server_settings, cache_size, .. } =
         provisioner.server_options();
@@ -53,7 +53,7 @@ pub(super) fn of(provisioner: &Provisioner, settings: &ResolvedSettings) -> Resu
     let Budget { statements, n_plus_one, time } = &settings.budget;
     key.part("statements", number(*statements)).part("n_plus_one", number(*n_plus_one));
     key.part("time", time.map_or_else(String::new, |time| time.as_nanos().to_string()));
-    // A new build of pgfresh must not use a server of the previous one.
+    // After an update of pgfresh, its clients must not use a server of the previous build.
     for part in [binary.dev(), binary.ino(), binary.size()] {
         key.part("binary", part.to_le_bytes());
     }

@@ -1,10 +1,10 @@
-//! Manages the slot of a background server, through which clients find the server. A slot is a directory in the cache.
+//! Manages the slot of a background server. A slot is a directory in the cache, through which clients find the server.
 //! It shows whether the server runs, where it listens, and which process is allowed to start it.
 //!
 //! ```text
-//! CACHE/servers/KEY/start.lock     held by the client that starts a server, and by the server until clients may join it.
+//! CACHE/servers/KEY/start.lock     held while a server starts, by its client and by the server itself.
 //! CACHE/servers/KEY/owner.lock     held by the server's process while it lives.
-//! CACHE/servers/KEY/about          address of the server, as long as clients may join it.
+//! CACHE/servers/KEY/about          address of the server while clients can join it.
 //! CACHE/servers/KEY/log            stderr of the server's process while it starts.
 //! CACHE/servers/KEY/background.log log of the server; see [`crate::log_file`]
 //! ```
@@ -29,14 +29,14 @@ use crate::notice::print_notice;
 #[derive(Debug)]
 pub(super) struct BackgroundSlot(pub(super) PathBuf);
 
-/// Description of a running server. The server's process writes it.
+/// Description of a running server, written by the server's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ServerInfo {
     /// URL of the control API, including its secret; see [`Control`].
     pub(crate) control: String,
     /// The project's folder.
     pub(crate) folder: PathBuf,
-    /// Whether the server only has databases that a run left behind.
+    /// True if the server exists only to keep databases that a run left behind.
     pub(crate) kept: bool,
     /// Name of a server that keeps its data between starts; see [`crate::named`].
     #[serde(default)]
@@ -53,7 +53,7 @@ pub(crate) struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Whether this is the project's own background server. It has no name and no databases of failed tests.
+    /// Returns true for the project's own background server, which has neither a name nor databases of failed tests.
     pub(crate) fn is_usual(&self) -> bool {
         !self.kept && self.name.is_none()
     }
@@ -73,7 +73,7 @@ impl BackgroundSlot {
         self.0.join("about")
     }
 
-    /// Path of the description of a retired server. A retired server ends with its last client.
+    /// Path of the description of a retired server, which ends with its last client.
     pub(super) fn retired(&self) -> PathBuf {
         self.0.join("about.retired")
     }
@@ -111,18 +111,18 @@ impl BackgroundSlot {
     /// Returns the server if it is running and clients can join it.
     pub(super) fn look(&self) -> Result<Option<RunningServer>, Failure> {
         let found = self.reach(&self.about())?;
-        // If the file still exists after the connection, the server will notice this client before it ends.
+        // If the file still exists now that this process is connected, the server notices this client before it ends.
         Ok(found.filter(|_| self.about().exists()))
     }
 
-    /// Whether clients of the project `folder` can join the server. Only reads the file, because a connection would
-    /// count as a client and prevent the server from ending.
+    /// Returns true if clients of the project `folder` can join the server. Only reads the file: a connection would
+    /// count as a client, and would thus keep the server alive.
     pub(super) fn is_of(&self, folder: &Path) -> bool {
         let about = self.about();
         about.exists() && read_about(&about).is_some_and(|about| about.folder == folder)
     }
 
-    /// Lets clients join a retired server again, if it is still running.
+    /// Lets clients join a retired server again if it is still running.
     pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<RunningServer>, Failure> {
         if self.reach(&self.retired())?.is_none() {
             return Ok(None);
@@ -131,13 +131,13 @@ impl BackgroundSlot {
         self.look()
     }
 
-    /// Acquires the start lock. Waits if a different process holds it.
+    /// Acquires the start lock. Waits while another process holds it.
     pub(super) fn begin(&self) -> Result<Lock, Failure> {
         let path = self.0.join("start.lock");
         loop {
             fs::create_dir_all(&self.0).attempt("create", &self.0)?;
             match Lock::take(&path) {
-                // A server removed the directory when it ended.
+                // The previous server removed the directory when it ended.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 lock => return Ok(lock.attempt("lock", &path)?),
             }
@@ -153,8 +153,8 @@ impl BackgroundSlot {
         })
     }
 
-    /// Waits for the start lock. Calls `waiting` if a different process holds it. Returns `None` if the slot has no
-    /// lock file.
+    /// Waits for the start lock. Calls `waiting` first if another process holds the lock. Returns `None` if the slot
+    /// has no lock file.
     pub(super) fn after_start(&self, waiting: impl FnOnce()) -> Result<Option<Lock>, Failure> {
         if let Some(lock) = self.try_begin() {
             return Ok(Some(lock));
@@ -171,7 +171,7 @@ impl BackgroundSlot {
         }
     }
 
-    /// Removes the slot if it has no server. The caller must hold the start lock. Returns whether there was no server.
+    /// Removes the slot if no server runs in it. The caller must hold the start lock. Returns true if no server runs.
     pub(super) fn remove_if_dead(&self, _starting: &Lock) -> bool {
         let is_dead = Lock::is_held(&self.owner()).is_ok_and(|held| !held);
         if is_dead {
@@ -193,7 +193,7 @@ impl BackgroundSlot {
         note("remove", &self.0, fs::remove_dir_all(&self.0))
     }
 
-    /// Reads the server's description, even if clients can't join the server.
+    /// Reads the server's description, even after clients can no longer join the server.
     pub(super) fn describe(&self) -> Option<ServerInfo> {
         let files = [self.about(), self.retired()];
         files.iter().find_map(|path| read_about(path))
@@ -202,7 +202,7 @@ impl BackgroundSlot {
     /// Sends SIGTERM to the server that `about` describes. Returns false if the server has already ended.
     pub(super) fn end(&self, about: &ServerInfo) -> bool {
         let handle = ProcessHandle::of_number(about.pid);
-        // The owner still holds its lock, so its process number can't belong to a different process yet.
+        // A living owner still holds its lock, so no other process can have its process number yet.
         let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
         handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
     }
@@ -212,9 +212,9 @@ impl BackgroundSlot {
         Lock::take_within(&self.owner(), timeout).transpose()
     }
 
-    /// Starts the server in a new session. The server is this program with the same arguments, except for those of the
-    /// command. It inherits `starting` as standard input. So it holds that lock until clients can join it, even if this
-    /// process dies.
+    /// Starts the server in a new session. The server runs this program with the same arguments, except for those of
+    /// the command. It inherits `starting` as standard input and thus holds the start lock until clients can join it,
+    /// even if this process dies.
     pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<RunningServer, Failure> {
         let log = self.log();
         let output = File::create(&log).attempt("write", &log)?;
@@ -232,7 +232,7 @@ impl BackgroundSlot {
         let starting = starting.descriptor().attempt("duplicate", &self.0)?;
         command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
-        // Programs that the server runs for the user must get the usual limits and file mode mask.
+        // Give the programs that the server runs for the user the usual limits and file mode mask.
         sys::restore_open_file_limit(&mut command);
         sys::restore_mask(&mut command);
         let failed =
@@ -243,7 +243,7 @@ impl BackgroundSlot {
         let failure =
             serde_json::from_str(&line).ok().map(|response: ErrorBody| Failure::from(response.error));
         if failure.is_none() && read.is_some_and(|read| read.is_ok_and(|bytes| bytes > 0)) {
-            // The server outlives this process.
+            // The server is ready. It keeps running after this process ends.
             if let Some(found) = self.look()? {
                 return Ok(found);
             }
@@ -261,7 +261,7 @@ impl BackgroundSlot {
     }
 }
 
-/// Logs a cleanup step that failed, unless the file was already gone. Returns whether the step succeeded.
+/// Logs a clean-up step that failed, unless the file was already gone. Returns true if the step succeeded.
 pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
     let Err(error) = done else { return true };
     if error.kind() != io::ErrorKind::NotFound {
@@ -270,7 +270,8 @@ pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
     false
 }
 
-/// Reads a slot's description. Returns `None` if it is missing or in the format of a different version.
+/// Reads a slot's description. Returns `None` if the file is missing, or if another version of pgfresh wrote it in its
+/// own format.
 fn read_about(path: &Path) -> Option<ServerInfo> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

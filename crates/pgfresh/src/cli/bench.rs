@@ -214,7 +214,7 @@ impl Bench {
         }
     }
 
-    /// Returns the options from which the command's settings come.
+    /// Returns the options that determine the command's settings.
     pub(super) fn options(&self) -> Options {
         match self {
             Self::Start { options, .. } => options.into(),

@@ -97,7 +97,7 @@ impl Snapshot {
     /// Returns the name of the new template. Accepts `NAME TEMPLATE` and `NAME as TEMPLATE`.
     ///
     /// # Errors
-    /// Returns an error if the template is missing after "as", or if there is a different word before it.
+    /// Returns an error if no template follows "as", or if a word other than "as" comes before the template.
     pub(crate) fn template(&self) -> Result<&str, Failure> {
         let message = match (self.template.eq_ignore_ascii_case("as"), &self.after_as) {
             (false, None) => return Ok(&self.template),
@@ -141,7 +141,7 @@ mod tests {
 
     use super::super::{Cli, Command};
 
-    /// Returns the template that `pgfresh snapshot` makes, or the error.
+    /// Parses the arguments of `pgfresh snapshot`. Returns the name of the new template, or the error.
     fn template(line: &str) -> Result<String, String> {
         let arguments = ["pgfresh", "snapshot", "scratch"].into_iter().chain(line.split_whitespace());
         let Command::Snapshot(snapshot) = Cli::try_parse_from(arguments).unwrap().command else {

@@ -10,11 +10,11 @@ use crate::failure::Failure;
 
 /// Exit code for an invalid command line.
 pub(crate) const USAGE: u8 = 2;
-/// Maximum number of commands that a hint about an option names.
+/// Maximum number of commands that a hint lists as owners of an option.
 const OWNERS: usize = 4;
 
-/// Converts a clap error. Its text is "error: MESSAGE", or a heading with lines below it. After that come tips, the
-/// usage and a pointer to the help.
+/// Converts a clap error. Its text begins with "error: MESSAGE", or with a heading and the lines below it. Tips, the
+/// usage and a pointer to the help follow.
 pub(super) fn failure(error: &clap::Error, arguments: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let mut message = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn failure(error: &clap::Error, arguments: &[OsString]) -> Failure {
     Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
 }
 
-/// Whether the user's command is the only missing argument.
+/// Returns true if the user's command is the only missing argument.
 fn is_without_command(error: &clap::Error) -> bool {
     let missing = error.get(ContextKind::InvalidArg);
     error.kind() == ErrorKind::MissingRequiredArgument
@@ -77,7 +77,7 @@ fn find<'c>(root: &'c Command, path: &str) -> Option<&'c Command> {
     path.split(' ').skip(1).try_fold(root, |command, name| command.find_subcommand(name))
 }
 
-/// Returns a hint for an option that other commands have, or that the user wrote before the command's name.
+/// Returns a hint if the unknown option belongs to other commands, or if the user wrote it before the command's name.
 fn owner_of_option(error: &clap::Error, path: &str) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
     let name = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
@@ -122,7 +122,7 @@ fn variable(error: &clap::Error, path: &str, arguments: &[OsString]) -> Option<(
 /// Renders the help for the command that the arguments name.
 pub(super) fn help_of(arguments: &[OsString]) -> String {
     let mut all = Cli::command();
-    // This gives the subcommands their full names.
+    // Give the subcommands their full names.
     all.build();
     let path = command_path(arguments);
     let command = path
@@ -138,7 +138,7 @@ fn sentence(tip: &str) -> String {
     format!("{}.", first.chain(letters).collect::<String>())
 }
 
-/// Returns the command most similar to an unknown one. Returns `None` if no command is similar enough.
+/// Returns the known command that is most similar to the unknown one. Returns `None` if no command is similar enough.
 fn nearest_command(error: &clap::Error, path: &str) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let root = Cli::command();

@@ -9,7 +9,7 @@ use super::Cli;
 const NARROW: usize = 80;
 /// Maximum number of lines that `-h` prints on a small terminal.
 const SHORT_LINES: usize = 35;
-/// Number of lines that `pgfresh run --help` must stay under, at its full width.
+/// Limit for the length of `pgfresh run --help` at its full width, in lines. The help must be shorter.
 const LONG_LINES: usize = 150;
 
 /// Calls `visit` for every command with its path after "pgfresh".
@@ -26,7 +26,7 @@ fn visit_all(visit: &mut dyn FnMut(&str, &mut Command)) {
     visit_below(&mut command, "", visit);
 }
 
-/// Returns the text that pgfresh prints for `flag`, in a terminal of this width.
+/// Returns the text that pgfresh prints for `flag` on a terminal of this width.
 fn printed(path: &str, flag: &str, width: usize) -> String {
     let words = ["pgfresh"].into_iter().chain(path.split_whitespace()).chain([flag]);
     Cli::command().term_width(width).try_get_matches_from(words).unwrap_err().to_string()

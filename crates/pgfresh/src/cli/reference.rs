@@ -46,7 +46,7 @@ const EXIT_CODES: &str = "
 fn page() -> String {
     let mut text = INTRODUCTION.to_owned();
     let mut command = super::command();
-    // This gives the subcommands their full names.
+    // Give the subcommands their full names.
     command.build();
     for subcommand in command.get_subcommands_mut() {
         describe(subcommand, &mut text);
@@ -59,7 +59,7 @@ fn page() -> String {
     text
 }
 
-/// Returns a command that has exactly the options that several commands share.
+/// Returns an artificial command whose options are those that several commands share.
 fn shared_options() -> Command {
     super::Options::augment_args(Command::new("shared"))
 }
@@ -178,7 +178,7 @@ fn configuration_reference_lists_exactly_existing_settings() {
     assert!(unknown.is_empty(), "docs/reference-config.md names {unknown:?}, which pgfresh does not read");
 }
 
-/// Collects the variables that any of the commands reads.
+/// Collects all environment variables that this command and its subcommands read.
 fn variables(command: &Command, all: &mut BTreeSet<String>) {
     all.extend(command.get_arguments().filter_map(|arg| Some(arg.get_env()?.to_str()?.to_owned())));
     command.get_subcommands().for_each(|command| variables(command, all));

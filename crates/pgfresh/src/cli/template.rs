@@ -179,7 +179,7 @@ pub(crate) struct Verify {
 }
 
 impl Template {
-    /// Returns the options from which the command's settings come.
+    /// Returns the options that determine the command's settings.
     pub(super) fn options(&self) -> Options {
         match self {
             Self::Build(Build { options, .. }) | Self::Push(Push { options, .. }) => options.into(),

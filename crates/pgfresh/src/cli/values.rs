@@ -26,8 +26,8 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a time with its unit (ms, s, min or h), such as 5s".to_owned())
 }
 
-/// Parses a port. If a service is named pgfresh, Kubernetes sets `PGFRESH_PORT=tcp://HOST:PORT` in every container, so
-/// such a value counts as unset.
+/// Parses a port. In a Kubernetes cluster with a service called pgfresh, every container has the variable
+/// `PGFRESH_PORT=tcp://HOST:PORT`. A value of this form therefore counts as unset.
 pub(crate) fn port(text: &str) -> Result<u16, String> {
     if text.starts_with("tcp://") {
         return Ok(0);
@@ -39,7 +39,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     storage::parse_bytes(text).ok_or_else(|| "expected a size with a unit, such as 10GB".to_owned())
 }
 
-/// Parses a time like [`span`], or a number of days.
+/// Parses a time in the format of [`span`], or as a number of days.
 pub(crate) fn age(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').map(str::trim).and_then(|days| days.parse::<u32>().ok());
     let days = days.map(|days| Duration::from_secs(u64::from(days) * 86_400));

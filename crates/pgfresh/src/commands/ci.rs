@@ -21,20 +21,20 @@ const RELEASE: &str =
     concat!(env!("CARGO_PKG_REPOSITORY"), "/releases/download/v", env!("CARGO_PKG_VERSION"));
 /// File name of the release's archive, without its extension.
 const ARCHIVE: &str = concat!("pgfresh-", env!("CARGO_PKG_VERSION"), "-x86_64-linux");
-/// Marks a line that applies only to projects whose templates are stored in the CI system's own cache.
+/// Marks a line of the configuration that only projects with templates in the CI system's own cache get.
 const CACHED: &str = " @CACHED@";
-/// Marks a line that applies only to projects with a remote template cache.
+/// Marks a line of the configuration that only projects with a remote template cache get.
 const SHARED: &str = " @SHARED@";
 
 /// Values for the placeholders in a configuration.
 struct Values<'a> {
     system: System,
     project: &'a Project,
-    /// Major PostgreSQL version that the project requires, if any.
+    /// Major PostgreSQL version, if the project requires a certain one.
     major: Option<u32>,
-    /// Inputs of all templates, as glob patterns.
+    /// Glob patterns that match the inputs of all templates.
     inputs: Vec<String>,
-    /// The remote template cache, if there is one and the project has a template to share.
+    /// The remote template cache, if the project has one and also has a template to share.
     shared: Option<SharedTemplates>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn execute(context: &Context, arguments: &Ci) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns notes about gaps in the settings.
+/// Returns notes for the user about settings that are missing.
 fn missing(settings: &ResolvedSettings) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(remote) = settings.remote.as_ref().filter(|_| settings.trusted.is_empty()) {
@@ -75,7 +75,7 @@ fn missing(settings: &ResolvedSettings) -> Vec<String> {
 fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     let remote = settings.remote.as_ref().filter(|_| !settings.templates.is_empty())?;
     let branch = match &remote.push {
-        // Such a name doesn't need quotes in any of the files.
+        // A branch name with only these characters doesn't need quotes in any of the files.
         PushPolicy::Branch(name) if name.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c)) => {
             Some(name.clone())
         }
@@ -84,13 +84,13 @@ fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     Some(SharedTemplates::new(&remote.address.to_string(), branch))
 }
 
-/// Converts a folder to a glob that matches everything in it.
+/// Converts a folder to a glob that matches everything in the folder. Returns any other input unchanged.
 fn as_glob(folder: &Path, input: &str) -> String {
     if folder.join(input).is_dir() { format!("{}/**", input.trim_end_matches('/')) } else { input.to_owned() }
 }
 
-/// Replaces the placeholders of the configuration with the project's values. If a line contains a list's placeholder,
-/// repeats the line for each value.
+/// Replaces the placeholders in the configuration with the project's values. A line with a list's placeholder appears
+/// once for each value of the list.
 fn fill_in(context: &Values<'_>) -> String {
     let (lists, values) = (lists(context), values(context));
     let (wanted, other) = if context.shared.is_some() { (SHARED, CACHED) } else { (CACHED, SHARED) };
@@ -160,7 +160,7 @@ fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns notes about things that the user must check.
+/// Returns notes about everything that the user has to check.
 fn notes(context: &Values<'_>) -> Vec<String> {
     let mut notes = vec![
         "PGFRESH_RELEASE: where the files of the release are, for your CI to reach".to_owned(),
@@ -183,7 +183,7 @@ fn notes(context: &Values<'_>) -> Vec<String> {
     notes
 }
 
-/// The account of a job: root in a container, a user with sudo, or the CI agent's account.
+/// The account that runs a job: root in a container, a user with sudo, or the CI agent's account.
 enum Machine {
     Container,
     Runner,
@@ -198,9 +198,9 @@ fn machine(system: System) -> Machine {
     }
 }
 
-/// Returns commands that install PostgreSQL from the distribution. If the distribution lacks the major version, they
-/// use the PostgreSQL project's packages. An agent needs no commands, because pgfresh uses its PostgreSQL or downloads
-/// one.
+/// Returns commands that install PostgreSQL from the distribution's packages. If the distribution lacks the major
+/// version, the commands use the PostgreSQL project's packages instead. CI agents need no commands, because pgfresh
+/// uses the agent's PostgreSQL or downloads one.
 fn postgres(context: &Values<'_>) -> Vec<String> {
     let sudo = match machine(context.system) {
         Machine::Container => "",
@@ -242,9 +242,10 @@ fn install(system: System) -> Vec<String> {
     commands
 }
 
-/// Escapes commands in the way that the configuration's format requires.
+/// Escapes commands as the configuration's format requires.
 fn as_written(system: System, commands: Vec<String>) -> Vec<String> {
-    // Buildkite expands variables when it reads the file, which is before the commands set them.
+    // Buildkite expands variables when it reads the file. That is too early, because the commands set the variables
+    // later.
     let dollar = if matches!(system, System::Buildkite) { "$$" } else { "$" };
     commands.into_iter().map(|command| command.replace('$', dollar)).collect()
 }
@@ -272,7 +273,7 @@ mod tests {
     use super::*;
     use crate::settings::SIGNING_KEY;
 
-    /// Files that identify the different kinds of project.
+    /// Files that identify the kinds of project, one for each kind.
     const MARKERS: [&str; 8] = [
         "pyproject.toml",
         "package.json",
@@ -310,7 +311,7 @@ mod tests {
         }
     }
 
-    /// One remote of each kind, and no remote.
+    /// A remote of each kind. `None` is a project without a remote.
     const REMOTES: [Option<&str>; 7] = [
         None,
         Some("s3://bucket/prefix"),
@@ -321,7 +322,7 @@ mod tests {
         Some("file:///srv/templates"),
     ];
 
-    /// Describes a remote to which the jobs of `branch` push.
+    /// Describes a remote that receives templates from the jobs of `branch`.
     fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
         SharedTemplates::new(remote, branch.map(str::to_owned))
     }
@@ -333,7 +334,8 @@ mod tests {
         fill_in(&Values { system, project, major: None, inputs: Vec::new(), shared: None })
     }
 
-    /// Returns the configuration for each kind of project. Jobs of `branch` push to the remote.
+    /// Returns the configuration for each kind of project, with a remote that receives templates from the jobs of
+    /// `branch`.
     fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
         let text = |marker| {
             let folder = tempfile::tempdir().unwrap();
@@ -351,7 +353,7 @@ mod tests {
         text.lines().filter(|line| !line.trim_start().starts_with(['#', '/']))
     }
 
-    /// Returns the lines after `head` that are indented more deeply than it.
+    /// Returns the lines that follow `head` and are indented more deeply than `head`.
     fn block<'a>(text: &'a str, head: &str) -> Vec<&'a str> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let mut lines = text.lines().skip_while(|line| line.trim() != head);
@@ -384,7 +386,8 @@ mod tests {
                 assert!(text.contains("PGFRESH_CACHE_PUSH"), "{system:?}: {text}");
                 let secrets = Credentials::of(remote).secrets(system);
                 for name in secrets.iter().chain([&SIGNING_KEY]) {
-                    // If the system provides the secrets without configuration, only the notes name them.
+                    // Some systems provide the secrets without any configuration. For these, only the notes name the
+                    // secrets.
                     let listed = !matches!(system, System::Gitlab | System::Circleci);
                     let lines: Vec<_> = if listed { code(&text).collect() } else { text.lines().collect() };
                     assert!(lines.iter().any(|line| line.contains(name)), "{system:?}: {name}: {text}");
@@ -393,8 +396,9 @@ mod tests {
         }
     }
 
-    /// Checks that only the pushing branch runs steps that name a secret for writing, and not other branches or pull
-    /// requests. The system itself must protect these secrets from a changed file, see `holders`.
+    /// Checks that steps with a secret for writing run only on the pushing branch, and not on other branches or in pull
+    /// requests. A pull request can change the configuration file, so the CI system itself must also protect these
+    /// secrets (see `holders`).
     #[test]
     fn write_secrets_are_limited_to_pushing_branch() {
         for remote in REMOTES.into_iter().flatten() {
@@ -441,7 +445,7 @@ mod tests {
             ] {
                 for text in printed(system, remote, Some("trunk")) {
                     assert!(code(&text).any(|line| line.contains(choice)), "{system:?}: {text}");
-                    // If a system sets secrets for each step, it runs the tests in a step without secrets.
+                    // In a system that gives secrets to single steps, the step with the tests must get none.
                     let tests = code(&text).filter(|line| line.contains("pgfresh run"));
                     assert!(tests.into_iter().all(|line| !line.contains("secrets.")), "{text}");
                     assert!(!code(&text).any(|line| line.contains("CACHE_PUSH")), "{text}");
@@ -489,7 +493,7 @@ mod tests {
         }
     }
 
-    /// Runs the commands that come before `remote` is used, and returns the variables whose names contain `word`.
+    /// Runs the commands that log in to `remote`. Returns the variables whose names contain `word` afterwards.
     fn after_login(system: System, remote: &str, word: &str, variables: [(&str, &str); 2]) -> Vec<String> {
         let script = format!("{}\nenv", sharing(remote, Some("main")).login(system).join("\n"));
         let run = Command::new("bash").args(["-euc", &script]).env_clear().envs(variables).output().unwrap();

@@ -1,5 +1,5 @@
-//! Contains one file for each command. Commands don't depend on each other. Code that they share is in modules beside
-//! this one.
+//! Contains one file for each command. Commands don't depend on each other. Modules beside this one contain the code
+//! that several commands share.
 
 mod bench;
 mod ci;

@@ -1,4 +1,4 @@
-//! `pgfresh postgres`: lists and installs installations, and shows the one that pgfresh uses.
+//! `pgfresh postgres`: lists and downloads installations, and shows which one pgfresh uses.
 
 use std::process::ExitCode;
 
@@ -42,13 +42,13 @@ fn list(context: &Context, arguments: &ListInstallations) -> Result<(), Failure>
         }
     }
     if found.is_empty() {
-        // This fails, and the error says where pgfresh searched and what the user can do.
+        // Fail with the error that says where pgfresh searched and what the user can do.
         provisioning::find_installed(ServerOptions::default(), cache)?;
     }
     Ok(())
 }
 
-/// Downloads an installation if it is missing, and starts a server to check that the installation works.
+/// Downloads an installation if it is missing. Then starts a server to check that the installation works.
 fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     let cache = context.cache()?;
     let installation =

@@ -45,7 +45,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
             provisioner.command_to_sweep()
         );
     } else {
-        // A background server takes over the databases of failed tests.
+        // If tests failed, a background server takes over their databases.
         background::stop_or_keep(context, service)?;
     }
     if has_failed {

@@ -1,5 +1,5 @@
-//! `pgfresh serve`: runs a server in the foreground until standard input closes or a signal arrives. Alternatively,
-//! uses the background server.
+//! `pgfresh serve`: runs a server in the foreground until standard input closes or a signal arrives. With `--shared`,
+//! uses the background server instead.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -26,7 +26,7 @@ use crate::service::{ServeOptions, Service, leases_failed};
 /// The JSON line for the client that started this process.
 #[derive(Serialize)]
 struct Ready<'a> {
-    /// URL of the prepared database. With a different database name, this URL leads to a different copy.
+    /// URL of the prepared database. If a client replaces the database name in it, the URL leads to another copy.
     url: String,
     jdbc_url: String,
     host: String,
@@ -34,7 +34,7 @@ struct Ready<'a> {
     user: &'a str,
     password: Option<String>,
     database: &'a str,
-    /// URL of the HTTP API. The password serves as the token.
+    /// URL of the HTTP API. Its token is the password.
     http_url: String,
     /// URL of the live page for a browser, including the token.
     page_url: String,
@@ -44,7 +44,7 @@ struct Ready<'a> {
     /// Path of the root certificate, if pgfresh created one for TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     root_certificate: Option<String>,
-    /// Name under which this process holds leases on a shared server. These leases end with this process.
+    /// Name of this process as a holder of leases on a shared server. These leases end when this process ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
 }
@@ -58,7 +58,8 @@ pub(crate) fn execute(context: &Context, arguments: &Serve) -> Result<ExitCode, 
         ServeOptions::new(context.settings()?)?.with(&arguments.service)?.on(listen, arguments)?;
     if let Some(name) = &arguments.name {
         let mut named = NamedServer::start(context, name, arguments.reset, serve_options)?;
-        // Once other processes find the server, they can stop it. So this process must handle signals before that.
+        // As soon as other processes can find the server, they can stop it. So this process handles signals before
+        // that.
         let events = Events::listen()?;
         named.announce(context.settings()?)?;
         let gone = attend(context, arguments, events, &named.provisioner, &named.service)?;
@@ -75,7 +76,7 @@ pub(crate) fn execute(context: &Context, arguments: &Serve) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the server's address and waits until the server ends. Returns a failure if the server ended on its own.
+/// Prints the server's address and waits until the server ends. Returns a failure if the server ended by itself.
 fn attend(
     context: &Context,
     arguments: &Serve,
@@ -86,7 +87,7 @@ fn attend(
     let line = if arguments.json {
         describe(provisioner, service)?
     } else {
-        // This URL contains the token, so it must reach only a person and no log.
+        // This URL contains the token, so only a person may see it, and it must not end up in a log.
         if io::stderr().is_terminal() && context.verbosity == Verbosity::Normal {
             notice!("pgfresh: live page at {}", service.local_address().page_url());
         }
@@ -117,9 +118,11 @@ fn print_address(line: &str) -> Result<(), Failure> {
     output::try_print(format_args!("{line}\n")).map_err(|error| output::could_not_print(&error))
 }
 
-/// Joins the background server, and leases a database there until the lifeline closes or a signal arrives.
+/// Joins the background server and leases a database there. The lease lasts until the lifeline closes or a signal
+/// arrives.
 fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
-    // Building a template, or waiting for a build, can take long.
+    // Building a template can take long, and so can waiting for another process that builds it. Let the lifeline end
+    // this process even during that time.
     if is_lifeline() {
         foreground::end_with_lifeline(context.exit.clone())?;
     }
@@ -149,7 +152,7 @@ fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     } else {
         address.url()
     };
-    // Until this point, a signal ends this process and therefore also the lease.
+    // Until this point, a signal ends this process and thereby also the lease.
     let mut events = Events::listen()?;
     print_address(&line)?;
     events.watch_end_of(held)?;
@@ -182,8 +185,8 @@ fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Fail
     serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))
 }
 
-/// Whether the end of standard input has a meaning. True for a pipe or a file, but not for `/dev/null`, which service
-/// managers use.
+/// Returns true if the end of standard input means that this process has to end. This is the case for a pipe or a file,
+/// but not for `/dev/null`, which service managers use.
 fn is_lifeline() -> bool {
     let null = File::open("/dev/null").and_then(|file| file.metadata());
     let ours = io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());

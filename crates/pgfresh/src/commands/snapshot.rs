@@ -38,10 +38,10 @@ pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Saves a template of the server as a file.
+/// Saves one of the server's templates as a file.
 fn save(context: &Context, control: &Control, template: &str, file: DumpFile) -> Result<(), Failure> {
     let installation = provisioning::installation(context)?;
-    // A new copy is equal to the template and has no other sessions.
+    // Dump a new copy, which equals the template and has no other sessions.
     let request = LeaseRequest {
         template: Some(template.to_owned()),
         isolation: Some("clone".to_owned()),

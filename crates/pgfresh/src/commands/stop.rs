@@ -13,7 +13,7 @@ pub(crate) fn execute(context: &Context, arguments: &Stop) -> Result<ExitCode, F
     let Stopped { count, mut staying } = background::stop(context, all)?;
     if !context.verbosity.is_quiet() {
         staying.sort();
-        // `--all` also stops named servers.
+        // `--all` stops named servers, too.
         match (count, all) {
             (0, _) if !staying.is_empty() => {
                 let (servers, keep) =

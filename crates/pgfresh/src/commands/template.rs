@@ -22,7 +22,7 @@ use crate::output::{print, print_line};
 use crate::progress;
 use crate::settings::ResolvedSettings;
 
-/// Number of fingerprint digits in human-readable output.
+/// Number of digits of a fingerprint in human-readable output.
 const DIGITS: usize = 8;
 
 pub(crate) fn execute(context: &Context, command: &Template) -> Result<ExitCode, Failure> {
@@ -48,7 +48,7 @@ pub(crate) fn execute(context: &Context, command: &Template) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the specification with this `name`, or else that of the options.
+/// Returns the specification of the template `name`. Without a name, returns the one that the options choose.
 fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec, Failure> {
     if let Some(name) = name {
         return settings.find_template(name);
@@ -160,7 +160,7 @@ fn show(context: &Context, name: Option<&str>, json: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// Describes what a run would do with the template, e.g. use or build it.
+/// Describes what a run would do with the template, for example build it or use the cached one.
 fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure> {
     if spec.chain().into_iter().any(TemplateSpec::runs_each_time) {
         return Ok("runs each time, because its setup has no inputs".to_owned());
@@ -183,7 +183,8 @@ fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure
     })
 }
 
-/// Formats the parent of an incremental build, with a leading space. Returns an empty text if there is no parent.
+/// Formats the parent of an incremental build as "on PARENT", with a leading space. Returns an empty text without a
+/// parent.
 fn on(parent: Option<&str>) -> String {
     parent.map_or_else(String::new, |parent| format!(" on {}", short(parent)))
 }
@@ -212,7 +213,7 @@ fn show_shelved(context: &Context, word: &str, json: bool) -> Result<(), Failure
 
 fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
     for (name, value) in fingerprint_inputs.iter() {
-        // A digest is useful only for comparisons, so its first digits suffice.
+        // Users only compare digests, so the first digits suffice.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
         let value = if digest { short(value) } else { value };
         print_line!("  {name}: {}", value.replace('\n', "\n    "));
@@ -243,7 +244,7 @@ fn remove(context: &Context, arguments: &Remove) -> Result<(), Failure> {
         }
         Ok::<_, CacheError>(())
     });
-    // If the reader of the output has gone, this must not stop the removal of the other templates.
+    // Continue to remove templates even if the output's reader has gone.
     if !context.verbosity.is_quiet() {
         print(removed);
     }
@@ -273,7 +274,7 @@ fn import(context: &Context, arguments: &Import) -> Result<(), Failure> {
 
 fn push(context: &Context, folder: &Path, key: Option<&Path>) -> Result<(), Failure> {
     let settings = context.settings()?;
-    // If the key is missing, this must fail before the build.
+    // Check for the key first, so that a missing key fails before the build.
     let key = signed::key_for_push(settings, key)?;
     let spec = spec(settings, None)?;
     let name = spec.title();
@@ -303,7 +304,7 @@ fn short(fingerprint: &str) -> &str {
     &fingerprint[..DIGITS.min(fingerprint.len())]
 }
 
-/// Formats how long ago `then` was, as one number with its unit.
+/// Formats the time since `then` as one number with its unit.
 fn ago(now: SystemTime, then: SystemTime) -> String {
     let seconds = now.duration_since(then).unwrap_or_default().as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! Finds PostgreSQL's programs, the cache and the account for servers. Downloads missing programs.
+//! Finds PostgreSQL's programs, the cache and the account for servers. Downloads the programs if they are missing.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -15,8 +15,8 @@ use crate::output::Verbosity;
 use crate::progress;
 use crate::settings::{PushPolicy, RemoteSettings, SIGNING_KEY, expect_trusted, no_trusted_key, signing_key};
 
-/// Finds the programs, cache and account for these options, and connects the provisioner to the remote template cache.
-/// Downloads PostgreSQL if it is missing and the user allows this.
+/// Finds the programs, the cache and the account for these options, and connects the provisioner to the remote template
+/// cache. Downloads PostgreSQL if it is missing and the user allows downloads.
 pub(crate) fn provisioner(context: &Context, server_options: ServerOptions) -> Result<Provisioner, Failure> {
     let provisioner = find_or_download(context, server_options)?;
     Ok(match remote(context)? {
@@ -25,12 +25,13 @@ pub(crate) fn provisioner(context: &Context, server_options: ServerOptions) -> R
     })
 }
 
-/// Finds PostgreSQL's programs for the settings. Downloads them if they are missing and the user allows this.
+/// Finds PostgreSQL's programs for the settings. Downloads them if they are missing and the user allows downloads.
 pub(crate) fn installation(context: &Context) -> Result<Installation, Failure> {
     Ok(find_or_download(context, context.settings()?.server_options.clone())?.installation)
 }
 
-/// Finds the programs, cache and account for these options, without a download and without the remote template cache.
+/// Finds the programs, the cache and the account for these options. Uses neither downloads nor the remote template
+/// cache.
 pub(crate) fn find_installed(
     server_options: ServerOptions,
     cache: Cache,
@@ -38,7 +39,7 @@ pub(crate) fn find_installed(
     Provisioner::find(server_options, cache, sys::this_program().to_owned())
 }
 
-/// Like [`find_installed`], but downloads PostgreSQL if it is missing and the user allows this.
+/// Like [`find_installed`], but downloads PostgreSQL if it is missing and the user allows downloads.
 pub(crate) fn find_or_download(
     context: &Context,
     server_options: ServerOptions,
@@ -76,7 +77,7 @@ pub(crate) fn prepare(context: &Context, provisioner: &Provisioner) -> Result<()
     Ok(())
 }
 
-/// Downloads an installation, and prints where it comes from.
+/// Downloads an installation, and prints where it downloads from.
 pub(crate) fn download(
     cache: &Cache,
     major: u32,
@@ -104,7 +105,7 @@ fn announcement(package: &Package, major: u32, folder: &Path) -> String {
     )
 }
 
-/// Warns once about a server that is newer than all versions with which pgfresh is tested.
+/// Warns once if the server is newer than every version with which we test pgfresh.
 fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     static NOTED: Once = Once::new();
     if version.major > *MAJORS.end() && !verbosity.is_quiet() {
@@ -118,7 +119,7 @@ fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     }
 }
 
-/// Returns the installation's own psql, or else the psql on PATH.
+/// Returns the psql of the installation. If the installation has none, returns the psql on PATH.
 pub(crate) fn find_psql(installation: &Installation) -> Result<PathBuf, Failure> {
     installation.client("psql").ok_or_else(|| {
         let failure = Failure::new("could not find psql");
@@ -128,7 +129,7 @@ pub(crate) fn find_psql(installation: &Installation) -> Result<PathBuf, Failure>
     })
 }
 
-/// Returns a client for the remote template cache, if there is one. Doesn't send anything yet.
+/// Returns a client for the remote template cache, if the settings name one. Sends no request yet.
 fn remote(context: &Context) -> Result<Option<RemoteCache>, Failure> {
     let settings = context.settings()?;
     let Some(RemoteSettings { address, push }) = &settings.remote else { return Ok(None) };
@@ -143,7 +144,7 @@ fn remote(context: &Context) -> Result<Option<RemoteCache>, Failure> {
         return Ok(Some(remote));
     }
     let Some(key) = signing_key(None)? else {
-        // On the branch that pushes, a missing key must lead to a message.
+        // On the branch that pushes, users expect a push. So tell them if the signing key is missing.
         let (verbosity, expected) = (context.verbosity, matches!(push, PushPolicy::Branch(_)));
         if verbosity.is_verbose() || expected && !verbosity.is_quiet() {
             notice!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");

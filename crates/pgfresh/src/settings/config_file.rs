@@ -16,26 +16,27 @@ use super::toml_file::File;
 use super::values::{Parsed, Version};
 use crate::failure::Failure;
 
-/// Contents of the configuration file. All paths are relative to its folder.
+/// Contents of the configuration file. Paths in it are relative to the file's folder.
 #[derive(Debug, Default)]
 pub(super) struct ConfigFile {
     pub(super) postgres: PostgresTable,
-    /// Templates, in the order of the file. The unnamed template comes first and gets the name [`template::UNNAMED`].
+    /// Templates, in the order of the file. The unnamed template comes first and has the name [`template::UNNAMED`].
     pub(super) templates: Vec<TemplateSpec>,
     pub(super) database: DatabaseTable,
     pub(super) databases: DatabasesTable,
     pub(super) budget: BudgetTable,
     pub(super) server: ServerTable,
     pub(super) cache: CacheTable,
-    /// The file's folder. Empty if there is no file.
+    /// The file's folder. Empty if there is no configuration file.
     pub(super) folder: PathBuf,
 }
 
-/// Reads the file at `path`. Without `path`, reads the nearest file in the working directory and its parents, if there
-/// is one.
+/// Reads the configuration file at `path`. Without `path`, reads the nearest configuration file in the working
+/// directory or a folder above it, if there is one.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
-    // A directory or dangling link with this name must lead to an error below, so this doesn't ignore it.
+    // Don't skip a directory or a dangling link with this name. It is probably a mistake, so it must lead to an error
+    // below.
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(is_there);
     let Some(path) = path.map(Path::to_owned).or_else(upwards) else { return Ok(ConfigFile::default()) };
@@ -79,7 +80,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
     Ok(config)
 }
 
-/// Resolves a path in the file. Removes the "./" that distinguishes a path from a keyword.
+/// Resolves a path from the file. Removes the "./" that distinguishes a path from a keyword.
 fn below(here: &Path, path: &Path) -> PathBuf {
     here.join(path).components().collect()
 }
@@ -92,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// A file with all keys.
+    /// A configuration file with all keys.
     const WHOLE: &str = r#"# All of it.
 [postgres]
 version = "15"
@@ -137,7 +138,7 @@ remote = "s3://bucket/prefix"
 push = "main"
 "#;
 
-    /// Pieces of text that a user may insert by mistake.
+    /// Pieces of text that a user may insert into the file by mistake.
     const PIECES: [&str; 40] = [
         "[",
         "]",

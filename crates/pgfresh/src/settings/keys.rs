@@ -1,4 +1,4 @@
-//! Reads the keys for signed templates: trusted public keys, and the secret key that creates signatures.
+//! Reads the keys for signed templates: the public keys that the user trusts, and the secret key for signing.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,17 +11,18 @@ use storage::{KeyError, SigningKey, TrustedKey};
 use super::ResolvedSettings;
 use crate::failure::Failure;
 
-/// Variable with the secret key that signs templates. CI systems provide secrets in this way.
+/// Variable with the secret key that signs templates. A variable, because CI systems provide secrets as variables.
 pub(crate) const SIGNING_KEY: &str = "PGFRESH_SIGNING_KEY";
-/// Value of [`SIGNING_KEY`] after its removal from the environment.
+/// Value of [`SIGNING_KEY`] before its removal from the environment.
 static TAKEN: OnceLock<Option<OsString>> = OnceLock::new();
 
-/// Removes the secret key from the environment, so that child processes don't inherit it. `main` must call this first.
+/// Removes the secret key from the environment, so that child processes don't inherit it. `main` must call this before
+/// anything else.
 pub(crate) fn take_signing_key() {
     TAKEN.get_or_init(|| sys::take_variable(SIGNING_KEY));
 }
 
-/// Returns the key in `file`, or else the key in the variable, if there is one.
+/// Returns the signing key from `file`. Without `file`, returns the key from the variable, if it is set.
 pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Failure> {
     let (text, source) = if let Some(path) = file {
         if !matches!(SigningKey::parse(&path.to_string_lossy()), Err(KeyError::Foreign)) {
@@ -35,7 +36,7 @@ pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Fai
     } else {
         let taken = TAKEN.get().and_then(Option::as_ref).filter(|text| !text.is_empty());
         let Some(text) = taken else { return Ok(None) };
-        // A value that isn't UTF-8 becomes an empty text, which isn't a valid key.
+        // A value that isn't UTF-8 can't be a key. An empty text leads to the same error.
         (text.to_str().unwrap_or_default().to_owned(), SIGNING_KEY.to_owned())
     };
     let key = SigningKey::parse(&text);
@@ -43,7 +44,7 @@ pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Fai
         .map_err(|error| Failure::new(format!("cannot sign with {source}: {error}")).hint(error.hint()))
 }
 
-/// Returns the keys from flags or variables, or else those from the file.
+/// Returns the trusted keys from flags or variables. If there are none, returns those from the configuration file.
 pub(super) fn trusted(flags: &[String], file: Vec<TrustedKey>) -> Result<Vec<TrustedKey>, Failure> {
     let named = flags.iter().filter(|text| !text.trim().is_empty());
     let named = named.map(|text| {
@@ -61,7 +62,7 @@ pub(crate) fn no_trusted_key(address: &RemoteAddress) -> Failure {
     )
 }
 
-/// Checks that caches which trust the project's keys will accept signatures with this key.
+/// Checks that machines with this project's trusted keys will accept templates signed with this key.
 pub(crate) fn expect_trusted(settings: &ResolvedSettings, key: &SigningKey) -> Result<(), Failure> {
     if settings.trusted.is_empty() || settings.trusted.contains(&key.public()) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Combines flags, `PGFRESH_*` variables and `pgfresh.toml`, in this order of priority. Commands read only the result,
-//! [`ResolvedSettings`], so that all of them apply the same rules.
+//! Combines flags, `PGFRESH_*` variables and `pgfresh.toml`, in this order of priority. Commands read only the combined
+//! result, [`ResolvedSettings`], so all of them apply the same rules.
 
 mod config_file;
 mod keys;
@@ -29,25 +29,25 @@ use self::values::{Count, Parsed, Size, Span, Version};
 use crate::cli::{self, Options};
 use crate::failure::Failure;
 
-/// Variable with the password, for clients that must know it in advance.
+/// Variable with the password. It is for clients that must know the password before the server starts.
 pub(crate) const PASSWORD: &str = "PGFRESH_PASSWORD";
 /// How long the background server outlives its last client by default.
 const IDLE: Duration = Duration::from_mins(5);
 /// How long a database stays leased after its last session ends, by default.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Resolved options for the server, its templates and its databases.
+/// Options for the server, its templates and its databases, after pgfresh has combined all sources.
 #[derive(Debug)]
 pub(crate) struct ResolvedSettings {
     /// Server options, without a template.
     pub(crate) server_options: ServerOptions,
-    /// Templates of the file, in the file's order.
+    /// Templates of the configuration file, in the file's order.
     pub(crate) templates: Vec<TemplateSpec>,
     template_request: TemplateRequest,
-    /// The project's folder. This is the folder of the file, or else the working directory.
+    /// The project's folder. This is the configuration file's folder, or the working directory if there is no file.
     pub(crate) folder: PathBuf,
-    /// Trusted keys. One of them must have signed each template from elsewhere. If empty, pgfresh doesn't check
-    /// signatures.
+    /// Trusted keys. Each template from elsewhere needs the signature of one of these keys. If the list is empty,
+    /// pgfresh doesn't check signatures.
     pub(crate) trusted: Vec<TrustedKey>,
     /// The remote template cache, if there is one.
     pub(crate) remote: Option<RemoteSettings>,
@@ -56,17 +56,17 @@ pub(crate) struct ResolvedSettings {
     pub(crate) idle: Duration,
     /// Names of databases that clients can create by connecting to them.
     pub(crate) names: NameRules,
-    /// Isolation of leases that don't request one.
+    /// Isolation of leases whose clients don't request a certain isolation.
     pub(crate) isolation: Isolation,
     /// How long a database stays leased after its last session ends.
     pub(crate) linger: Duration,
-    /// Budget for each test.
+    /// Budget that no single test should exceed.
     pub(crate) budget: Budget,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
 }
 
 impl ResolvedSettings {
-    /// Reads the file and combines it with the command line and the environment.
+    /// Reads the configuration file, and combines it with the command line and the environment.
     pub(crate) fn resolve(options: &Options) -> Result<Self, Failure> {
         let Options { postgres, place, space, preset, settings, template, cache_size, .. } = options;
         let Options { download, trust, remote, push, databases, background, config, .. } = options;
@@ -125,13 +125,13 @@ impl ResolvedSettings {
         Ok(ServerOptions { template, ..self.server_options.clone() })
     }
 
-    /// Returns the template with this name in the file.
+    /// Returns the configuration file's template with this name.
     pub(crate) fn find_template(&self, name: &str) -> Result<TemplateSpec, Failure> {
         template::find(&self.templates, name)
     }
 }
 
-/// A password that a URL can contain.
+/// A password that consists of characters which a URL can contain.
 #[derive(Clone)]
 pub(crate) struct Password(pub(crate) String);
 
@@ -147,7 +147,7 @@ impl Password {
     }
 }
 
-/// The password can't be part of a URL. Commands that start a server report this error.
+/// A password that can't be part of a URL. The commands that start a server report this error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnusablePassword;
 
@@ -164,13 +164,13 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Returns the patterns from flags or variables. If there are none, returns those from the file.
+/// Returns the patterns from flags or variables. If they are empty, returns the patterns from the configuration file.
 fn given_or(flags: &[String], file: Vec<String>) -> Vec<String> {
     let given: Vec<_> = flags.iter().filter(|text| !text.is_empty()).cloned().collect();
     if given.is_empty() { file } else { given }
 }
 
-/// Reads the server settings in `PGFRESH_SET`, by name.
+/// Reads the names and values of server settings from `PGFRESH_SET`.
 fn settings_of_environment() -> Result<Vec<(String, String)>, Failure> {
     let environment = env::var("PGFRESH_SET").unwrap_or_default();
     let pairs = environment.split(';').filter(|pair| !pair.trim().is_empty());

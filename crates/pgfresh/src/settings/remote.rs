@@ -1,5 +1,5 @@
-//! Reads the settings of the remote template cache: `[cache] remote`, and `push`, which says when to push after a
-//! build.
+//! Reads the settings of the remote template cache. These are its address (`[cache] remote`), and when to push
+//! templates there after a build (`push`).
 
 use std::env;
 use std::str::FromStr;
@@ -8,21 +8,21 @@ use remote::RemoteAddress;
 
 use crate::failure::Failure;
 
-/// Variable for the remote's address. Unlike the file, it can contain a password.
+/// Variable for the remote's address. It can contain a password, which the address in the file can't.
 const REMOTE: &str = "PGFRESH_CACHE_REMOTE";
 
-/// When pgfresh pushes the templates that it builds here.
+/// Decides when pgfresh pushes a template that it built here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum PushPolicy {
     #[default]
     Never,
     Always,
-    /// A job pushes if the CI system says that the job runs on this branch.
+    /// A job pushes templates if its CI system says that the job runs on this branch.
     Branch(String),
 }
 
 impl FromStr for PushPolicy {
-    /// Never occurs, because every other word is a branch name.
+    /// Never returned, because every word other than the known ones is a branch name.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl FromStr for PushPolicy {
 }
 
 impl PushPolicy {
-    /// Whether this process pushes templates.
+    /// Returns true if this process pushes the templates that it builds.
     pub(crate) fn applies(&self) -> bool {
         match self {
             Self::Never => false,
@@ -44,7 +44,7 @@ impl PushPolicy {
         }
     }
 
-    /// Explains why this process doesn't push, if only a different branch does.
+    /// If only another branch pushes templates, says so. Returns `None` otherwise.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let Self::Branch(name) = self else { return None };
         (!self.applies()).then(|| match current_branch() {
@@ -64,13 +64,13 @@ pub(crate) struct RemoteSettings {
 /// The address and the push policy from flags and variables.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RemoteOptions<'a> {
-    /// An empty text disables the remote that the file names.
+    /// Address of the remote. An empty text disables the remote that the file names.
     pub(super) address: Option<&'a str>,
     pub(super) push: Option<&'a str>,
 }
 
 impl RemoteOptions<'_> {
-    /// Combines the options with the address and the policy in the file.
+    /// Combines these options with the address and the push policy in the file.
     pub(super) fn resolve(
         self,
         address: Option<RemoteAddress>,
@@ -89,7 +89,7 @@ impl RemoteOptions<'_> {
     }
 }
 
-/// Parses an address. An address with a password must come from the environment.
+/// Parses an address. Only an address from the environment can contain a password.
 pub(crate) fn parse_address(text: &str, from_environment: bool) -> Result<RemoteAddress, Failure> {
     let address: RemoteAddress =
         text.parse().map_err(|why| Failure::new(format!("cannot use the remote template cache: {why}")))?;
@@ -108,24 +108,24 @@ fn current_branch() -> Option<String> {
     branch(|name| env::var(name).ok())
 }
 
-/// Returns the branch whose code the job runs, if a CI system says so. Returns `None` for a pull request's code.
+/// Returns the branch whose code this job runs, if a CI system tells us. Returns `None` for the code of a pull request.
 fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let is = |name: &str, values: &[&str]| get(name).is_some_and(|value| values.contains(&value.as_str()));
     if get("GITHUB_ACTIONS").is_some() {
-        // Jobs for other events also have secrets, and may run the code of a pull request.
+        // Jobs for other events have secrets as well, but may run a pull request's code.
         let own = is("GITHUB_EVENT_NAME", &["push", "schedule", "workflow_dispatch", "repository_dispatch"]);
         return get("GITHUB_REF_NAME").filter(|_| own && is("GITHUB_REF_TYPE", &["branch"]));
     }
     if get("GITLAB_CI").is_some() {
-        // GitLab doesn't set this variable for merge requests.
+        // GitLab doesn't set this variable in merge request pipelines.
         return get("CI_COMMIT_BRANCH");
     }
     if is("CI", &["woodpecker"]) {
         return get("CI_COMMIT_BRANCH").filter(|_| is("CI_PIPELINE_EVENT", &["push", "cron", "manual"]));
     }
     if get("CIRCLECI").is_some() {
-        // CircleCI sets "pull/7" for code from a fork.
+        // For the code of a fork, the value on CircleCI is not a branch but, for example, "pull/7".
         return get("CIRCLE_BRANCH");
     }
     if get("TF_BUILD").is_some() {
@@ -193,7 +193,7 @@ mod tests {
             ],
             &[("BUILDKITE", "true"), ("BUILDKITE_BRANCH", "main"), ("BUILDKITE_PULL_REQUEST", "7")],
             &[("JENKINS_URL", "http://x"), ("BRANCH_NAME", "main"), ("CHANGE_ID", "7")],
-            // A laptop without a CI system may have such variables.
+            // These variables may also be set on a laptop, where no CI system runs.
             &[("CI_COMMIT_BRANCH", "main"), ("BRANCH_NAME", "main"), ("GITHUB_REF_NAME", "main")],
         ];
         for variables in proposed {

@@ -1,4 +1,4 @@
-//! Reads `[template]`, `[template.NAME]` and the flags for the same settings, and chooses the template.
+//! Reads `[template]`, `[template.NAME]` and the flags that replace them, and chooses the template for the server.
 
 use std::path::{Path, PathBuf};
 
@@ -12,19 +12,19 @@ use super::values::Parsed;
 use crate::cli::TemplateOptions;
 use crate::failure::Failure;
 
-/// Name of an unnamed template and its database.
+/// Name of the template without a name, and of its database.
 pub(super) const UNNAMED: &str = "app";
-/// The word that means no template.
+/// The word with which users ask for a server without a template.
 const NONE: &str = "none";
 
-/// A template in the file.
+/// A template as it appears in the file.
 struct ReadTemplate {
     spec: TemplateSpec,
-    /// Name of the template that it extends.
+    /// Name of the template that this one extends.
     from: Option<Spanned<String>>,
 }
 
-/// Reads all templates in the file. `at` is the position of their table.
+/// Reads all templates in the file. `at` is the position of the table that contains them.
 pub(super) fn read(
     file: &File<'_>,
     table: DeTable<'_>,
@@ -40,7 +40,8 @@ pub(super) fn read(
         ..TemplateSpec::default()
     };
     let first = own.keys().next().map(|key| key.span().start);
-    // An empty table may only contain other tables. It counts as a template only if it contains none.
+    // A `[template]` table without keys may exist only to contain other tables. It counts as a template only if it
+    // contains no tables.
     if let Some(at) = first.or(named.is_empty().then_some(at)) {
         all.push(read_one(file, "template", &own, at, empty(UNNAMED))?);
     }
@@ -88,7 +89,7 @@ fn read_one(
     Ok(ReadTemplate { spec, from })
 }
 
-/// Whether the value is a blank text, or a list with a blank text.
+/// Returns true for a blank text, and for a list that contains a blank text.
 fn is_blank(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::String(text) => text.trim().is_empty(),
@@ -97,7 +98,8 @@ fn is_blank(value: &DeValue<'_>) -> bool {
     }
 }
 
-/// Resolves a specification and those that it extends. `path` contains the names on the way to it.
+/// Resolves a template's specification, and those of the templates that it extends. `path` contains the names of the
+/// templates that led here.
 fn resolve<'r>(
     file: &File<'_>,
     all: &'r [ReadTemplate],
@@ -124,18 +126,18 @@ fn resolve<'r>(
     Ok(TemplateSpec { from: Some(Box::new(resolve(file, all, found, path)?)), ..spec.clone() })
 }
 
-/// The template that flags and variables choose.
+/// The user's choice of a template in flags and variables.
 #[derive(Debug)]
 pub(super) enum TemplateRequest {
-    /// No template, which means a bare server.
+    /// No template at all, so the server has only PostgreSQL's own databases.
     Bare,
-    /// A template that flags describe, and the name of the template that it extends.
+    /// A template that flags describe, with the name of the template that it extends.
     Described(Box<TemplateSpec>, Option<String>),
-    /// Flags that only complete the description of a template, but the description is missing.
+    /// Flags that only complete the description of a template, without flags that describe one.
     Incomplete,
     /// The template with this name in the file.
     Named(String),
-    /// The unnamed template in the file, or the only template.
+    /// No choice by the user. This means the file's unnamed template, or its only template.
     Usual,
 }
 
@@ -165,7 +167,7 @@ impl TemplateRequest {
         named.map_or(Self::Usual, |name| Self::Named(name.to_owned()))
     }
 
-    /// Returns the chosen template. `templates` are those in the file.
+    /// Returns the chosen template. `templates` are the templates of the file.
     pub(super) fn choose(&self, templates: &[TemplateSpec]) -> Result<Option<TemplateSpec>, Failure> {
         match (self, templates) {
             (Self::Bare, _) | (Self::Usual, []) => Ok(None),
@@ -192,8 +194,8 @@ impl TemplateRequest {
     }
 }
 
-/// Returns the template for these names, which are separated by commas. Several templates share a cluster, and the
-/// first is the default.
+/// Returns the template for a comma-separated list of names. Several templates share a cluster, and the first one is
+/// the default.
 pub(super) fn find(templates: &[TemplateSpec], wanted: &str) -> Result<TemplateSpec, Failure> {
     let unknown = |name: &str| {
         let known = if templates.is_empty() {
@@ -219,7 +221,8 @@ fn names(templates: &[TemplateSpec]) -> String {
     templates.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Builds the specification that flags and variables describe. Its paths are relative to the working directory.
+/// Builds the specification of the template that flags and variables describe. Its paths are relative to the working
+/// directory.
 fn describe(
     spec: &TemplateSpec,
     from: Option<&str>,

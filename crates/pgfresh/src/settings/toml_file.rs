@@ -1,4 +1,4 @@
-//! Reads tables from a TOML file, and reports errors with their position in the file.
+//! Reads tables from a TOML file. Its errors contain their position in the file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,14 +10,14 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::schema::{keys_of, tables};
 use crate::failure::Failure;
 
-/// A file with its text, which error messages need for positions.
+/// A TOML file. Error messages use its text to find positions.
 pub(super) struct File<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
 
 impl File<'_> {
-    /// Reads a table. `title` is the text in the table's brackets.
+    /// Reads a table. `title` is the text between the table's brackets.
     pub(super) fn read<T: DeserializeOwned>(&self, title: &str, table: &DeTable<'_>) -> Result<T, Failure> {
         let known = keys_of::<T>();
         if let Some(key) = table.keys().find(|key| !known.contains(&key.get_ref().as_ref())) {
@@ -31,8 +31,8 @@ impl File<'_> {
         })
     }
 
-    /// Builds the error for an unknown `word`. Suggests the most similar known word, or the table that has this word.
-    /// Otherwise lists all known words.
+    /// Builds the error for an unknown `word`. Suggests the most similar known word, or the table that has this word as
+    /// a key. Otherwise lists all known words.
     pub(super) fn unknown(
         &self,
         at: usize,
@@ -53,10 +53,9 @@ impl File<'_> {
         self.failure(at, &format!("unknown {what}: \"{word}\"")).hint(hint)
     }
 
-    /// Builds the error for an invalid value. `why` describes what was expected. It can also contain a hint after a
-    /// line feed.
+    /// Builds the error for an invalid value. `why` says what pgfresh expected. A hint can follow after a line feed.
     pub(super) fn bad(&self, at: usize, key: &str, why: &str) -> Failure {
-        // serde's message begins with the value that it found, and uses "map" for a table.
+        // serde's message begins with the value that it found. It calls a table a "map".
         let why = why.rsplit_once(", expected ").map_or(why.into(), |(_, what)| format!("expected {what}"));
         let why = why.replace("expected a map", "expected a table of names and values");
         let mut lines = why.lines().map(str::to_owned);
@@ -64,8 +63,8 @@ impl File<'_> {
         self.failure(at, &format!("bad value for \"{key}\": {why}")).hint(lines.next())
     }
 
-    /// Builds the error for invalid TOML. Names a duplicate key, or suggests quotes for a line in which only they are
-    /// missing.
+    /// Builds the error for invalid TOML. Names a key that occurs twice. Suggests quotes for a line that would be valid
+    /// with quotes.
     pub(super) fn no_toml(&self, error: &toml::de::Error) -> Failure {
         let span = error.span().unwrap_or_default();
         let mut message = error.message().to_lowercase();
@@ -87,7 +86,7 @@ impl File<'_> {
     }
 }
 
-/// Returns the key whose value is at `span`.
+/// Returns the key of the value at `span`.
 fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
     table.iter().find_map(|(key, value)| {
         let here = (value.span() == *span).then_some(key.get_ref().as_ref());
@@ -95,7 +94,7 @@ fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
     })
 }
 
-/// Returns the line with quotes around its value, if only the quotes are missing.
+/// Returns the line with quotes around its value, if it becomes valid that way.
 fn quoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split(" #").next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! Types of the values in `pgfresh.toml`. Each type reads its own form, and its errors name that form.
+//! Types for the values in `pgfresh.toml`. Each type reads its own notation, and its errors describe that notation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// Converts the value to text that the server can read. The server accepts true and false for on and off.
+    /// Converts the value to text for the server, which also accepts true and false for on and off.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -31,7 +31,7 @@ impl Scalar {
     }
 }
 
-/// Strings, from one string or an array of strings.
+/// A list of strings. The file contains one string or an array of strings.
 #[derive(Debug, Default)]
 pub(super) struct Strings(pub(super) Vec<String>);
 
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for Strings {
     }
 }
 
-/// Trusted keys, from one string or an array of strings.
+/// Trusted keys. The file contains one string or an array of strings.
 #[derive(Debug, Default)]
 pub(super) struct TrustedKeys(pub(super) Vec<TrustedKey>);
 
@@ -61,8 +61,8 @@ impl<'de> Deserialize<'de> for TrustedKeys {
     }
 }
 
-/// Names and values of server settings, in the order of the file. If a name occurs several times, its last value counts.
-/// As in postgresql.conf, names ignore case.
+/// Names and values of server settings, in the order of the file. If a name occurs more than once, the last value
+/// counts. As in postgresql.conf, upper and lower case are equal in names.
 #[derive(Debug, Default)]
 pub(super) struct ServerSettings(pub(super) Vec<(String, Scalar)>);
 
@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for ServerSettings {
     }
 }
 
-/// A value that is the text form of `T`, such as one of several words.
+/// A value that is written as a text, such as one of a few words, and parsed as a `T`.
 #[derive(Debug)]
 pub(super) struct Parsed<T>(pub(super) T);
 
@@ -96,7 +96,7 @@ impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Parsed<T> {
     }
 }
 
-/// A version of PostgreSQL. Major versions can be numbers.
+/// A requested version of PostgreSQL. The file can contain a major version as a number.
 #[derive(Debug)]
 pub(super) struct Version(pub(super) VersionRequest);
 
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Version {
     }
 }
 
-/// A number from 0 on.
+/// A whole number that is 0 or greater.
 #[derive(Debug)]
 pub(super) struct Count(pub(super) u64);
 
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// A time with its unit.
+/// A time, written as a number with a unit.
 #[derive(Debug)]
 pub(super) struct Span(pub(super) Duration);
 
@@ -126,7 +126,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// A number of bytes with its unit.
+/// A size in bytes, written as a number with a unit.
 #[derive(Debug)]
 pub(super) struct Size(pub(super) u64);
 
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// Reads a value with a unit. For a number without a unit, the error has a hint on a second line.
+/// Reads a number with a unit. If the unit is missing, the error contains a hint on a second line.
 fn with_unit<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl Fn(&str) -> Option<T>,

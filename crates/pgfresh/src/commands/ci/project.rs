@@ -7,17 +7,17 @@ use std::path::Path;
 /// The steps that a CI system needs to run the project's tests.
 #[derive(Debug)]
 pub(super) struct Project {
-    /// Kind of project, including the file that identifies it.
+    /// Kind of project, together with the file that identifies it.
     pub(super) kind: &'static str,
-    /// Container image for CI systems that run jobs in containers. It is based on Debian or Ubuntu.
+    /// Container image for CI systems that run jobs in containers. Its distribution is Debian or Ubuntu.
     pub(super) image: &'static str,
-    /// Steps that install the language on a GitHub runner.
+    /// Steps that install the programming language on a GitHub runner.
     pub(super) github: &'static [&'static str],
     /// Commands that install the project's dependencies.
     pub(super) dependencies: Vec<String>,
     /// Command that runs the tests.
     pub(super) command: String,
-    /// Notes about things that pgfresh can't know, so the user must check them.
+    /// Notes about things that only the user can check, because pgfresh can't know them.
     pub(super) notes: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ const SETUP_RUBY: &[&str] = &[
 ];
 const SETUP_ELIXIR: &[&str] = &["- run: sudo apt-get update -qq && sudo apt-get install -qq -y elixir"];
 
-/// The folder of a project.
+/// A project's folder, which may not contain the files that pgfresh looks for.
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {
@@ -51,19 +51,19 @@ impl Folder<'_> {
         self.0.join(name).exists()
     }
 
-    /// Returns the first of the files that exists.
+    /// Returns the name of the first existing file among `names`.
     fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
         names.iter().copied().find(|name| self.has(name))
     }
 
-    /// Returns the text of a file. The text is empty if the file can't be read.
+    /// Returns the contents of a file, or an empty text if the file can't be read.
     fn text(&self, name: &str) -> String {
         fs::read_to_string(self.0.join(name)).unwrap_or_default()
     }
 }
 
-/// Detects the kind of project in `folder`. The order matters, because the first match wins. For example, a Python or
-/// Go project often has a `package.json` for its pages.
+/// Detects the kind of project in `folder`. The first match wins, so the order matters. For example, a Python or Go
+/// project often has a `package.json` for its web pages.
 pub(super) fn detect(folder: &Path) -> Project {
     let folder = Folder(folder);
     let kinds: [fn(&Folder<'_>) -> Option<Project>; 7] = [python, go, rust, java, ruby, elixir, node];
@@ -96,8 +96,8 @@ fn python(folder: &Folder<'_>) -> Option<Project> {
     Some(Project { kind, image: "python:3.13", github: SETUP_PYTHON, dependencies, command, notes })
 }
 
-/// Returns commands that use only pip. They install all requirement files, or else the project with its extra for
-/// tests.
+/// Returns commands that install dependencies with pip alone. They install all requirement files. If there are none,
+/// they install the project with its extra for tests.
 fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'static str, Vec<String>) {
     const FILES: [&str; 4] =
         ["requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements/test.txt"];
@@ -122,7 +122,7 @@ fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'stat
             .and_then(|table| names.into_iter().find(|name| table.contains_key(*name)))
     };
     let project = document.get("project").and_then(toml::Value::as_table);
-    // Without a build system, pip installs a project with setuptools, which may not find its packages.
+    // Without a build system, pip installs the project with setuptools, which may not find the project's packages.
     let groups = document.get("dependency-groups");
     let mut dependencies = Vec::new();
     if let Some(extra) = named(project.and_then(|project| project.get("optional-dependencies"))) {
@@ -252,7 +252,7 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
             commands(["npm install --global corepack", "corepack enable", "pnpm install --frozen-lockfile"]),
             "pnpm test",
         ),
-        // Yarn 2 and later use a different configuration file.
+        // The configuration file .yarnrc.yml belongs to Yarn 2 and later, which need another option.
         Some("yarn.lock") => {
             let frozen = if folder.has(".yarnrc.yml") { "--immutable" } else { "--frozen-lockfile" };
             let install = format!("yarn install {frozen}");
@@ -283,11 +283,11 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
     })
 }
 
-/// Returns the fallback for a folder in which pgfresh doesn't recognize any files.
+/// Returns the fallback for a folder without any file that pgfresh recognizes.
 fn any(folder: &Folder<'_>) -> Project {
     let makefile = folder.first_of(&["GNUmakefile", "makefile", "Makefile"]);
     let has_tests = |name| folder.text(name).lines().any(makes_test);
-    // CI rejects this placeholder with a clear error until the user replaces it.
+    // This placeholder makes the CI job fail with a clear error until the user replaces it.
     let command = if makefile.is_some_and(has_tests) { "make test" } else { "your-test-command" };
     let note = format!("the image, steps that install the dependencies, and the command \"{command}\"");
     Project {
@@ -300,7 +300,7 @@ fn any(folder: &Folder<'_>) -> Project {
     }
 }
 
-/// Whether a makefile's line is the rule for a target named `test`.
+/// Returns true if this line of a makefile is the rule for a target named `test`.
 fn makes_test(line: &str) -> bool {
     let rule = line.split_once(':').filter(|(_, rest)| !rest.starts_with('='));
     rule.is_some_and(|(targets, _)| {
@@ -312,8 +312,8 @@ fn makes_test(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Detects a project with these files. Returns its kind, the commands that install its dependencies, and the
-    /// command that runs its tests.
+    /// Detects a project with these files. Returns the project's kind, the commands that install its dependencies, and
+    /// the command that runs its tests.
     fn seen(files: &[(&str, &str)]) -> (&'static str, String, String) {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {

@@ -18,7 +18,7 @@ use crate::output::print_line;
 use crate::progress;
 use crate::settings::{RemoteSettings, ResolvedSettings, no_trusted_key, parse_address};
 
-/// Maximum time for which "list" waits for the remote's response.
+/// Maximum time that "list" waits for the remote to respond.
 const LISTING: Duration = Duration::from_secs(3);
 
 /// Destination of a push, or source of a pull.
@@ -27,8 +27,7 @@ pub(super) enum Target {
     Remote(RemoteAddress),
 }
 
-/// Returns the target that `target` names, which is a directory or the URL of a remote. `None` means the configured
-/// remote.
+/// Interprets `target` as a directory or as the URL of a remote. Without it, returns the configured remote.
 pub(super) fn target(context: &Context, target: Option<&str>) -> Result<Target, Failure> {
     match target {
         Some(url) if url.contains("://") => Ok(Target::Remote(parse_address(url, false)?)),
@@ -56,14 +55,14 @@ fn failed(what: &'static str, address: &RemoteAddress) -> impl FnOnce(RemoteErro
     move |error| Failure::new(format!("could not {what} {address}: {error}"))
 }
 
-/// Builds the template if it isn't cached, and pushes it.
+/// Pushes the template. Builds it first if it isn't cached.
 pub(super) fn push(
     context: &Context,
     address: RemoteAddress,
     file: Option<&std::path::Path>,
 ) -> Result<(), Failure> {
     let settings = context.settings()?;
-    // If the key is missing, this must fail before the build.
+    // Check for the key first, so that a missing key fails before the build.
     let key = signed::key_for_push(settings, file)?.ok_or_else(signed::no_key)?;
     let remote = remote(context, address)?;
     remote.expect_usable().map_err(failed("push to", remote.address()))?;
@@ -87,7 +86,8 @@ pub(super) fn push(
     Ok(())
 }
 
-/// Pulls the template that the options name. Computes its fingerprint from its inputs, without a build.
+/// Pulls the template that the options choose. Computes the fingerprint from the template's inputs, so it needs no
+/// build.
 pub(super) fn pull(context: &Context, address: RemoteAddress) -> Result<(), Failure> {
     let settings = context.settings()?;
     if settings.trusted.is_empty() {
@@ -135,7 +135,7 @@ pub(super) fn list(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes templates from the configured remote that are old enough.
+/// Removes templates from the configured remote if they are older than the user's limit.
 pub(super) fn collect(context: &Context, arguments: &Collect) -> Result<(), Failure> {
     let age = arguments.older_than;
     let address = configured(context.settings()?)?.address.clone();

@@ -17,7 +17,8 @@ use crate::notice::print_notice;
 use crate::output::print_line;
 use crate::settings::{ResolvedSettings, SIGNING_KEY, expect_trusted, signing_key};
 
-/// Writes a new secret key to `file` and the public key beside it. Returns an error if one of these files exists.
+/// Writes a new secret key to `file`, and its public key to a file beside it. Returns an error if one of the files
+/// exists.
 pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let beside = file.with_added_extension("pub");
     let there = [file, &beside].into_iter().find(|path| path.symlink_metadata().is_ok());
@@ -35,7 +36,8 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let written = write_new(&beside, &public.to_text())
         .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(0o644)));
     if let Err(error) = written {
-        // A secret key is useless without its public file. This run created the secret key, so it can remove it.
+        // A secret key is useless without its public key. This run created the secret key's file, so it can remove the
+        // file.
         drop(fs::remove_file(file));
         return Err(could_not(&beside, &error));
     }
@@ -52,7 +54,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
 }
 
-/// Returns the signing key for `push`. If there are trusted keys, rejects a key that isn't one of them.
+/// Returns the signing key for `push`. If the settings have trusted keys, rejects a key that isn't among them.
 pub(super) fn key_for_push(
     settings: &ResolvedSettings,
     file: Option<&Path>,
@@ -105,7 +107,7 @@ pub(super) fn verify(context: &Context, folder: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Imports the templates in `folder`. If there are no trusted keys, accepts templates with any signature or none.
+/// Imports the templates in `folder`. Without trusted keys, also accepts templates with any signature or none.
 pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: bool) -> Result<(), Failure> {
     let paths = templates_in(folder)?;
     cancellable(|cancelled| {
@@ -121,8 +123,8 @@ pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: 
     })
 }
 
-/// Calls `work` for each entry. Continues after an error, so that one bad entry doesn't block the others. Reports all
-/// errors, and returns the last one as the failure.
+/// Calls `work` for each entry, and continues after an error so that one bad entry doesn't block the others. Reports
+/// all errors, and returns the last one as the failure.
 fn one_by_one(
     paths: &[PathBuf],
     mut work: impl FnMut(&PathBuf) -> Result<(), CacheError>,
