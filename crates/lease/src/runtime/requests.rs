@@ -1,7 +1,7 @@
 //! Passes the clients' requests to the table, runs the tasks that the table asks for, and wakes the clients with the answers.
 //!
-//! A client's thread usually runs the tasks of its own request. Waking another thread for them would take as long as most tasks
-//! do.
+//! A client's thread usually runs the tasks for its request itself. Waking another thread for them would take as long as most
+//! tasks do.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::table::{Action, Answer, DatabaseId, Event, Outcome, Task, TaskKind, T
 /// How often a thread that waits for an answer makes the table check its timeouts.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a client needs to begin its session in a leased database.
+/// The resources with which a client begins its session in a leased database.
 #[derive(Debug)]
 pub(crate) enum Admission {
     Clone(Visit),
@@ -32,7 +32,7 @@ pub(crate) enum Admission {
     Server(SharedServer),
 }
 
-/// What a new session needs to know about its database.
+/// Facts about a database that a new session in it needs.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) address: DatabaseAddress,
