@@ -145,7 +145,7 @@ impl Leases {
             let made_up = || self.0.made_up(isolation);
             let leased =
                 self.lease_as(isolation, name.map_or_else(made_up, |name| cut(name).to_owned()), template);
-            // The made-up name may be taken, by SQL or by another client. Try the next one.
+            // SQL or another client may already use the made-up name. Try the next one.
             if name.is_some() || !matches!(leased, Err(LeaseError::Leased(_))) {
                 return leased;
             }

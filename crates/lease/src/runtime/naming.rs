@@ -25,7 +25,7 @@ use crate::runtime::resources::{CrashEffect, Identity, Phase, PooledCopy, Resour
 use crate::runtime::template::{Generation, HIDE, rename};
 use crate::table::{DatabaseId, Outcome, ParamsId};
 
-/// How many names of its own pgfresh tries for a database that loses its lease's name.
+/// Number of new names that pgfresh tries for a database that loses its lease's name.
 const NAME_ATTEMPTS: usize = 2;
 
 impl Inner {
