@@ -65,7 +65,7 @@ pub struct ConnectRequest<'a> {
 /// A session that a client has received.
 #[derive(Debug)]
 pub enum Entered {
-    /// A session of its own for this client.
+    /// A session that only this client uses.
     Plain(Connected),
     /// The session that all clients of a lease in rollback isolation use in turn, with its transaction.
     Transaction(TransactionGuard),
@@ -288,8 +288,8 @@ impl LeasedSession {
         Self { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None }
     }
 
-    /// Takes an idle backend in the database that is no different from a new one. If there is none, returns `None`, and records
-    /// the stamp and log position for the new backend.
+    /// Takes an idle backend in the database that is no different from a new one. If no backend qualifies, returns `None`, and
+    /// records the stamp and log position for the new backend.
     fn find_waiting(&mut self, visit: &Visit) -> Option<Backend> {
         let inner = &self.inner;
         let position;
