@@ -1,7 +1,7 @@
-//! Backends: the server processes for sessions. Each is started with one set of startup parameters.
+//! A backend is the server process for one session. It keeps the startup parameters with which it started.
 //!
-//! Starting a backend takes milliseconds, so pgfresh starts some ahead of their clients, and keeps backends after their clients
-//! have left. This module starts them and finds out whether a waiting backend is still as good as a new one.
+//! Starting a backend takes a few milliseconds. So pgfresh starts some before their clients come, and keeps others after their
+//! clients have left. This module starts backends, and finds out whether an idle one is still as good as a new one.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,52 +21,52 @@ use crate::error::LeaseError;
 use crate::lsn::Lsn;
 use crate::table::ParamsId;
 
-/// Maximum size of the server's startup response, in bytes. Its own ParameterStatus messages take about a kilobyte.
+/// Maximum size of the server's startup response, in bytes. Usually it has about a kilobyte.
 const LONGEST_GREETING: usize = 1 << 20;
 /// Timeout for the start of a backend.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout for a statement that pgfresh runs in a backend that waits for a client.
+/// Timeout for a statement of pgfresh's own in an idle backend.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Timeout for starting a backend ahead of its client, and for each statement of pgfresh in it. The database becomes ready only
-/// afterwards.
+/// Timeout for starting a backend before its client comes, and for each of pgfresh's statements in it. It is short, because the
+/// database becomes ready only afterwards.
 const UNASKED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum number of tables that a backend opens ahead of its client. Each table takes 0.1 ms.
+/// How many tables a backend opens at most before its client comes. Each table takes 0.1 ms.
 const MOST_TABLES: usize = 64;
 
-/// Returns an id that represents the parameters in comparisons.
+/// Returns an id by which the table compares startup parameters. It is a hash.
 pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
     let mut hasher = DefaultHasher::new();
     params.hash(&mut hasher);
     ParamsId(hasher.finish())
 }
 
-/// Whether queries of a session with `params` can be JIT-compiled. For this, the server loads a library into its process.
+/// Whether a session with `params` may turn on JIT compilation, which loads a library into its backend.
 pub(crate) fn may_compile(params: &StartupParams) -> bool {
     params.may_set(b"jit")
 }
 
-/// Name of the setting that makes a server end idle sessions. The time for which a backend waits for its client counts as idle.
+/// Name of the setting that makes a server end idle sessions. A backend that waits for its client counts as idle.
 pub(crate) const IDLE_TIMEOUT: &str = "idle_session_timeout";
 
-/// Whether the server can end a session with `params` because of [`IDLE_TIMEOUT`], in a database with this stamp.
+/// Whether [`IDLE_TIMEOUT`] may be set for a session with `params` in a database with this stamp, so that the server may end it.
 pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
     params.may_set(IDLE_TIMEOUT.as_bytes()) || stamp.contains(IDLE_TIMEOUT)
 }
 
-/// A backend that waits for its session's first message.
+/// A backend that has started and waits for the first message of its session.
 #[derive(Debug)]
 pub struct Backend {
     /// Connection to the backend, in blocking mode.
     pub stream: UnixStream,
-    /// Messages that the server has sent so far: negotiation, parameters, cancel key and ReadyForQuery.
+    /// All messages of the server so far, from the negotiation to ReadyForQuery. They include the parameters and the cancel key.
     pub greeting: Vec<u8>,
     /// The seat that the backend occupies as long as the connection is open.
     pub seat: Seat,
 }
 
 impl Backend {
-    /// Whether the session's user was a superuser when it started.
+    /// Whether the session's user was a superuser when the backend started.
     pub(crate) fn is_superuser(&self) -> bool {
         const IS_SUPERUSER: &[u8] = b"is_superuser\0on\0";
         self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
@@ -77,19 +77,18 @@ impl Backend {
         process_of(&self.greeting).map_or(Ok(None), |process| admin.database_of(process))
     }
 
-    /// Whether the server would send the same startup response in a database with a different name. A notice can contain the name,
-    /// for example a warning about the version of the database's collation.
+    /// Whether the startup response would be the same if the database had another name. If there is a notice, it may contain the
+    /// name, for example in a warning about the version of the database's collation.
     pub(crate) fn may_greet_another(&self) -> bool {
         frames(&self.greeting).all(|frame| frame.tag != b'N')
     }
 
-    /// Starts a session with `database` through the socket in `directory`.
+    /// Starts a session in `database`, through the socket in `directory`.
     ///
-    /// Call this only when the session is needed. An idle connection without a startup message would keep a crashed server from
-    /// recovering until `authentication_timeout` is over.
+    /// Sends the startup message immediately after connecting, so call this only when the session is needed. A connection without
+    /// a startup message would keep a crashed server from recovering until `authentication_timeout` is over.
     ///
-    /// # Errors
-    /// Returns [`LeaseError::Refused`] with the server's error message if the server refuses the session.
+    /// # Errors If the server refuses the session, returns [`LeaseError::Refused`] with the server's error message.
     pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
         Self::connect_within(START_TIMEOUT, directory, params, database)
     }
@@ -109,9 +108,9 @@ impl Backend {
         Ok(Self { stream, greeting, seat: Seat::default() })
     }
 
-    /// Starts a backend for a client that is expected. The backend opens `tables`, so that the client doesn't wait while the
-    /// backend loads their definitions. It then discards the session's state. Returns `None` if the server refuses or is slow, or
-    /// if the startup response doesn't fit that client.
+    /// Starts a backend for an expected client. Makes it open `tables`, so that it has loaded their definitions before the client
+    /// comes, and then discards the session's state. Returns `None` if the server refuses or is slow, or if the startup response
+    /// may contain the database's name, because the client will find another name.
     pub(crate) fn practised(
         directory: &Path,
         params: &StartupParams,
@@ -123,10 +122,10 @@ impl Backend {
         let mut session = AdminConnection::adopt(stream, UNASKED_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
         for table in tables.iter().take(MOST_TABLES) {
-            // LIMIT 0 reads no rows, so the table's statistics do not change.
+            // LIMIT 0 reads no rows, so this doesn't change the table's statistics.
             sql.push_str(&format!("SELECT * FROM ONLY {table} LIMIT 0;"));
         }
-        // If the role has no rights on a table, only some definitions are missing.
+        // If the role may not read a table, don't give up. Only some definitions will be missing.
         if let Err(error) = session.query(&sql) {
             tracing::debug!(%error, "a backend could not look at all tables");
         }
@@ -135,9 +134,9 @@ impl Backend {
     }
 }
 
-/// A text that changes when the catalogs that a session reads at its start change: the database's rights and settings, and the
-/// version of the server's configuration. A running session doesn't notice later changes there. So pgfresh gives a waiting session
-/// to a client only if the stamp is still the same.
+/// Stands for everything that a session reads only when it starts: roles, the database's rights and settings, and the server's
+/// configuration files. If any of this changes, the stamp changes. A running session doesn't notice such a change, so pgfresh
+/// gives an idle backend to a client only if the stamp is still the same.
 pub(crate) type CatalogStamp = Arc<str>;
 
 /// A backend that waits for a client.
@@ -145,24 +144,24 @@ pub(crate) type CatalogStamp = Arc<str>;
 pub(crate) struct WaitingBackend {
     pub(crate) params: StartupParams,
     pub(crate) backend: Backend,
-    /// Stamp from before the start of the backend.
+    /// The stamp just before the backend started.
     pub(crate) stamp: CatalogStamp,
-    /// Log position from before the start of the backend. `None` if it doesn't matter.
+    /// The log position just before the backend started. `None` if it doesn't matter.
     pub(crate) since: Option<Lsn>,
 }
 
 impl WaitingBackend {
-    /// Whether the backend still runs. Some tests terminate "all other sessions".
+    /// Whether the backend is still running. Some tests terminate "all other sessions".
     pub(crate) fn is_alive(&self) -> bool {
         sys::is_idle_socket(&self.backend.stream)
     }
 
-    /// Whether the backend can serve the next client. This may wait for an answer of the backend.
+    /// Whether the backend can serve the next client. May wait for the backend to answer.
     pub(crate) fn will_serve(&self) -> bool {
         will_serve(&self.backend.stream, &self.backend.greeting)
     }
 
-    /// Runs `work` on the backend's session.
+    /// Runs `work` in the backend's session.
     pub(crate) fn lend<T, E: From<SessionError>>(
         self,
         work: impl FnOnce(&mut AdminConnection) -> Result<T, E>,
@@ -175,12 +174,12 @@ impl WaitingBackend {
     }
 }
 
-/// Whether the backend with this startup response waits for a message, and has no pending signal. Any session may have sent it a
-/// signal to end, or to cancel its statement. The backend acts on a signal only when the kernel schedules it. Until then, its
-/// connection seems to be alive.
+/// Whether the backend with this startup response is waiting for a message and has no pending signal. Another session may have
+/// signalled it to end, or to cancel its statement. The backend acts on the signal only when the kernel schedules it. Until then,
+/// its connection seems to be alive.
 pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
     let is_asleep = process_of(greeting).is_some_and(sys::is_asleep);
-    // The order matters because a backend that ends sends its last message before it sleeps again.
+    // Check the socket last: a backend that ends sends its last message before it sleeps again.
     sys::is_idle_socket(stream) && (is_asleep || answers(stream))
 }
 
@@ -190,14 +189,14 @@ fn process_of(greeting: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(number))
 }
 
-/// Whether the backend answers a message. It answers only after it has acted on all signals.
+/// Whether the backend answers a message. Before it answers, it acts on all pending signals.
 fn answers(stream: &UnixStream) -> bool {
     let Ok(stream) = stream.try_clone() else { return false };
     let Ok(mut session) = AdminConnection::adopt(stream, UNASKED_TIMEOUT) else { return false };
     session.query("").is_ok() && session.release().is_ok()
 }
 
-/// Returns the ids of the waiting backends' parameters.
+/// Returns the ids of these backends' startup parameters.
 pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
     waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
 }
@@ -205,14 +204,14 @@ pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
 /// Configuration files in the data directory that decide how a session starts, and whether it is allowed.
 const CONFIGURATION: [&str; 4] = ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf"];
 
-/// Returns the stamp of a database. `rows` come from the catalogs, and the configuration files are in `data`. Returns an empty
-/// stamp if there are no rows.
+/// Returns the stamp of a database, from `rows` that [`stamp_in`] selected, and from the configuration files in `data`. If there
+/// are no rows, returns an empty stamp.
 pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     let columns = rows.first().map(Vec::as_slice).unwrap_or_default();
     let Some((attributes, read)) = columns.split_first() else { return CatalogStamp::from("") };
     let mut stamp = format!("{}\n", attributes.as_deref().unwrap_or_default());
     for column in read {
-        // Values contain no zero bytes, so each value ends with a zero byte. An additional zero byte represents a null.
+        // End each value with a zero byte, because values contain none. Write a null as another zero byte.
         stamp.extend([column.as_deref().unwrap_or("\0"), "\0"]);
     }
     for file in CONFIGURATION {
@@ -225,8 +224,8 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     stamp.into()
 }
 
-/// Columns of the stamp, for the row of `pg_database` with this oid ($1) and name ($2). Any change of a row gives it a new `xmin`.
-/// PostgreSQL 15 introduced privileges on parameters.
+/// Columns for the stamp of the database with this oid ($1) and name ($2). Of some catalogs, it reads only `xmin`, because any
+/// change of a row gives the row a new `xmin`. PostgreSQL 15 introduced privileges on parameters.
 macro_rules! stamp {
     (before 15) => {
         concat!(
@@ -242,8 +241,8 @@ macro_rules! stamp {
 }
 pub(crate) use stamp;
 
-/// Returns the statement that reads a database's stamp in a server of this major version. The statement returns no rows if SQL has
-/// renamed the database.
+/// Returns the statement that reads a database's stamp, for this major version of the server. It returns no rows if SQL has
+/// dropped or renamed the database.
 pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name"];
     const BEFORE_15: Prepared = Prepared {
@@ -276,11 +275,11 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
             let end = start + length;
             match frame.tag {
                 b'Z' if greeting.len() == end => return Ok(greeting),
-                // A session may have told the backend to end just after it became ready.
+                // Another session may have told the backend to end just after it became ready. Continue with that error.
                 b'Z' if greeting[end] == b'E' => start = end,
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
                 b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),
-                // Any authentication message except "ok" means that a test has changed pg_hba.conf.
+                // Any authentication message except "ok" means that a test changed pg_hba.conf.
                 b'R' if frame.body != [0, 0, 0, 0] => return Err(malformed("a request to authenticate")),
                 _ => start = end,
             }

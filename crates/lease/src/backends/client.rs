@@ -1,4 +1,4 @@
-//! The clients of open sessions, as far as a lease has to know about them.
+//! The clients of open sessions, and the little that a lease has to know about them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub trait ClientLink: fmt::Debug + Send + Sync {
     /// Whether the client has closed its end of the connection, even if no thread has noticed it yet.
     fn is_gone(&self) -> bool;
-    /// Reports that the server ends the session. The gateway then doesn't wait until the client has read earlier messages.
+    /// Tells the gateway that the server is ending the session, so that it no longer waits for the client to read earlier
+    /// messages.
     fn close(&self);
 }
 
@@ -25,12 +26,12 @@ impl Client {
         Self { link, leaving: AtomicBool::new(false), closed: AtomicBool::new(false) }
     }
 
-    /// Records that the client is leaving. Returns false if it was leaving before.
+    /// Records that the client is leaving. Returns `false` if this was recorded before.
     pub(crate) fn leave(&self) -> bool {
         !self.leaving.swap(true, Ordering::Relaxed)
     }
 
-    /// Tells the client that its session and its backend end.
+    /// Tells the client's link that the session and its backend are ending.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         if let Some(link) = &self.link {
@@ -38,17 +39,17 @@ impl Client {
         }
     }
 
-    /// Whether [`Self::close`] has run. If so, the backend must not serve another client, even if it hasn't noticed the end yet.
+    /// Whether [`Self::close`] was called. If so, the backend must not serve another client, even if it is still running.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether [`Self::leave`] has run.
+    /// Whether [`Self::leave`] was called.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Whether the client is still connected, as far as pgfresh can see.
+    /// Whether the client still seems to be connected.
     pub(crate) fn is_present(&self) -> bool {
         !self.is_leaving() && !self.link.as_ref().is_some_and(|link| link.is_gone())
     }

@@ -1,7 +1,7 @@
-//! Predicts the startup parameters of the next clients, so that backends can be started ahead of them.
+//! Predicts the startup parameters of the next clients, so that pgfresh can start backends before the clients come.
 //!
-//! The prediction is simple: the next clients use the parameters of the last ones. Before the first client, pgfresh uses the
-//! parameters in a note from the last server on the same cache entry.
+//! The prediction is simple: the next clients will use the same parameters as the last ones. Until the first client comes,
+//! pgfresh uses the note that the last server left in the cache entry.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,29 +12,30 @@ use storage::Entry;
 use crate::admin::AdminPool;
 use crate::error::LeaseError;
 
-/// Maximum number of parameter sets for which backends wait. Two are enough for a driver and its pool.
+/// For how many sets of parameters pgfresh keeps idle backends. Two are enough for a driver and its pool.
 const MOST: usize = 2;
-/// Maximum number of sets that a server adds to the note. Without a limit, clients that never use the same set twice would make
-/// pgfresh write the note for each of them.
+/// How many sets a server may add to the note. Without a limit, pgfresh would write the note again for every client if all
+/// clients had different parameters.
 const MOST_NOTES: usize = MOST;
 /// Name of the note in the cache entry.
 const NOTE: &str = "clients";
-/// Maximum size of a note that pgfresh reads, in bytes. It corresponds to the maximum length of startup messages.
+/// Maximum size of a note that pgfresh reads, in bytes. It leaves room for startup messages of the maximum length.
 const LONGEST_NOTE: usize = 4 * 10_000;
 
 /// Sets of startup parameters, in the order of their last use.
 #[derive(Debug, Default)]
 pub(crate) struct ExpectedParams {
     sets: Vec<StartupParams>,
-    /// The sets in the entry's note, once the note is written.
+    /// The sets that the note will contain once it is written.
     noted: Vec<StartupParams>,
     notes: usize,
-    /// Whether the note has yet to be written.
+    /// True if the note has to be written again.
     is_note_due: bool,
 }
 
 impl ExpectedParams {
-    /// Reads the note that an earlier server has left in the `entry`. Ignores sets with a role that doesn't exist in this server.
+    /// Reads the note that an earlier server left in the cache `entry`. Ignores sets with a role that doesn't exist in this
+    /// server.
     pub(crate) fn recall(entry: Option<&Entry>, admin: &AdminPool) -> Result<Self, LeaseError> {
         let noted = entry.and_then(|entry| entry.recall(NOTE)).and_then(|text| read(&text));
         let mut noted = noted.unwrap_or_default();
@@ -59,7 +60,8 @@ impl ExpectedParams {
         self.sets.last()
     }
 
-    /// Forgets parameters for which a backend has not started, or has started too slowly. They count again when a client uses them.
+    /// Forgets a set of parameters with which a backend didn't start, or started too slowly. If a client uses the set later, it
+    /// counts again.
     pub(crate) fn forget(&mut self, params: &StartupParams) {
         self.sets.retain(|known| known != params);
     }
@@ -77,26 +79,26 @@ impl ExpectedParams {
         }
     }
 
-    /// Whether the note has yet to be written.
+    /// Whether the note has to be written.
     pub(crate) fn is_note_due(&self) -> bool {
         self.is_note_due
     }
 
-    /// Returns the text of the note if it has yet to be written. Returns it only once.
+    /// Returns the text of the note if it has to be written. Later calls return `None` until there is a new text.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         std::mem::take(&mut self.is_note_due).then(|| write(&self.noted))
     }
 }
 
-/// Writes the note for the next server on the same entry.
+/// Writes the note, for the next server on the same cache entry.
 pub(crate) fn note(entry: &Entry, text: &str) {
     if let Err(error) = entry.remember(NOTE, text) {
         tracing::debug!(%error, "could not note with which parameters clients come");
     }
 }
 
-/// Whether a backend may wait for a client with these parameters. A replication session may not wait, because pgfresh cannot copy
-/// by files while one is open.
+/// Whether backends may wait for clients with these parameters. Backends for replication sessions may not, because pgfresh cannot
+/// copy templates from the files in the cache while one is open.
 pub(crate) fn may_come_again(params: &StartupParams) -> bool {
     !params.has_replication()
 }
@@ -111,13 +113,13 @@ fn put_last(sets: &mut Vec<StartupParams>, params: &StartupParams) {
     }
 }
 
-/// Writes a line for each set, which contains the protocol version and the parameters in Base64.
+/// Writes one line for each set, with the protocol version and the parameters in Base64.
 fn write(sets: &[StartupParams]) -> String {
     let line = |set: &StartupParams| format!("{:08x} {}\n", set.version(), STANDARD.encode(set.parameters()));
     sets.iter().map(line).collect()
 }
 
-/// Parses a note. Returns `None` if it doesn't have the format that a server writes.
+/// Parses a note. Returns `None` if its format is wrong.
 fn read(text: &str) -> Option<Vec<StartupParams>> {
     let set = |line: &str| {
         let (version, parameters) = line.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! Backends of the server that serve clients, and what pgfresh knows about the clients.
+//! Manages the server's backends that serve clients, and what pgfresh knows about these clients.
 
 pub(crate) mod backend;
 pub(crate) mod client;

@@ -1,22 +1,23 @@
-//! Divides the server's sessions between clients and pgfresh. pgfresh keeps some for itself, so that it can always rename, reset,
-//! copy and drop databases, however many clients there are.
+//! Divides the server's sessions between clients and pgfresh. pgfresh keeps some sessions for itself. It can then rename, reset,
+//! copy and drop databases even if there are too many clients.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use sys::{lock, sound};
 
-/// pgfresh's own share of a server's sessions is one in this number, but at least [`LEAST_OWN`].
+/// Out of this many sessions of the server, pgfresh keeps one for itself, but at least [`LEAST_OWN`] in total.
 const SHARE: usize = 16;
-/// Minimum number of pgfresh's own sessions: four for statements in the database `postgres`, and [`ELSEWHERE`] for other databases.
+/// How many sessions pgfresh needs at least: four for statements in the database `postgres`, and [`ELSEWHERE`] for other
+/// databases.
 const LEAST_OWN: usize = 6;
-/// Number of pgfresh's own sessions for databases other than `postgres`.
+/// How many of pgfresh's own sessions are for databases other than `postgres`.
 const ELSEWHERE: usize = 2;
 
 /// How a server's sessions are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Number of sessions for clients, and for backends that wait for one.
+    /// Number of sessions for clients, including idle backends that wait for one.
     pub(crate) clients: usize,
     /// Number of sessions for pgfresh's statements in the database `postgres`.
     pub(crate) at_work: usize,
@@ -38,8 +39,8 @@ pub(crate) struct Seats {
     freed: Condvar,
 }
 
-/// The right of one backend to use one of the clients' sessions. It is dropped together with the backend's connection. The default
-/// value is for a backend that uses none of these: a replication session, or a session in a leased server.
+/// The right of one backend to use one of the clients' sessions. Drop it together with the backend's connection. The default
+/// value is for backends that don't use any of these sessions: those of replication sessions, and those in leased servers.
 #[derive(Debug, Default)]
 pub struct Seat(Option<Arc<Seats>>);
 
@@ -58,7 +59,7 @@ impl Seats {
         self.take_within(Duration::ZERO)
     }
 
-    /// Takes a seat. Returns `None` if none becomes free within `timeout`.
+    /// Takes a seat, after waiting for a free one if necessary. Returns `None` if there is no free seat within `timeout`.
     pub(crate) fn take_within(self: &Arc<Self>, timeout: Duration) -> Option<Seat> {
         let is_full = |taken: &mut usize| *taken >= self.most;
         let waited = self.freed.wait_timeout_while(lock(&self.taken), timeout, is_full);

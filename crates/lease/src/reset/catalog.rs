@@ -1,6 +1,7 @@
-//! The catalog of a template lists what a session can change in a copy, and holds what a reset needs to undo that.
+//! The catalog of a template lists everything that a session can change in a copy, and holds what a reset needs to undo such
+//! changes.
 //!
-//! A copy has the template's files, so every oid and every file number is the same in each copy. It is therefore enough to read the
+//! A copy has the template's files, so all oids and file numbers are the same in each copy. It is therefore enough to read the
 //! catalog once, in one of the first copies.
 
 use std::collections::{HashMap, HashSet};
@@ -14,21 +15,21 @@ use crate::admin::{ascii, number, text, union};
 use crate::reset::digest::{Digest, ROW, digest_of, rows_of};
 use crate::reset::expressions::{DEPENDENT, MAY_LEAVE_TRACES};
 
-/// Maximum size on disk, in bytes, of a table whose rows pgfresh keeps in memory to restore them. The size includes TOAST.
+/// If a table is larger than this on disk (in bytes, with TOAST), pgfresh doesn't keep its rows in memory and can't restore them.
 const LARGEST_SEED: u64 = 256 << 10;
-/// Maximum size of the rows that pgfresh keeps of one table, in bytes. They can be larger than on disk, because the server may
-/// compress values there, and because COPY needs more bytes for a row with many columns.
+/// Maximum size of the rows that pgfresh keeps for one table, in bytes. In memory, they can take more space than on disk, where
+/// the server may compress values. COPY also needs more bytes for a row with many columns.
 const LARGEST_ROWS: usize = 1 << 20;
-/// Maximum size of the rows that pgfresh keeps of all tables of a template, in bytes.
+/// Maximum size of the rows that pgfresh keeps for all tables of a template together, in bytes.
 const MOST_ROWS: usize = 16 << 20;
-/// Types whose binary form the server reads back exactly as it has written it, whatever a session has set. A user-defined type is
-/// exact if it consists only of these types.
+/// Types that the server reads back exactly as it wrote them in binary form, even if a session has changed settings. A
+/// user-defined type is exact if it consists only of these types.
 const EXACT_TYPES: &str = "bool,bytea,char,name,int8,int2,int4,text,oid,json,float4,float8,money,bpchar,varchar,date,\
     time,timestamp,timestamptz,interval,timetz,bit,varbit,numeric,uuid,jsonb,inet,cidr,macaddr,macaddr8,point,lseg,path,\
     box,polygon,line,circle,int4range,int8range,numrange,tsrange,tstzrange,daterange,tsvector,xid,pg_lsn";
 
-/// Everything in a template that has rows or a value. A note contains only those fields that are equal in every server on the same
-/// files.
+/// Everything in a template that has rows or a value. A note contains only the fields that are the same in every server on the
+/// same files.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TemplateCatalog {
     pub(crate) tables: HashMap<u32, Table>,
@@ -36,7 +37,7 @@ pub(crate) struct TemplateCatalog {
     /// The server's major version.
     #[serde(skip)]
     pub(crate) major: u32,
-    /// Attributes of a copy, as [`DatabaseStats`](crate::reset::stats::DatabaseStats) has them.
+    /// The attributes of a copy, as in [`DatabaseStats`](crate::reset::stats::DatabaseStats).
     #[serde(skip)]
     pub(crate) attributes: String,
     /// Rows of `pg_class`, by oid.
@@ -44,18 +45,18 @@ pub(crate) struct TemplateCatalog {
     /// The template's horizon, as [`HORIZON`] selects it.
     #[serde(skip)]
     pub(crate) horizon: String,
-    /// Oids of tables and sequences whose contents are not in the log.
+    /// Oids of unlogged tables and sequences. The log doesn't show changes of their contents.
     #[serde(skip)]
     pub(crate) unlogged: (Vec<u32>, Vec<u32>),
     /// Catalogs other than `pg_class`, by oid.
     pub(crate) catalogs: HashMap<u32, Catalog>,
-    /// Digests of the rows of these catalogs.
+    /// Digests of the rows in these catalogs.
     #[serde(skip)]
     pub(crate) digests: Digests,
-    /// Content of each file, by file number.
+    /// The content of each file, by file number.
     #[serde(skip)]
     pub(crate) files: FileMap,
-    /// Digest of the whole database, only in paranoid mode.
+    /// Digest of the whole database. Set only with the option `paranoid`.
     #[serde(skip)]
     pub(crate) digest: Option<Digest>,
 }
@@ -63,25 +64,25 @@ pub(crate) struct TemplateCatalog {
 /// A row of `pg_class`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Class {
-    /// Digest of the row without the columns that TRUNCATE, VACUUM and ANALYZE change.
+    /// Digest of the row, without the columns that TRUNCATE, VACUUM or ANALYZE changes.
     pub(crate) digest: String,
     /// Values of [`planner_columns`], separated by commas.
     pub(crate) planner: String,
     /// Values that [`select_in_place`] selects.
     pub(crate) in_place: String,
-    /// File of the relation and the content of that file. The file is 0 if the relation has none in this database.
+    /// The relation's file and what it contains. The file is 0 if the relation has none in this database.
     file: (u32, Content),
 }
 
-/// Name of a catalog, and the number of its rows.
+/// A catalog, and how many rows it has in the template.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
     pub(crate) rows: u64,
 }
 
-/// Digests of the rows of catalogs, by name. Only few resets need them, and reading them takes longer than reading the rest of a
-/// template (60 ms even without tables). So pgfresh reads them only after a reset has requested them.
+/// Digests of the rows in catalogs, by the catalog's name. Only few resets need them, and reading them takes longer than reading
+/// everything else about a template (60 ms even without tables). So pgfresh reads them only after a reset has asked for them.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     known: OnceLock<HashMap<String, String>>,
@@ -89,7 +90,7 @@ pub(crate) struct Digests {
 }
 
 impl Digests {
-    /// Returns all digests. If pgfresh has not read them yet, returns `None` and requests them.
+    /// Returns all digests. If pgfresh hasn't read them yet, returns `None` and asks for them.
     pub(crate) fn ask(&self) -> Option<&HashMap<String, String>> {
         let known = self.known.get();
         self.wanted.store(known.is_none(), Ordering::Relaxed);
@@ -102,31 +103,31 @@ impl Digests {
         self.wanted.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a reset has requested the digests, and pgfresh has not read them yet.
+    /// Whether a reset has asked for the digests, and pgfresh still has to read them.
     pub(crate) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Withdraws the request after an error. The next reset that needs the digests repeats it.
+    /// After an error, stops trying to read the digests until another reset asks for them.
     pub(crate) fn give_up(&self) {
         self.wanted.store(false, Ordering::Relaxed);
     }
 }
 
-/// Contents of a database's files, by file number. Clones share the map.
+/// The content of each file of a database, by file number. Clones share the map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileMap(Arc<HashMap<u32, (Oid, Content)>>);
 
 /// Oid of the relation that a file belongs to.
 type Oid = u32;
 
-/// Content of a file.
+/// The kind of data in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Content {
-    /// Rows of a user's table, or its TOAST values. The number is the oid of the table.
+    /// Rows or TOAST values of a user's table. The number is the table's oid.
     Table(u32),
     Sequence(u32),
-    /// An index, whose content follows from its table.
+    /// An index, whose content follows from that of the table.
     Index,
     /// `pg_class` itself.
     Classes,
@@ -143,15 +144,15 @@ pub(crate) struct Table {
     /// Oids of the table, its indexes, its TOAST table and that table's index.
     pub(crate) relations: Vec<u32>,
     pub(crate) rows: Seed,
-    /// Whether other tables refer to this table, so that it can't be truncated alone.
+    /// Whether other tables have foreign keys to this table, so that SQL can't truncate it alone.
     pub(crate) referenced: bool,
     /// Whether the table is unlogged, so that its rows are not in the log.
     pub(crate) unlogged: bool,
-    /// Whether the server refuses to delete rows, because a publication could not identify them.
+    /// Whether the server refuses to delete rows, because a publication couldn't identify the deleted rows.
     pub(crate) undeletable: bool,
 }
 
-/// Contents of a table in the template.
+/// The rows that a table has in the template.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Seed {
     Empty,
@@ -161,7 +162,7 @@ pub(crate) enum Seed {
     Fixed(Reason),
 }
 
-/// Reason why pgfresh cannot restore the rows of a table.
+/// Says why pgfresh cannot restore the rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reason {
     MaterialisedView,
@@ -171,7 +172,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason as text, for the report about a lease that has changed such a table.
+    /// Returns the reason as text, for the report about a lease that changed such a table.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::MaterialisedView => "a materialised view was refreshed",
@@ -191,12 +192,12 @@ pub(crate) struct Sequence {
     pub(crate) unlogged: bool,
 }
 
-/// Makes the server send rows in the database's encoding, for the rest of a transaction. In some encodings, a text changes if the
-/// server converts it and converts it back.
+/// Makes the server send rows in the database's encoding, for the rest of a transaction. In some encodings, converting a text and
+/// converting it back would change the text.
 pub(crate) const AS_STORED: &str =
     "SELECT pg_catalog.set_config('client_encoding', pg_catalog.getdatabaseencoding(), true)";
 
-/// Tables, materialised views and sequences of users. A relation that initdb has created has an oid below 16384. Source:
+/// Selects users' tables, materialised views and sequences. Relations with an oid below 16384 were created by initdb. Source:
 /// `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, \
     getdatabaseencoding() = 'SQL_ASCII', \
@@ -209,10 +210,10 @@ const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_id
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY bytes, c.oid";
 
-/// Tables whose rows or indexes can differ from the template's after pgfresh has written the rows again. The input of some types
-/// depends on a session, or on a user's own code. A generated column can depend on an object that a user can change. An index or a
-/// check can use a user's function in a language other than C. Such a function may depend on the session even if it is declared
-/// immutable.
+/// Selects tables that pgfresh must not refill, because their rows or indexes could then differ from the template's. Some types
+/// read their input depending on the session, or with a user's own code. A generated column can depend on an object that users
+/// can change. An index or a check can use a user's function in a language other than C, which may depend on the session even if
+/// it is declared immutable.
 const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     SELECT a.attrelid, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
     WHERE c.oid >= 16384 AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped \
@@ -243,28 +244,29 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     UNION SELECT p.rel FROM part p JOIN pg_constraint k ON k.contypid = p.typ \
     JOIN computed c ON c.class = 'pg_constraint'::regclass AND c.oid = k.oid";
 
-/// Tables with rows that a constraint may refuse, because the server has never checked these rows (NOT VALID). The constraint
-/// belongs to the table or to a domain. If it belongs to a domain, every table counts that has columns of user-defined types. A
-/// constraint that is not enforced refuses nothing.
+/// Selects tables with a constraint that the server never checked (NOT VALID), because it may refuse the table's own rows. The
+/// constraint belongs to the table or to a domain. If it belongs to a domain, this selects every table with columns of
+/// user-defined types. Constraints that are not enforced don't count, because they refuse nothing.
 const UNVALIDATED: &str = "WITH unvalidated AS (SELECT conrelid, contypid FROM pg_constraint k \
     WHERE NOT convalidated AND contype IN ('c', 'n') AND coalesce(to_jsonb(k) ->> 'conenforced', 'true') = 'true') \
     SELECT conrelid FROM unvalidated WHERE conrelid <> 0 \
     UNION SELECT attrelid FROM pg_attribute WHERE atttypid >= 16384 AND attnum > 0 AND NOT attisdropped \
     AND EXISTS (SELECT FROM unvalidated WHERE contypid <> 0)";
 
-/// Whether any publication includes DELETE.
+/// Selects whether any publication includes DELETE.
 const PUBLISHES: &str = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubdelete)";
 
-/// For each table, a condition that finds values whose compression differs from that of new values. For PostgreSQL 14 and later.
+/// Selects, for each table, a condition that finds values compressed in a different way than new values would be. For PostgreSQL
+/// 14 and later.
 const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compression(%I) = %L', attname, \
     CASE attcompression WHEN 'l' THEN 'pglz' ELSE 'lz4' END), ' OR ') FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid \
     WHERE attrelid >= 16384 AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND attlen = -1 AND attgenerated = '' \
     GROUP BY attrelid";
 
-/// Returns a query for rows of `pg_class`, including those of shared catalogs. The first columns are the oid, the file (also for a
-/// mapped catalog), the kind, and the table that a TOAST table belongs to. Then follow the values for the planner, and the values
-/// that may change in place. The last column is a digest of everything that TRUNCATE, VACUUM and ANALYZE don't change. Reading all
-/// rows takes milliseconds.
+/// Returns a query for rows of `pg_class`, including those of shared catalogs. The first columns are the oid, the file (even for
+/// a mapped catalog), the kind, and the table that a TOAST table belongs to. The next two are the values for the planner and the
+/// values that may change in place. The last is a digest of everything that TRUNCATE, VACUUM and ANALYZE don't change. Reading
+/// all rows takes a few milliseconds.
 pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     let planner =
         planner_columns(major).map(|column| format!("c.{column}")).collect::<Vec<_>>().join(", ', ', ");
@@ -283,8 +285,8 @@ pub(crate) fn planner_columns(major: u32) -> impl Iterator<Item = &'static str> 
     ["relpages", "reltuples", "relallvisible"].into_iter().chain(since_18)
 }
 
-/// Returns a query for all rows of `pg_class`. It selects the file, and the columns that the server may change in place, outside
-/// transactions. It leaves out the age of the oldest row. Source: `vac_update_relstats()` and `index_update_stats()`.
+/// Returns a query for all rows of `pg_class`. It selects the file, and the columns that the server may change in place (outside
+/// transactions), except the age of the oldest row. Source: `vac_update_relstats()` and `index_update_stats()`.
 pub(crate) fn select_in_place(major: u32) -> String {
     format!("SELECT c.oid, {} FROM pg_class c", in_place(major))
 }
@@ -296,20 +298,21 @@ fn in_place(major: u32) -> String {
     )
 }
 
-/// Expression for the oldest transaction that is still running.
+/// An SQL expression for the oldest transaction that is still running.
 pub(crate) const HORIZON: &str = "pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
 
-/// Returns a condition that is true if a row was written by the transaction `horizon` or a later one.
+/// Returns an SQL condition that is true if the transaction `horizon` or a later one wrote the row.
 pub(crate) fn is_since(horizon: &str, xmin: &str) -> String {
     format!("pg_catalog.age({xmin}) <= pg_catalog.age('{horizon}'::pg_catalog.xid)")
 }
 
-/// All catalogs of a database except `pg_class`, because TRUNCATE changes columns of `pg_class` that define nothing.
+/// Selects all catalogs of a database except `pg_class`. That one is special, because TRUNCATE changes columns in it that define
+/// nothing.
 const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE relkind = 'r' AND NOT relisshared \
     AND relnamespace = 'pg_catalog'::regnamespace AND oid < 16384 AND oid <> 1259";
 
-/// Returns the SQL and the limits that pgfresh uses to read the part of a catalog that goes into a note. They differ between
-/// versions of pgfresh, so a note of a different version can be recognized. Settings of the session are not included.
+/// Returns the SQL and the limits with which pgfresh reads the part of a catalog that goes into a note. If another version of
+/// pgfresh reads it differently, pgfresh recognizes that version's notes by this. Settings of the session are not included.
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = format!("{LARGEST_SEED} {LARGEST_ROWS} {MOST_ROWS}");
@@ -340,7 +343,7 @@ impl Class {
 }
 
 impl FileMap {
-    /// Returns the files of `rows`, and those of all other relations in `before`.
+    /// Returns the files of these `rows`. Files of relations that are not among the rows come from `before`.
     pub(crate) fn new(rows: &HashMap<u32, Class>, before: &HashMap<u32, Class>) -> Self {
         let others = before.iter().filter(|(oid, _)| !rows.contains_key(oid));
         let files =
@@ -352,14 +355,14 @@ impl FileMap {
         self.0.get(&file).map(|(_, content)| *content)
     }
 
-    /// Returns whether a file belongs to a TOAST table.
+    /// Whether a file belongs to the TOAST table of a user's table.
     pub(crate) fn is_toast(&self, file: u32) -> bool {
         matches!(self.0.get(&file), Some((oid, Content::Table(owner))) if oid != owner)
     }
 
-    /// Returns the oids of tables and sequences whose file differs from the one in `before`. Returns `None` if a catalog has a new
-    /// file, because it can contain anything. Also returns `None` if a file now belongs to a different relation. No statement
-    /// causes this, but a session that writes to `pg_class` can.
+    /// Returns the oids of tables and sequences that have a different file than in `before`. Returns `None` if a catalog has a
+    /// new file, which can contain anything. Also returns `None` if a file now belongs to another relation. No statement causes
+    /// this, but a session that writes to `pg_class` can.
     pub(crate) fn moved_since(&self, before: &Self) -> Option<HashSet<u32>> {
         let mut moved = HashSet::new();
         for (file, (oid, content)) in self.0.iter() {
@@ -375,7 +378,8 @@ impl FileMap {
 }
 
 impl TemplateCatalog {
-    /// Reads the catalog from an unused copy with these attributes. The `horizon` is from before the first client received a copy.
+    /// Reads the catalog in a copy that no client has used, and that has these attributes. The `horizon` is from before the first
+    /// client received a copy.
     pub(crate) fn read(
         session: &mut AdminConnection,
         attributes: String,
@@ -437,7 +441,7 @@ impl TemplateCatalog {
         Ok(catalog)
     }
 
-    /// Whether the notes of both catalogs would be equal.
+    /// Whether both catalogs would give the same note.
     pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
         self.tables == other.tables
             && self.sequences == other.sequences
@@ -445,14 +449,14 @@ impl TemplateCatalog {
             && self.catalogs == other.catalogs
     }
 
-    /// Completes a catalog that comes from a note, in a server of this major version whose copies have these attributes. The
-    /// `horizon` is as for [`Self::read`].
+    /// Completes a catalog from a note with the values for this server: the attributes of its copies, its major version, and the
+    /// `horizon` as for [`Self::read`].
     pub(crate) fn recalled(self, attributes: String, horizon: String, major: u32) -> Self {
         let files = FileMap::new(&self.classes, &HashMap::new());
         Self { major, attributes, horizon, files, ..self }
     }
 
-    /// Reads the digests from an unused copy.
+    /// Reads the digests in a copy that no client has used.
     pub(crate) fn read_digests(
         &self,
         session: &mut AdminConnection,
@@ -466,18 +470,18 @@ impl TemplateCatalog {
         Ok(rows.into_iter().filter_map(both).collect())
     }
 
-    /// Returns the qualified names of the tables, quoted for SQL.
+    /// Returns the qualified names of all tables, quoted for SQL.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tables.values().map(|table| table.name.as_str()).collect()
     }
 }
 
-/// Returns the oids in the first column.
+/// Reads oids from the first column.
 fn oids(rows: &Rows) -> HashSet<u32> {
     rows.iter().filter_map(|row| Some(number(row.first()?.as_deref()?))).collect()
 }
 
-/// Whether the server refuses to delete rows of a table. It does so if the table has no key, or lacks the columns by which a
+/// Whether the server refuses to delete rows of a table, because it has no key or because the key lacks columns by which a
 /// publication selects rows. The server reports this when it plans a statement. Source: `CheckCmdReplicaIdentity`.
 fn is_undeletable(session: &mut AdminConnection, name: &str) -> Result<bool, SessionError> {
     match session.query(&format!("EXPLAIN DELETE FROM ONLY {name}")) {
@@ -507,8 +511,8 @@ pub(crate) fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
     Some((number(&columns.next()??), columns.next()??))
 }
 
-/// Returns a name that SQL can contain in any encoding that the server converts to the database's encoding. If the database has
-/// `SQL_ASCII`, the server converts nothing, and names are bytes.
+/// Returns a form of the name that means the same in any client encoding. If the database has `SQL_ASCII`, the server converts
+/// nothing and names are just bytes, so the name must be UTF-8.
 fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError> {
     if !is_ascii {
         return Ok(ascii(&name));
@@ -522,8 +526,7 @@ fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError>
     Err(SessionError::Server { severity, sqlstate, message, detail: None })
 }
 
-/// Reads the rows of a table that takes `size` bytes on disk, if `room` is large enough for them. Subtracts their length from
-/// `room`.
+/// Reads the rows of a table that takes `size` bytes on disk, if they fit into `room`. Subtracts their length from `room`.
 fn seed(
     session: &mut AdminConnection,
     name: &str,
@@ -559,13 +562,13 @@ fn seed(
             *room -= rows.len();
             Ok(Seed::Rows(rows))
         }
-        // The table has a type without binary output.
+        // The table has a column whose type has no binary output.
         Err(SessionError::Server { .. }) => Ok(Seed::Fixed(Reason::Uncopied)),
         Err(error) => Err(error),
     }
 }
 
-/// Reads the values of sequences. Each item has an oid, a name, and whether the sequence is unlogged.
+/// Reads the values of sequences. Each item is the oid, the name, and whether the sequence is unlogged.
 pub(crate) fn read_sequences(
     session: &mut AdminConnection,
     sequences: &[(u32, String, bool)],

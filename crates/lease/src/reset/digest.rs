@@ -1,5 +1,5 @@
-//! Digests of a database's complete contents, computed without the log. With the option `paranoid`, pgfresh uses them to check each
-//! reset.
+//! Computes digests of a database's complete contents, without using the log. With the option `paranoid`, pgfresh checks each
+//! reset with them.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,30 @@ use crate::admin::union;
 /// A difference between a recycled database and its template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The name under which the last lease had the database.
+    /// The name of the last lease that had the database.
     pub database: String,
     /// The first relation that differed.
     pub relation: String,
 }
 
-/// Digests by relation, for every table, materialised view and sequence, including those of the system.
+/// The digest of every table, materialised view and sequence, including the system's own, by the relation's name.
 ///
-/// The digests leave out file numbers and ages in `pg_class`, and the number of sequence values that the server has logged ahead.
-/// They also leave out schemas of temporary tables, because these stay once they exist. They include the columns that the planner
-/// uses.
+/// The digests include the columns of `pg_class` that the planner uses, but leave out its file numbers and ages. Of a sequence,
+/// they leave out the number of values that the server has logged ahead. They also leave out schemas for temporary tables, which
+/// remain once they exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest(BTreeMap<String, String>);
 
-/// Query for all relations of one database that have rows and are not shared.
+/// Selects all relations of a database that have rows and are not shared between databases.
 const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), c.relkind \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";
 
-/// Expression that returns a whole row as text. A cast would make the server search `pg_cast`, where a client can add its own
-/// casts.
+/// An expression for a whole row as text. We don't use a cast, because the server would look it up in `pg_cast`, where a client
+/// can add its own casts.
 pub(crate) const ROW: &str = "pg_catalog.textin(pg_catalog.record_out(t))";
 
-/// Returns a query for a relation's name and a digest of its rows. `row` is the expression that returns a row as text.
+/// Returns a query for a relation's name and a digest of its rows. `row` is an expression for a row as text.
 pub(crate) fn digest_of(name: &str, row: &str) -> String {
     format!(
         "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}, E'\\n' ORDER BY {row} COLLATE \"C\")) FROM {}",
@@ -43,8 +43,8 @@ pub(crate) fn digest_of(name: &str, row: &str) -> String {
     )
 }
 
-/// Returns the FROM clause that selects a relation's rows for the digest. It leaves out schemas of temporary tables, because these
-/// stay once they exist.
+/// Returns the FROM clause for those rows of a relation that the digest includes. It leaves out schemas for temporary tables,
+/// which remain once they exist.
 pub(crate) fn rows_of(name: &str) -> String {
     let condition =
         if name == "pg_catalog.pg_namespace" { " WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
@@ -73,7 +73,7 @@ impl Digest {
         Ok(Self(rows.into_iter().map(|mut row| (value(row[0].take()), value(row[1].take()))).collect()))
     }
 
-    /// Returns the first relation in which two databases differ.
+    /// Returns the first relation in which the two databases differ.
     #[must_use]
     pub fn difference<'a>(&'a self, other: &'a Self) -> Option<&'a str> {
         let missing = other.0.keys().find(|name| !self.0.contains_key(*name));

@@ -1,17 +1,19 @@
-//! Queries for objects whose expressions call functions with side effects, or with results that depend on more than their row.
+//! Queries for objects with expressions that call special functions: functions with side effects, or functions whose result
+//! depends on more than the row.
 //!
-//! The gateway judges a session by the text of its statements (`pgwire::SessionTraces`). But a statement can use a view, a default,
-//! a constraint, a policy or an operator, and its text does not show the functions that these call. If a database has such objects,
-//! its backends serve only one client each.
+//! The gateway judges from the text of a session's statements what the session leaves behind (`pgwire::SessionTraces`). But a
+//! statement can use a view, a default, a constraint, a policy or an operator, and the text doesn't show which functions these
+//! call. If a database has objects that call such functions, each of its backends serves only one client.
 
-/// Whether an object that initdb has not created may leave something in a backend that uses it. Any user-defined function may. An
-/// expression or operator may if it calls one of these built-in functions:
+/// Selects whether any object that initdb did not create may leave something behind in a backend that uses it. Any user-defined
+/// function may. An expression or operator may if it calls one of these built-in functions:
 ///
-/// - A volatile function, unless it is known to leave nothing. For example, `setseed`, `set_config` and `lo_open` leave something.
-/// - Functions for libraries, encodings and text search load a library, and functions for XML run SQL.
-/// - An update of `pg_settings` through a view changes settings.
+/// - Volatile functions, except those listed as harmless. For example, `setseed`, `set_config` and `lo_open` leave something
+///   behind.
+/// - Functions that load a library (functions in C, for encodings, or for text search), and functions for XML, which run SQL.
+/// - Besides, a view on `pg_settings` counts, because an update through the view changes settings.
 ///
-/// `pg_depend` does not record built-in functions, so pgfresh reads expressions in the form in which the server stores them.
+/// `pg_depend` does not record built-in functions, so the query searches expressions in the form in which the server stores them.
 /// Source: `nodeToString` of `src/backend/nodes/outfuncs.c`; 13 is language C of `src/include/catalog/pg_language.dat`. The query
 /// uses `to_jsonb` for columns that only some major versions have.
 pub(crate) const MAY_LEAVE_TRACES: &str = "WITH leaving(oid) AS (SELECT oid FROM pg_proc WHERE oid < 16384 AND (prolang = 13 \
@@ -45,15 +47,15 @@ pg_sequence_last_value|pg_notification_queue_usage)$' \
     SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384) OR EXISTS (SELECT FROM used JOIN leaving USING (oid)) \
       OR EXISTS (SELECT FROM tree WHERE text LIKE format('%%:relid %s %%', 'pg_catalog.pg_settings'::regclass::oid))";
 
-/// Tables whose rows or indexes can differ from the template's after pgfresh has written the rows again. In these tables, a
-/// built-in function uses more than the row to compute a value:
+/// Selects tables that pgfresh must not refill, because their rows or indexes could then differ from the template's. In these
+/// tables, a built-in function uses more than the row to compute a value:
 ///
-/// - The text of a `float8`, of values made from such numbers, or of a `bytea` depends on `extra_float_digits` or `bytea_output`. A
-///   quoted identifier depends on `quote_all_identifiers`, and XML depends on `xmlbinary`.
-/// - The words of a text depend on the text search configurations, if these have changed since initdb. For each configuration,
-///   initdb has made 19 mappings, before any transaction that `template0` has not frozen.
+/// - The text of a `float8`, of a value made from such numbers, or of a `bytea` depends on `extra_float_digits` or
+///   `bytea_output`. A quoted identifier depends on `quote_all_identifiers`, and XML depends on `xmlbinary`.
+/// - The words of a text depend on the text search configurations. These count only if they have changed since initdb, which made
+///   19 mappings for each configuration. All of initdb's rows are older than any transaction that `template0` has not frozen.
 ///
-/// The query reads an expression in the form in which the server stores it. Source: `nodeToString` of
+/// The query searches expressions in the form in which the server stores them. Source: `nodeToString` of
 /// `src/backend/nodes/outfuncs.c`; 1282 is `quote_ident`, 3734 and 3769 are `regconfig` and `regdictionary` of
 /// `src/include/catalog`.
 pub(crate) const DEPENDENT: &str = "WITH expression(rel, tree) AS ( \

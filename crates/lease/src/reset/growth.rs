@@ -1,13 +1,13 @@
-//! Limits the space that a database takes and never gives back, because autovacuum runs only once an hour.
+//! Limits the space that dead rows take up in a database. Autovacuum would free it, but runs only once an hour.
 
-/// Maximum number of catalog rows that leases can write before pgfresh drops the database. For example, temporary tables write such
-/// rows, and they remain until a VACUUM.
+/// After its leases have written this many catalog rows, pgfresh drops a database. For example, each temporary table writes such
+/// rows. Even after they are deleted, they take up space until a VACUUM.
 const MOST_OF_CATALOGS: u64 = 20_000;
-/// Maximum number of rows that the leases of one database may have written and rolled back. These rows take up space until a
+/// After its leases have written and rolled back this many rows, pgfresh drops a database. Such rows take up space until a
 /// VACUUM, and nothing starts one.
 const MOST_ROLLED_BACK: u64 = 10_000;
 
-/// Numbers of rows that the leases of one database have written, and that take up space.
+/// Counts the rows that the leases of one database have written and that still take up space.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     catalogs: u64,
@@ -15,13 +15,13 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Counts further catalog rows. Returns false once there are too many.
+    /// Adds to the number of catalog rows. Returns `false` once there are too many.
     pub(crate) fn has_room_for(&mut self, rows_of_catalogs: u64) -> bool {
         self.catalogs = self.catalogs.saturating_add(rows_of_catalogs);
         self.catalogs <= MOST_OF_CATALOGS
     }
 
-    /// Counts further rows that a lease has rolled back. Returns false once there are too many.
+    /// Adds to the number of rows that leases have rolled back. Returns `false` once there are too many.
     pub(crate) fn has_room_for_rolled_back(&mut self, rows: u64) -> bool {
         self.rolled_back = self.rolled_back.saturating_add(rows);
         self.rolled_back <= MOST_ROLLED_BACK

@@ -1,4 +1,4 @@
-//! Restores the state of a template in a used database, and knows the template's contents for this.
+//! Resets a used database to the state of its template. For this, it also knows the template's contents.
 
 pub(crate) mod catalog;
 pub(crate) mod digest;

@@ -1,5 +1,5 @@
-//! Stores a template's catalog as a note in the cache entry, so that the next server on the entry doesn't have to read the catalog
-//! again.
+//! Stores a template's catalog as a note in the cache entry, so that the next server on this entry doesn't have to read the
+//! catalog again.
 //!
 //! ```text
 //! pgfresh catalog IDENTITY SUBJECT CHECKSUM     of the entry; CRC-32C in hex: of what the note is about, of what it says
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reset::catalog::TemplateCatalog;
 
-/// Maximum length of a note, in bytes. Reading a longer note would not be faster than reading the catalog.
+/// Maximum length of a note, in bytes. Reading a longer note would take as long as reading the catalog itself.
 const LONGEST: usize = 4 << 20;
 
 #[derive(Serialize)]
@@ -25,14 +25,14 @@ struct Read {
     leaves_traces: bool,
 }
 
-/// Returns the text of a note, or `None` if pgfresh may not write one. The first line of the subject is the identity of the entry.
+/// Returns the text of a note, or `None` if it would be too long. The first line of `subject` is the identity of the cache entry.
 pub(crate) fn write(catalog: &TemplateCatalog, leaves_traces: bool, subject: &str) -> Option<String> {
     let body = serde_json::to_string(&Written { catalog, leaves_traces }).ok()?;
     (body.len() <= LONGEST).then(|| format!("{}\n{body}", header(subject, &body)))
 }
 
-/// Returns the catalog from a note about this subject, and whether the template has functions. Returns `None` if the note is
-/// damaged or has a different subject.
+/// Reads a note about this subject. Returns the catalog, and whether using a copy may leave traces in a backend. Returns `None`
+/// if the note is damaged or has a different subject.
 pub(crate) fn read(text: &str, subject: &str) -> Option<(TemplateCatalog, bool)> {
     let (first, body) = text.split_once('\n')?;
     if first != header(subject, body) {

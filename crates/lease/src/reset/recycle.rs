@@ -1,12 +1,11 @@
-//! Resets a used database to the state of its template, by undoing only the changes that the write-ahead log shows.
+//! Resets a used database to the state of its template. It undoes only the changes that the write-ahead log shows.
 //!
-//! A reset takes about a millisecond, while a new copy takes tens of milliseconds. The log also proves that nothing else has
-//! changed.
+//! A reset takes about a millisecond, while a new copy takes tens of milliseconds. The log also proves that nothing else changed.
 //!
-//! The log names every file that any session has changed since the last reset, whether the change was committed or not. The reset
-//! empties and refills the user's tables, and sets sequences back. It also undoes TRUNCATE, which changes only files and the
-//! planner's numbers in `pg_class`. After any other change, pgfresh drops the database. Finally, the reset finds its own changes in
-//! the log, and checks that they are the intended ones.
+//! The log names every file that any session changed since the last reset, even if the change was not committed. The reset
+//! empties and refills the user's tables, and resets sequences. It also undoes TRUNCATE, which changes only files and the
+//! planner's numbers in `pg_class`. After any other change, pgfresh drops the database. Finally, the reset reads the log again,
+//! and checks that it shows only the reset's own changes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -32,23 +31,23 @@ use crate::wal::changes::Changes;
 use crate::wal::evidence::Evidence;
 use crate::wal::record::RelationFile;
 
-/// How long a session may take to end after pgfresh has closed it.
+/// How long the reset waits for sessions that are still ending.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
-/// Maximum number of changed rows of a table for which the reset doesn't check the table's size.
+/// If at most this many rows of a table changed, the reset doesn't check the table's size.
 const FEW: u64 = 100;
-/// Size in bytes beyond which the reset truncates a table instead of deleting its rows. If it can't truncate such a table, pgfresh
-/// drops the database.
+/// If a table is larger than this (in bytes), the reset truncates it instead of deleting its rows. If it can't truncate the
+/// table, pgfresh drops the database.
 const BLOAT: u64 = 1 << 20;
-/// Reason not to reset a database that SQL has dropped or renamed.
+/// Reason why a database is not reset: SQL dropped or renamed it.
 pub(crate) const GONE: &str = "it was dropped or renamed by SQL";
-/// Reason not to reset a database in which a client has changed definitions.
+/// Reason why a database is not reset: a client changed definitions.
 const DEFINITIONS: &str = "its definitions were changed";
-/// Maximum number of changed catalog rows for which the reset compares catalogs with the template. For example, a temporary table
-/// that is gone leaves the catalogs as they were. The comparison takes longer with each row.
+/// If at most this many catalog rows changed, the reset compares the catalogs with the template. They may be as before, for
+/// example if a temporary table came and went. With more rows, the comparison would take too long.
 const MOST_OF_CATALOGS: u64 = 500;
-/// Number of sequences that one statement sets back. A SELECT can have 1664 columns. Source: `MaxTupleAttributeNumber`.
+/// Number of sequences that one statement resets. A SELECT can have 1664 columns. Source: `MaxTupleAttributeNumber`.
 const MOST_COLUMNS: usize = 1600;
-/// Additional settings of a session that writes for a reset.
+/// Additional settings for the session in which a reset writes.
 const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_timeout", "5s")];
 
 /// A used database, with everything that a reset needs.
@@ -56,18 +55,18 @@ const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_t
 pub(crate) struct Used<'a> {
     pub(crate) address: &'a DatabaseAddress,
     pub(crate) catalog: &'a TemplateCatalog,
-    /// Statistics from the end of the lease. If this is `None`, the reset reads them itself.
+    /// Statistics from the end of the lease. If `None`, the reset reads them itself.
     pub(crate) stats: Option<DatabaseStats>,
-    /// The database's files, if they differ from the template's.
+    /// The database's files, once they differ from the template's.
     pub(crate) files: Option<FileMap>,
     pub(crate) growth: Growth,
-    /// Backends that wait in the database.
+    /// Idle backends in the database.
     pub(crate) waiting: Vec<WaitingBackend>,
-    /// pgfresh's own session in the database, if the reset has opened one.
+    /// pgfresh's own session in the database, once a reset has opened one.
     pub(crate) session: Option<AdminConnection>,
 }
 
-/// Reason why pgfresh could not recycle a database, for messages and counters.
+/// Says why pgfresh could not recycle a database, for messages and counters.
 #[derive(Debug)]
 pub(crate) struct NotRecyclable {
     pub(crate) reason: &'static str,
@@ -97,31 +96,31 @@ impl From<LeaseError> for NotRecyclable {
     }
 }
 
-/// Changes that the reset has to undo or to check.
+/// The changes that a reset has to undo or check.
 #[derive(Debug, Default)]
 struct Touched {
     tables: BTreeSet<u32>,
     sequences: BTreeSet<u32>,
     /// Tables with so many changed rows that the reset checks their size.
     large: BTreeSet<u32>,
-    /// Whether `pg_class` has changed, for example because of TRUNCATE.
+    /// Whether `pg_class` changed, for example because of TRUNCATE.
     classes: bool,
-    /// Whether the client has written values to TOAST tables.
+    /// Whether the client wrote values to TOAST tables.
     toast: bool,
-    /// Tables that the reset has emptied with DELETE and VACUUM. VACUUM writes their sizes to `pg_class`.
+    /// Tables that the reset itself emptied with DELETE and VACUUM. VACUUM writes their sizes to `pg_class`.
     emptied: BTreeSet<u32>,
-    /// Whether the server has counted the pages that are left in these tables.
+    /// Whether the reset made the server count the pages left in these tables.
     is_counted: bool,
-    /// Files of tables in which clients have left pages with rows, dead or alive, as far as the log shows.
+    /// Files of tables that still had pages with rows (dead or alive) after the lease, as far as the log shows.
     filled: HashSet<RelationFile>,
-    /// Other catalogs that have changed. They may be as before, for example if a temporary table has been created and dropped.
+    /// Other catalogs with changes. They may be as before, for example if a client created and dropped a temporary table.
     catalogs: BTreeSet<u32>,
-    /// Catalogs among `catalogs` whose TOAST values have changed.
+    /// The subset of `catalogs` in which TOAST values changed.
     with_values: BTreeSet<u32>,
 }
 
-/// Resets a database without sessions to the state of its template, or returns the reason why it can't. Backends may wait in the
-/// database.
+/// Resets a database to the state of its template, or returns the reason why it can't. The database must have no sessions except
+/// pgfresh's own and idle backends.
 pub(crate) fn reset(
     admin: &AdminPool,
     evidence: &Evidence,
@@ -140,7 +139,7 @@ pub(crate) fn reset(
         return Ok(Proof::new());
     }
     if !touched.catalogs.iter().all(|catalog| WITHOUT_EXPRESSIONS.contains(catalog)) {
-        // A waiting backend may have called a function that no longer exists.
+        // An idle backend may have called a function that no longer exists.
         used.waiting.clear();
     }
     if !touched.catalogs.is_empty() {
@@ -166,7 +165,7 @@ impl Touched {
     }
 }
 
-/// Waits until the database has only pgfresh's own sessions, and rolls back transactions that clients have prepared.
+/// Waits until only pgfresh's own sessions are left in the database, and rolls back transactions that clients prepared.
 fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<DatabaseStats, NotRecyclable> {
     let begun = Instant::now();
     loop {
@@ -176,7 +175,7 @@ fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<Databas
             if begun.elapsed() > STRAGGLER_TIMEOUT {
                 return Err(NotRecyclable::because("a session did not end"));
             }
-            // The server does not announce the end of a session.
+            // The server doesn't tell us when a session has ended.
             std::thread::sleep(Duration::from_micros(500));
         } else if stats.prepared {
             roll_back_prepared(own_session(admin, used)?)?;
@@ -196,7 +195,7 @@ pub(crate) fn roll_back_prepared(session: &mut AdminConnection) -> Result<(), Se
     Ok(())
 }
 
-/// Returns pgfresh's own session in the database. Opens one first if necessary.
+/// Returns pgfresh's own session in the database, after opening one if necessary.
 fn own_session<'a>(
     admin: &AdminPool,
     used: &'a mut Used<'_>,
@@ -207,7 +206,7 @@ fn own_session<'a>(
     used.session.as_mut().ok_or(NotRecyclable::because("no session could be opened"))
 }
 
-/// Opens a session that can write for a reset, whatever settings clients have changed.
+/// Opens a session in which a reset can write, even if clients changed settings that would prevent this.
 pub(crate) fn open_own_session(
     admin: &AdminPool,
     address: &DatabaseAddress,
@@ -215,7 +214,7 @@ pub(crate) fn open_own_session(
     Ok(admin.open_in(address, &WRITING)?)
 }
 
-/// Returns the changes that the log shows, or the reason why the reset can't undo them.
+/// Sorts the changes that the log shows by what the reset has to do about them. Returns the reason if it can't undo them.
 fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRecyclable> {
     if let Some(doubt) = changes.doubt {
         return Err(NotRecyclable::because(doubt));
@@ -250,7 +249,7 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
                 grown += change.inserted + change.updated;
                 opaque |= change.in_place || change.other;
             }
-            // The contents of an index follow from its table. TRUNCATE gives a table a new file, which `pg_class` shows.
+            // The contents of an index follow from its table. An unknown file is new, and `pg_class` shows what it belongs to.
             Some(Content::Index) | None => {}
         }
     }
@@ -258,7 +257,7 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
     if !used.growth.has_room_for(grown) {
         return Err(NotRecyclable::because("its catalogs grew too much"));
     }
-    // Transactions that were rolled back have left dead rows.
+    // Empty these tables even if nothing was committed, because a rollback leaves dead rows.
     touched.tables = rows.into_keys().collect();
     if !changes.committed {
         touched.classes = false;
@@ -268,19 +267,19 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
     if has_definitions && (opaque || rows_of_catalogs > MOST_OF_CATALOGS) {
         return Err(NotRecyclable::because(DEFINITIONS));
     }
-    // The log does not show changes of unlogged tables and sequences.
+    // The log doesn't show changes of unlogged tables and sequences, so reset them every time.
     let (tables, sequences) = &used.catalog.unlogged;
     touched.tables.extend(tables);
     touched.sequences.extend(sequences);
     Ok(touched)
 }
 
-/// Catalogs that contain no expressions. If only these have changed, a session that uses their objects runs no user-defined
-/// function, and only such built-in functions as its statements show. `pg_type` is not among them, because it contains defaults of
-/// domains, and neither is `pg_index`. Source: `src/include/catalog`.
+/// Catalogs without expressions. If only these changed, a session ran no user-defined function, and only the built-in functions
+/// that its statements show. `pg_type` is not among them, because it contains defaults of domains, and neither is `pg_index`.
+/// Source: `src/include/catalog`.
 const WITHOUT_EXPRESSIONS: [u32; 6] = [1249, 2224, 2608, 2611, 2615, 2619];
 
-/// Catalogs of functions, aggregates, operators and casts, which a query uses to compute its result. Source: `src/include/catalog`.
+/// Catalogs of functions, aggregates, operators and casts. A query computes its result with them. Source: `src/include/catalog`.
 const COMPUTES: [u32; 4] = [1255, 2600, 2617, 2605];
 
 /// Checks that each changed catalog has the same rows as in the template.
@@ -292,8 +291,8 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
         return Err(NotRecyclable::because(DEFINITIONS));
     }
     let session = own_session(admin, used)?;
-    // A catalog has not changed if it has as many rows as before, and no new ones. Counting rows is faster than comparing them. But
-    // it doesn't show changed TOAST values, and doesn't work with functions that a client may have redefined.
+    // A catalog is unchanged if it has as many rows as before and none of them is new. Counting rows is faster than comparing
+    // them. But it misses changed TOAST values, and can't be trusted if a client may have redefined functions.
     let computes_alike = COMPUTES.iter().all(|oid| !touched.catalogs.contains(oid));
     let is_counted = |oid: &u32| computes_alike && !touched.with_values.contains(oid);
     let is_since = is_since(&catalog.horizon, "xmin");
@@ -331,7 +330,7 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
     Err(NotRecyclable::because(DEFINITIONS))
 }
 
-/// Returns those rows of `pg_class` that may differ from the template. All other rows are equal.
+/// Returns the rows of `pg_class` that may differ from the template's. All others are the same.
 fn changed_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<HashMap<u32, Class>, NotRecyclable> {
     let catalog = used.catalog;
     let session = own_session(admin, used)?;
@@ -357,8 +356,8 @@ fn changed_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<HashMap<u32
     Err(NotRecyclable::because(DEFINITIONS))
 }
 
-/// Checks that only TRUNCATE and VACUUM have changed `pg_class`. Adds relations that have a new file to `touched`, because the log
-/// may not show their rows. Returns the rows that may have changed.
+/// Checks that nothing except TRUNCATE and VACUUM changed `pg_class`. Adds relations with a new file to `touched`, because the
+/// log may not show their rows. Returns the rows that may have changed.
 fn find_truncated(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -382,7 +381,7 @@ fn find_truncated(
     Ok(changed)
 }
 
-/// Restores the planner's numbers in `pg_class`, and records the current files. Returns the end of the log.
+/// Restores the planner's numbers in `pg_class`, and remembers the current files. Returns the end of the log.
 fn settle_classes(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -396,7 +395,7 @@ fn settle_classes(
     Ok(mark)
 }
 
-/// Returns statements that restore the planner's numbers in `pg_class` if they differ from the template's.
+/// Returns statements that restore the planner's numbers in `pg_class` where they differ from the template's.
 fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> String {
     let columns = planner_columns(catalog.major).collect::<Vec<_>>().join(", ");
     let mut sql = String::new();
@@ -412,7 +411,7 @@ fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> Str
     sql
 }
 
-/// Undoes all changes in one transaction. Returns the end of the log after the transaction, and whether it has truncated tables.
+/// Undoes all changes. Returns the end of the log afterwards, and whether any table was truncated.
 fn clean(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -460,21 +459,21 @@ fn clean(
     Ok((run_clean(admin, used, &undo)?, truncates))
 }
 
-/// Statements that restore tables and sequences to the template's state.
+/// The statements that restore tables and sequences to the template's state.
 #[derive(Debug)]
 struct Undo<'a> {
     catalog: &'a TemplateCatalog,
-    /// Statements that begin a transaction. The transaction can write, whatever settings a client has changed.
+    /// Statements that begin a transaction that can write, even if a client changed settings that would prevent this.
     begin: String,
-    /// Statements that delete all rows of the tables and set sequences back.
+    /// Statements that delete all rows of the tables and reset sequences.
     sql: String,
-    /// Whether the client may have written values to TOAST tables.
+    /// Whether there may be values in TOAST tables.
     has_toast: bool,
-    /// Whether the server counts the pages that are left, because the log may not show them.
+    /// Whether the server has to count the pages that are left, because the log may not show them.
     counts: bool,
     /// Tables that `sql` empties with DELETE, by oid.
     emptied: Vec<(u32, &'a Table)>,
-    /// Tables that have rows in the template, together with these rows.
+    /// Tables with rows in the template, each with these rows.
     seeded: Vec<(&'a Table, &'a Vec<u8>)>,
 }
 
@@ -489,27 +488,28 @@ impl<'a> Undo<'a> {
             "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
              SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; {unbounded}",
         );
-        // The log may not show the rows of a new file, and shows none of an unlogged table. These can be in TOAST tables, too.
+        // The log may not show rows in a new file, and shows none of an unlogged table. There can be such rows in TOAST tables,
+        // too.
         let counts = touched.classes || !catalog.unlogged.0.is_empty();
         let (has_toast, sql) = (touched.toast || counts, String::new());
         Self { catalog, begin, has_toast, counts, sql, emptied: Vec::new(), seeded: Vec::new() }
     }
 
-    /// Runs the statements. Returns the end of the log after they have run.
+    /// Runs the statements. Returns the end of the log afterwards.
     fn run(&self, session: &mut AdminConnection) -> Result<Lsn, NotRecyclable> {
         let Self { catalog, begin, has_toast, counts, sql, emptied, seeded } = self;
         let mark = format!("{begin}{MARK}; COMMIT");
-        // Without the DISCARD, the next client of a waiting backend could read the sequence with `currval()`.
+        // Without DISCARD, the next client of an idle backend could see these values with `currval()`.
         let sql = format!("{begin}{sql}COMMIT; DISCARD SEQUENCES; ");
         if emptied.is_empty() && seeded.is_empty() {
             return Ok(mark_of(&session.query(&format!("{sql}{mark}"))?));
         }
         let mut steps = vec![sql];
         if !emptied.is_empty() {
-            // The rows of the template may have values in TOAST tables.
+            // If the template has rows, some of their values may be in TOAST tables.
             steps.push(remove_pages(emptied, *has_toast || !seeded.is_empty(), catalog.major));
         }
-        // The mark comes after the commit in the log.
+        // Write the mark after the commit, so that it is behind the commit in the log.
         let end = format!("{}COMMIT; {mark}", restore_planner(catalog, emptied));
         let count = if *counts { count_filled(emptied) } else { String::new() };
         if seeded.is_empty() {
@@ -530,7 +530,7 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// Checks the first row, which counts the tables that still have pages. There must be none.
+/// Checks that the number in the first row, which counts tables that still have pages, is zero.
 fn expect_none(rows: &Rows) -> Result<(), NotRecyclable> {
     if text(rows) == "0" {
         return Ok(());
@@ -538,9 +538,9 @@ fn expect_none(rows: &Rows) -> Result<(), NotRecyclable> {
     Err(NotRecyclable::because(PAGES_LEFT))
 }
 
-/// Runs the statements in a waiting backend, if they only empty tables and set sequences. Such statements depend on no setting of a
-/// client, because all names in them are qualified, and are ASCII in any encoding. Statements that write rows need pgfresh's own
-/// session.
+/// Runs the statements in an idle backend, if they only empty tables and reset sequences. No setting of the client affects such
+/// statements, because all their names are qualified, and are ASCII in any encoding. Statements that write rows need pgfresh's
+/// own session.
 fn run_clean(admin: &AdminPool, used: &mut Used<'_>, undo: &Undo<'_>) -> Result<Lsn, NotRecyclable> {
     let waiting = used.waiting.iter().position(|waiting| waiting.backend.is_superuser());
     if let Some(at) = waiting.filter(|_| undo.seeded.is_empty() && used.session.is_none()) {
@@ -551,7 +551,7 @@ fn run_clean(admin: &AdminPool, used: &mut Used<'_>, undo: &Undo<'_>) -> Result<
     undo.run(own_session(admin, used)?)
 }
 
-/// Returns the size on disk of the tables that may have grown, in bytes, including their TOAST tables.
+/// Returns the size on disk of each table that may have grown, in bytes, including its TOAST table.
 fn read_sizes(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -572,7 +572,7 @@ fn read_sizes(
     Ok(rows.iter().filter_map(|row| Some((u32::try_from(column(row, 0)?).ok()?, column(row, 1)?))).collect())
 }
 
-/// Checks that the reset itself has made all changes during the reset.
+/// Checks that the reset itself made all changes that the log shows since its start.
 fn check_own_changes(changes: &Changes, used: &Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
     let files = used.files.as_ref().unwrap_or(&used.catalog.files);
     let is_ours = |file: &RelationFile| match files.get(file.number) {

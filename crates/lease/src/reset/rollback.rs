@@ -1,8 +1,8 @@
-//! Sessions for leases in rollback isolation. One transaction contains the whole lease, and its rollback undoes almost everything.
+//! Sessions for leases in rollback isolation. The whole lease is one transaction, and rolling it back undoes almost everything.
 //!
 //! The lease has the database for itself. The gateway lends the session to one client after another. At the end of the lease,
-//! pgfresh rolls the transaction back and reads the log. Only changes of sequences may survive a rollback, and pgfresh sets
-//! sequences back.
+//! pgfresh rolls the transaction back and reads the log. Only changes of sequences can survive a rollback, so pgfresh resets the
+//! sequences.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -21,15 +21,15 @@ use crate::reset::recycle::NotRecyclable;
 use crate::wal::changes::Changes;
 use crate::wal::evidence::Evidence;
 
-/// Statements that begin the transaction of a lease. At the end of the lease, the savepoint proves that it is still the same
-/// transaction.
+/// Statements that begin the transaction of a lease. The end of the lease rolls back to the savepoint, which works only if it is
+/// still the same transaction.
 pub const BEGIN_LEASE: [&str; 2] =
     ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "SAVEPOINT pgfresh_lease"];
-/// Statement that undoes the client's own transaction, which is implemented as a savepoint.
+/// Undoes the client's own transaction, which is really a savepoint.
 pub const UNDO_TRANSACTION: &str = "ROLLBACK TO SAVEPOINT pgfresh_t";
-/// Statement that releases the savepoint that is the client's own transaction.
+/// Ends the client's own transaction by releasing its savepoint.
 pub const RELEASE_TRANSACTION: &str = "RELEASE SAVEPOINT pgfresh_t";
-/// The parts of DISCARD ALL. The server doesn't allow DISCARD ALL within a transaction, but it allows each of its parts. Source:
+/// The parts of DISCARD ALL. Within a transaction, the server allows each of them, but not DISCARD ALL itself. Source:
 /// `DiscardAll`.
 pub const DISCARD_ALL: [&str; 9] = [
     "CLOSE ALL",
@@ -42,58 +42,59 @@ pub const DISCARD_ALL: [&str; 9] = [
     "DISCARD TEMP",
     "DISCARD SEQUENCES",
 ];
-/// Maximum number of sequences that pgfresh restores one by one, in the same message as the rollback. If there are more, a second
-/// message restores all of them together.
+/// If a lease used no more than this many sequences, pgfresh restores them one by one, in the same message as the rollback.
+/// Otherwise, a second message restores all of them together.
 const MOST_GUESSED: usize = 32;
 /// Timeout of pgfresh's own statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Flush message. A server that is idle in a transaction does not answer it, but stops its idle timer until the next ReadyForQuery.
-/// So `idle_in_transaction_session_timeout` has no effect. Source: `PostgresMain`.
+/// A Flush message, which keeps `idle_in_transaction_session_timeout` from ending the session. A backend that is idle in a
+/// transaction doesn't answer Flush, but stops its idle timer until the next ReadyForQuery. Source: `PostgresMain`.
 pub const STAY_IDLE: &[u8] = b"H\0\0\0\x04";
-/// Statement that switches off `transaction_timeout`, which would end the lease's transaction. For `PostgreSQL` 17 and later.
+/// Switches off `transaction_timeout`, which would otherwise end the lease's transaction. For `PostgreSQL` 17 and later.
 pub const UNBOUNDED: &str = "SET LOCAL transaction_timeout = 0";
 
-/// State of a lease's transaction, which is passed from one client's session to the next.
+/// The state of a lease's transaction. Each client passes it on to the next.
 #[derive(Debug, Clone)]
 pub struct LeaseTransaction {
     /// Whether the transaction has begun.
     pub begun: bool,
-    /// State of the client's own transaction within the lease's transaction.
+    /// State of the client's own transaction, which is a savepoint within the lease's transaction.
     pub savepoint: Savepoint,
-    /// Whether the session is like a new one after [`DISCARD_ALL`].
+    /// Whether [`DISCARD_ALL`] makes the session as good as a new one.
     pub leaves_nothing: bool,
-    /// Constraints in the transaction that the gateway knows.
+    /// Constraints in the transaction, as far as the gateway knows them.
     pub constraints: Constraints,
-    /// The `transaction_timeout` of the client's own transactions, or an empty string. Outside these transactions, the timeout of
-    /// the lease's transaction is 0.
+    /// The `transaction_timeout` for the client's own transactions, or an empty string. Between these transactions, the lease's
+    /// transaction has no timeout.
     pub timeout: String,
 }
 
 /// State of the savepoint that is the client's own transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Savepoint {
-    /// There is no such savepoint.
+    /// The client has no transaction, and there is no savepoint.
     #[default]
     Gone,
     /// The client's transaction is open.
     Open,
-    /// The client has committed its transaction. The savepoint will be released together with the next message, because a separate
-    /// message would be an additional round trip.
+    /// The client has committed its transaction, but the savepoint still exists. The next message releases it, which saves a
+    /// round trip.
     Done,
 }
 
-/// Constraints in a transaction, as far as the gateway has read them.
+/// The constraints that a transaction sees, as far as the gateway has read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Constraints {
-    /// Number of changes when the gateway read the constraints. `None` if it has not read them.
+    /// How many changes there had been when the gateway read the constraints. `None` if it hasn't read them.
     pub seen: Option<String>,
-    /// Names of the deferrable constraints, quoted for SQL; empty if there are none.
+    /// Names of the deferrable constraints, quoted for SQL. Empty if there are none.
     pub deferrable: String,
     /// Names of the constraints that are initially deferred.
     pub deferred: String,
     /// Source texts of functions and other objects that can change settings.
     pub sources: Vec<String>,
-    /// Whether the client has used SET CONSTRAINTS. SET CONSTRAINTS ALL also applies to constraints that are created later.
+    /// Whether the client has used SET CONSTRAINTS. This matters even if there are no constraints yet, because SET CONSTRAINTS
+    /// ALL also applies to later ones.
     pub told: bool,
 }
 
@@ -110,8 +111,8 @@ impl Default for LeaseTransaction {
 }
 
 impl LeaseTransaction {
-    /// Returns the state for the next lease after a rollback. It keeps the known constraints if the transaction has not changed
-    /// any.
+    /// Returns the state for the next lease, after a rollback. If this transaction changed no constraints, the next one knows
+    /// them already.
     fn of_next_lease(self) -> Self {
         let constraints = match self.constraints {
             Constraints { seen: Some(seen), deferrable, deferred, sources, .. } if seen == "0" => {
@@ -123,33 +124,31 @@ impl LeaseTransaction {
     }
 }
 
-/// A session of the server for leases in rollback isolation. Between two leases, it is like a new one.
+/// The server's session for leases in rollback isolation. Between two leases, it is as good as a new one.
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
     pub(crate) params: StartupParams,
     pub(crate) greeting: Vec<u8>,
     pub(crate) stamp: CatalogStamp,
-    /// Position up to which pgfresh had read the log before the session started. `None` if later changes of settings don't affect
-    /// the session.
+    /// How far pgfresh had read the log before the session started. `None` if it is enough to compare stamps.
     pub(crate) since: Option<Lsn>,
-    /// Connection to the server, while no client uses it.
+    /// The connection to the server. `None` while a client is using it.
     stream: Option<UnixStream>,
     _seat: Seat,
     pub(crate) transaction: LeaseTransaction,
-    /// Whether the last client may have left anything in the session, for example settings, temporary tables or its own
-    /// transaction.
+    /// True if the last client may have left something in the session, such as settings, temporary tables or an open transaction.
     has_leftovers: bool,
-    /// The `transaction_timeout` at the start of the session, or an empty string.
+    /// The `transaction_timeout` with which the session started, or an empty string.
     timeout: String,
     is_superuser: bool,
-    /// Whether the startup response would be the same for a lease with a different name.
+    /// Whether the startup response would be the same if the lease had another name.
     pub(crate) may_greet_another: bool,
-    /// Sequences that the last lease has used. The next lease will probably use the same ones.
+    /// The sequences that the last lease used. The next lease will probably use the same ones.
     touched: BTreeSet<u32>,
 }
 
 impl TransactionSession {
-    /// Creates the struct from an unused backend.
+    /// Makes a session from a backend that no client has used.
     pub(crate) fn new(
         params: StartupParams,
         backend: Backend,
@@ -176,12 +175,13 @@ impl TransactionSession {
         })
     }
 
-    /// Whether the next client can use the session. This may wait for the server's answer.
+    /// Whether the next client can use the session. May wait for the server to answer.
     pub(crate) fn will_serve(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.greeting))
     }
 
-    /// Lends the connection to a client. If pgfresh has to switch off a timeout for the transaction, begins it first.
+    /// Lends the connection to a client. If a timeout could end the lease's transaction, begins the transaction now, so that the
+    /// timeout can be switched off in it.
     pub(crate) fn lend(&mut self) -> Result<UnixStream, SessionError> {
         self.discard()?;
         self.transaction.timeout.clone_from(&self.timeout);
@@ -193,17 +193,16 @@ impl TransactionSession {
         self.stream.take().ok_or_else(gone)
     }
 
-    /// Takes back the idle session and the state of its transaction.
+    /// Takes the idle session back, with the state of its transaction.
     pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction) {
-        // If the transaction has not begun, the client has sent no statements.
+        // If the transaction hasn't begun, the client has sent no statements.
         self.has_leftovers = transaction.begun;
         (self.stream, self.transaction) = (Some(stream), transaction);
     }
 
-    /// Removes everything that the last client has left in the session, except its data.
+    /// Removes everything that the last client left in the session, except its changes of data.
     ///
-    /// # Errors
-    /// After an error, the caller must not use the session any more.
+    /// # Errors After an error, the caller must not use the session again.
     pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
         if !std::mem::take(&mut self.has_leftovers) {
             return Ok(());
@@ -218,9 +217,9 @@ impl TransactionSession {
         self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
     }
 
-    /// Ends the lease. Rolls back, restores sequences, and resets the session. `files` are those of the database, if they differ
-    /// from the template's. Returns the oids of sequences that the caller has to restore, and the number of rows that were rolled
-    /// back.
+    /// Ends the lease: rolls back, restores sequences, and resets the session. `files` are the database's files, if they differ
+    /// from the template's. Returns the oids of sequences that the caller still has to restore, and the number of rows that were
+    /// rolled back.
     pub(crate) fn roll_back(
         &mut self,
         evidence: &Evidence,
@@ -234,8 +233,7 @@ impl TransactionSession {
             String::new()
         };
         let undo = format!("{undo}{}; ", DISCARD_ALL.join("; "));
-        // If pgfresh guesses correctly which sequences were used, it needs no second message. The log shows whether the guess has
-        // missed any.
+        // Guess which sequences the lease used, to save a second message. The log shows whether the guess missed any.
         let may_guess = self.is_superuser && self.touched.len() <= MOST_GUESSED;
         let guess = if may_guess { restore_touched(catalog, &self.touched) } else { String::new() };
         let rows = self.query(&marked(&undo, &guess))?;
@@ -255,7 +253,7 @@ impl TransactionSession {
             _ => None,
         };
         let touched = changes.files.iter().filter(|(_, change)| change.sequence);
-        // The log does not show changes of unlogged sequences.
+        // The log doesn't show changes of unlogged sequences.
         let unlogged = catalog.unlogged.1.iter().copied();
         self.touched = touched.filter_map(|(file, _)| sequence(file.number)).chain(unlogged).collect();
         let mut left: BTreeSet<u32> = self.touched.difference(&restored).copied().collect();
@@ -267,7 +265,7 @@ impl TransactionSession {
         Ok((left, rows))
     }
 
-    /// Runs statements that may leave the lease's transaction open for any time.
+    /// Runs statements after which the lease's transaction may stay open for as long as it likes.
     fn query_in_transaction(&mut self, sql: &str) -> Result<(), SessionError> {
         self.query(sql)?;
         let stream = self.stream.as_mut().ok_or_else(gone)?;
@@ -286,14 +284,14 @@ fn gone() -> SessionError {
     SessionError::Io { verb: "use a session", source: io::ErrorKind::NotConnected.into() }
 }
 
-/// Returns SQL that runs `undo`, then runs `restore` in a transaction that writes a mark.
+/// Returns SQL that runs `undo`, and then runs `restore` in a transaction that also writes a mark.
 fn marked(undo: &str, restore: &str) -> String {
     format!(
         "{undo}BEGIN READ WRITE; SET LOCAL synchronous_commit = on; {restore}{MARK}; COMMIT; DISCARD SEQUENCES"
     )
 }
 
-/// Checks that only sequences have changed while pgfresh restored them.
+/// Checks that nothing but sequences changed while pgfresh restored them.
 pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable> {
     if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
         return Err(NotRecyclable::because("it was changed while it was reset"));
@@ -301,7 +299,7 @@ pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable>
     Ok(())
 }
 
-/// Returns the oid from a result row of [`restore_touched`], if there is one.
+/// If this is a result row of [`restore_touched`], returns the sequence's oid.
 fn restored(row: &[Option<String>]) -> Option<u32> {
     match row {
         [Some(oid), Some(_)] => oid.parse().ok(),
@@ -309,8 +307,8 @@ fn restored(row: &[Option<String>]) -> Option<u32> {
     }
 }
 
-/// Returns SQL that restores those sequences that the session has used recently. The backend counts the blocks that it has
-/// accessed, and reports them to the statistics only later. Unlogged sequences are always restored.
+/// Returns SQL that restores, among these sequences, those that the session used recently. To find them, it looks at the blocks
+/// that the backend has counted but not yet reported to the statistics. It always restores unlogged sequences.
 fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let restore = |oid: &u32| {
         let Sequence { last_value, is_called, unlogged, .. } = catalog.sequences.get(oid)?;
@@ -324,7 +322,7 @@ fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     oids.iter().filter_map(restore).collect()
 }
 
-/// Returns SQL that restores all these sequences, of which there may be thousands.
+/// Returns SQL that restores all of these sequences. There may be thousands.
 pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let (mut known, mut values, mut called) = (Vec::new(), Vec::new(), Vec::new());
     for oid in oids {
@@ -345,7 +343,7 @@ pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>)
     )
 }
 
-/// Returns the `transaction_timeout` of a session. Empty means that the session has no such timeout.
+/// Returns the `transaction_timeout` of a session, or an empty string if it has none.
 fn read_timeout(session: &mut AdminConnection) -> Result<String, SessionError> {
     let rows = session.query("SELECT pg_catalog.current_setting('transaction_timeout', true)")?;
     let value = rows.into_iter().flatten().next().flatten().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reads a database's state as the whole server sees it: its sessions, its attributes and the end of the log.
+//! Reads what the server as a whole knows about a database: its sessions, its attributes and the end of the log.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,13 @@ use crate::admin::{AdminPool, Prepared};
 use crate::error::LeaseError;
 use crate::lsn::Lsn;
 
-/// Columns for the row of `pg_database` with the oid $1, in the form that runs fastest. `shobj_description()` would plan a query at
-/// each call, and aggregates take longer than arrays.
+/// Columns about the database with the oid $1. Their form is the one that runs fastest: `shobj_description()` would plan a query
+/// at each call, and aggregates take longer than arrays.
 ///
-/// The query reads the whole row, because the columns differ between major versions. This takes a microsecond more than reading six
-/// columns by name. It leaves out columns that differ in each copy, and those that VACUUM changes. A backend counts until it can
-/// write nothing more to the log. Source: `src/backend/utils/activity/backend_status.c`.
+/// The query reads the whole row of `pg_database`, because its columns differ between major versions. This takes only a
+/// microsecond more than reading six columns by name. It leaves out columns that differ in each copy, and those that VACUUM
+/// changes. The number of backends includes each backend until it can write nothing more to the log. Source:
+/// `src/backend/utils/activity/backend_status.c`.
 macro_rules! columns {
     () => {
         "pg_stat_get_db_numbackends($1), \
@@ -45,16 +46,16 @@ pub(crate) const STATS_RENAMED: Prepared = Prepared {
     ),
 };
 
-/// State of a database, as returned by one query.
+/// The state of a database, from one query.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseStats {
     /// Number of sessions in the database.
     pub(crate) sessions: usize,
     /// Whether the database has prepared transactions.
     pub(crate) prepared: bool,
-    /// The row of `pg_database` and the entries of shared catalogs for the database, as one text.
+    /// The database's row of `pg_database` and its entries in shared catalogs, as one text.
     pub(crate) attributes: String,
-    /// End of the log after the query. All earlier changes of the database come before it.
+    /// The end of the log after the query. All changes of the database up to the query are before this position.
     pub(crate) mark: Lsn,
 }
 
@@ -68,12 +69,11 @@ impl DatabaseStats {
         Self::read_by(&STATS, &[&oid.to_string(), &literal(name)], name, admin)
     }
 
-    /// Renames a database and reads its statistics, because the end of a lease needs both. `names` are the names that the database
-    /// may have had before.
+    /// Renames a database and reads its statistics at the same time. The end of a lease needs both. `names` lists the names that
+    /// the database may have had before.
     ///
-    /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database. Returns an error with SQLSTATE 23505 if a
-    /// different database has the name.
+    /// # Errors Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database. Returns an error with SQLSTATE
+    /// 23505 if another database has the name.
     pub(crate) fn rename_and_read(
         to: &DatabaseAddress,
         names: &BTreeSet<String>,

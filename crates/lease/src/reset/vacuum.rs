@@ -1,8 +1,8 @@
-//! Removes what deleted rows leave in a table: dead tuples and line pointers, which the next rows would reuse. Otherwise a test
-//! could find its rows in a different order than in a new copy.
+//! Removes what deleted rows leave behind in a table: dead tuples and line pointers. New rows would reuse these, and a test could
+//! then find its rows in a different order than in a new copy.
 //!
-//! VACUUM truncates a table without rows to zero pages. It also updates the planner's numbers, which pgfresh then restores from the
-//! template.
+//! VACUUM truncates a table without rows to zero pages. It also updates the numbers that the planner uses, so pgfresh restores
+//! these from the template.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,21 +10,23 @@ use crate::reset::catalog::{Table, TemplateCatalog, planner_columns};
 use crate::wal::changes::FileChanges;
 use crate::wal::record::RelationFile;
 
-/// Reason not to reset a database in which pages of emptied tables are left. A standby or a replication slot may still need them.
+/// Reason to drop a database in which VACUUM couldn't remove all pages of the emptied tables. A standby or a replication slot may
+/// still need them.
 pub(crate) const PAGES_LEFT: &str = "its deleted rows could not be removed";
 
-/// Returns SQL that removes all pages of tables without rows. No other session may work in the database in the meantime.
+/// Returns SQL that removes all pages of tables without rows. Meanwhile, no other session may work in the database.
 pub(crate) fn remove_pages(tables: &[(u32, &Table)], has_toast: bool, major: u32) -> String {
     let names: Vec<_> = tables.iter().map(|(_, table)| table.name.as_str()).collect();
-    // The reset doesn't need the age of the database's oldest row, and finding it takes longer than everything else.
+    // Skip the age of the database's oldest row. The reset doesn't need it, and finding it would take longer than everything
+    // else.
     let statistics = if server::Major(major).has_vacuum_skip_stats() { ", SKIP_DATABASE_STATS" } else { "" };
     let toast =
         if has_toast || !server::Major(major).has_vacuum_toast() { "" } else { ", PROCESS_TOAST OFF" };
     format!("VACUUM (INDEX_CLEANUP ON, TRUNCATE ON, SKIP_LOCKED{statistics}{toast}) {}", names.join(", "))
 }
 
-/// Whether the log lacks the removal of all pages from a file of an emptied table. `filled` are the files that had pages before the
-/// `changes` by the reset.
+/// Whether some file of an emptied table may still have pages, because the log doesn't show that the reset removed all of them.
+/// `filled` has the files that had pages before the reset, and `changes` are those of the reset.
 pub(crate) fn has_pages(
     changes: &HashMap<RelationFile, FileChanges>,
     filled: &HashSet<RelationFile>,
@@ -34,7 +36,7 @@ pub(crate) fn has_pages(
     filled.iter().chain(changes.keys()).any(|file| is_emptied(file.number) && is_filled(file))
 }
 
-/// Returns SQL that counts the tables that still have pages, including their TOAST tables.
+/// Returns SQL that counts the tables that still have pages, be it in the table itself or in its TOAST table.
 pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
     let oids: Vec<_> = tables.iter().map(|(oid, _)| oid.to_string()).collect();
     format!(
@@ -45,8 +47,9 @@ pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
     )
 }
 
-/// Returns SQL that restores the planner's numbers of tables from the template. Most relations of a template have the same numbers,
-/// so there are few statements. They take half as long as a join with the numbers would.
+/// Returns SQL that restores the planner's numbers for these tables from the template. It has one statement for all relations
+/// with the same numbers. Most relations of a template have, so there are few statements, which take half as long as a join
+/// would.
 pub(crate) fn restore_planner(catalog: &TemplateCatalog, tables: &[(u32, &Table)]) -> String {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for oid in tables.iter().flat_map(|(_, table)| &table.relations) {

@@ -1,16 +1,16 @@
-//! Attributes of a template's database that are stored in shared catalogs: owner, privileges, connection limit, settings and
+//! Those attributes of a template that PostgreSQL stores in shared catalogs: owner, privileges, connection limit, settings and
 //! comment.
 //!
-//! No way of copying a database copies these attributes. In addition, some statements (for example `REASSIGN OWNED` and
-//! `DROP OWNED`) change them in every database of a role, whichever database the session is in. So pgfresh reads the attributes
-//! when it takes the template into service, and sets them on each copy.
+//! No way of copying a database copies these attributes. Besides, some statements (for example `REASSIGN OWNED` and `DROP OWNED`)
+//! change them in every database of a role, even if their session is in another database. So pgfresh reads the attributes when it
+//! takes a template into service, and sets them on each copy.
 
 use server::literal;
 
 use crate::runtime::cached::BOOTSTRAP;
 
-/// An SQL expression for all attributes except the comment. `$oid` is an SQL expression for the oid of the database. A
-/// [`CatalogStamp`](crate::backends::backend::CatalogStamp) begins with the value of this expression.
+/// An SQL expression for all attributes of a database except its comment. `$oid` is an SQL expression for the database's oid. A
+/// [`CatalogStamp`](crate::backends::backend::CatalogStamp) begins with this value.
 macro_rules! seen {
     ($oid:literal) => {
         concat!(
@@ -27,14 +27,15 @@ pub(crate) use seen;
 #[derive(Debug)]
 pub(crate) struct Attributes {
     seen: String,
-    /// Owner, privileges and connection limit as JSON. Privileges contain the names of their roles.
+    /// Owner, privileges and connection limit, as JSON. The privileges refer to roles by name.
     row: String,
-    /// Rows of `pg_db_role_setting`, as JSON. `dependencies` has the rows of `pg_shdepend` about the owner and privileges.
+    /// Rows of `pg_db_role_setting`, as JSON. The next field has the rows of `pg_shdepend` that belong to the owner and the
+    /// privileges.
     settings: String,
     dependencies: String,
-    /// Comment of the database; empty if it has no comment.
+    /// The database's comment. Empty if it has none.
     comment: String,
-    /// All roles that these attributes mention, by oid, as JSON. Roles in the privileges also have their names here.
+    /// All roles that these attributes mention, as JSON with their oids. Roles in the privileges also have their names here.
     roles: String,
 }
 
@@ -65,18 +66,18 @@ impl Attributes {
         }
     }
 
-    /// Whether the attributes are the defaults that a new database has.
+    /// Whether these are the default attributes of a new database.
     pub(crate) fn are_usual(&self) -> bool {
         self.seen == format!("{BOOTSTRAP}|-1|{{}}") && self.comment.is_empty()
     }
 
-    /// Whether a database with this stamp has the attributes, not counting the comment.
+    /// Whether a database with this stamp has these attributes. The stamp doesn't contain the comment, so this ignores it.
     pub(crate) fn are_in(&self, stamp: &str) -> bool {
         stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
     }
 
-    /// Returns SQL that replaces all attributes of a database by these. `to` is an SQL expression for the database's oid. The SQL
-    /// fails if one of the roles is gone, or if a role in the privileges has been renamed.
+    /// Returns SQL that replaces all attributes of a database with these. `to` is an SQL expression for the database's oid. The
+    /// SQL fails if one of the roles no longer exists, or if a role in the privileges has a different name now.
     pub(crate) fn put_on(&self, to: &str) -> String {
         let Self { row, settings, dependencies, comment, roles, .. } = self;
         let [row, settings, dependencies, comment, roles] =

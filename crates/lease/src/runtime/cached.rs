@@ -1,12 +1,12 @@
 //! Copies a template by copying its files from the cache, which is faster than CREATE DATABASE.
 //!
-//! Such a copy equals that of CREATE DATABASE. But it needs no checkpoints and no locks, it shares blocks where the file system
-//! supports that, and it can pause while clients need the processors. It doesn't contain changes that SQL has made to the template
-//! in its server.
+//! The copy is no different from one that CREATE DATABASE makes. But it needs no checkpoints and no locks, it shares blocks with
+//! the cache where the file system supports that, and it can pause while clients need the processors. If SQL changed the template
+//! in the server, the copy doesn't contain the change.
 //!
-//! A database consists of its directory and a row in `pg_database`. So pgfresh copies the directory and inserts a row. The row is
-//! the one that CREATE DATABASE would have inserted when pgfresh took the template into service. No log record mentions the files.
-//! So pgfresh makes no such copies if another server or a backup may replay the log.
+//! A database consists of its directory and a row in `pg_database`. So pgfresh copies the directory and inserts the row that
+//! CREATE DATABASE would have inserted when pgfresh took the template into service. The log doesn't mention the copied files. So
+//! pgfresh makes no such copies if another server or a backup may replay the log.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::error::LeaseError;
 use crate::runtime::drop::drop_database;
 use crate::wal::evidence::Evidence;
 
-/// Oid of the superuser that initdb creates. Source: `src/include/catalog/pg_authid.dat`.
+/// Oid of the superuser that initdb created. Source: `src/include/catalog/pg_authid.dat`.
 pub(crate) const BOOTSTRAP: u32 = 10;
 /// Directory that contains the directories of databases.
 const BASE: &str = "base";
@@ -41,10 +41,10 @@ pub(crate) struct CachedFiles {
 pub(crate) struct NotedRow {
     /// The row of `pg_database`, as JSON.
     row: String,
-    /// Oldest transactions in the template's files about which the server must know if they have committed: `datfrozenxid` and
-    /// `datminmxid`.
+    /// `datfrozenxid` and `datminmxid`: the oldest transactions in the template's files. The server must still know whether they
+    /// have committed.
     oldest: [String; 2],
-    /// Rows of `pg_shdepend` that tell which objects in the template depend on roles, as JSON.
+    /// The rows of `pg_shdepend` for objects in the template that depend on roles, as JSON.
     dependencies: String,
 }
 
@@ -59,25 +59,26 @@ impl NotedRow {
     }
 }
 
-/// SQL condition that is true if anything except this server's crash recovery replays the log, now or later. Examples are a standby
-/// and a restored backup.
+/// An SQL condition. It is true if the log may be replayed by anything except this server's own crash recovery, for example by a
+/// standby or after a backup is restored.
 const REPLAYED: &str = "(EXISTS (SELECT FROM pg_stat_get_wal_senders()) \
      OR EXISTS (SELECT FROM pg_get_replication_slots() WHERE slot_type = 'physical') \
      OR current_setting('archive_mode') <> 'off')";
 
-/// Result of a copy by files.
+/// The result of copying a template's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CachedCopy {
     Made,
-    /// The files cannot be copied, but another way may work.
+    /// The files could not be used. CREATE DATABASE may still work.
     Impossible,
-    /// `go_on` has stopped the copy.
+    /// `go_on` stopped the copy.
     Stopped,
 }
 
 impl CachedFiles {
-    /// Returns the files of the database with this `oid` in a server whose `data` are a copy of the `entry`. Returns `None` if some
-    /// files are in another place. Also returns `None` if some files are unlogged, because a crash during a copy might empty these.
+    /// Returns the files of the database with this `oid`. The server's `data` directory must be a copy of the cache `entry`.
+    /// Returns `None` if some files are outside the database's directory. Also returns `None` if some relations are unlogged,
+    /// because a crash during a copy might empty them.
     pub(crate) fn of(entry: &Entry, data: &Path, oid: u32, noted: NotedRow) -> Option<Self> {
         let directory = format!("{BASE}/{oid}");
         let is_unlogged = entry.names_in(&directory).any(|name| name.ends_with("_init"));
@@ -89,11 +90,9 @@ impl CachedFiles {
         Some(Self { entry: entry.clone(), account, data: data.to_owned(), oid, noted })
     }
 
-    /// Copies the database `template` to a new database called `name`, as long as `go_on` returns true. `go_on` may block.
+    /// Copies the database `template` to a new database called `name`. Stops when `go_on` returns `false`. `go_on` may block.
     ///
-    /// # Errors
-    /// Returns an error if the server doesn't answer. After an error, or any result except [`CachedCopy::Made`], the copy doesn't
-    /// exist.
+    /// # Errors Returns an error if the server doesn't answer. Only after [`CachedCopy::Made`] does the copy exist.
     pub(crate) fn copy(
         &self,
         template: &str,
@@ -118,7 +117,7 @@ impl CachedFiles {
             evidence.log_is_replayed();
             return Ok(CachedCopy::Impossible);
         }
-        // No earlier database has had this oid. So earlier records that put all databases in doubt don't concern this one.
+        // This oid is new. So if earlier log records put all databases in doubt, that doesn't concern this one.
         drop(evidence.take(oid));
         let copier =
             DirectoryCopier { entry: &self.entry, parent: BASE, data: &self.data, account: &self.account };
@@ -140,10 +139,9 @@ impl CachedFiles {
         Ok(if entered? { CachedCopy::Made } else { CachedCopy::Impossible })
     }
 
-    /// Inserts the rows that make the copy known to the server. Returns false if the server refuses, or if its log may be replayed
-    /// elsewhere. Also returns false if a different database has the template's name, or if a role that owns something in the files
-    /// is gone. The last case is that the server no longer knows if transactions that may have written rows in the files have
-    /// committed.
+    /// Inserts the rows that make the copy known to the server. Returns `false` if the server refuses, or if the log may be
+    /// replayed elsewhere. Also returns `false` if another database now has the template's name, or if a role that owns something
+    /// in the files is gone. The last reason is that the server may have forgotten whether transactions in the files committed.
     fn enter(&self, oid: u32, template: &str, name: &str, admin: &AdminPool) -> Result<bool, LeaseError> {
         let NotedRow { row, dependencies, .. } = &self.noted;
         let [template, called, row, dependencies] = [template, name, row, dependencies].map(literal);
@@ -168,7 +166,7 @@ impl CachedFiles {
             Ok(rows) => number(&text(&rows)) == oid,
             Err(error) => {
                 tracing::debug!(%error, "could not tell the server of a copy");
-                // A test may have terminated the connection, so the server may or may not have the copy.
+                // If a test terminated the connection, the server may or may not know the copy. Drop it.
                 if error.is_lost() {
                     drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)?;
                 }
@@ -178,8 +176,8 @@ impl CachedFiles {
         if !entered {
             return Ok(false);
         }
-        // VACUUM reads the rows of all databases to decide which transactions the server can forget. It may have read them just
-        // before this row existed.
+        // VACUUM decides which transactions the server can forget, and reads the rows of all databases for that. It may have read
+        // them just before this row existed, so check again.
         let still = admin.run("copy a template", &format!("SELECT {}", self.is_remembered(oid)));
         if still.as_ref().is_ok_and(|rows| text(rows) == "t") {
             return Ok(true);
@@ -188,11 +186,12 @@ impl CachedFiles {
         still.map(|_| false)
     }
 
-    /// Returns an SQL expression that tells whether the server still knows if each transaction in the files has committed. The
-    /// server keeps this information as long as any database needs it. The database with this `oid` does not count.
+    /// Returns an SQL expression that is true if the server still knows, for each transaction in the files, whether it committed.
+    /// The server keeps this information as long as any database needs it. The expression ignores the database with this `oid`.
     fn is_remembered(&self, oid: u32) -> String {
-        // Transaction numbers wrap around. Of two numbers, the older one is the one from which the other is less than half of the
-        // range away. `age()` and `mxid_age()` measure from the next number, which another session may take between two calls.
+        // Transaction numbers wrap around: a number counts as older than another if the other follows it within half of the
+        // range. Don't use `age()` and `mxid_age()`, which measure from the next free number. Another session may take that
+        // number between two calls.
         let keeps = |column: &str, oldest: &str| {
             format!(
                 "EXISTS (SELECT FROM pg_database \

@@ -1,4 +1,4 @@
-//! The guard with which a task checks the resources of its database out, so that it can use them without the lock.
+//! Lets a task check out the resources of its database, so that it can use them without holding the lock. A guard puts them back.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -8,16 +8,16 @@ use crate::runtime::resources::{Resources, SharedServer};
 use crate::runtime::shared_core::SharedCore;
 use crate::table::DatabaseId;
 
-/// The resources for a task.
+/// The resources of a task's database.
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
     Exclusive(CheckedOut<'a>),
-    /// A leased server has its own lock, so no task checks it out.
+    /// A leased server has its own lock. Several tasks may use it, so it is never checked out.
     Server(SharedServer),
 }
 
-/// Exclusive use of the resources of a database. Dropping it puts them back. If the thread panics, it retires them first, because
-/// the task may have changed only a part of the database.
+/// The resources of a database, for exclusive use. Dropping this guard puts them back. If the thread is panicking, the guard
+/// retires the database first, because the task may have changed only part of it.
 #[derive(Debug)]
 pub(crate) struct CheckedOut<'a> {
     core: &'a SharedCore,
@@ -26,7 +26,7 @@ pub(crate) struct CheckedOut<'a> {
 }
 
 impl SharedCore {
-    /// Checks the resources of a database out. Returns `None` if the pool doesn't have them.
+    /// Checks out the resources of a database. Returns `None` if the database is gone, or if another task has its resources.
     pub(crate) fn check_out(&self, id: DatabaseId) -> Option<Access<'_>> {
         let resources = self.lock().pool.take(id)?;
         Some(match resources {
@@ -35,7 +35,7 @@ impl SharedCore {
         })
     }
 
-    /// Adds a new database whose task already uses its resources.
+    /// Adds a new database, with its resources checked out to the task that creates it.
     pub(crate) fn insert_checked_out(&self, id: DatabaseId, resources: Resources) -> CheckedOut<'_> {
         self.lock().pool.insert_checked_out(id);
         CheckedOut { core: self, id, resources }
@@ -43,7 +43,7 @@ impl SharedCore {
 }
 
 impl CheckedOut<'_> {
-    /// Replaces the resources by those of a different state.
+    /// Replaces the resources with those for the database's next state.
     pub(crate) fn change(&mut self, change: impl FnOnce(Resources) -> Resources) {
         self.resources = change(mem::take(&mut self.resources));
     }
@@ -79,7 +79,7 @@ impl Drop for CheckedOut<'_> {
             core.trim_idle(self.id);
         }
         drop(core);
-        // Closing sessions can take a while, so it happens without the lock.
+        // If the table forgot the database, close its sessions now. This can take a while, so do it without holding the lock.
         drop(unknown);
     }
 }

@@ -1,4 +1,4 @@
-//! Locks on names, for example so that only one thread at a time creates or removes the template with a name.
+//! Locks on names. For example, only one thread at a time may create or remove the template with a given name.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
@@ -24,7 +24,8 @@ pub(crate) struct Claim {
 }
 
 impl Claims {
-    /// Locks a name, and waits while another thread has locked it. All work under the lock has a time limit.
+    /// Locks a name. Waits if another thread holds the lock, but not forever, because all work under such a lock has a time
+    /// limit.
     pub(crate) fn claim(&self, name: &str) -> Claim {
         let Shared { names, freed } = &*self.0;
         let is_taken = |names: &mut BTreeSet<String>| names.contains(name);
@@ -32,7 +33,7 @@ impl Claims {
         Claim { claims: self.clone(), name: name.to_owned() }
     }
 
-    /// Waits until the name is not locked, or until the timeout is over.
+    /// Waits until the name is unlocked, but no longer than `timeout`.
     pub(crate) fn wait(&self, name: &str, timeout: Duration) {
         let Shared { names, freed } = &*self.0;
         let is_taken = |names: &mut BTreeSet<String>| names.contains(name);

@@ -1,7 +1,7 @@
-//! Creates copies of templates and prepares them for clients. Also reads a template's catalog in one of the first copies.
+//! Creates copies of templates and prepares them for clients. Also reads each template's catalog in one of its first copies.
 //!
-//! Everything here happens ahead of a client if possible. While clients come and go, the creation of copies pauses, because both
-//! need the processors.
+//! If possible, all of this happens before a client needs the copy. While clients come and go, pgfresh pauses the creation of
+//! copies, because clients need the processors too.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -28,11 +28,11 @@ use crate::runtime::resources::{Identity, Phase, PooledCopy, Resources};
 use crate::runtime::template::{HIDE, Template, name_in};
 use crate::table::{DatabaseId, Outcome, Proof};
 
-/// How long the creation of a copy pauses while many clients come and go, before it checks again.
+/// While many clients come and go, how long a task that creates a copy pauses before it checks again.
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
 
 impl Inner {
-    /// Creates a copy of a template, and prepares it for a client.
+    /// Creates a copy of a template and prepares it for a client.
     pub(crate) fn create(&self, id: DatabaseId, template: &str) -> Outcome {
         let begun = Instant::now();
         let template = match self.template(template) {
@@ -63,7 +63,7 @@ impl Inner {
         outcome
     }
 
-    /// Copies a template, unless other tasks should go first. Then returns false.
+    /// Copies a template. Returns `false` if other tasks should go first, and then leaves no copy behind.
     fn copy_template(
         &self,
         id: DatabaseId,
@@ -98,7 +98,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// Makes sure that a copy has the rows of unlogged tables, which a crash may have removed from the template.
+    /// Makes sure that a copy has the rows of its unlogged tables. A crash may have removed these rows from the template.
     fn fill_unlogged(&self, copy: &mut PooledCopy) -> Outcome {
         if !copy.template.has_unlogged() {
             return Outcome::Fresh(Proof::new());
@@ -106,7 +106,7 @@ impl Inner {
         if !self.evidence.has_known_format() || copy.template.has_fixed_unlogged() {
             return self.unless_crashed(copy);
         }
-        // The reset restores the rows in the copy from memory.
+        // Reset the copy. The reset restores the rows from the catalog in memory.
         match self.recycle(copy) {
             Ok(proof) => Outcome::Fresh(proof),
             Err(NotRecyclable { reason, .. }) => {
@@ -116,12 +116,11 @@ impl Inner {
         }
     }
 
-    /// Pauses the creation of a copy while clients come and go, unless a client waits for the copy. Also pauses it while all
-    /// processors are busy, as long as databases come back so soon that no client needs the copy. Returns false if the caller
-    /// should put the creation off. This is the case once the leases are closed, or if a client of another template waits for this
-    /// worker.
+    /// Pauses the task that creates a copy while clients come and go, unless a client is waiting for the copy. Also pauses the
+    /// task while all processors are busy, as long as databases are returned so often that no client needs the copy. Returns
+    /// `false` if the caller should stop: either the leases are closed, or a client of another template needs this worker.
     fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
-        // pgfresh reads the template's catalog in this copy, and the end of a lease waits for that.
+        // If pgfresh is going to read the template's catalog in this copy, don't pause. The end of a lease waits for that.
         let is_awaited = template.is_to_be_read();
         let mut core = self.lock();
         while !core.closed && !is_awaited {
@@ -131,7 +130,7 @@ impl Inner {
                 if !core.table.come_back_soon(id, now) {
                     break;
                 }
-                // The answer comes from a file, and no thread reads files while it has the lock.
+                // `are_busy` reads a file, so release the lock first.
                 drop(core);
                 let are_busy = self.processors.are_busy();
                 core = self.lock();
@@ -145,8 +144,8 @@ impl Inner {
             if let Some(pause) = pause {
                 core = self.core.wait(&self.shortage, core, pause);
             } else {
-                // Each arriving client finds no ready database and would wake this thread. The wake-ups would take up the time that
-                // the pause saves.
+                // Sleep instead of waiting for the signal. Every arriving client finds no ready database and would wake this
+                // thread, and the wake-ups would use up the time that the pause saves.
                 drop(core);
                 thread::sleep(CROWD_PAUSE);
                 core = self.lock();
@@ -155,12 +154,13 @@ impl Inner {
         !core.closed
     }
 
-    /// Prepares the statements that run for every lease.
+    /// Prepares the statements that run in every lease, so that the first lease is as fast as later ones.
     pub(crate) fn practise(&self) {
         self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED, &DATABASE_OF, &HIDE]);
     }
 
-    /// Accepts a copy of a template with unlogged tables whose rows no reset can restore, unless the server has crashed since.
+    /// Accepts a copy whose unlogged tables no reset can restore, unless the server has crashed since the first copy of this
+    /// template.
     fn unless_crashed(&self, copy: &mut PooledCopy) -> Outcome {
         match self.generation() {
             Some(now) if *copy.template.generation.get_or_init(|| now) == now => {
@@ -171,8 +171,8 @@ impl Inner {
         }
     }
 
-    /// Reads from an unused copy what pgfresh doesn't know about its template yet, unless another thread is reading it from another
-    /// copy. Returns whether using the copy may leave traces in a backend.
+    /// Reads what pgfresh doesn't know yet about a template, in a copy that no client has used. Skips this if another thread is
+    /// already reading it in another copy. Returns whether using the copy may leave traces in a backend.
     fn look_into(
         &self,
         id: DatabaseId,
@@ -180,7 +180,7 @@ impl Inner {
         template: &Template,
     ) -> Result<bool, LeaseError> {
         if !template.is_recyclable() {
-            // This template may change, so its copies may differ.
+            // This template may change, so look at each copy.
             return self.leaves_traces(copy);
         }
         match template.catalog() {
@@ -207,9 +207,9 @@ impl Inner {
         Ok(template.may_leave_traces())
     }
 
-    /// Reads a template's catalog, which is only needed at the end of a lease. It does so in the second copy, so that the first
-    /// client doesn't have to wait. While one copy is used for reading, other copies don't wait either. If a crash could remove
-    /// contents of the template, the catalog is read before anything else.
+    /// Reads a template's catalog, which pgfresh needs only at the end of a lease. Skips the first copy, so that the first client
+    /// doesn't have to wait. While one thread reads, copies on other threads don't wait for it either. But if a crash could
+    /// remove contents of the template, reads the catalog before any client gets a copy.
     fn read_catalog_once(&self, copy: &DatabaseAddress, template: &Template) -> Result<(), LeaseError> {
         let can_wait = self.is_all_logged(template);
         if can_wait && !template.passed_over.swap(true, Ordering::Relaxed) {
@@ -228,7 +228,7 @@ impl Inner {
             return Ok(());
         }
         match template.recall(self.options.major) {
-            // With the option `paranoid`, pgfresh has ignored the note so far.
+            // There is a note, but with the option `paranoid` pgfresh hasn't used it. Compare the two.
             Some((noted, _)) if !noted.says_the_same_as(&catalog) => {
                 self.report("compare a template with its note", "the note in the cache differs from it");
             }
@@ -239,9 +239,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Decides about a copy after an error while reading the catalog. The copy is good for one lease, and pgfresh drops it
-    /// afterwards. But a crash may have emptied unlogged tables. pgfresh checks this only once it is certain that it can't read the
-    /// catalog, which would list such tables.
+    /// Decides what to do with a copy in which pgfresh failed to read the catalog. Usually the copy is good for one lease, after
+    /// which pgfresh drops it. But if the template may have unlogged tables, a crash may have emptied them, and only the catalog
+    /// lists them. In that case, accepts the copy only if the error will last. pgfresh then knows that it must check for a crash.
     fn go_on_without(
         &self,
         template: &Template,
@@ -257,28 +257,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether pgfresh may store the template's catalog as a note for the next server on the same files. It may only do so as long
-    /// as no client could have changed anything. A template with unlogged relations has no note, because a crash may have emptied
-    /// them.
+    /// Whether pgfresh may store the template's catalog as a note for the next server on the same files. It may do so only before
+    /// the first client, because a client could have changed something. A template with unlogged relations gets no note, because
+    /// a crash may have emptied them.
     fn can_note(&self, template: &Template) -> bool {
         !self.has_had_clients.load(Ordering::Relaxed)
             && self.evidence.has_known_format()
             && self.is_all_logged(template)
     }
 
-    /// Whether the log shows no change in databases that no client has. Returns true if the format of the log is unknown, because
-    /// then pgfresh resets no database.
+    /// Whether databases that no client has used are unchanged, according to the log. Returns `true` if pgfresh doesn't know the
+    /// format of the log, because it then resets no database.
     fn are_untouched(&self, databases: [u32; 2]) -> bool {
         !self.evidence.has_known_format()
             || self.evidence.catch_up(&self.admin).is_ok()
                 && databases.iter().all(|oid| self.evidence.is_untouched(*oid))
     }
 
-    /// Reads the catalog from a note, if an earlier server on the same files has left one. Reads those attributes that differ
-    /// between servers from the copy. Returns whether there is a usable note.
+    /// Reads the catalog from the note of an earlier server on the same files. Some attributes differ between servers, so reads
+    /// these from the copy. Returns `false` if there is no usable note.
     fn recall_catalog(&self, copy: &DatabaseAddress, template: &Template) -> Result<bool, LeaseError> {
         let major = self.options.major;
-        // A note never contains the digest of a whole database.
+        // With `paranoid`, pgfresh needs the digest of the whole database, which a note never contains.
         let Some((noted, leaves_traces)) = template.recall(major).filter(|_| !self.options.paranoid) else {
             return Ok(false);
         };
@@ -288,8 +288,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Whether a template has no unlogged tables or sequences, judging by its files, because each unlogged relation has an init
-    /// fork. Returns false if the server has additional tablespaces.
+    /// Whether all tables and sequences of a template are logged. This looks only at the files: each unlogged relation has an
+    /// init fork. Returns `false` if the server has additional tablespaces.
     fn is_all_logged(&self, template: &Template) -> bool {
         let is_init = |file: io::Result<DirEntry>| {
             file.is_ok_and(|file| file.file_name().as_encoded_bytes().ends_with(b"_init"))
@@ -318,10 +318,10 @@ impl Inner {
         })
     }
 
-    /// Starts backends with the parameters that clients are likely to use, unless such a backend waits already. If a backend
-    /// doesn't start (for example, because the role may not connect), its client will receive the error. If an event trigger fires
-    /// at each login, no backend starts, because the trigger should fire only when a client comes. If a client already waits for
-    /// the database, that client starts its own backend, while this worker makes the next copy.
+    /// Starts backends with the startup parameters that clients are likely to use, unless such backends are waiting already. If a
+    /// backend doesn't start (for example, because its role may not connect), the client will get the error when it comes. If an
+    /// event trigger fires at each login, starts no backends, because the trigger should fire only for clients. Also stops if a
+    /// client is already waiting for the database. That client starts its own backend, while this worker makes the next copy.
     pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
         let expected = {
             let core = self.lock();
@@ -359,7 +359,8 @@ impl Inner {
                 None => self.lock().expected.forget(&params),
             }
         }
-        // Equal stamps before and after show that no setting existed only while the backends started.
+        // Keep the backends only if the stamp is the same before and after. Otherwise a setting may have existed just while they
+        // started.
         let is_same = self.read_stamp(address).is_ok_and(|(now, _)| now == stamp);
         if is_same && self.evidence.are_settings_unchanged(before) {
             waiting.append(&mut started);

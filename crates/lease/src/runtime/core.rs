@@ -1,4 +1,4 @@
-//! The state of all leases behind one lock: the table, the resources of its databases, and the slots for answers.
+//! The state of all leases: the table, the resources of its databases, and the slots for answers. One lock protects all of it.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,36 +18,37 @@ use crate::runtime::pool::Pool;
 use crate::runtime::resources::{Resources, RollbackCopy};
 use crate::table::{Answer, Closing, DatabaseId, LeaseTable, ParamsId, Task, Ticket};
 
-/// Maximum number of backends that wait in leased databases after their clients have left.
+/// Maximum number of idle backends that departed clients leave in databases that are still leased.
 const MOST_WAITING: usize = 64;
-/// Interval at which pgfresh reads the log while any database is leased, because the server recycles old segments.
+/// How often pgfresh reads the log while any name is in use. It has to keep up, because the server recycles old segments.
 const CATCH_UP: Duration = Duration::from_secs(1);
-/// How long no backends wait for clients after the server had no room for a client's session.
+/// After the server had no room for a client's session, how long pgfresh keeps no idle backends.
 const CROWDED: Duration = Duration::from_secs(10);
 
 /// The data behind the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
     pub(crate) table: LeaseTable,
-    /// Tasks that a client waits for while its own thread is busy with something else.
+    /// Tasks for the maintenance workers that should run before all others. Most have a client waiting for them whose own thread
+    /// is busy.
     pub(crate) urgent: VecDeque<Task>,
     pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) pool: Pool,
     pub(crate) expected: ExpectedParams,
-    /// When each idle maintenance worker wakes up by itself.
+    /// For each idle maintenance worker, the time when it wakes up by itself.
     pub(crate) idle_workers: Vec<Instant>,
-    /// When pgfresh last read the log on behalf of long leases.
+    /// When a maintenance worker last read the log. While leases are long, no task reads it for them.
     pub(crate) caught_up: Option<Instant>,
-    /// Number of resets at the time of the last VACUUM of `pg_database`.
+    /// How many resets there had been at the last VACUUM of `pg_database`.
     vacuumed: u64,
-    /// Maximum number of backends that wait for a client, plus pgfresh's own sessions that wait for a reset.
+    /// Maximum number of idle sessions: backends that wait for a client, and sessions of pgfresh that wait for the next reset.
     pub(crate) most_idle: usize,
-    /// Until this time, no backend waits for a client.
+    /// Until this time, pgfresh keeps no idle backends.
     crowded: Option<Instant>,
     serial: u64,
     pub(crate) last_ticket: u64,
     pub(crate) closed: bool,
-    /// Whether a panic has left the table in an unknown state, so that a closed one has replaced it.
+    /// True after a panic that left the table in an unknown state. A closed table has then replaced it.
     pub(crate) has_failed: bool,
     /// Functions to call after such a panic.
     on_failure: Vec<OnFailure>,
@@ -74,8 +75,8 @@ impl Core {
         self.serial
     }
 
-    /// Discards the table and all databases after a panic that may have changed only a part of them. Refuses all waiting and future
-    /// requests, so that no client receives a database in an unknown state.
+    /// Discards the table and all databases after a panic, because the thread may have changed only part of them. Refuses all
+    /// waiting and future requests, so that no client gets a database in an unknown state.
     pub(crate) fn fail(&mut self) {
         self.table = LeaseTable::refusing(Closing::Failed);
         self.urgent.clear();
@@ -89,7 +90,7 @@ impl Core {
         }
     }
 
-    /// Calls `call` once if a panic leaves the table in an unknown state, or immediately if one has done so already.
+    /// Calls `call` once if a panic leaves the table in an unknown state. If that has happened already, calls it immediately.
     pub(crate) fn when_failed(&mut self, call: impl FnOnce() + Send + 'static) {
         if self.has_failed {
             call();
@@ -98,25 +99,25 @@ impl Core {
         }
     }
 
-    /// Returns a new name for a database that pgfresh prepares.
+    /// Makes up a new name for a database that pgfresh prepares.
     pub(crate) fn next_name(&mut self) -> String {
         preparing(self.next_serial())
     }
 
-    /// Returns the parameters of a waiting client.
+    /// Finds the startup parameters with this id among those of the waiting clients.
     pub(crate) fn params_of(&self, id: ParamsId) -> Option<StartupParams> {
         let mut waiting = self.slots.values().filter_map(|slot| slot.params());
         waiting.find(|params| params_id(params) == id).cloned()
     }
 
-    /// Whether the server has room for backends that wait for a client.
+    /// Whether the server has room for idle backends.
     pub(crate) fn has_room(&self) -> bool {
         self.crowded.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Makes room for another backend that a client leaves in its database. Returns false if that backend must close. If the lease
-    /// ends with this client, no room is needed, because the backend then waits in a ready database. At the limit, closes the
-    /// waiting backends of the lease that ends next.
+    /// Makes room for the backend of a client that is leaving its database. Returns `false` if that backend must close instead.
+    /// If the lease ends with this client, this limit doesn't apply, because the backend then waits in a ready database. At the
+    /// limit, closes the idle backends of the lease that ends next.
     pub(crate) fn make_room_for_left(&mut self, id: DatabaseId) -> bool {
         if !self.has_room() {
             return false;
@@ -141,9 +142,9 @@ impl Core {
         }
     }
 
-    /// Closes waiting sessions beyond the maximum `most_idle`. It begins with databases that pgfresh is removing, and continues
-    /// with leases, those that end first being first. It closes sessions in ready databases last, in the reverse order of their
-    /// use. It leaves the database `stays` alone.
+    /// Closes idle sessions until at most `most_idle` are left. Begins with databases that are being removed, then goes on with
+    /// leases that have a deadline (the earliest first). Ready databases come last, and among them the one that the next client
+    /// gets. Leaves the database `stays` alone.
     pub(crate) fn trim_idle(&mut self, stays: DatabaseId) {
         let mut idle = self.pool.idle();
         if idle <= self.most_idle {
@@ -160,11 +161,11 @@ impl Core {
         }
     }
 
-    /// Ends all backends that wait for a client, and keeps others from waiting for a while.
+    /// Closes all idle backends, and keeps no new ones for a while.
     pub(crate) fn evict_idle(&mut self) {
         self.crowded = Some(Instant::now() + CROWDED);
         self.pool.close_waiting();
-        // A lease is using none of these sessions, because the databases are ready.
+        // These databases are ready, so no lease is using their sessions.
         for id in self.table.ready_databases() {
             if let Some(Resources::Rollback(RollbackCopy { session, .. })) = self.pool.get_mut(id) {
                 *session = None;
@@ -180,7 +181,7 @@ impl Core {
         }
     }
 
-    /// Returns the most urgent task, or else the time at which a task may be due.
+    /// Returns the most urgent task. If no task is due, returns the time when one may be.
     pub(crate) fn next_task(&mut self) -> Result<Task, Option<Instant>> {
         match self.urgent.pop_front() {
             Some(task) => Ok(task),
@@ -188,8 +189,8 @@ impl Core {
         }
     }
 
-    /// Returns the next task of this database: one that a client waits for, or else one that is due. Returns `None` while clients
-    /// wait only for tasks of other databases.
+    /// Returns the next task for this database: an urgent one, or else one that is due. If there are only urgent tasks for other
+    /// databases, returns `None`, because those come first.
     pub(crate) fn next_in(&mut self, database: DatabaseId) -> Option<Task> {
         if self.urgent.is_empty() {
             return self.table.take_due(database);
@@ -198,13 +199,13 @@ impl Core {
         self.urgent.remove(at)
     }
 
-    /// Returns the time at which pgfresh reads the log next. Returns `None` while no database is leased.
+    /// Returns the time when a maintenance worker should read the log next. Returns `None` while no name is in use.
     pub(crate) fn reads_log_at(&self) -> Option<Instant> {
         let next = || self.caught_up.map_or_else(Instant::now, |last| last + CATCH_UP);
         self.table.is_used().then(next)
     }
 
-    /// Whether `resets` resets have happened since this method last returned true.
+    /// Whether at least `resets` databases have been reset since this last returned `true`.
     pub(crate) fn take_vacuum_due(&mut self, resets: u64) -> bool {
         let is_due = self.counters.recycled.0 >= self.vacuumed + resets;
         if is_due {
@@ -213,7 +214,7 @@ impl Core {
         is_due
     }
 
-    /// Whether an idle maintenance worker should check the table now. A busy worker does so anyway.
+    /// Whether to wake an idle maintenance worker to look at the table now. Busy workers look anyway.
     pub(crate) fn needs_worker(&mut self) -> bool {
         let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
         if !self.urgent.is_empty() || self.expected.is_note_due() {
@@ -230,14 +231,14 @@ impl Core {
     }
 }
 
-/// The client of a request for a session, and its startup parameters.
+/// A client that asks for a session, with its startup parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Newcomer {
     pub(crate) client: Arc<Client>,
     pub(crate) params: StartupParams,
 }
 
-/// A slot in which a request waits for its answer. Only a request for a session has a newcomer.
+/// Holds the answer to a request until the waiting thread takes it.
 #[derive(Debug)]
 pub(crate) struct Slot {
     newcomer: Option<Newcomer>,
@@ -248,23 +249,23 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 struct Reply {
     answer: Option<Answer>,
-    /// Whether a thread sleeps until the answer comes. Usually the requesting thread finds the answer itself, and a wake-up would
-    /// cost a system call even if no thread sleeps.
+    /// True while a thread sleeps until the answer comes. Usually no thread does, because the requesting thread itself produces
+    /// the answer. A wake-up would cost a system call even then.
     is_awaited: bool,
 }
 
 impl Slot {
-    /// Returns a slot for a request. A request for a session has a `newcomer`.
+    /// Returns a slot for a request. Only a request for a session has a `newcomer`.
     pub(crate) fn new(newcomer: Option<Newcomer>) -> Self {
         Self { newcomer, reply: Mutex::default(), answered: Condvar::new() }
     }
 
-    /// Returns the startup parameters of the session, if the request is for one.
+    /// Returns the startup parameters, if the request is for a session.
     pub(crate) fn params(&self) -> Option<&StartupParams> {
         self.newcomer.as_ref().map(|newcomer| &newcomer.params)
     }
 
-    /// Returns the client of a request for a session. Returns `None` for other requests.
+    /// Returns the client, if the request is for a session.
     pub(crate) fn client(&self) -> Option<&Arc<Client>> {
         self.newcomer.as_ref().map(|newcomer| &newcomer.client)
     }
@@ -291,7 +292,7 @@ impl Slot {
     }
 }
 
-/// How long pgfresh waits before it reports the same cause of a failure again.
+/// How long pgfresh stays silent before it reports a failure with the same cause again.
 const SAY_AGAIN: Duration = Duration::from_mins(1);
 
 /// Counts of events since the start.
@@ -304,12 +305,13 @@ pub(crate) struct Counters {
     pub(crate) differences: Vec<Difference>,
     /// Number of failed background tasks, by purpose.
     pub(crate) errors: HashMap<&'static str, u64>,
-    /// Time of the last report, by purpose and cause.
+    /// When pgfresh last reported a failure, by purpose and cause.
     said: HashMap<(&'static str, String), Instant>,
 }
 
 impl Counters {
-    /// Whether this cause of a failure has not been reported lately. If so, counts as a report.
+    /// Returns `true` if pgfresh should report this failure now, because it hasn't reported the same cause lately. Counts as a
+    /// report.
     pub(crate) fn is_news(&mut self, verb: &'static str, why: &str) -> bool {
         self.said.retain(|_, last| last.elapsed() < SAY_AGAIN);
         let is_news = !self.said.contains_key(&(verb, why.to_owned()));

@@ -1,6 +1,6 @@
-//! Drops a database, together with everything that would keep the server from dropping it.
+//! Drops databases, after removing everything that would keep the server from dropping them.
 //!
-//! DROP DATABASE finds a database only by its name. So pgfresh first gives the database with the right oid a name that no other
+//! DROP DATABASE finds a database only by name. So pgfresh first finds the database by oid, and gives it a name that no other
 //! database has.
 
 use std::collections::BTreeSet;
@@ -18,19 +18,19 @@ pub(crate) fn dropped_prefix() -> String {
     format!("{PREFIX}dropped_")
 }
 
-/// Drops whichever database has this name. Does nothing if no database has it.
+/// Drops the database that has this name now, if there is one.
 pub(crate) fn drop_named(name: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     let sql = format!("SELECT oid FROM pg_database WHERE datname = {}", literal(name));
     let oid = number(&text(&admin.run("drop a database", &sql)?));
     drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)
 }
 
-/// Drops the database with this oid, and ends all its sessions, prepared transactions, subscriptions and replication slots. Does
-/// nothing if SQL has dropped the database, or has given it a name that is not in `names`.
+/// Drops the database with this oid, together with its sessions, prepared transactions, subscriptions and replication slots. Does
+/// nothing if SQL dropped the database, or gave it a name that is not in `names`.
 pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPool) -> Result<(), LeaseError> {
     let dropped = DatabaseAddress::new(oid, &format!("{}{oid}", dropped_prefix()));
-    // An earlier attempt may have given the database that name already. Programs that list databases to visit them don't see it
-    // under that name.
+    // An earlier attempt may already have given the database this name. Forbid connections too, so that programs that visit all
+    // databases skip it.
     let sql = format!(
         "UPDATE pg_database SET datname = {to}, datallowconn = false \
          WHERE oid = {oid} AND (datname = {to} OR datname = ANY ({})) RETURNING oid",
@@ -43,7 +43,7 @@ pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPoo
     let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(&dropped.name));
     let drop = || admin.run("drop a database", &sql).map(drop);
     match drop() {
-        // FORCE does not end these objects, and most of them can only be ended from within the database.
+        // FORCE does not remove what holds the database here. Most of it can only be removed from within the database.
         Err(error) if matches!(error.sqlstate(), "42809" | "55006" | "2BP01") => {
             admin.run("open a database", &open(oid))?;
             admin.ask(&dropped, "end what hangs on a database", clear)?;
@@ -53,8 +53,8 @@ pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPoo
     }
 }
 
-/// Returns SQL that undoes a client's `ALTER DATABASE`. The server drops no template, and it lets no client connect to a closed
-/// database.
+/// Returns SQL that makes a database droppable and open again, even after a client's `ALTER DATABASE`. The server refuses to drop
+/// a template, and nothing can connect to a closed database.
 fn open(oid: u32) -> String {
     format!(
         "UPDATE pg_catalog.pg_database SET datistemplate = false, datallowconn = true, datconnlimit = -1 \
@@ -62,7 +62,7 @@ fn open(oid: u32) -> String {
     )
 }
 
-/// Ends the objects that keep the server from dropping the database.
+/// Removes everything that keeps the server from dropping the database.
 fn clear(session: &mut AdminConnection) -> Result<(), SessionError> {
     roll_back_prepared(session)?;
     let subscriptions = "SELECT subname FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid \

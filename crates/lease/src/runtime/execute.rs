@@ -1,7 +1,7 @@
-//! Executes the table's tasks in the server: renames, resets and copies.
+//! Runs the table's tasks in the server. Most of them rename, reset or copy a database.
 //!
-//! Each task runs in one thread, and does not hold the lock on the core while it waits for the server. When the task has ended, its
-//! outcome goes back to the table as an event.
+//! Each task runs in one thread, and never waits for the server while it holds the lock on the core. When the task ends, the
+//! table receives its outcome as an event.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -29,7 +29,7 @@ use crate::table::{DatabaseId, Event, Outcome, Proof, Source, TaskKind};
 use crate::wal::evidence::Epoch;
 
 impl Inner {
-    /// Executes a task. Reports a failure, unless the cause is a lack of sessions.
+    /// Runs a task. Reports a failure, unless the server had no session left for a client.
     pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
         let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
@@ -89,7 +89,7 @@ impl Inner {
             }
             Ok(outcome) => outcome,
             Err(NotRecyclable { reason, error }) => {
-                // pgfresh drops the database.
+                // The table will have the database dropped, so close its sessions.
                 database.close_waiting();
                 if let Some(error) = error {
                     self.report("reset a database", &error);
@@ -99,7 +99,7 @@ impl Inner {
         }
     }
 
-    /// Restores the state of the template, in the way that fits the lease's isolation.
+    /// Restores the state of the template. In rollback isolation, rolls back the lease's transaction.
     fn restore(
         &self,
         id: DatabaseId,
@@ -119,8 +119,8 @@ impl Inner {
         Ok(Outcome::Fresh(proof))
     }
 
-    /// Puts the resources of a fresh database back, and tells the table for which clients backends wait in it. Unless its lease goes
-    /// on, hides the database first.
+    /// Puts the resources of a fresh database back, and tells the table which idle backends it has. If no lease goes on in the
+    /// database, hides it first.
     pub(crate) fn put_back_ready(&self, id: DatabaseId, mut database: CheckedOut<'_>, in_place: bool) {
         if !in_place && let Some(identity) = database.identity_mut() {
             self.hide(identity);
@@ -130,7 +130,8 @@ impl Inner {
         self.lock().raise_in_background(Event::Warmed { database: id, params });
     }
 
-    /// Ends a lease in rollback isolation. The database is then fresh. Its session waits for the next lease if it is fresh too.
+    /// Rolls back a lease, which leaves the database fresh. If nothing of the lease is left in its session, keeps the session for
+    /// the next lease.
     fn roll_back(
         &self,
         RollbackCopy { copy, session: kept, catalog }: &mut RollbackCopy,
@@ -154,7 +155,7 @@ impl Inner {
             are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), address.oid))?;
             copy.session = Some(own);
         }
-        // The database is fresh by now. Its session can only be used again if it is fresh too.
+        // The database is fresh now. Use its session again only if that is as good as a new one.
         if copy.leaves_traces
             || !leaves_nothing
             || !session.may_greet_another
@@ -193,13 +194,13 @@ impl Inner {
         }
         (copy.files, copy.growth, copy.waiting, copy.session) = (files, growth, waiting, session);
         copy.set_entered(false);
-        // An earlier lease may have begun before pgfresh had looked for functions.
+        // When the database was created, pgfresh may not have looked for functions yet.
         copy.leaves_traces = copy.template.may_leave_traces();
         copy.generation = generation;
         Ok(proof)
     }
 
-    /// Checks that the reader has followed the log without a gap since the database was fresh.
+    /// Checks that pgfresh has read the log without a gap since the database was created.
     fn check_epoch(&self, epoch: Epoch) -> Result<(), NotRecyclable> {
         if epoch == self.evidence.epoch() {
             return Ok(());
@@ -207,7 +208,7 @@ impl Inner {
         Err(NotRecyclable::because("the write-ahead log could not be followed"))
     }
 
-    /// Compares a database completely with its template, and records the first difference.
+    /// Compares the whole database with its template, and records the first difference.
     fn compare(&self, copy: &PooledCopy, fresh: &Digest) -> Result<(), NotRecyclable> {
         let address = &copy.identity.address;
         let mut session = self.admin.open_in(address, &[])?;
@@ -218,7 +219,7 @@ impl Inner {
         Err(NotRecyclable::because("it differed from its template"))
     }
 
-    /// Copies a database that has no sessions, and takes the copy into service as a template.
+    /// Copies a database without sessions, and takes the copy into service as a template.
     fn copy_to_template(&self, id: DatabaseId, template: &str) -> Result<(), LeaseError> {
         let unknown = || LeaseError::NotLeased(template.to_owned());
         let Some(Access::Exclusive(mut source)) = self.core.check_out(id) else { return Err(unknown()) };
@@ -226,11 +227,11 @@ impl Inner {
         let DatabaseAddress { oid, name } = &source.identity().ok_or_else(unknown)?.address;
         let database = TemplateDatabase { name: template.to_owned(), database: database_of(template) };
         let called = &database.database;
-        // Any remaining session has been opened without the gateway.
+        // Sessions that are still there were opened without the gateway. End them.
         evict(name, &self.admin)?;
         let sql = create_copy(name, called, self.options.major);
         let copied = copy_without_sessions(name, &sql, &self.admin);
-        // If the connection was lost, the copy may exist. After any other error, it does not.
+        // If the connection was lost, the copy may or may not exist. After any other error, it does not.
         let is_there = copied.as_ref().map_or_else(LeaseError::is_lost, |_| true);
         let taken = copied
             .and_then(|_| self.admin.run("complete a template", &complete_copy(name, called)))
@@ -254,17 +255,17 @@ impl Inner {
         match self.evidence.source(template.oid) {
             Some(source) if source != oid => Err(LeaseError::NotLeased(template.name.clone())),
             _ => {
-                // The records of its creation are not changes of the template.
+                // Forget the log records of the template's creation. They are not changes.
                 drop(self.evidence.take(template.oid));
                 Ok(())
             }
         }
     }
 
-    /// Ends the sessions of a database, if it has clients.
+    /// Ends all sessions in a database, if any of them has a client.
     pub(crate) fn close_sessions(&self, id: DatabaseId) {
         let mut core = self.lock();
-        // If it has no clients, its sessions are waiting for the next one.
+        // If there are no clients, the only sessions are idle ones for the next client.
         let clients = core.pool.clients(id);
         if clients.is_empty() {
             return;
@@ -294,19 +295,19 @@ impl Inner {
         let mut database = match self.core.check_out(id) {
             Some(Access::Exclusive(database)) => database,
             Some(Access::Server(_)) => {
-                // The server ends when this function returns.
+                // Dropping `_server` at the end of this function stops the server.
                 let _server = self.lock().pool.remove(id);
                 return Outcome::Done;
             }
             None => return Outcome::Done,
         };
         let dropped = match &mut *database {
-            // pgfresh may not have received the database's oid.
+            // The oid may be unknown, because the task that created the database failed.
             Resources::Preparing(claim) => drop_named(claim.name(), &self.admin),
             resources => match resources.identity_mut() {
                 Some(Identity { address, names, .. }) => {
                     drop_database(address.oid, names, &self.admin).map(|()| {
-                        // The changes of the database no longer matter.
+                        // Forget what the log says about the database.
                         self.evidence.take(address.oid);
                     })
                 }
@@ -322,9 +323,9 @@ impl Inner {
         }
     }
 
-    /// Checks for changes in the state that all databases share, if the log or a file shows any.
+    /// Checks the state that all databases share for changes. Reads it only if the log or a file shows that something changed.
     pub(crate) fn look_at_shared_state(&self) {
-        // Only one thread at a time may do this, so that each thread compares its reading before the next one reads.
+        // Let only one thread at a time do this. Each must finish its comparison before the next reads the state.
         let _looking = lock(&self.looking);
         let ended = self.shared().take_ended();
         let changes = self.evidence.take_shared();
@@ -352,17 +353,17 @@ impl Inner {
         self.shared().compare(facts, ended, leased.into_iter(), &guilty);
     }
 
-    /// Counts and logs an error of background work, with its causes.
+    /// Counts and logs an error in background work, with its causes.
     pub(crate) fn report_error(&self, verb: &'static str, error: &LeaseError) {
         let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
         self.report(verb, &format!("{}{detail}", error.with_causes()));
     }
 
-    /// Counts and logs a failure of background work. A cause that has been reported lately is logged at a lower level.
+    /// Counts and logs a failure of background work. If the same cause was reported lately, logs it at a lower level.
     pub(crate) fn report(&self, verb: &'static str, why: &str) {
         let mut core = self.lock();
         if core.closed {
-            // The task has failed because the server is stopping.
+            // The task failed only because the server is stopping.
             return tracing::debug!(verb, why, "background task ended with the server");
         }
         *core.counters.errors.entry(verb).or_default() += 1;
@@ -375,7 +376,7 @@ impl Inner {
 }
 
 impl TaskKind {
-    /// Returns the purpose of the task, for error messages.
+    /// Returns what the task was trying to do, for error messages.
     fn verb(&self) -> &'static str {
         match self {
             Self::Create(_) => "make a database",

@@ -1,5 +1,5 @@
-//! A fake server for tests. It speaks the protocol on a Unix socket, answers this crate's statements, and knows which connections
-//! are still open.
+//! A fake server for tests. It speaks the PostgreSQL protocol on a Unix socket, answers the statements of this crate, and knows
+//! which connections are open.
 
 #![expect(clippy::let_underscore_must_use, reason = "a client that is gone reads no answer")]
 
@@ -24,15 +24,15 @@ use crate::reset::expressions::MAY_LEAVE_TRACES;
 use crate::runtime::leases::Leases;
 use crate::wal::evidence::log_with;
 
-/// Timeout that is longer than anything takes on a busy machine.
+/// A timeout longer than anything takes even on a busy machine.
 const HANG: Duration = Duration::from_secs(30);
-/// Startup parameter that identifies pgfresh's own connections.
+/// A startup parameter by which the fake server recognizes pgfresh's own connections.
 const OURS: &[u8] = b"application_name\0pgfresh\0";
-/// Startup parameter that identifies backends which are to wait in a ready database.
+/// A startup parameter by which it recognizes backends that pgfresh starts ahead of a client.
 const READY: &[u8] = b"database\0pgfresh_preparing_";
-/// Startup parameter that identifies sessions with the lease `db`.
+/// A startup parameter by which it recognizes sessions in the lease `db`.
 const LEASED: &[u8] = b"database\0db\0";
-/// End of the server's log.
+/// The end of the server's log.
 pub(crate) const POSITION: &str = "0/1000028";
 
 /// A fake server. Clones share the same state.
@@ -43,21 +43,21 @@ pub(crate) struct FakeServer(Arc<Mutex<State>>);
 struct State {
     last_pid: u32,
     last_oid: u32,
-    /// The stamp that a new session reads at its start. It is empty if there are no databases.
+    /// The stamp that pgfresh reads when a session starts. Empty if there are no databases.
     stamp: String,
-    /// SQLSTATEs with which the server refuses the next sessions of clients.
+    /// The server refuses the next sessions of clients with these SQLSTATEs.
     refusals: VecDeque<&'static str>,
-    /// Number of statements that terminate the backends of a lease. The fake server doesn't actually terminate any.
+    /// How often pgfresh asked the server to terminate the backends of a lease. The fake server doesn't do so.
     terminations: usize,
-    /// Open connections by process, except pgfresh's own.
+    /// Open connections by process id, except pgfresh's own.
     open: HashMap<u32, UnixStream>,
-    /// Queries in clients' backends, by process.
+    /// Queries in clients' backends, by process id.
     asked: HashMap<u32, Vec<String>>,
-    /// The `transaction_timeout` at the start of a session.
+    /// The `transaction_timeout` with which sessions start.
     timeout: String,
     /// Queries of clients' backends fail if they contain this text.
     fails: Option<&'static str>,
-    /// Whether pgfresh's statements get no answer.
+    /// True while pgfresh's statements get no answer.
     stopped: bool,
 }
 
@@ -75,7 +75,7 @@ impl Drop for FakeLeases {
 }
 
 impl FakeLeases {
-    /// Opens leases that outlive their sessions by `linger`.
+    /// Opens leases that linger for this long after their last session.
     pub(crate) fn open(linger: Duration) -> Self {
         let folder = log_with(0xD118);
         let server = FakeServer::start(folder.path());
@@ -104,7 +104,7 @@ impl FakeServer {
         server.lock().stamp = "as it was".to_owned();
         let listener = UnixListener::bind(folder.join(SOCKET)).unwrap();
         let accepting = server.clone();
-        // The thread ends with the process of the tests.
+        // Nothing stops this thread. It ends with the test process.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let server = accepting.clone();
@@ -114,7 +114,7 @@ impl FakeServer {
         server
     }
 
-    /// Changes the stamp that new sessions read at their start.
+    /// Changes the stamp that pgfresh reads when a session starts.
     pub(crate) fn change_catalogs(&self) {
         self.lock().stamp.push('!');
     }
@@ -124,7 +124,7 @@ impl FakeServer {
         self.lock().stamp.clear();
     }
 
-    /// Refuses the next sessions of clients, and those that pgfresh opens with the lease `db`.
+    /// Makes the server refuse the next sessions of clients, and those that pgfresh opens in the lease `db`.
     pub(crate) fn refuse(&self, sqlstates: &[&'static str]) {
         self.lock().refusals.extend(sqlstates);
     }
@@ -134,12 +134,12 @@ impl FakeServer {
         self.lock().refusals.len()
     }
 
-    /// Returns the number of statements that terminated the backends of a lease.
+    /// Returns how often pgfresh asked the server to terminate the backends of a lease.
     pub(crate) fn terminations(&self) -> usize {
         self.lock().terminations
     }
 
-    /// Makes a backend send `words`. The backend then ends if `ends` is set.
+    /// Makes a backend send `words`. If `ends` is set, the backend then ends.
     pub(crate) fn say(&self, pid: u32, words: &[u8], ends: bool) {
         let mut state = self.lock();
         let mut stream = &state.open[&pid];
@@ -150,32 +150,32 @@ impl FakeServer {
         }
     }
 
-    /// Ends a backend as `pg_terminate_backend()` does.
+    /// Ends a backend the way `pg_terminate_backend()` does.
     pub(crate) fn terminate(&self, pid: u32) {
         self.say(pid, &error("57P01"), true);
     }
 
-    /// Takes and returns the queries of a backend since the last call.
+    /// Returns the queries that a backend has received since the last call.
     pub(crate) fn asked(&self, pid: u32) -> Vec<String> {
         self.lock().asked.remove(&pid).unwrap_or_default()
     }
 
-    /// Sets the `transaction_timeout` at the start of a session.
+    /// Sets the `transaction_timeout` with which sessions start.
     pub(crate) fn set_timeout(&self, value: &str) {
         value.clone_into(&mut self.lock().timeout);
     }
 
-    /// Makes the queries of clients' backends fail if they contain `words`.
+    /// From now on, queries in clients' backends fail if they contain `words`.
     pub(crate) fn fail_on(&self, words: &'static str) {
         self.lock().fails = Some(words);
     }
 
-    /// Stops or resumes the answers to pgfresh's own statements. While stopped, these wait as they would for a stopped backend.
+    /// Stops or resumes the answers to pgfresh's own statements. In between, they wait as if their backend were stopped.
     pub(crate) fn stop(&self, stopped: bool) {
         self.lock().stopped = stopped;
     }
 
-    /// Returns the processes of clients' open backends.
+    /// Returns the process ids of clients' open backends.
     pub(crate) fn backends(&self) -> BTreeSet<u32> {
         self.lock().open.keys().copied().collect()
     }
@@ -201,7 +201,7 @@ impl FakeServer {
         let Some(startup) = read_startup(&mut stream) else { return };
         let is_ours = startup.windows(OURS.len()).any(|words| words == OURS);
         let is_inside = startup.windows(LEASED.len()).any(|words| words == LEASED);
-        // No backend starts ahead of a client, so that a test knows which backend the client gets.
+        // Refuse backends that pgfresh starts ahead of a client, so that a test knows which backend the client gets.
         if !is_ours && startup.windows(READY.len()).any(|words| words == READY) {
             let _ = stream.write_all(&error("57P03"));
             return;
@@ -228,13 +228,13 @@ impl FakeServer {
         self.lock().open.remove(&pid);
     }
 
-    /// Answers queries until the other end is closed.
+    /// Answers queries until the other side closes the connection.
     fn answer(&self, stream: &mut UnixStream, pid: u32) {
         let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
         while let Ok(count @ 1..) = stream.read(&mut chunk) {
             said.extend_from_slice(&chunk[..count]);
             while let Ok(Some((frame, length))) = Frame::first(&said) {
-                // A Flush message has no answer.
+                // Flush needs no answer.
                 if frame.tag == b'H' {
                     said.drain(..length);
                     continue;
@@ -293,7 +293,7 @@ impl FakeServer {
     }
 }
 
-/// Returns the process id in a backend's startup response.
+/// Returns the process id from a backend's startup response.
 pub(crate) fn pid_of(backend: &Backend) -> u32 {
     let key = pgwire::cancel_key(&backend.greeting).unwrap();
     u32::from_be_bytes(backend.greeting[key.start..key.start + 4].try_into().unwrap())

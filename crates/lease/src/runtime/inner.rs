@@ -22,7 +22,7 @@ use crate::runtime::template::Template;
 use crate::table::{Closing, Event, Source};
 use crate::wal::evidence::Evidence;
 
-/// Minimum number of databases that may exist, however small the budget is. A server with room for fewer would be useless.
+/// Number of databases that are allowed even if the budget is too small for them. A server with room for fewer would be useless.
 pub(crate) const LEAST_CAPACITY: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -30,35 +30,40 @@ pub(crate) struct Inner {
     pub(crate) admin: AdminPool,
     pub(crate) seats: Arc<Seats>,
     pub(crate) evidence: Evidence,
-    /// Whether the server may JIT-compile queries. For this, it loads a library into the session's process.
+    /// Whether the server may JIT-compile queries. To do so, it loads a library into the backend that runs the query.
     pub(crate) jit: bool,
-    /// Whether the server ends idle sessions.
+    /// Whether the server is configured to end idle sessions after a timeout.
     pub(crate) ends_idle: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
-    /// Locks on template names, for threads that create or remove a template.
+    /// Prevents two threads from creating or removing the same template at the same time. A thread claims the template's name
+    /// first.
     pub(crate) claims: Claims,
-    /// Claims on the names of databases that pgfresh prepares, while programs that list databases can see them.
+    /// Prevents two threads from preparing a database under the same name. While such a database exists, programs that list
+    /// databases can see its name.
     pub(crate) preparing: Claims,
     pub(crate) core: Arc<SharedCore>,
-    /// The state that all databases share. Use [`Self::shared`] to read it.
+    /// The state that all databases of the server share, such as roles. Call [`Self::shared`] instead of reading this field: it
+    /// fills the field on first use.
     pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
-    /// Lock for the thread that checks for changes of the shared state, which it holds while it reads and compares.
+    /// Prevents two threads from comparing the shared state at the same time. A thread holds this lock from reading the state
+    /// until it has compared it with that of the last check.
     pub(crate) looking: Mutex<()>,
-    /// Whether a client has ever asked for a session.
+    /// True once a client has asked for a session.
     pub(crate) has_had_clients: AtomicBool,
-    /// Signal for maintenance workers that there may be work.
+    /// Wakes maintenance workers when there may be work for them.
     pub(crate) work: Condvar,
-    /// Signal for paused creations of copies that a client may be waiting for a copy.
+    /// Tells paused copy operations that a client may be waiting for a copy.
     pub(crate) shortage: Condvar,
-    /// Processor load, which pauses the creation of copies.
+    /// Measures the processor load. While all processors are busy, pgfresh pauses copies.
     pub(crate) processors: Processors,
-    /// Number of open sessions with databases that clients use to drop other databases.
+    /// Number of open sessions in which clients create and drop databases with SQL.
     pub(crate) maintenance_sessions: AtomicUsize,
     pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Inner {
-    /// Takes a source out of service.
+    /// Stops creating databases from this template or server, and drops those that are ready. Leased databases stay until their
+    /// leases end.
     pub(crate) fn remove_source(&self, source: &Source) {
         let mut core = self.lock();
         let actions = core.table.remove_source(source, Instant::now());
@@ -74,8 +79,8 @@ impl Inner {
         self.shortage.notify_all();
     }
 
-    /// Returns the name of the template for a lease. This is the template in the request, or else the one with the lease's name, or
-    /// else the default.
+    /// Chooses the template for a lease and returns its name. The template named in the request comes first, then a template with
+    /// the same name as the lease, then the default template.
     pub(crate) fn template_for(&self, lease: &str, asked: Option<&str>) -> Result<String, LeaseError> {
         let asked = asked.map(whole).transpose()?;
         let templates = lock(&self.templates);
@@ -93,7 +98,7 @@ impl Inner {
         called(&templates, name).cloned().ok_or_else(|| unknown(&templates, name))
     }
 
-    /// Sets the number of databases that the budget allows.
+    /// Works out how many databases the budget allows, from the size of the largest template, and tells the table.
     pub(crate) fn measure_capacity(&self) {
         let largest =
             lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
@@ -101,7 +106,8 @@ impl Inner {
         self.lock().table.capacity = capacity.max(LEAST_CAPACITY);
     }
 
-    /// Returns an error if the name has no lease but SQL has created a database with that name.
+    /// Returns an error if a client has created a database with this name through SQL. A database that belongs to a lease is
+    /// fine.
     pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
         if self.lock().table.database_named(name).is_some() {
             return Ok(());
@@ -123,7 +129,7 @@ impl Inner {
     }
 
     /// Returns the state that all databases share, as it was before the first client. A maintenance worker reads it while the
-    /// service starts. A client that comes earlier waits for it.
+    /// service starts. Clients that come before this is done wait for it.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedWatch> {
         lock(
             self.shared.get_or_init(|| {
@@ -140,7 +146,7 @@ impl Inner {
         self.core.lock()
     }
 
-    /// Wakes a maintenance worker if the table has work, and paused creations of copies if a client waits for one.
+    /// Wakes a maintenance worker if the table has work. Also wakes paused copy operations if a client found no ready database.
     pub(crate) fn wake_worker(&self, mut core: MutexGuard<'_, Core>) {
         let (needed, short) = (core.needs_worker(), core.table.take_shortage());
         drop(core);
@@ -152,7 +158,7 @@ impl Inner {
         }
     }
 
-    /// Makes a maintenance worker wait until there may be work, or until the time `until`.
+    /// Blocks a maintenance worker until there may be work, but no longer than `until`.
     pub(crate) fn wait(&self, mut core: MutexGuard<'_, Core>, until: Instant) {
         core.idle_workers.push(until);
         let timeout = until.saturating_duration_since(Instant::now());
@@ -169,14 +175,15 @@ const LOAD_COUNTS: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
 pub(crate) struct Processors {
-    /// Number of processors. It is counted on first use, because counting reads files and most servers never need it.
+    /// Number of processors. We count them only on first use, because counting reads files and most servers never need the
+    /// number.
     count: OnceLock<usize>,
-    /// Time and result of the last measurement.
+    /// When the load was last measured, and whether the processors were busy.
     seen: Mutex<Option<(Instant, bool)>>,
 }
 
 impl Processors {
-    /// Whether the machine has more runnable tasks than processors.
+    /// Whether the machine has more runnable tasks than processors, so that background work should wait for clients.
     pub(crate) fn are_busy(&self) -> bool {
         let mut seen = lock(&self.seen);
         match *seen {

@@ -1,7 +1,8 @@
-//! A PostgreSQL server that belongs to a single lease. Tests use one to change state that all databases of a server share, to
-//! change server settings, or to stop or crash a server.
+//! A PostgreSQL server that belongs to a single lease. With its own server, a test can change state that all databases share,
+//! change server settings, or stop or crash the server.
 //!
-//! The server starts from the same template as other leases. It has one database, which has the name of the lease.
+//! The server starts from the same template as the databases of other leases. It has one database for the client, which has the
+//! name of the lease.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -22,17 +23,17 @@ use crate::runtime::template::database_of;
 const READY: &str = "pgfresh_ready";
 /// Timeout of pgfresh's own statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Timeout of a statement that ends sessions. If the statement takes longer, pgfresh ends the server.
+/// Timeout of the statement that ends all sessions. If it takes longer, pgfresh ends the whole server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A change of a leased server's state that a client can request.
+/// An action that a client can request for its leased server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAction {
-    /// Shut the server down if it runs, and start it again. If the server has ended by itself, it recovers.
+    /// Shut the server down if it is running, and start it again. If it ended by itself, it recovers.
     Restart,
-    /// Shut the server down. It stays down until a restart.
+    /// Shut the server down. It stays down until a client restarts it.
     Stop,
-    /// End the server immediately, as a power failure would, and start it again. The server then recovers.
+    /// End the server immediately, as a power failure would, and start it again so that it recovers.
     Crash,
 }
 
@@ -51,19 +52,19 @@ pub(crate) struct LeasedServer {
 #[derive(Debug)]
 enum Power {
     On(Box<Server>),
-    /// The server has ended, but its data still exist.
+    /// The server has ended, but its data still exists.
     Off {
         guard: Guard,
-        /// Error of the last attempt to start the server again, if it failed.
+        /// The error, if the last attempt to start the server again failed.
         failed: Option<String>,
     },
-    /// The server could not be stopped, for the given reason. pgfresh removes it and its data.
+    /// pgfresh could not stop the server, for this reason, and removes it with its data.
     Lost(String),
 }
 
 impl Power {
-    /// Returns the state after a shutdown, or after a crash that a client has requested. The server may have ended by itself
-    /// before.
+    /// Shuts the server down, or crashes it if `action` says so, and returns the new state. The server may already have ended by
+    /// itself.
     fn off(self, action: ServerAction) -> Self {
         let ended = match self {
             Self::On(server) if action == ServerAction::Crash => server.crash(),
@@ -86,8 +87,8 @@ impl Power {
 }
 
 impl LeasedServer {
-    /// Starts a server with a database made from `template`. The names of all `templates` are free in this server, so that they can
-    /// be used as in other leases.
+    /// Starts a server with a database made from `template`. In this server, no database has the name of any of the `templates`,
+    /// so that the lease can use these names.
     pub(crate) fn start(
         provisioner: &Provisioner,
         template: &str,
@@ -110,18 +111,17 @@ impl LeasedServer {
         Ok(leased)
     }
 
-    /// Renames the server's database.
+    /// Gives the server's database this name.
     pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
         self.run("name a database", STATEMENT_TIMEOUT, renaming(&self.name, name))?;
         name.clone_into(&mut self.name);
         Ok(())
     }
 
-    /// Opens a session with the server's database. The server is not locked in the meantime, because a stopped postmaster (SIGSTOP)
-    /// doesn't answer.
+    /// Opens a session in the server's database. Releases the lock on the server before it connects, because a stopped postmaster
+    /// (SIGSTOP) doesn't answer.
     ///
-    /// # Errors
-    /// Returns the error of [`Self::expect_on`] if the server does not run.
+    /// # Errors Returns the error of [`Self::expect_on`] if the server isn't running.
     pub(crate) fn connect(server: &Mutex<Self>, params: &StartupParams) -> Result<Backend, LeaseError> {
         let (directory, name) = {
             let server = lock(server);
@@ -135,7 +135,7 @@ impl LeasedServer {
         backend
     }
 
-    /// Ends all sessions with the server's database. If SQL can't end them, ends the server with them.
+    /// Ends all clients' sessions. If SQL can't end them, ends the server with them.
     pub(crate) fn close_sessions(&mut self) {
         let Power::On(server) = &self.power else { return };
         server.resume();
@@ -149,8 +149,8 @@ impl LeasedServer {
 
     /// Restarts, stops or crashes the server, and waits until it is done.
     ///
-    /// # Errors
-    /// Returns [`LeaseError::NotStarted`] if the server does not start. The data remain, so that a client can try again.
+    /// # Errors Returns [`LeaseError::NotStarted`] if the server does not start. Its data remains, so that a client can try
+    /// again.
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         let settings = provisioner
             .settings(self.place.budget())
@@ -170,15 +170,14 @@ impl LeasedServer {
         }
     }
 
-    /// Removes and returns the state, to replace it. Leaves "lost" in its place.
+    /// Takes the state out, so that the caller can replace it. Until then, the server counts as lost.
     fn take_power(&mut self) -> Power {
         std::mem::replace(&mut self.power, Power::Lost("pgfresh was interrupted.".to_owned()))
     }
 
-    /// Checks that the server runs.
+    /// Checks that the server is running.
     ///
-    /// # Errors
-    /// Returns the reason why the server does not run.
+    /// # Errors Returns the reason why the server isn't running.
     fn expect_on(&self) -> Result<(), LeaseError> {
         let name = self.name.clone();
         Err(match &self.power {
@@ -192,7 +191,7 @@ impl LeasedServer {
         })
     }
 
-    /// Runs statements one after another in one session. Each answer may take up to `timeout`.
+    /// Runs statements one after another in one session. The answer to each may take up to `timeout`.
     fn run(
         &self,
         verb: &'static str,
@@ -207,7 +206,7 @@ impl LeasedServer {
     }
 }
 
-/// Returns statements that end the sessions of a database and rename it.
+/// Returns the statements that end all sessions in a database and rename it.
 fn renaming(from: &str, to: &str) -> [String; 2] {
     let rename = format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to));
     [end_sessions(from), rename]

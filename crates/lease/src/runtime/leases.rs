@@ -1,5 +1,5 @@
-//! The public interface of this crate: leases, resets, snapshots and so on, by name. The module `session` opens sessions
-//! ([`Leases::connect`]).
+//! The public interface of this crate. All operations on leases refer to them by name. The module `session` has
+//! [`Leases::connect`], which opens sessions.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,12 +31,12 @@ use crate::table::work::WORKERS;
 use crate::table::{Answer, Closing, Event, Source, Terms, Want};
 use crate::wal::evidence::Evidence;
 
-/// All leases of one server. Clones share the same leases.
+/// All leases of one server. Clones of this value share the same leases.
 #[derive(Debug, Clone)]
 pub struct Leases(pub(crate) Arc<Inner>);
 
-/// Guard for a session in which clients create and drop databases with SQL. While it exists, no backend waits in a leased database,
-/// because that would block such statements.
+/// Guards a session in which clients create and drop databases with SQL. While it exists, pgfresh keeps no idle backends in
+/// leased databases, because they would block such statements.
 #[derive(Debug)]
 pub struct MaintenanceGuard(Arc<Inner>);
 
@@ -47,8 +47,8 @@ impl Drop for MaintenanceGuard {
 }
 
 impl Leases {
-    /// Takes the templates of a server into service, and starts to prepare copies. `session` is a superuser session with the
-    /// database `postgres`, if the caller has one. pgfresh uses it as its first connection.
+    /// Takes the templates of a server into service, and starts to prepare copies. `session` is a superuser session in the
+    /// database `postgres`, if the caller has one. pgfresh takes it over as its first connection.
     pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
         let core = Arc::new(SharedCore::new(Core::new(LEAST_CAPACITY)));
         let admin = AdminPool::new(options.directory.clone(), options.major, Arc::<SharedCore>::clone(&core));
@@ -61,7 +61,7 @@ impl Leases {
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
         {
             let mut core = core.lock();
-            // Waiting backends and pgfresh's own sessions together use at most half of all sessions.
+            // Idle backends and pgfresh's own sessions together use at most half of all sessions.
             core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
             core.table.rules.clone_from(&options.names);
@@ -78,7 +78,7 @@ impl Leases {
                 table.add_source(Source::Server(template.name.clone()), false);
             }
         }
-        // The rename of a template has ended any autovacuum worker in it. So all copies contain the same work of such a worker.
+        // Renaming a template ended any autovacuum worker in it. So no worker can change the template between two copies.
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let inner = Arc::new(Inner {
             options,
@@ -113,7 +113,7 @@ impl Leases {
         for number in 0..WORKERS {
             let worker = Arc::clone(&self.0);
             let work = move || {
-                // The last worker does this, because the first copy needs the session that is already open.
+                // The last worker does this. The first worker uses the open session to make the first copy.
                 if number == WORKERS - 1 {
                     drop(worker.shared());
                     worker.practise();
@@ -125,12 +125,11 @@ impl Leases {
         Ok(())
     }
 
-    /// Begins a lease without a session. The lease lasts until a client releases it. If `name` is `None`, makes up a name. Returns
-    /// the names of the lease and its template.
+    /// Begins a lease without a session. It lasts until a client releases it. If `name` is `None`, makes up a name. Returns the
+    /// names of the lease and of its template.
     ///
-    /// # Errors
-    /// Returns [`LeaseError::Excluded`] if the rules exclude the name. Returns [`LeaseError::Leased`] if the name is already
-    /// leased, or if SQL has created a database with it.
+    /// # Errors Returns [`LeaseError::Excluded`] if the rules exclude the name. Returns [`LeaseError::Leased`] if the name
+    /// already has a lease, or if SQL has created a database with that name.
     pub fn lease(
         &self,
         isolation: Isolation,
@@ -146,7 +145,7 @@ impl Leases {
             let made_up = || self.0.made_up(isolation);
             let leased =
                 self.lease_as(isolation, name.map_or_else(made_up, |name| cut(name).to_owned()), template);
-            // SQL may have created a database with the made-up name, or a different client may have requested that name.
+            // SQL or another client may already use the made-up name. Try the next one.
             if name.is_some() || !matches!(leased, Err(LeaseError::Leased(_))) {
                 return leased;
             }
@@ -174,39 +173,40 @@ impl Leases {
         }
     }
 
-    /// Sets the function that recognizes names made up by pgfresh for a lease. A connection to such a name begins no lease.
+    /// Sets the function that recognizes the names that pgfresh makes up for leases. A connection to such a name can join the
+    /// lease, but never begins one.
     pub fn issue(&self, is_issued: fn(&str) -> bool) {
         self.0.lock().table.is_issued = Some(is_issued);
     }
 
-    /// Reports the start of a replication session, which may send the log to a standby or a backup. From now on, pgfresh lets the
-    /// server make all copies, so that the log contains them.
+    /// Tells pgfresh that a replication session is starting, which may send the log to a standby or a backup. From now on, the
+    /// server itself makes all copies, so that the log contains them.
     pub fn begin_replication(&self) {
         self.0.evidence.log_is_replayed();
     }
 
-    /// Ends a lease. Closes its sessions, and takes the name away from its database.
+    /// Ends a lease: closes its sessions and takes the name away from its database.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
     }
 
-    /// Resets a leased database to the state of its template. If `close` is set, ends its sessions first. Otherwise open sessions
-    /// are an error.
+    /// Resets a leased database to the state of its template. If `close` is set, ends its sessions first. Otherwise, returns an
+    /// error if it has open sessions.
     pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Reset { close }, None).map(drop)
     }
 
-    /// Keeps a leased database unchanged as long as the server lasts. Closes its sessions, and renames it so that its old name is
-    /// free again. The new name contains that of the `test`. Returns the new name.
+    /// Keeps a leased database for as long as the server lasts, with its current contents. Closes its sessions, and renames it so
+    /// that its old name is free again. The new name contains the name of the `test`. Returns the new name.
     ///
-    /// pgfresh can't keep the database of a lease in rollback isolation, or of a lease with its own server. In these cases it only
-    /// releases the lease, and returns `None`.
+    /// pgfresh can't keep the database of a lease in rollback isolation or of a lease with its own server. It then only releases
+    /// the lease and returns `None`.
     pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
         let name = cut(whole(name)?);
         let to = loop {
             let serial = self.0.lock().next_serial();
             let to = name_of_kept(name, test, serial);
-            // The data may come from an earlier server that has kept databases under such names.
+            // An earlier server on the same data may have kept databases under such names.
             match self.0.expect_free(&to) {
                 Err(LeaseError::Leased(_)) => {}
                 free => break free.map(|()| to)?,
@@ -218,13 +218,13 @@ impl Leases {
         }
     }
 
-    /// Drops a database that an earlier server on the same data has kept, after ending its sessions. Such a database belongs to no
+    /// Drops a database that an earlier server on the same data kept. Ends its sessions first. Such a database belongs to no
     /// lease.
     pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
         drop_named(whole(name)?, &self.0.admin)
     }
 
-    /// Takes a template of an earlier server on the same data into service again.
+    /// Takes a template into service that an earlier server on the same data had made.
     ///
     /// # Errors
     /// Returns [`LeaseError::UnknownTemplate`] if the template no longer exists.
@@ -242,13 +242,14 @@ impl Leases {
         Ok(())
     }
 
-    /// Makes a template from a leased database in its current state. Leases of the template can begin immediately. `template` must
-    /// be a new name. If `close` is set, ends the database's sessions first. Otherwise open sessions are an error, because the
-    /// server can't copy a database that is in use.
+    /// Makes a template from a leased database in its current state. Leases can use the template immediately. `template` must be
+    /// a new name. If `close` is set, ends the database's sessions first. Otherwise, returns an error if it has open sessions,
+    /// because the server can't copy a database that is in use.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
         // A user may add the template to pgfresh.toml later, so the name must follow the rules of that file.
         ::template::check_name(template).map_err(LeaseError::TemplateName)?;
-        // Concurrent snapshots with the same name run one after another. A later one continues only if the earlier one fails.
+        // If several snapshots have the same name, let them run one after another. A later one gets past this point only if the
+        // earlier one failed.
         let _claim = self.0.claims.claim(template);
         if self.0.template(template).is_ok() {
             return Err(LeaseError::TemplateExists(template.to_owned()));
@@ -278,7 +279,7 @@ impl Leases {
         inner.act(id, action)
     }
 
-    /// Makes the lease with this name last until a client releases it, even if it has no sessions.
+    /// Makes every lease with this name last until a client releases it, even while it has no sessions.
     pub fn retain(&self, name: &str) {
         self.0.lock().table.retained.insert(cut(name).to_owned());
     }
@@ -289,14 +290,14 @@ impl Leases {
         self.0.lock().table.isolation(cut(name))
     }
 
-    /// Whether [`Leases::keep`] has given this name to a database that still exists.
+    /// Whether this name belongs to a database that [`Leases::keep`] kept, and that still exists.
     #[must_use]
     pub fn is_kept(&self, name: &str) -> bool {
         self.0.lock().table.is_kept(cut(name))
     }
 
-    /// Returns when the lease with this name began, and its number of sessions. Returns `None` if the name has no lease with a
-    /// database.
+    /// Returns the time when the lease with this name received its database, and its number of sessions. Returns `None` if the
+    /// name has no lease, or if the lease has no database yet.
     #[must_use]
     pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {
         let lease = self.0.lock().table.lease(cut(name))?;
@@ -316,8 +317,8 @@ impl Leases {
         self.0.is_maintained()
     }
 
-    /// Closes all backends that wait in leased databases. Call this before a client drops a database with SQL, because the server
-    /// refuses to drop a database that has a session.
+    /// Closes all idle backends in leased databases. Call this before a client drops a database with SQL, because the server
+    /// refuses to drop a database that has sessions.
     pub fn vacate(&self) {
         let mut core = self.0.lock();
         core.close_waiting_in_leases();
@@ -331,26 +332,26 @@ impl Leases {
         self.0.options.major
     }
 
-    /// Whether pgfresh can reset databases. It can if it knows the format of the server's write-ahead log. If not, it replaces each
-    /// used database with a new copy.
+    /// Whether pgfresh can reset databases, because it knows the format of the server's write-ahead log. If it doesn't, it
+    /// replaces each used database with a new copy.
     #[must_use]
     pub fn can_reset(&self) -> bool {
         self.0.evidence.has_known_format()
     }
 
-    /// Returns the isolation of leases for which the client requests none.
+    /// Returns the isolation of leases whose clients don't ask for any.
     #[must_use]
     pub fn default_isolation(&self) -> Isolation {
         self.0.options.isolation
     }
 
-    /// Whether initdb has created the database with this name. Such a database is never leased.
+    /// Whether this is the name of a database that initdb created. Such a database is never leased.
     #[must_use]
     pub fn is_always_there(name: &str) -> bool {
         ALWAYS.contains(&name)
     }
 
-    /// Stops handing out databases, and waits for running tasks. Afterwards the caller may use the server for other purposes.
+    /// Stops handing out databases and waits for running tasks. Afterwards, the caller may use the server for other purposes.
     pub fn close(&self) {
         self.abandon();
         for worker in lock(&self.0.workers).drain(..) {
@@ -362,29 +363,30 @@ impl Leases {
         self.0.lock().pool.clear();
     }
 
-    /// Stops handing out databases, and refuses all waiting requests because pgfresh shuts down. Open sessions are not affected.
+    /// Stops handing out databases and refuses all waiting requests, because pgfresh is shutting down. Open sessions are not
+    /// affected.
     pub fn stop_handing_out(&self) {
         self.0.stop_handing_out(Closing::ShuttingDown);
     }
 
-    /// Stops handing out databases, and refuses all waiting requests because the server has ended.
+    /// Stops handing out databases and refuses all waiting requests, because the server has ended.
     pub fn server_gone(&self) {
         self.0.stop_handing_out(Closing::ServerGone);
     }
 
-    /// Calls `call` once if a panic leaves the table of leases in an unknown state. From then on, pgfresh refuses all requests. The
-    /// caller must stop the service. `call` must not block.
+    /// Calls `call` once if a panic leaves the table of leases in an unknown state. From then on, pgfresh refuses all requests,
+    /// and the caller must stop the service. `call` must not block.
     pub fn when_failed(&self, call: impl FnOnce() + Send + 'static) {
         self.0.lock().when_failed(call);
     }
 
-    /// Whether a panic has left the table of leases in an unknown state. Then pgfresh refuses all requests.
+    /// Whether a panic left the table of leases in an unknown state, so that pgfresh refuses all requests.
     #[must_use]
     pub fn have_failed(&self) -> bool {
         self.0.lock().has_failed
     }
 
-    /// Plants a panic after the next `actions` actions of the table, for tests.
+    /// Makes the table panic after its next `actions` actions, for tests.
     #[cfg(debug_assertions)]
     pub fn plant_panic(&self, actions: usize) {
         self.0.lock().table.plant_panic(actions);
@@ -397,7 +399,7 @@ impl Leases {
         let servers = core.pool.take_servers();
         core.pool.close_waiting();
         drop(core);
-        // Ending a server takes as long as its shutdown, so all servers end at the same time.
+        // Stopping a server takes a while, so stop all of them at the same time.
         thread::scope(|scope| {
             for server in servers {
                 scope.spawn(move || drop(server));
@@ -408,7 +410,7 @@ impl Leases {
 
 /// Server settings that matter to leases.
 struct ServerFacts {
-    /// Whether the server JIT-compiles expressions by default.
+    /// Whether the server may JIT-compile queries by default.
     jit: bool,
     /// Whether the server ends idle sessions by default.
     ends_idle: bool,
@@ -416,11 +418,11 @@ struct ServerFacts {
     sessions: usize,
 }
 
-/// Reads the server's settings. Also drops databases that an earlier pgfresh on the same data was preparing or dropping, or that
-/// were ready, because pgfresh uses their names again.
+/// Reads the server's settings. Also cleans up after an earlier pgfresh on the same data: drops databases that were ready, in
+/// preparation, or about to be dropped, because pgfresh will use their names again.
 fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
-    // pgfresh's own sessions override the limit for idle sessions, so the query reads it from the configuration files. The limits
-    // of roles and databases are in the stamps.
+    // pgfresh's own sessions override the timeout for idle sessions, so read it from the configuration files. Stamps contain the
+    // timeouts that are set for roles and databases.
     let sql = format!(
         "SELECT current_setting('jit'), current_setting('max_connections'), datname, coalesce(( \
            SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0') \

@@ -1,4 +1,5 @@
-//! Maintenance workers: threads that prepare databases, end leases and drop databases, so that clients don't have to wait for this.
+//! Maintenance workers are threads that prepare databases, end leases and drop databases, so that clients don't have to wait for
+//! this.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,13 +8,13 @@ use crate::backends::expected;
 use crate::runtime::inner::Inner;
 use crate::table::Event;
 
-/// Maximum time for which a worker without a task sleeps.
+/// How long a worker without a task sleeps at most.
 const LONGEST_IDLE: Duration = Duration::from_mins(10);
-/// Number of resets after which a worker removes the dead rows of `pg_database`. Each lease leaves two rows of 28 bytes, and
+/// After this many resets, a worker removes the dead rows of `pg_database`. Each lease leaves two rows of 28 bytes, and
 /// autovacuum runs only once an hour.
 const VACUUM_EVERY: u64 = 10_000;
-/// Statement that removes dead rows. It does not truncate the table, because others would have to wait for the lock that this
-/// needs.
+/// Removes the dead rows. It does not truncate the table, because that would need a lock for which other sessions would have to
+/// wait.
 const VACUUM: &str = "VACUUM (TRUNCATE false) pg_database";
 
 /// Runs background tasks until the leases close.

@@ -1,7 +1,7 @@
-//! Tasks that give leases' names to databases, and take them away again.
+//! Gives leases' names to databases, and takes them away again.
 //!
-//! SQL may rename or drop any database at any time. So each statement changes the row of one oid, and only if the row still has a
-//! name that pgfresh has given it. A database that SQL has renamed belongs to SQL, and pgfresh forgets it.
+//! SQL may rename or drop any database at any time. So each of our statements finds its database by oid, and changes it only if
+//! it still has a name that pgfresh gave it. A database that SQL renamed belongs to SQL, and pgfresh forgets it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::runtime::resources::{CrashEffect, Identity, Phase, PooledCopy, Resour
 use crate::runtime::template::{Generation, HIDE, rename};
 use crate::table::{DatabaseId, Outcome, ParamsId};
 
-/// Number of names that pgfresh tries for a database that loses the name of its lease.
+/// Number of new names that pgfresh tries for a database that loses its lease's name.
 const NAME_ATTEMPTS: usize = 2;
 
 impl Inner {
@@ -51,11 +51,11 @@ impl Inner {
         named.map_or_else(|outcome| outcome, |()| Outcome::Done)
     }
 
-    /// Gives the name of a lease to a copy, and checks that the copy is still fresh.
+    /// Gives the name of a lease to a copy of a template, and checks that the copy is still fresh.
     fn name_copy(&self, database: &mut CheckedOut<'_>, to: &str) -> Result<(), Outcome> {
         let has_session = matches!(**database, Resources::Rollback(RollbackCopy { session: Some(_), .. }));
         let copy = database.copy_mut().ok_or(Outcome::Failed(LeaseError::Panicked))?;
-        // After a rollback, the database still has the name of its last lease.
+        // After a rollback, the database still has the name of its last lease. It may be the right one already.
         let keeps_name = has_session && copy.identity.address.name == to;
         if keeps_name { self.look_again(copy) } else { self.rename(copy, to) }?;
         self.restore_attributes(copy).map_err(Outcome::Failed)?;
@@ -63,15 +63,16 @@ impl Inner {
         if self.has_crashed_since(copy.crash_effect()) || self.has_template_changed_since(copy) {
             return Err(Outcome::Stale);
         }
-        // A ready database has had no sessions. If it has changed nevertheless, pgfresh resets it first.
+        // No client has used a ready database. If the log shows a change all the same, pgfresh resets the database before a
+        // client gets it.
         if copy.epoch != self.evidence.epoch() || !self.evidence.is_untouched(copy.identity.address.oid) {
             return Err(Outcome::Stale);
         }
         Ok(())
     }
 
-    /// Gives a database the session that all clients of a lease in rollback isolation share. Uses the session of the last lease again
-    /// if it is still like a new one.
+    /// Gives a database the session that all clients of a lease in rollback isolation share. If the last lease's session is still
+    /// waiting there, uses that one, provided that a new session would be no different.
     fn give_transaction_session(
         &self,
         database: &mut CheckedOut<'_>,
@@ -97,7 +98,7 @@ impl Inner {
         }
     }
 
-    /// Whether a crash has emptied unlogged tables of a database, or may have.
+    /// Whether a crash of the server may have emptied unlogged tables in a database.
     pub(crate) fn has_crashed_since(&self, effect: CrashEffect) -> bool {
         match effect {
             CrashEffect::Nothing => false,
@@ -105,20 +106,20 @@ impl Inner {
         }
     }
 
-    /// Returns the server's current generation. Returns `None` if the server does not answer.
+    /// Reads the server's current generation. Returns `None` if the server does not answer.
     pub(crate) fn generation(&self) -> Option<Generation> {
         let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
         let rows = self.admin.run("look at the server", sql).ok()?;
         Some(Generation(rows.first()?.first()?.as_deref()?.parse().ok()?))
     }
 
-    /// Whether SQL has changed the template of a ready database since pgfresh copied it. SQL is allowed to do so for `template1`.
+    /// Whether SQL changed a template after pgfresh made this copy of it. SQL may do so only with `template1`.
     fn has_template_changed_since(&self, copy: &PooledCopy) -> bool {
         copy.copied_after.as_ref().is_some_and(|before| *before != self.evidence.changes(copy.template.oid))
     }
 
-    /// Restores the attributes of a database that has just received its name. Some statements change the attributes of every
-    /// database of a role.
+    /// Restores the attributes of a database that has just received its name. Some statements (such as `REASSIGN OWNED`) change
+    /// them in every database of a role, even in one that no client has.
     fn restore_attributes(&self, copy: &mut PooledCopy) -> Result<(), LeaseError> {
         let (Some(attributes), Some(stamp)) = (&copy.template.attributes, copy.stamp()) else {
             return Ok(());
@@ -126,7 +127,7 @@ impl Inner {
         if attributes.are_in(stamp) {
             return Ok(());
         }
-        // The statement fails if SQL has changed a role. pgfresh reports such changes elsewhere.
+        // The statement fails if SQL changed a role. pgfresh reports such changes elsewhere, so don't fail the task.
         let address = &copy.identity.address;
         let sql = attributes.put_on(&address.oid.to_string());
         if let Err(error) = self.admin.run("restore the owner of a database", &sql) {
@@ -137,7 +138,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the settings that a session would find in a database that keeps its name.
+    /// Reads the stamp (settings and roles) of a database that keeps its name. A rename would have returned the stamp.
     fn look_again(&self, copy: &mut PooledCopy) -> Result<(), Outcome> {
         match self.read_stamp(&copy.identity.address) {
             Ok((stamp, _)) if stamp.is_empty() => Err(Outcome::DroppedOrRenamed),
@@ -149,7 +150,8 @@ impl Inner {
         }
     }
 
-    /// Opens a session for a lease in rollback isolation. Also returns the copy's own catalog if its template has none.
+    /// Opens the session for a lease in rollback isolation. If the template has no catalog, also reads and returns one for this
+    /// copy.
     fn open_transaction_session(
         &self,
         copy: &mut PooledCopy,
@@ -175,14 +177,14 @@ impl Inner {
         Ok((Box::new(session), catalog))
     }
 
-    /// Takes a name away from its database.
+    /// Takes the lease's name away from a database.
     pub(crate) fn unname(&self, id: DatabaseId) -> Outcome {
         let mut database = match self.core.check_out(id) {
             Some(Access::Exclusive(database)) => database,
             Some(Access::Server(_)) => return Outcome::Done,
             None => return Outcome::DroppedOrRenamed,
         };
-        // Sessions that have not ended yet no longer belong to a lease.
+        // Some sessions may still be ending. They no longer belong to a lease.
         if let Some(clients) = self.lock().pool.clients_mut(id) {
             clients.clear();
         }
@@ -191,8 +193,8 @@ impl Inner {
             self.shared().ended(lease);
         }
         let mut taken = String::new();
-        // If SQL has given the first name to a different database, pgfresh immediately tries another one, because a client may wait
-        // for the lease's name.
+        // If SQL has already used the first new name, try another one at once, because a client may be waiting for the lease's
+        // name.
         for _ in 0..NAME_ATTEMPTS {
             let claim = self.claim_next_name();
             let name = claim.name().to_owned();
@@ -205,8 +207,7 @@ impl Inner {
         Outcome::Failed(LeaseError::Leased(taken))
     }
 
-    /// Takes a name away from its database, and reads the state in which its lease has left the database. `claim` is on the new
-    /// name.
+    /// Renames a database to the name in `claim`, and reads the statistics and attributes with which its lease left it.
     fn take_name(&self, database: &mut CheckedOut<'_>, claim: Claim) -> Result<(), Outcome> {
         let to = claim.name().to_owned();
         let identity = database.identity_mut().ok_or(Outcome::DroppedOrRenamed)?;
@@ -220,13 +221,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Claims a new name for a database that pgfresh prepares.
+    /// Makes up and claims a new name for a database that pgfresh prepares.
     pub(crate) fn claim_next_name(&self) -> Claim {
         let name = self.lock().next_name();
         self.preparing.claim(&name)
     }
 
-    /// Renames a database, and keeps its contents.
+    /// Renames a database that pgfresh keeps for a failed test.
     pub(crate) fn keep(&self, id: DatabaseId, to: &str) -> Outcome {
         let Some(Access::Exclusive(mut database)) = self.core.check_out(id) else {
             return Outcome::DroppedOrRenamed;
@@ -246,8 +247,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Hides a database that is ready from programs that list databases to connect to them. The sessions that wait in the database
-    /// are not affected, because they have started before. After a rollback, a database keeps the name of its lease for the next one.
+    /// Hides a ready database from programs that list all databases and connect to each of them. The idle sessions in the
+    /// database are not affected, because they started earlier. Does nothing after a rollback, because the database then keeps
+    /// its lease's name.
     pub(crate) fn hide(&self, identity: &mut Identity) {
         let Some(claim) = &identity.preparing else { return };
         let (from, to) = (claim.name().to_owned(), ready(claim.name()));
@@ -262,7 +264,8 @@ impl Inner {
     }
 
     /// Runs `change`, which gives a database this name, and returns its result. `change` receives the names that the database may
-    /// have had before, and returns the end of the log if the caller relies on it. `preparing` is a claim on the name.
+    /// have now. If the caller relies on the log, `change` also returns the end of the log. `preparing` is a claim on the name,
+    /// if the caller has one.
     fn change_name<T>(
         &self,
         identity: &mut Identity,
@@ -270,7 +273,7 @@ impl Inner {
         preparing: Option<Claim>,
         change: impl FnOnce(&DatabaseAddress, &BTreeSet<String>) -> Result<(Option<Lsn>, T), LeaseError>,
     ) -> Result<T, Outcome> {
-        // If the connection is lost, the database may have either name.
+        // If the connection is lost, the database may have either name. Remember both.
         identity.names.insert(name.to_owned());
         let to = DatabaseAddress::new(identity.address.oid, name);
         match change(&to, &identity.names) {

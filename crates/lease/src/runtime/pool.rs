@@ -1,5 +1,5 @@
-//! The resources of all databases of the table. A task checks the resources of its database out, so that it can use them without
-//! the lock.
+//! Holds the resources of all databases in the table. A task checks the resources of its database out, so that it can use them
+//! without holding the lock.
 
 use std::collections::HashMap;
 use std::mem;
@@ -13,7 +13,7 @@ use crate::table::DatabaseId;
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     entries: HashMap<DatabaseId, Entry>,
-    /// Servers whose leases have ended because the table has failed. They run until the leases close.
+    /// Leased servers that are left over after the table failed. They run until the leases close.
     orphans: Vec<SharedServer>,
 }
 
@@ -30,12 +30,12 @@ enum Place {
     CheckedOut(Summary),
 }
 
-/// Facts about resources that other threads need even while these are checked out.
+/// Facts that other threads need while a task has the resources checked out.
 #[derive(Debug, Default)]
 struct Summary {
-    /// Number of sessions that wait in the database.
+    /// Number of idle sessions in the database.
     idle: usize,
-    /// Oid of the database, if it is in the server that all leases share.
+    /// Oid of the database. `None` for a database in a leased server.
     oid: Option<u32>,
     /// Name of the last lease.
     lease: Option<Arc<str>>,
@@ -58,13 +58,13 @@ impl Pool {
         self.entries.insert(id, Entry { clients: Vec::new(), place: Place::Here(resources) });
     }
 
-    /// Adds a new database whose task already uses its resources.
+    /// Adds a new database. The task that creates it has its resources checked out from the start.
     pub(crate) fn insert_checked_out(&mut self, id: DatabaseId) {
         let place = Place::CheckedOut(Summary::default());
         self.entries.insert(id, Entry { clients: Vec::new(), place });
     }
 
-    /// Removes a database. Its sessions close when the caller drops the result.
+    /// Removes a database. Dropping the result closes its sessions, so the caller should do that without holding the lock.
     pub(crate) fn remove(&mut self, id: DatabaseId) -> Option<Resources> {
         match self.entries.remove(&id)?.place {
             Place::Here(resources) => Some(resources),
@@ -72,7 +72,8 @@ impl Pool {
         }
     }
 
-    /// Removes all databases. Keeps only leased servers, so that they end when the leases close.
+    /// Removes all databases after a failure of the table. Keeps only the leased servers, so that they can be stopped when the
+    /// leases close.
     pub(crate) fn fail(&mut self) {
         let servers = mem::take(&mut self.entries).into_values().filter_map(Entry::into_server);
         self.orphans.extend(servers);
@@ -90,7 +91,8 @@ impl Pool {
         self.entries.clear();
     }
 
-    /// Takes the resources of a database out, or returns a handle on its server. Returns `None` if the pool doesn't have them.
+    /// Checks the resources of a database out. A leased server stays in the pool, and the caller gets another handle on it.
+    /// Returns `None` if the database is gone, or if another task has its resources.
     pub(crate) fn take(&mut self, id: DatabaseId) -> Option<Resources> {
         let place = &mut self.entries.get_mut(&id)?.place;
         match place {
@@ -106,7 +108,7 @@ impl Pool {
         }
     }
 
-    /// Puts resources back. Returns them if the table has forgotten the database in the meantime.
+    /// Puts resources back. If the table has forgotten the database in the meantime, returns them to the caller.
     pub(crate) fn put_back(&mut self, id: DatabaseId, resources: Resources) -> Option<Resources> {
         match self.entries.get_mut(&id) {
             Some(entry) => {
@@ -133,7 +135,7 @@ impl Pool {
         }
     }
 
-    /// Returns the copy of a template that a lease or a ready database has, unless a task has checked it out.
+    /// If the database is a copy of a template, returns that copy, unless a task has checked it out.
     pub(crate) fn copy_mut(&mut self, id: DatabaseId) -> Option<&mut PooledCopy> {
         self.get_mut(id)?.copy_mut()
     }
@@ -148,7 +150,7 @@ impl Pool {
         self.entries.get_mut(&id).map(|entry| &mut entry.clients)
     }
 
-    /// Returns the number of backends that wait in those databases whose id satisfies `among`.
+    /// Counts the idle backends in the databases for which `among` returns `true`.
     pub(crate) fn waiting_among(&self, among: impl Fn(DatabaseId) -> bool) -> usize {
         let waiting = |(id, entry): (&DatabaseId, &Entry)| match &entry.place {
             Place::Here(resources) if among(*id) => resources.copy().map(|copy| copy.waiting.len()),
@@ -157,7 +159,7 @@ impl Pool {
         self.entries.iter().filter_map(waiting).sum()
     }
 
-    /// Returns the number of sessions that wait in all databases.
+    /// Counts the idle sessions in all databases.
     pub(crate) fn idle(&self) -> usize {
         let idle = |entry: &Entry| match &entry.place {
             Place::Here(resources) => resources.idle(),
@@ -166,7 +168,7 @@ impl Pool {
         self.entries.values().map(idle).sum()
     }
 
-    /// Returns the number of sessions that wait in a database, or that waited there before a task checked them out.
+    /// Counts the idle sessions in a database. While a task has the database checked out, returns the number from before.
     pub(crate) fn idle_of(&self, id: DatabaseId) -> usize {
         match self.entries.get(&id).map(|entry| &entry.place) {
             Some(Place::Here(resources)) => resources.idle(),
@@ -175,7 +177,7 @@ impl Pool {
         }
     }
 
-    /// Closes the sessions that wait in any database.
+    /// Closes the idle sessions in all databases.
     pub(crate) fn close_waiting(&mut self) {
         for entry in self.entries.values_mut() {
             if let Place::Here(resources) = &mut entry.place {
@@ -184,7 +186,7 @@ impl Pool {
         }
     }
 
-    /// Returns the oid of a database in the server that all leases share.
+    /// Returns the oid of a database. Returns `None` for a database in a leased server.
     pub(crate) fn oid_of(&self, id: DatabaseId) -> Option<u32> {
         match &self.entries.get(&id)?.place {
             Place::Here(resources) => resources.identity().map(|identity| identity.address.oid),
@@ -192,7 +194,7 @@ impl Pool {
         }
     }
 
-    /// Returns the name of the lease that has the database with this oid, or that had it last.
+    /// Returns the name of the lease that has the database with this oid, or else of the last lease that had it.
     pub(crate) fn lease_of(&self, oid: u32) -> Option<&str> {
         let id = *self.entries.keys().find(|id| self.oid_of(**id) == Some(oid))?;
         match &self.entries.get(&id)?.place {

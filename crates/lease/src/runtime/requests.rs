@@ -1,6 +1,7 @@
-//! Requests to the table: passes them to the table, runs its tasks, and wakes the clients with their answers.
+//! Passes the clients' requests to the table, runs the tasks that the table asks for, and wakes the clients with the answers.
 //!
-//! A request usually runs its tasks in its own thread. Waking another thread would take as long as most tasks.
+//! A client's thread usually runs the tasks for its request itself. Waking another thread for them would take as long as most
+//! tasks do.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::runtime::leased_server::ServerAction;
 use crate::runtime::resources::{CrashEffect, KnownFiles, Phase, Resources, SharedServer};
 use crate::table::{Action, Answer, DatabaseId, Event, Outcome, Task, TaskKind, Ticket, Want};
 
-/// Interval at which a waiting thread asks the table to check its timeouts.
+/// How often a thread that waits for an answer makes the table check its timeouts.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The resources for a session in a leased database.
+/// The resources with which a client begins its session in a leased database.
 #[derive(Debug)]
 pub(crate) enum Admission {
     Clone(Visit),
@@ -31,21 +32,22 @@ pub(crate) enum Admission {
     Server(SharedServer),
 }
 
-/// Facts about a database for a session in it.
+/// Facts about a database that a new session in it needs.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) address: DatabaseAddress,
-    /// The stamp, if pgfresh has read it for this very session.
+    /// The stamp of the database's catalogs, if pgfresh read it just now for this session. `None` if an earlier session has
+    /// already used it.
     pub(crate) stamp: Option<CatalogStamp>,
     pub(crate) files: KnownFiles,
     pub(crate) crash_effect: CrashEffect,
-    /// Whether no session has started yet since the database received its lease's name, or since its last reset.
+    /// True for the first session since the database received its lease's name or was reset.
     pub(crate) is_first: bool,
 }
 
 impl Inner {
-    /// Sends a request concerning a name, and waits for the answer. The table limits the wait. Runs the request's own tasks in this
-    /// thread.
+    /// Sends a request about a name to the table and waits for the answer. Meanwhile, this thread runs the tasks that belong to
+    /// the request. The table limits how long a request can wait.
     pub(crate) fn ask(
         &self,
         name: &str,
@@ -69,13 +71,13 @@ impl Inner {
             if let Some(answer) = slot.wait(LOOK_AGAIN) {
                 return answer;
             }
-            // Maintenance workers do this too, but all of them may be waiting for the server.
+            // Maintenance workers check timeouts too, but all of them may be waiting for the server right now.
             tasks = self.raise(Event::Tick, Some(ticket));
         }
     }
 
-    /// Runs a task that no thread waits for, and then the next tasks of the same database. Waking another thread for these would
-    /// take as long as most tasks.
+    /// Runs a task in the background, and then all tasks that follow for the same database. Waking another thread for those would
+    /// take as long as most tasks do.
     pub(crate) fn run(&self, task: Task) {
         let database = task.database;
         let mut next = Some(task);
@@ -88,24 +90,24 @@ impl Inner {
         }
     }
 
-    /// Executes a task, and returns the event for the table. Returns an event even after a panic, because all requests for the
-    /// database wait for it.
+    /// Runs a task and returns the event that tells the table how the task ended. Even a panic becomes an event. Otherwise, all
+    /// requests for the database would wait forever.
     fn perform(&self, Task { database, kind }: Task) -> Event {
         if kind == TaskKind::Close {
-            // If this fails, some sessions stay open. The requests that wait for their end have a timeout.
+            // If this fails, some sessions stay open. Requests that wait for these sessions give up after their timeout.
             drop(unless_panicked(|| self.close_sessions(database)));
             return Event::Closed { database };
         }
         let outcome = unless_panicked(|| self.execute(database, &kind));
-        // Without the log, pgfresh cannot know which databases are fresh.
+        // If reading the log stopped halfway, pgfresh can no longer tell which databases are fresh.
         if outcome.is_err() && self.evidence.is_half_read() {
             self.lock().fail();
         }
         Event::Finished { database, outcome: outcome.unwrap_or_else(Outcome::Failed) }
     }
 
-    /// Passes an event to the table, and wakes other threads for the resulting actions. Returns the tasks that belong to the ticket
-    /// `mine`.
+    /// Passes an event to the table and wakes other threads for the actions that follow. Returns only the tasks of the request
+    /// `mine`, which the caller has to run itself.
     pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let mut core = self.lock();
         let tasks = core.handle(event, mine);
@@ -124,7 +126,8 @@ impl Inner {
 }
 
 impl Core {
-    /// Begins a request. Returns the slot for its answer, its ticket, and the tasks for its thread.
+    /// Passes a new request to the table. Returns the slot where the answer will arrive, the request's ticket, and the tasks that
+    /// the calling thread has to run.
     pub(crate) fn request(
         &mut self,
         name: &str,
@@ -140,9 +143,9 @@ impl Core {
         (slot, ticket, tasks)
     }
 
-    /// Reports clients to the table that have disconnected while their sessions have not ended yet. If any client is still
-    /// connected, the lease goes on anyway. So the method stops there, instead of checking hundreds of clients each time that a
-    /// client comes.
+    /// Tells the table about clients that have disconnected but whose sessions are still open. If at least one client of the
+    /// lease is still connected, the lease goes on anyway. We then stop looking, because checking hundreds of clients for every
+    /// request would take too long.
     fn notice_gone_clients(&mut self, name: &str) {
         let Some(id) = self.table.database_named(name) else { return };
         let clients = self.pool.clients(id);
@@ -155,8 +158,8 @@ impl Core {
         }
     }
 
-    /// Returns the resources for a session in a leased database. The table already counts the session. Returns `None` if the lease
-    /// has ended in the meantime.
+    /// Returns what a client needs to begin its session in a leased database. The table has already counted the session. Returns
+    /// `None` if the lease has ended in the meantime.
     pub(crate) fn admit(&mut self, id: DatabaseId) -> Option<Admission> {
         match self.pool.get_mut(id)? {
             Resources::Clone(copy) => {
@@ -172,8 +175,8 @@ impl Core {
         }
     }
 
-    /// Removes a session from its lease. Returns whether its client was leaving. Returns `None` if the lease has already ended
-    /// without the session.
+    /// Removes a session from its lease. Returns `true` if the table already knows that the client has disconnected. Returns
+    /// `None` if the lease ended before the session did.
     pub(crate) fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
         let clients = self.pool.clients_mut(id)?;
         let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
@@ -181,7 +184,8 @@ impl Core {
         Some(client.is_leaving())
     }
 
-    /// Passes an event to the table. Returns the tasks that belong to the ticket `mine`.
+    /// Passes an event to the table. Returns only the tasks of the request `mine`, and leaves the others to the maintenance
+    /// workers.
     pub(crate) fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let actions = self.table.handle(event, Instant::now());
         for id in self.table.take_gone() {
@@ -190,7 +194,7 @@ impl Core {
         self.act_on(actions, mine)
     }
 
-    /// Passes an event to the table when no thread waits that could run its tasks.
+    /// Passes an event to the table, and leaves all tasks that follow to the maintenance workers.
     pub(crate) fn raise_in_background(&mut self, event: Event) {
         self.handle(event, None);
     }
@@ -202,9 +206,10 @@ impl Core {
                 Action::Run { task, ticket } if Some(ticket) == mine => tasks.push(task),
                 Action::Run { task, .. } => self.urgent.push_back(task),
                 Action::Answer { ticket, answer } => {
-                    // Every client waits until it has its answer, so each session counted here has a client.
+                    // Every client waits until it has its answer, so the table never counts a session without a client.
                     let Some(slot) = self.slots.remove(&ticket) else { continue };
-                    // This client must learn if its session ends, even before its own thread continues.
+                    // Register the client now. The lease can end before the client's own thread continues, and then the client
+                    // must hear of it.
                     if let (Answer::Session(id), Some(client)) = (&answer, slot.client())
                         && let Some(clients) = self.pool.clients_mut(*id)
                     {
@@ -220,7 +225,8 @@ impl Core {
 
 /// Runs `work` and returns its result, or an error if it panics.
 fn unless_panicked<T>(work: impl FnOnce() -> T) -> Result<T, LeaseError> {
-    // All data that `work` shares with other threads are behind locks, which refuse data that a panic has left half changed.
+    // All data that `work` shares with other threads is behind locks. These locks refuse data that was only half changed when a
+    // thread panicked.
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         tracing::error!("a task has panicked");
         LeaseError::Panicked

@@ -1,4 +1,4 @@
-//! Runtime resources of the table's databases: their backends, sessions and files.
+//! The resources that pgfresh holds for each database in the table: backends, sessions, and knowledge about files.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -20,24 +20,24 @@ use crate::runtime::template::{Generation, Template};
 use crate::wal::changes::Changes;
 use crate::wal::evidence::Epoch;
 
-/// The lowest number for a file that initdb has not created. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+/// Files with lower numbers were created by initdb. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const FIRST_NORMAL: u32 = 16384;
 
-/// A leased server. Several threads use it at the same time.
+/// A leased server. It has a lock, because several threads may use it at the same time.
 pub(crate) type SharedServer = Arc<Mutex<LeasedServer>>;
 
-/// Resources of one database. Each variant has what exists in its state.
+/// The resources of one database. Each variant contains what exists in that state.
 #[derive(Debug, Default)]
 pub(crate) enum Resources {
-    /// pgfresh is creating the database, or has failed to create it. The server may have a database with the claimed name.
+    /// pgfresh is creating the database, or failed to create it. The server may or may not have a database with the claimed name.
     Preparing(Claim),
-    /// A copy of a template that is ready, or that has a lease in isolation `clone`.
+    /// A copy of a template. It is ready, or has a lease in isolation `clone`.
     Clone(Box<PooledCopy>),
-    /// A copy of a template with a session for leases in isolation `rollback`.
+    /// A copy of a template, with the session for leases in isolation `rollback`.
     Rollback(RollbackCopy),
     /// The server of a lease in isolation `server`.
     Server(SharedServer),
-    /// A copy whose task has panicked. pgfresh can only take its name away and drop it.
+    /// A copy whose task panicked. All that pgfresh may still do is take its name away and drop it.
     Retired(Box<Identity>),
     /// The database no longer exists.
     #[default]
@@ -49,49 +49,49 @@ pub(crate) enum Resources {
 pub(crate) struct PooledCopy {
     pub(crate) identity: Identity,
     pub(crate) template: Template,
-    /// The template's changes before it was copied. `None` if SQL cannot change the template.
+    /// The template's changes up to the time of the copy. `None` if SQL cannot change the template.
     pub(crate) copied_after: Option<Changes>,
-    /// Epoch of the log since which pgfresh knows all changes in the database.
+    /// The epoch in which the database was created. If the log is still in this epoch, pgfresh knows all changes in the database.
     pub(crate) epoch: Epoch,
-    /// Generation of the server in which the database was fresh, if pgfresh has read it.
+    /// The server's generation when the database was last fresh, if pgfresh read it then.
     pub(crate) generation: Option<Generation>,
-    /// Whether a session that uses an object of the database may leave something in its backend.
+    /// Whether using the database's objects may leave something behind in a backend.
     pub(crate) leaves_traces: bool,
-    /// The database's files, if they differ from the template's.
+    /// The database's files, once they differ from the template's.
     pub(crate) files: Option<FileMap>,
     pub(crate) growth: Growth,
-    /// Backends that wait here for a client.
+    /// Idle backends that wait for a client.
     pub(crate) waiting: Vec<WaitingBackend>,
     /// pgfresh's own session in the database, once a reset has opened one.
     pub(crate) session: Option<AdminConnection>,
-    /// The name under which the last lease had the database, or has it now.
+    /// The name of the lease that has the database, or else of the last lease that had it.
     pub(crate) last_lease: Option<Arc<str>>,
     pub(crate) phase: Phase,
 }
 
-/// The oid of a database, and its names in the server.
+/// Identifies a database in the server, by its oid and its names.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// The oid, and the current name.
     pub(crate) address: DatabaseAddress,
-    /// Names that pgfresh has given the database and that it may have now. A database with a different name belongs to SQL.
+    /// Names that pgfresh gave the database, and of which it has one now. If it has any other name, it belongs to SQL.
     pub(crate) names: BTreeSet<String>,
-    /// The claim on the current name while programs that list databases can see it, although no lease has the database.
+    /// The claim on the current name, while pgfresh prepares the database and programs that list databases can see it.
     pub(crate) preparing: Option<Claim>,
 }
 
-/// The use of a copy.
+/// Says whether a lease has a copy.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// No lease has the database. If a lease has just ended, these are the statistics from its end.
+    /// No lease has the database. If a lease has just ended, this has the statistics from its end.
     Unleased(Option<DatabaseStats>),
-    /// The database has the name of a lease.
+    /// A lease has the database, and the database has the lease's name.
     Leased {
         /// The stamp that a session would have if it started now.
         stamp: CatalogStamp,
-        /// Whether pgfresh has read the stamp for the next session.
+        /// True if pgfresh read the stamp just now, so that the next session can rely on it.
         is_current: bool,
-        /// Whether a session has started since the database received its lease's name, or since its last reset.
+        /// True once a session has started since the database received its lease's name or was reset.
         entered: bool,
     },
 }
@@ -100,32 +100,32 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct RollbackCopy {
     pub(crate) copy: Box<PooledCopy>,
-    /// The session of the lease, while no client uses it.
+    /// The session that all clients of the lease share. `None` while a client is using it.
     pub(crate) session: Option<Box<TransactionSession>>,
-    /// The copy's own catalog, if its template has none.
+    /// A catalog read from this copy, if its template has none.
     pub(crate) catalog: Option<Arc<TemplateCatalog>>,
 }
 
-/// The effect of a crash of the server on a database.
+/// The effect that a crash of the server has on a database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CrashEffect {
     /// All contents are in the log, so they survive a crash.
     Nothing,
-    /// A crash since this generation has emptied the unlogged tables.
+    /// A crash empties the unlogged tables. They are intact only if the server is still in this generation.
     EmptiesTables(Option<Generation>),
 }
 
-/// Data that tell what a file of one database contains. They can be used without a lock.
+/// Tells which kind of data a file of the database contains. It can be used without holding the lock.
 #[derive(Debug)]
 pub(crate) struct KnownFiles {
     files: Option<FileMap>,
-    /// Whether any file may be a catalog while `files` is `None`. This is false for the system's own template, whose catalogs have
-    /// the files that initdb has given them.
+    /// If `files` is `None`, says whether any file may be a catalog. For `template1`, this is `false`: its catalogs are in the
+    /// files that initdb gave them.
     is_unread: bool,
 }
 
 impl Resources {
-    /// Returns the copy of a template, in either isolation.
+    /// Returns the copy of a template, with or without a session for rollback isolation.
     pub(crate) fn copy(&self) -> Option<&PooledCopy> {
         match self {
             Self::Clone(copy) | Self::Rollback(RollbackCopy { copy, .. }) => Some(copy),
@@ -140,7 +140,7 @@ impl Resources {
         }
     }
 
-    /// Returns the identity of a database in the server that all leases share, once the database exists.
+    /// Returns the identity of a database, once the database exists. Returns `None` for a database in a leased server.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         match self {
             Self::Retired(identity) => Some(identity),
@@ -148,7 +148,7 @@ impl Resources {
         }
     }
 
-    /// Returns the identity to change it.
+    /// Returns the identity of a database, for changes.
     pub(crate) fn identity_mut(&mut self) -> Option<&mut Identity> {
         match self {
             Self::Retired(identity) => Some(identity),
@@ -156,7 +156,7 @@ impl Resources {
         }
     }
 
-    /// Closes all sessions in the database. Afterwards, no lease can have it.
+    /// Closes all of pgfresh's sessions in the database. After that, no lease can have it.
     pub(crate) fn retire(self) -> Self {
         match self {
             Self::Clone(copy) | Self::Rollback(RollbackCopy { copy, .. }) => {
@@ -166,7 +166,7 @@ impl Resources {
         }
     }
 
-    /// Gives the copy a session for leases in isolation `rollback`.
+    /// Adds a session for leases in isolation `rollback`.
     pub(crate) fn into_rollback(
         self,
         session: Box<TransactionSession>,
@@ -188,12 +188,12 @@ impl Resources {
         }
     }
 
-    /// Returns the number of sessions that wait in the database.
+    /// Counts the idle sessions in the database.
     pub(crate) fn idle(&self) -> usize {
         self.copy().map_or(0, |copy| copy.waiting.len() + usize::from(copy.session.is_some()))
     }
 
-    /// Closes the sessions that wait in the database.
+    /// Closes the idle sessions in the database.
     pub(crate) fn close_waiting(&mut self) {
         if let Some(copy) = self.copy_mut() {
             copy.close_waiting();
@@ -202,24 +202,24 @@ impl Resources {
 }
 
 impl PooledCopy {
-    /// Closes the sessions that wait in the database.
+    /// Closes the idle sessions in the database.
     pub(crate) fn close_waiting(&mut self) {
         self.waiting.clear();
         self.session = None;
     }
 
-    /// Removes and returns a waiting backend with these parameters.
+    /// Takes an idle backend with these startup parameters out of the database.
     pub(crate) fn take_waiting(&mut self, params: &StartupParams) -> Option<WaitingBackend> {
         let at = self.waiting.iter().position(|at| at.params == *params)?;
         Some(self.waiting.swap_remove(at))
     }
 
-    /// Records that the database has the name of a lease, and the stamp that pgfresh has read for its first session.
+    /// Records that the database now has the name of a lease. The first session of the lease can rely on this stamp.
     pub(crate) fn begin_lease(&mut self, stamp: CatalogStamp) {
         self.phase = Phase::Leased { stamp, is_current: true, entered: false };
     }
 
-    /// Returns the stamp that a session would have if it started now. It is `None` without a lease.
+    /// Returns the stamp that a session would have if it started now. Returns `None` if no lease has the database.
     pub(crate) fn stamp(&self) -> Option<&CatalogStamp> {
         match &self.phase {
             Phase::Leased { stamp, .. } => Some(stamp),
@@ -227,14 +227,14 @@ impl PooledCopy {
         }
     }
 
-    /// Records whether a session has started in the lease.
+    /// Records whether the lease has had a session since its beginning or its last reset.
     pub(crate) fn set_entered(&mut self, is_entered: bool) {
         if let Phase::Leased { entered, .. } = &mut self.phase {
             *entered = is_entered;
         }
     }
 
-    /// Takes the statistics from the end of the last lease.
+    /// Takes out the statistics from the end of the last lease.
     pub(crate) fn take_stats(&mut self) -> Option<DatabaseStats> {
         match &mut self.phase {
             Phase::Unleased(stats) => stats.take(),
@@ -242,7 +242,7 @@ impl PooledCopy {
         }
     }
 
-    /// Returns the effect of a crash since the database was fresh.
+    /// Returns what a crash would have done to the database since it was fresh.
     pub(crate) fn crash_effect(&self) -> CrashEffect {
         if self.template.has_unlogged() {
             CrashEffect::EmptiesTables(self.generation)
@@ -251,7 +251,7 @@ impl PooledCopy {
         }
     }
 
-    /// Returns the data that show if a file belongs to a catalog.
+    /// Returns what pgfresh knows about the database's files, to tell catalogs from other files.
     pub(crate) fn known_files(&self) -> KnownFiles {
         let files = self.files.as_ref().or_else(|| Some(&self.template.catalog()?.files)).cloned();
         KnownFiles { files, is_unread: self.template.is_recyclable() }
@@ -259,7 +259,7 @@ impl PooledCopy {
 }
 
 impl Identity {
-    /// Returns the identity of a new database that has the claimed name.
+    /// Returns the identity of a new database with the claimed name.
     pub(crate) fn new(oid: u32, preparing: Claim) -> Self {
         let address = DatabaseAddress::new(oid, preparing.name());
         let names = BTreeSet::from([address.name.clone()]);

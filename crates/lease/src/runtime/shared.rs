@@ -1,5 +1,5 @@
-//! Watches the state that all databases of a server share, because no copy isolates it. If a test changes such state, all other
-//! tests are affected.
+//! Watches the state that all databases of a server share, such as roles. Copies don't isolate this state, so a test that changes
+//! it affects all other tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,21 +12,21 @@ use serde::Serialize;
 use crate::admin::{AdminPool, Prepared};
 use crate::error::LeaseError;
 
-/// A change of one kind of shared state, and the leases that may have caused it.
+/// Changes of one kind of shared state, and the leases that may have caused them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SharedStateChange {
-    /// The kind of state that has changed, in the plural, for example "roles" or "server settings (ALTER SYSTEM)".
+    /// The kind of state that changed, for example "roles" or "server settings (ALTER SYSTEM)".
     pub what: &'static str,
-    /// Leased databases, of which one has caused the change each time. At most a hundred.
+    /// Names of leased databases. Each change was caused by one of them. At most a hundred.
     pub suspects: Vec<String>,
-    /// How many times pgfresh has found such a change.
+    /// How many times pgfresh found such a change.
     pub count: u64,
 }
 
 /// Maximum number of suspects that pgfresh remembers for a change.
 const MOST_SUSPECTS: usize = 100;
 
-/// Kinds of shared state, in the order of the columns below.
+/// The kinds of shared state, in the order of the columns below.
 const KINDS: [&str; 8] = [
     "roles",
     "memberships of roles",
@@ -40,9 +40,10 @@ const KINDS: [&str; 8] = [
 const SLOTS: &str = "replication slots";
 const SYSTEM: &str = "server settings (ALTER SYSTEM)";
 
-/// Columns of a query that returns one row of texts. Each text changes when something of its kind changes. The query reads whole
-/// rows, because the columns differ between major versions. For a subscription, it reads only the name, because the rest belongs to
-/// one database. It skips the subscription's origin (`pg_` and a number), which comes and goes with it.
+/// A query that returns one row, with one text for each kind of shared state. The text changes whenever something of that kind
+/// changes. The query reads whole rows, because their columns differ between major versions. But of a subscription it reads only
+/// the name, because the rest belongs to one database. It skips the replication origins of subscriptions (`pg_` and a number),
+/// because these come and go with their subscriptions.
 macro_rules! facts {
     ($rights:literal) => {
         concat!(
@@ -75,7 +76,7 @@ macro_rules! facts {
     };
 }
 
-/// Returns the query for a server of this major version. PostgreSQL 15 introduced privileges on parameters.
+/// Returns the query for this major version of the server. PostgreSQL 15 introduced privileges on parameters.
 const fn facts_in(major: u32) -> &'static Prepared {
     const BEFORE_15: Prepared = Prepared { name: "facts", types: &[], sql: facts!("NULL") };
     const SINCE_15: Prepared = Prepared {
@@ -86,12 +87,12 @@ const fn facts_in(major: u32) -> &'static Prepared {
     if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
 }
 
-/// The shared state at the last check, and the leases that have ended since.
+/// The shared state at the last check, the leases that have ended since then, and the changes so far.
 #[derive(Debug, Default)]
 pub(crate) struct SharedWatch {
     facts: Vec<Option<String>>,
     ended: BTreeSet<String>,
-    /// Modification time, inode and length of the files of [`Self::have_files_changed`].
+    /// Modification time, inode and length of the files that [`Self::have_files_changed`] looks at.
     files: Option<[Option<(SystemTime, u64, u64)>; 2]>,
     found: Vec<SharedStateChange>,
 }
@@ -103,8 +104,8 @@ pub(crate) fn facts(admin: &AdminPool, major: u32) -> Result<Vec<Option<String>>
 }
 
 impl SharedWatch {
-    /// Starts to watch with the state before any client has a database. If the server doesn't answer, the first state that can be
-    /// read counts instead.
+    /// Reads the state before any client has a database, and starts to watch it. If the server doesn't answer, the state at the
+    /// first successful check counts instead.
     pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path) -> Self {
         let facts = facts(admin, major).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not look at what all databases share");
@@ -122,17 +123,18 @@ impl SharedWatch {
         }
     }
 
-    /// Begins a check. Returns the names of leases that have ended since the last check.
+    /// Begins a check. Returns the names of the leases that ended since the last check.
     pub(crate) fn take_ended(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Ends a check that failed to read the state. The next check has the same suspects again.
+    /// Ends a check that failed to read the state, so that the next check has these suspects again.
     pub(crate) fn put_back(&mut self, ended: BTreeSet<String>) {
         self.ended.extend(ended);
     }
 
-    /// Whether files have changed that the log does not cover: server settings and replication slots.
+    /// Whether server settings or replication slots have changed since the last call. The log doesn't cover these, so this looks
+    /// at their files.
     pub(crate) fn have_files_changed(&mut self, data: &Path) -> bool {
         let now = ["postgresql.auto.conf", "pg_replslot"].map(|name| {
             let about = fs::symlink_metadata(data.join(name)).ok()?;
@@ -143,9 +145,9 @@ impl SharedWatch {
         changed
     }
 
-    /// Ends a check that found these facts. Each change comes from a session in one of the suspects. Suspects are the leases that
-    /// had `ended` before this check, those in `leased`, and those that have ended during the check. `guilty` are leases that have
-    /// changed shared state according to the log.
+    /// Ends a check that read these `facts`, and records each change with its suspects. Suspects are all leases since the last
+    /// check: those that had `ended` before this check, those in `leased`, and those that ended during the check. But if the log
+    /// shows which leases changed shared state (`guilty`), only these are suspects.
     pub(crate) fn compare(
         &mut self,
         facts: Vec<Option<String>>,
@@ -158,7 +160,7 @@ impl SharedWatch {
         for ((what, before), now) in KINDS.iter().zip(std::mem::take(&mut self.facts)).zip(&facts) {
             if before != *now {
                 let suspects: Vec<_> = match (what, guilty) {
-                    // The log does not show changes of these files.
+                    // The log doesn't show changes of these files, so every lease is a suspect.
                     (&SLOTS | &SYSTEM, _) | (_, []) => suspects.iter().cloned().collect(),
                     _ => guilty.to_vec(),
                 };
@@ -168,7 +170,7 @@ impl SharedWatch {
         self.facts = facts;
     }
 
-    /// Adds a change to the others of its kind. Each lease may cause one.
+    /// Adds a change to the others of its kind. Many leases may cause the same kind of change.
     fn note(&mut self, what: &'static str, suspects: Vec<String>) {
         let at = self.found.iter().position(|found| found.what == what).unwrap_or_else(|| {
             self.found.push(SharedStateChange { what, suspects: Vec::new(), count: 0 });
@@ -207,7 +209,7 @@ mod tests {
         watch.compare(facts("a"), early, std::iter::empty(), &[]);
         watch.ended("one");
         let ended = watch.take_ended();
-        // The lease ends while pgfresh reads the state.
+        // This lease ends while pgfresh reads the state.
         watch.ended("two");
         watch.compare(facts("ab"), ended, ["three".to_owned()].into_iter(), &[]);
         let ended = watch.take_ended();

@@ -1,4 +1,4 @@
-//! The lock on the core. After a panic under the lock, no thread sees the state that the panicking thread has left.
+//! The lock on the core. If a thread panics while it holds the lock, no other thread sees the state that it left.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -15,13 +15,13 @@ impl SharedCore {
         Self(Mutex::new(core))
     }
 
-    /// Locks the core. A thread that has panicked under the lock may have changed only a part of the core. The next thread that
-    /// takes the lock then discards all state, so that the core refuses all requests from there on.
+    /// Locks the core. If another thread panicked while it held the lock, it may have changed only part of the core. The next
+    /// thread that takes the lock then discards all state, and the core refuses all requests from then on.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
         self.0.lock().unwrap_or_else(|poisoned| self.fail(poisoned.into_inner()))
     }
 
-    /// Releases the lock until another thread sends the signal, or until the timeout is over.
+    /// Releases the lock and waits for `signal`, but no longer than `timeout`. Then locks the core again.
     pub(crate) fn wait<'a>(
         &'a self,
         signal: &Condvar,
@@ -36,7 +36,7 @@ impl SharedCore {
 
     fn fail<'a>(&self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
         core.fail();
-        // Each later panic must be noticed again.
+        // Clear the poison, so that the next panic is noticed too.
         self.0.clear_poison();
         core
     }

@@ -1,4 +1,4 @@
-//! The status of all leases, for users and programs.
+//! Reports the status of all leases, for users and programs.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -13,10 +13,10 @@ use crate::runtime::leases::Leases;
 use crate::runtime::shared::SharedStateChange;
 use crate::table::Source;
 
-/// Timeout of the last check. A server whose processes are stopped doesn't answer, and pgfresh ends it anyway.
+/// Timeout of the last check. If the server's processes are stopped, it doesn't answer, and pgfresh is about to end it anyway.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// Interval at which pgfresh checks whether all databases are ready. Only measurements need this.
+/// How often [`Leases::settle`] checks whether enough databases are ready. Only benchmarks need this.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Current leases and ready databases, and counts since the start.
@@ -28,17 +28,17 @@ pub struct Status {
     pub leases: Vec<LeaseStatus>,
     /// Number of databases created since the start, and the total time that this took.
     pub created: (u64, Duration),
-    /// Number of sessions that received a waiting backend.
+    /// Number of sessions for which an idle backend was waiting.
     pub warm: u64,
-    /// Number of sessions that waited for a new backend.
+    /// Number of sessions that had to wait for a new backend.
     pub cold: u64,
     /// Number of databases recycled, and the total time that this took.
     pub recycled: (u64, Duration),
     /// Number of databases that pgfresh dropped because it could not recycle them, by reason.
     pub dropped: Vec<(&'static str, u64)>,
-    /// Differences between recycled databases and their templates. Any entry means that pgfresh has a bug.
+    /// Differences between recycled databases and their templates. If there is any, pgfresh has a bug.
     pub differences: Vec<Difference>,
-    /// Changes of state that all databases share.
+    /// Changes of the state that all databases share.
     pub leaks: Vec<SharedStateChange>,
     /// Number of background tasks that failed, by purpose.
     pub errors: Vec<(&'static str, u64)>,
@@ -62,7 +62,7 @@ pub struct LeaseStatus {
 }
 
 impl Leases {
-    /// Waits until the number of ready databases is what pgfresh keeps without clients. Returns after `timeout` at the latest.
+    /// Waits until there are as many ready databases as pgfresh keeps, but no longer than `timeout`.
     pub fn settle(&self, timeout: Duration) {
         let begun = Instant::now();
         while !self.0.lock().table.is_supplied() && begun.elapsed() < timeout {
@@ -75,7 +75,7 @@ impl Leases {
     pub fn status(&self) -> Status {
         let templates: Vec<_> =
             lock(&self.0.templates).iter().map(|template| template.name.clone()).collect();
-        // If no watch exists yet, it has found nothing.
+        // If pgfresh hasn't started to watch the shared state, it has found no changes.
         let leaks = self.0.shared.get().map(|watch| lock(watch).found()).unwrap_or_default();
         let core = self.0.lock();
         let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
@@ -105,14 +105,14 @@ impl Leases {
         }
     }
 
-    /// Whether a client has asked for a session.
+    /// Whether any client has asked for a session so far.
     #[must_use]
     pub fn has_had_clients(&self) -> bool {
         self.0.has_had_clients.load(Ordering::Relaxed)
     }
 
-    /// Returns the status after a last check of the state that all databases share. Skips the check if there have been no clients,
-    /// or if the server doesn't answer.
+    /// Checks the state that all databases share for the last time, and returns the status. Skips the check if there have been no
+    /// clients, and gives up on it if the server doesn't answer.
     #[must_use]
     pub fn final_status(&self) -> Status {
         if !self.has_had_clients() {

@@ -1,7 +1,8 @@
 //! Takes template databases into service, and copies them.
 //!
-//! A template in service has a new name, so that its own name is free for leases. It is also closed to connections, so that
-//! ordinary clients can't change it. `template1` is an exception: it keeps its name, and users may change it.
+//! When pgfresh takes a template into service, it renames the template's database, so that the old name is free for leases. It
+//! also forbids connections to the database, so that ordinary clients can't change it. `template1` is an exception: it keeps its
+//! name, and users may change it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,13 +31,13 @@ use crate::runtime::drop::drop_named;
 use crate::wal::changes::FileChanges;
 use crate::wal::evidence::Evidence;
 
-/// How soon a worker must begin the second copy after the lease of the first copy.
+/// How long the end of a lease waits for a worker to begin the next copy of the template.
 const NEXT_COPY: Duration = Duration::from_millis(100);
-/// How long the end of a lease waits for such a copy. pgfresh reads the catalog in that copy, and cannot reset the database without
-/// it.
+/// How long the end of a lease waits for that copy. pgfresh reads the template's catalog in it, and cannot reset the leased
+/// database without the catalog.
 const LONGEST_COPY: Duration = Duration::from_mins(1);
 
-/// Returns the name that a template's database has in service. The template's own name remains free for copies.
+/// Returns the name that a template's database has in service, so that the template's own name is free for leases.
 pub(crate) fn database_of(template: &str) -> String {
     format!("{PREFIX}template_{template}")
 }
@@ -48,49 +49,52 @@ pub(crate) struct Template {
     pub(crate) database: String,
     pub(crate) oid: u32,
     pub(crate) bytes: u64,
-    /// Attributes that CREATE DATABASE does not copy. `None` for `template1`, because each copy of it is exactly as SQL would make
-    /// it.
+    /// Attributes that CREATE DATABASE does not copy. `None` for `template1`, because a copy of it should be exactly as SQL would
+    /// make it.
     pub(crate) attributes: Option<Arc<Attributes>>,
-    /// Whether an event trigger runs at the start of each session in a copy. PostgreSQL has had such triggers since version 17.
+    /// Whether an event trigger fires at the start of each session in a copy. PostgreSQL has such triggers since version 17.
     pub(crate) fires_at_login: bool,
-    /// Cache entry that the template comes from, if the server's data are an exact copy of an entry.
+    /// The cache entry that the template comes from, if the server's data directory is an exact copy of one.
     entry: Option<Entry>,
     /// The template's files in the cache, if pgfresh can copy the template by files.
     cached: Option<Arc<CachedFiles>>,
-    /// Transaction id that is newer than each row of a new copy. Rows that a session writes in the copy may be newer.
+    /// A transaction id that is newer than all rows in a new copy. Rows that a session writes in the copy may be newer still.
     pub(crate) horizon: String,
-    /// The catalog for resets, and whether the template has functions. pgfresh reads it in one of the first copies. `template1` has
-    /// no catalog, because it may change.
+    /// The catalog for resets, and whether using a copy may leave traces in a backend. pgfresh reads both in one of the first
+    /// copies. `template1` has no catalog, because it may change.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
-    /// Set when pgfresh knows that it cannot read the catalog. The value tells whether the template may have unlogged tables.
+    /// Set if pgfresh found that it cannot read the catalog. The value then says whether the template may have unlogged tables.
     pub(crate) unreadable: Arc<OnceLock<bool>>,
-    /// Lock for the thread that reads the template's catalog.
+    /// Prevents two threads from reading the template's catalog at the same time.
     pub(crate) reading: Arc<Mutex<()>>,
     coming: Arc<Coming>,
-    /// Whether pgfresh has already made one copy without reading the catalog, so that the first client doesn't wait.
+    /// True once pgfresh has made a copy without reading the catalog. It does so once, so that the first client doesn't have to
+    /// wait.
     pub(crate) passed_over: Arc<AtomicBool>,
-    /// Generation of the server in which pgfresh made the first copy.
+    /// The server's generation when pgfresh made the first copy.
     pub(crate) generation: Arc<OnceLock<Generation>>,
 }
 
-/// The process id of the checkpointer. It changes with each crash of the server.
+/// Identifies the time between two crashes of the server. We use the process id of the checkpointer, which changes with each
+/// crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Generation(pub(crate) u32);
 
-/// Counts the copies that workers are making.
+/// Counts the copies of the template that workers are making.
 #[derive(Debug, Default)]
 struct Coming {
     copies: Mutex<usize>,
     changed: Condvar,
 }
 
-/// Marks one copy as being made, until it is dropped.
+/// Counts one copy in [`Coming`] until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ComingCopy(Arc<Coming>);
 
 impl Coming {
-    /// Waits until a copy begins, and then until all copies have ended, as long as `is_unread` returns true. Each of the two waits
-    /// has its own limit. A copy may have to wait for the server, and others may begin before it has ended.
+    /// Waits for a copy to begin, and then for all copies to end. Stops waiting as soon as `is_unread` returns `false`. Both
+    /// waits are limited (by `next` and `end`), because a copy may have to wait for the server, and others may begin before it
+    /// has ended.
     fn wait(&self, next: Duration, end: Duration, is_unread: impl Fn() -> bool) {
         let is_none = |copies: &mut usize| *copies == 0 && is_unread();
         let is_any = |copies: &mut usize| *copies > 0 && is_unread();
@@ -108,11 +112,11 @@ impl Drop for ComingCopy {
 }
 
 impl Template {
-    /// Takes a template into service. Renames its database so that the template's name is free for copies, and closes the database
-    /// to connections.
+    /// Takes a template into service. Renames its database so that the template's name is free for leases, and forbids
+    /// connections to it.
     ///
-    /// `template1` keeps its usual role, because users may change it before they create databases. If the server's data are an
-    /// exact copy of an `entry`, the template is too.
+    /// `template1` keeps its name and its usual role, because users may change it before they create databases. `entry` is the
+    /// cache entry of which the server's data directory is an exact copy, if there is one.
     pub(crate) fn take(
         template: &TemplateDatabase,
         entry: Option<Entry>,
@@ -121,7 +125,7 @@ impl Template {
     ) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
         let called = close(name, database, admin)?;
-        // The entry knows its size, so the server doesn't have to look at each file.
+        // If there is an entry, it knows the size, and the server doesn't have to look at each file.
         let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
         let sql = format!(
             "SELECT oid, {size}, coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
@@ -161,7 +165,8 @@ impl Template {
         })
     }
 
-    /// Whether pgfresh can recycle copies of the template. It can't for `template1`, because that may change in the meantime.
+    /// Whether pgfresh can recycle copies of the template. It can't recycle copies of `template1`, which may change in the
+    /// meantime.
     pub(crate) fn is_recyclable(&self) -> bool {
         self.database != "template1"
     }
@@ -184,7 +189,8 @@ impl Template {
         }
     }
 
-    /// Returns the catalog from the note that an earlier server on the same entry has left, and whether there are functions.
+    /// Reads the note that an earlier server on the same cache entry left. Returns the catalog, and whether using a copy may
+    /// leave traces in a backend.
     pub(crate) fn recall(&self, major: u32) -> Option<(TemplateCatalog, bool)> {
         let entry = self.entry.as_ref()?;
         note::read(&entry.recall(&self.note())?, &subject(entry, major))
@@ -199,33 +205,33 @@ impl Template {
         }
     }
 
-    /// Returns the file name of the note. It contains the template's oid, because an entry can have several templates.
+    /// Returns the file name of the note. It contains the template's oid, because a cache entry can contain several templates.
     fn note(&self) -> String {
         format!("catalog-{}", self.oid)
     }
 
-    /// Announces a copy, until the returned value is dropped.
+    /// Announces a copy that is being made, until the returned value is dropped.
     pub(crate) fn announce_copy(&self) -> ComingCopy {
         *lock(&self.coming.copies) += 1;
         self.coming.changed.notify_all();
         ComingCopy(Arc::clone(&self.coming))
     }
 
-    /// Returns the catalog. If pgfresh has yet to read it, waits for a copy in which it can do so.
+    /// Returns the catalog. If pgfresh hasn't read it yet, waits for a copy in which it can be read.
     pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
         self.coming.wait(NEXT_COPY, LONGEST_COPY, || self.is_to_be_read());
         self.catalog()
     }
 
-    /// Whether the template has unlogged tables or sequences. Returns `false` if pgfresh doesn't know yet. This is safe, because no
-    /// client receives a copy of a template with unlogged tables before pgfresh has read the catalog.
+    /// Whether the template has unlogged tables or sequences. Returns `false` while pgfresh doesn't know. This is safe: if the
+    /// template has such tables, no client gets a copy before pgfresh has read the catalog.
     pub(crate) fn has_unlogged(&self) -> bool {
         let of_catalog =
             |catalog: &TemplateCatalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();
         self.catalog().map_or_else(|| self.unreadable.get() == Some(&true), of_catalog)
     }
 
-    /// Whether objects in the template may leave something in a backend that uses them.
+    /// Whether using objects of the template may leave something behind in a backend.
     pub(crate) fn may_leave_traces(&self) -> bool {
         self.catalog.get().is_none_or(|(_, leaves_traces)| *leaves_traces)
     }
@@ -237,12 +243,11 @@ impl Template {
         self.catalog().map_or_else(|| self.has_unlogged(), of_catalog)
     }
 
-    /// Makes a copy called `name`, with the attributes that CREATE DATABASE omits, and returns its oid. Calls `go_on` from time to
-    /// time, and returns `None` if `go_on` has stopped the copy.
+    /// Makes a copy called `name`, including the attributes that CREATE DATABASE omits, and returns its oid. Calls `go_on` from
+    /// time to time. If that returns `false`, stops the copy and returns `None`.
     ///
-    /// # Errors
-    /// Returns an error with SQLSTATE 42P04 if a different database has the name. Returns [`LeaseError::Changed`] if the template
-    /// has changed. After an error, the copy doesn't exist.
+    /// # Errors Returns an error with SQLSTATE 42P04 if another database has the name. Returns [`LeaseError::Changed`] if the
+    /// template has changed. After an error, there is no copy.
     pub(crate) fn copy(
         &self,
         name: &str,
@@ -261,13 +266,13 @@ impl Template {
                 if !error.is_lost() {
                     return Err(error);
                 }
-                // A test may have terminated pgfresh's connection before or after the server made the copy.
+                // A test may have terminated pgfresh's connection, before or after the server made the copy. Start again.
                 drop_named(name, admin)?;
                 copy_without_sessions(&self.database, &sql, admin)?;
             }
         }
         let result = self.complete(name, admin, evidence).and_then(|oid| {
-            // The server may have copied a different database that had the template's name.
+            // The server may have copied another database that had the template's name.
             let is_other = evidence.source(oid).is_some_and(|source| source != self.oid);
             // No client knows the copy yet, so the log must show nothing but its creation.
             let is_touched = !evidence.take(oid).files.is_empty();
@@ -282,7 +287,7 @@ impl Template {
         result
     }
 
-    /// Makes a copy by files, unless the files no longer equal the template. This can happen because SQL may change `template1`.
+    /// Makes a copy from the files in the cache, unless these no longer equal the template. SQL may have changed `template1`.
     fn copy_cached(
         &self,
         name: &str,
@@ -300,14 +305,14 @@ impl Template {
         cached.copy(&self.database, name, admin, evidence, go_on)
     }
 
-    /// Copies the template's entries in shared catalogs to the copy. Returns the copy's oid.
+    /// Sets the template's attributes on the copy, and returns the copy's oid.
     fn complete(&self, name: &str, admin: &AdminPool, evidence: &Evidence) -> Result<u32, LeaseError> {
         let sql = format!("SELECT oid FROM pg_database WHERE datname = {}; {MARK}", literal(name));
         let complete = |how: String| admin.run("complete a copy", &format!("{how}; {sql}"));
         let mut rows = match self.attributes.as_ref().filter(|attributes| !attributes.are_usual()) {
             None => admin.run("complete a copy", &sql)?,
             Some(attributes) => match complete(attributes.put_on(&oid_of(name))) {
-                // SQL has renamed or dropped a role.
+                // SQL renamed or dropped a role, so copy the attributes from the template instead.
                 Err(error) if !error.is_lost() => complete(complete_copy(&self.database, name))?,
                 completed => completed?,
             },
@@ -318,7 +323,8 @@ impl Template {
         oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
 
-    /// Returns whether the log shows a change of contents since pgfresh took the template into service. SQL may change `template1`.
+    /// Whether the log shows a change of the template's contents since pgfresh took it into service. `template1` may change, so
+    /// this returns `false` for it.
     fn is_changed(&self, evidence: &Evidence) -> bool {
         if !self.is_recyclable() {
             return false;
@@ -327,18 +333,18 @@ impl Template {
     }
 }
 
-/// Time for the sessions to end. If some are left, CREATE DATABASE waits for another 5 s. Source: `CountOtherDBBackends` in
-/// `src/backend/storage/ipc/procarray.c`.
+/// How long to wait for sessions to end. If any are left, CREATE DATABASE waits for another 5 s. Source: `CountOtherDBBackends`
+/// in `src/backend/storage/ipc/procarray.c`.
 const SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
 const SESSIONS_POLL: Duration = Duration::from_millis(1);
 
-/// Ends the sessions of `database`, and waits until they are gone or the timeout is over.
+/// Ends all sessions in `database`, and waits until they are gone, but no longer than the timeout.
 pub(crate) fn evict(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     let begun = Instant::now();
     let sql = end_sessions(database);
     while !admin.run("end the sessions of a database", &sql)?.is_empty() && begun.elapsed() < SESSIONS_TIMEOUT
     {
-        // The server does not announce the end of a session.
+        // The server doesn't tell us when a session has ended, so ask again and again.
         thread::sleep(SESSIONS_POLL);
     }
     Ok(())
@@ -359,8 +365,9 @@ pub(crate) fn copy_without_sessions(
     }
 }
 
-/// Discards the statistics of a database that a setup has just filled and that becomes a template. Autovacuum uses these statistics
-/// to decide what to do. Without them, it never does anything in a database without users, so all copies of the template are equal.
+/// Discards the statistics of a database that becomes a template. A setup has just filled it, so these statistics would make
+/// autovacuum start work there. Without them, autovacuum leaves a database without users alone, and all copies of the template
+/// are equal.
 pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     if database == "template1" {
         return Ok(());
@@ -375,10 +382,10 @@ pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<()
     })
 }
 
-/// Renames a template's database to its name in service, closes it to connections, and ends its sessions. Returns the new name.
+/// Renames a template's database to its name in service, forbids connections to it, and ends its sessions. Returns the new name.
 ///
-/// `ALTER DATABASE … RENAME` would have to wait for the sessions to end. A background worker that restarts will connect to a lease
-/// with the old name.
+/// `ALTER DATABASE … RENAME` would have to wait for the sessions to end. If one of them belongs to a background worker that
+/// restarts, the worker will connect to a lease with the old name.
 fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, LeaseError> {
     if database == "template1" {
         return Ok(database.to_owned());
@@ -399,29 +406,31 @@ fn oid_of(name: &str) -> String {
     format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name))
 }
 
-/// Returns the subject of a note. It identifies the files of the entry, and the way in which this version of pgfresh reads them.
+/// Returns the subject of a note, by which pgfresh recognizes whether the note still applies. It identifies the files of the
+/// cache entry, and the way in which this version of pgfresh reads them.
 fn subject(entry: &Entry, major: u32) -> String {
     [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_admin_settings(major, &[]), &queries(major)]
         .join("\n")
 }
 
-/// Renames a database, and allows connections to it, which [`HIDE`] may have forbidden. `$3` are the names that the database may
-/// have had before.
+/// Renames a database and allows connections to it again, because [`HIDE`] may have forbidden them. `$3` lists the names that the
+/// database may have had before.
 macro_rules! name {
     () => {
         "UPDATE pg_database SET datname = $2, datallowconn = true WHERE oid = $1 AND datname = ANY ($3) RETURNING "
     };
 }
 
-/// Renames a prepared database from $2 to its name as a ready one ($3), and forbids connections to it. Programs that visit all
-/// databases list only those that allow connections. The statement can safely run twice.
+/// Renames a database from the name under which pgfresh prepared it ($2) to its name as a ready database ($3), and forbids
+/// connections to it. Programs that visit all databases usually skip those that forbid connections. The statement can safely run
+/// twice.
 pub(crate) const HIDE: Prepared = Prepared {
     name: "hide",
     types: &["oid", "name", "name"],
     sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3) RETURNING oid",
 };
 
-/// Returns the statement that renames a database and returns its stamp, for a server of this major version.
+/// Returns the statement that renames a database and selects its stamp, for this major version of the server.
 pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name", "name[]"];
     const BEFORE_15: Prepared =
@@ -430,15 +439,14 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
 }
 
-/// Renames a database, even while it has sessions. `names` are the names that the database may have had before. Returns its stamp,
-/// and the end of the log.
+/// Renames a database, even while it has sessions. `names` lists the names that the database may have had before. Returns the
+/// database's stamp, and the end of the log.
 ///
-/// `ALTER DATABASE … RENAME` refuses to do so while there are sessions. The sessions are not affected, because they refer to their
-/// database by oid.
+/// `ALTER DATABASE … RENAME` would refuse this while there are sessions. Our statement doesn't affect them, because a session
+/// refers to its database by oid.
 ///
-/// # Errors
-/// Returns an error with SQLSTATE 23505 if a different database has the name. Returns [`LeaseError::NotLeased`] if SQL has dropped
-/// or renamed the database.
+/// # Errors Returns an error with SQLSTATE 23505 if another database has the name. Returns [`LeaseError::NotLeased`] if SQL
+/// dropped or renamed the database.
 pub(crate) fn rename(
     DatabaseAddress { oid, name }: &DatabaseAddress,
     names: &BTreeSet<String>,

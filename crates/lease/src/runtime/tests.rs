@@ -1,4 +1,4 @@
-//! Tests of a panic in the table, and of a panic in a task.
+//! Tests what happens after a panic in the table or in a task.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use crate::runtime::shared_core::SharedCore;
 use crate::sessions::session::{ConnectRequest, Connected, Entered};
 use crate::table::DatabaseId;
 
-/// Timeout that is longer than anything takes on a busy machine.
+/// A timeout longer than anything takes even on a busy machine.
 const HANG: Duration = Duration::from_secs(30);
 
 type Step = fn(&Leases) -> Result<(), LeaseError>;
@@ -52,7 +52,7 @@ fn visit(leases: &Leases, name: &str, isolation: Isolation) -> Result<(), LeaseE
     Ok(())
 }
 
-/// Checks that the leases refuse all requests, and that nothing is left.
+/// Checks that the leases refuse all requests and hold no resources.
 fn expect_failed(fake: &FakeLeases, context: &str) {
     for step in STEPS.iter().take(4) {
         let error = step(&fake.leases).expect_err(context);
@@ -73,7 +73,7 @@ fn panic_at_any_action_hands_out_no_database() {
         fake.leases.when_failed(move || failure.send(()).expect("the test waits"));
         fake.leases.plant_panic(actions);
         for step in STEPS {
-            // The end of a session has no caller to whom it could report the panic.
+            // A session that ends has no caller to tell about the panic.
             let result = catch_unwind(AssertUnwindSafe(|| step(&fake.leases)));
             let has_failed = fake.leases.0.lock().has_failed;
             match result {
@@ -94,9 +94,9 @@ fn panic_at_any_action_hands_out_no_database() {
 #[test]
 fn failed_table_refuses_clients_that_wait() {
     let fake = FakeLeases::open(Duration::ZERO);
-    // The first client of all waits until pgfresh has read the state that all databases share.
+    // The very first client waits until pgfresh has read the state that all databases share. Get that out of the way.
     visit(&fake.leases, "first", Isolation::Clone).unwrap();
-    // From now on, no task ends, so that all clients wait for the table.
+    // From now on, no task ends, so all clients wait for the table.
     fake.server.stop(true);
     let clients: Vec<_> = (0..3)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Sessions that let pgfresh read a leased or a kept database, for example to compare two of them.
+//! Opens sessions in which pgfresh itself can read a leased or kept database, for example to compare two databases.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::names::{cut, whole};
 use crate::runtime::leases::Leases;
 use crate::sessions::session::{ConnectRequest, Connected, Entered, SessionGuard};
 
-/// Timeout for an answer. The server may have to sort a large table before it can send the first row.
+/// How long an answer may take. The server may have to sort a large table before it can send the first row.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A session for reading a database.
@@ -18,15 +18,16 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 pub struct Inspection {
     /// The session.
     pub session: AdminConnection,
-    /// Guard that keeps the lease alive when its other sessions end. `None` if the database is not leased.
+    /// Counts this session in the lease, so that the lease goes on when its other sessions end. `None` if the database is not
+    /// leased.
     pub guard: Option<SessionGuard>,
 }
 
 impl Leases {
-    /// Opens a superuser session with an existing database, which may be leased or not.
+    /// Opens a superuser session in an existing database. If a lease has the database, the session joins that lease.
     ///
-    /// # Errors
-    /// Returns [`LeaseError::Hidden`] in rollback isolation, because only the lease's own session can see its changes.
+    /// # Errors Returns [`LeaseError::Hidden`] if the lease is in rollback isolation, because only the lease's own session can
+    /// see its changes.
     pub fn inspect(&self, name: &str) -> Result<Inspection, LeaseError> {
         let name = cut(whole(name)?);
         match self.isolation(name) {
@@ -43,7 +44,7 @@ impl Leases {
         let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
             return Err(LeaseError::Hidden(name.to_owned()));
         };
-        // The lease may have ended in the meantime. If so, this session has begun a new lease, which is younger.
+        // If the lease ended in the meantime, this session has begun a new one. Recognize the new lease by its age.
         if self.leased(name).is_none_or(|(since, _)| since > begun) {
             return Err(LeaseError::NotLeased(name.to_owned()));
         }

@@ -1,4 +1,4 @@
-//! Opens sessions with leases, for clients and for pgfresh itself.
+//! Opens sessions in leased databases, for clients and for pgfresh itself.
 
 pub(crate) mod inspect;
 pub(crate) mod session;

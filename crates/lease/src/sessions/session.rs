@@ -1,7 +1,7 @@
-//! Opens sessions for clients, and decides what happens to a backend after its client has left.
+//! Opens sessions for clients, and decides what happens to a backend when its client leaves.
 //!
-//! A client gets a session with a lease, in a waiting backend if possible, because that saves the start of a new one. When a client
-//! leaves, its backend can often serve another client.
+//! A client gets a session in a leased database. If an idle backend is waiting there, the client gets that one, which saves
+//! starting another. When the client leaves, its backend can often serve the next client.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -32,12 +32,13 @@ use crate::runtime::requests::{Admission, Visit};
 use crate::runtime::resources::Resources;
 use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
 
-/// Maximum number of attempts to start a session, if the database is gone each time.
+/// How often pgfresh tries to start a session if it finds the database gone each time.
 const ATTEMPTS: usize = 5;
-/// How long a client waits for a free seat. A backend that pgfresh is starting for an expected client may hold a seat for a while.
+/// How long a client waits for a free seat (one of the sessions for clients). A backend that pgfresh is starting for an expected
+/// client may hold a seat for a while.
 const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum time for which a client waits until a database in preparation is ready. Then the database has a different name. Only
+/// If a client asks for a database that pgfresh is preparing, how long it waits until the database has its final name. Only
 /// programs that visit all databases ask for such a name.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -46,45 +47,46 @@ const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct ConnectRequest<'a> {
     /// Name of the database.
     pub database: &'a str,
-    /// Template to use if the name has no lease yet. `None` means the default template.
+    /// Template for a new lease, if the name has none yet. `None` means the default template.
     pub template: Option<&'a str>,
-    /// Isolation of the lease. `None` accepts any existing lease, and begins a new lease with the default isolation.
+    /// Isolation of the lease. With `None`, the client joins an existing lease in any isolation, and a new lease has the default
+    /// isolation.
     pub isolation: Option<Isolation>,
-    /// How long the lease outlives its last session. `None` means the default.
+    /// How long the lease lingers after its last session. `None` means the default.
     pub linger: Option<Duration>,
-    /// Whether to reset the database first, if it is leased and has no other sessions.
+    /// If the name already has a lease, whether to reset its database first. The database must have no other sessions.
     pub reset: bool,
     /// Startup parameters of the session.
     pub params: &'a StartupParams,
-    /// Link that tells whether the client is still connected. `None` if the caller cannot know this.
+    /// Link that tells whether the client is still connected. `None` if the caller can't know.
     pub client: Option<Arc<dyn ClientLink>>,
 }
 
 /// A session that a client has received.
 #[derive(Debug)]
 pub enum Entered {
-    /// A session for this client only.
+    /// A session that only this client uses.
     Plain(Connected),
-    /// The session of a lease in rollback isolation, with its transaction. Earlier clients of the lease have used the same session.
+    /// The session that all clients of a lease in rollback isolation use in turn, with its transaction.
     Transaction(TransactionGuard),
 }
 
-/// The backend of a session, and the session's right to use the database.
+/// A session's backend, and its right to use the database.
 #[derive(Debug)]
 pub struct Connected {
-    /// Backend of the server.
+    /// The server's backend for this session.
     pub backend: Backend,
-    /// Guard that the caller keeps as long as the session lasts.
+    /// Counts the session in its lease. The caller keeps this guard as long as the session lasts.
     pub guard: SessionGuard,
 }
 
-/// The right of one session to use a database. It is dropped when the session ends. After its last session, a lease lingers and
-/// then ends.
+/// The right of one session to use a database. Drop it when the session ends. When the last session of a lease has ended, the
+/// lease lingers for a while and then ends.
 #[derive(Debug)]
 pub struct SessionGuard(Option<LeasedSession>);
 
-/// The right of one client to use the session of a lease in rollback isolation. Dropping it without calling [`Self::leave`] ends
-/// the lease.
+/// The right of one client to use the session of a lease in rollback isolation. If it is dropped without a call of
+/// [`Self::leave`], the lease ends.
 #[derive(Debug)]
 pub struct TransactionGuard {
     stay: Option<LeasedSession>,
@@ -103,7 +105,7 @@ struct LeasedSession {
 }
 
 impl<'a> ConnectRequest<'a> {
-    /// Returns a request for this database, with defaults for all other fields.
+    /// Returns a request for a session in this database, with defaults for all other fields.
     #[must_use]
     pub fn new(database: &'a str, params: &'a StartupParams) -> Self {
         Self { database, template: None, isolation: None, linger: None, reset: false, params, client: None }
@@ -111,14 +113,15 @@ impl<'a> ConnectRequest<'a> {
 }
 
 impl Leases {
-    /// Opens a session in the lease with this name, or begins a new lease. Waits while others change the lease, up to a timeout.
+    /// Opens a session in the lease with this name. If there is no such lease, begins one. While others are changing the lease,
+    /// waits up to a timeout.
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         inner.has_had_clients.store(true, Ordering::Relaxed);
-        // pgfresh must read the shared state before the session can change it.
+        // Make sure that pgfresh has read the shared state before this session can change it.
         drop(inner.shared());
         let name = cut(request.database);
-        // A server without templates has nothing to lease, so it is used like any other server.
+        // Without templates, there is nothing to lease. Connect as to any other server.
         if ALWAYS.contains(&name) || inner.options.templates.is_empty() {
             return inner.connect_unleased(name, request.params);
         }
@@ -152,13 +155,13 @@ impl Leases {
             let answer = inner.ask_for_session(name, want.clone(), newcomer.clone())?;
             match answer {
                 Answer::Session(id) => match self.enter(id, name, newcomer) {
-                    // SQL has dropped the database or terminated the session in the meantime. The next attempt begins a new lease,
-                    // or waits for the end of the change.
+                    // In the meantime, SQL dropped the database or terminated the session. Try again. The next attempt begins a
+                    // new lease, or waits until the change of the lease is over.
                     Err(error) if is_gone(&error) || is_closed(&error) => last = error,
                     other => return other,
                 },
                 _ => match inner.connect_elsewhere(name, request.params) {
-                    // The name has been leased in the meantime, so the lease has to count the session.
+                    // A lease got the name in the meantime, and has to count the session. Try again.
                     Err(error @ LeaseError::NotLeased(_)) => last = error,
                     other => return other,
                 },
@@ -167,14 +170,14 @@ impl Leases {
         Err(last)
     }
 
-    /// Starts a session in a leased database. The table already counts the session.
+    /// Starts a session in a leased database. The table has already counted the session.
     fn enter(&self, id: DatabaseId, name: &str, newcomer: Newcomer) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         let stay = LeasedSession::new(inner, id, newcomer);
         let admission = inner.lock().admit(id);
         match admission {
             Some(Admission::Clone(visit)) => stay.begin(name, &visit),
-            // The table compares only hashes of parameters, so this compares the parameters themselves.
+            // The table compares only hashes of startup parameters, so compare the parameters themselves here.
             Some(Admission::Rollback(session)) if session.params == stay.params => {
                 inner.lock().expected.served(&stay.params);
                 Ok(Entered::Transaction(TransactionGuard { stay: Some(stay), session: Some(session) }))
@@ -190,15 +193,15 @@ impl Leases {
 }
 
 impl Inner {
-    /// Starts a session in a database that no lease has.
+    /// Starts a session in a database without a lease.
     fn connect_unleased(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
         let backend = self.start_backend(name, params)?;
         self.lock().counters.cold += 1;
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(None) }))
     }
 
-    /// Asks the table for a session. Returns [`Answer::Elsewhere`] also if the table has no database for the name and SQL has created
-    /// one.
+    /// Asks the table for a session. If the table refuses but SQL has created a database with that name, returns
+    /// [`Answer::Elsewhere`].
     fn ask_for_session(&self, name: &str, want: Want, newcomer: Newcomer) -> Result<Answer, LeaseError> {
         match self.ask(name, want, Some(newcomer)) {
             Err(error @ (LeaseError::Closed | LeaseError::Gone | LeaseError::Failed)) => Err(error),
@@ -207,10 +210,9 @@ impl Inner {
         }
     }
 
-    /// Starts a session in a database that SQL has created.
+    /// Starts a session in a database that SQL created.
     ///
-    /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if the name has been leased in the meantime.
+    /// # Errors Returns [`LeaseError::NotLeased`] if a lease got the name in the meantime.
     fn connect_elsewhere(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
         let entered = self.connect_unleased(name, params)?;
         let leased = {
@@ -225,8 +227,8 @@ impl Inner {
         Ok(entered)
     }
 
-    /// Reads the stamp of a database, and returns it with the end of the log. The stamp is empty if SQL has dropped or renamed the
-    /// database.
+    /// Reads the stamp of a database. Returns it together with the end of the log. The stamp is empty if SQL dropped or renamed
+    /// the database.
     pub(crate) fn read_stamp(
         &self,
         DatabaseAddress { oid, name }: &DatabaseAddress,
@@ -238,18 +240,17 @@ impl Inner {
         Ok((stamp_of(&rows, &self.options.data), mark))
     }
 
-    /// Whether a backend with `params` in a database with this stamp is still like a new one after it has waited for its next
-    /// client.
+    /// Whether a backend with these startup parameters may wait for its next client, in a database with this stamp. It may not if
+    /// waiting, or its last client, could make it differ from a new backend.
     pub(crate) fn may_wait(&self, params: &StartupParams, stamp: &str) -> bool {
         let may_compile = self.jit || may_compile(params);
         let may_be_ended = self.ends_idle || may_be_too_idle(params, stamp);
         !may_compile && !may_be_ended && may_come_again(params)
     }
 
-    /// Starts a backend, and checks that it is in this database.
+    /// Starts a backend by the database's name, and checks that it is in the right database.
     ///
-    /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
+    /// # Errors Returns [`LeaseError::NotLeased`] if SQL gave the name to another database.
     pub(crate) fn start_backend_in(
         &self,
         database: &DatabaseAddress,
@@ -260,9 +261,9 @@ impl Inner {
         Ok(backend)
     }
 
-    /// Starts a backend in the database that has the name now. If the server has no room for another backend, closes waiting ones.
+    /// Starts a backend in the database that has this name now. If the server has no room for another backend, closes idle ones.
     fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
-        // The server counts replication sessions separately.
+        // The server counts replication sessions separately, so these need no seat.
         let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
         let start = || Backend::connect(&self.options.directory, params, name);
         let is_full =
@@ -287,8 +288,8 @@ impl LeasedSession {
         Self { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None }
     }
 
-    /// Returns a backend that waits in the database, if it is like a new one. Records the stamp and position that a new one would
-    /// have.
+    /// Takes an idle backend in the database that is no different from a new one. If no backend qualifies, returns `None`, and
+    /// records the stamp and log position for the new backend.
     fn find_waiting(&mut self, visit: &Visit) -> Option<Backend> {
         let inner = &self.inner;
         let position;
@@ -297,7 +298,7 @@ impl LeasedSession {
             None => inner.read_stamp(&visit.address).unwrap_or((CatalogStamp::from(""), Lsn(0))),
         };
         self.since = Some(position);
-        // Evidence keeps its lock while it reads files, so this reads it before it locks the core.
+        // Ask the evidence before locking the core, because the evidence may read files under its own lock.
         let may_be_defined = visit.stamp.is_none()
             && inner.evidence.may_have_changed(visit.address.oid, |file| visit.files.may_be_definition(file));
         let settings = inner.evidence.settings_changed();
@@ -309,7 +310,8 @@ impl LeasedSession {
             let found = {
                 let mut core = inner.lock();
                 let copy = core.pool.copy_mut(self.id)?;
-                // A waiting backend may have called a client's function, which may have left something in it.
+                // A client may have defined a function, and an idle backend may have called it. The function may have left
+                // something in the backend, so use none of them.
                 if may_be_defined {
                     copy.waiting.clear();
                 }
@@ -322,7 +324,7 @@ impl LeasedSession {
         }
     }
 
-    /// Counts a session that the server has started.
+    /// Counts a session whose backend is ready, as warm or cold.
     fn begun(&self, counter: impl FnOnce(&mut Counters) -> &mut u64) {
         let mut core = self.inner.lock();
         *counter(&mut core.counters) += 1;
@@ -332,7 +334,7 @@ impl LeasedSession {
         }
     }
 
-    /// Starts the session in a waiting backend, or in a new one.
+    /// Starts the session in an idle backend, or else in a new one.
     fn begin(mut self, name: &str, visit: &Visit) -> Result<Entered, LeaseError> {
         let backend = match self.find_waiting(visit) {
             Some(backend) => {
@@ -340,7 +342,7 @@ impl LeasedSession {
                 backend
             }
             None => match self.inner.start_backend_in(&visit.address, &self.params) {
-                // The server may have crashed after the database received its name, and before this session started.
+                // The server may have crashed between the database's last check and the start of this session.
                 Ok(_) if visit.is_first && self.inner.has_crashed_since(visit.crash_effect) => {
                     return Err(self.lost(name));
                 }
@@ -358,8 +360,8 @@ impl LeasedSession {
         self.entered(backend)
     }
 
-    /// Hands the backend to the client. If pgfresh has ended the lease's sessions before this session started, the server hasn't
-    /// told this client, so pgfresh does.
+    /// Hands the backend to the client. If pgfresh ended the lease's sessions before this one started, the server hasn't told
+    /// this client. In that case, returns the error that the server would have sent.
     fn entered(self, backend: Backend) -> Result<Entered, LeaseError> {
         if self.client.is_closed() {
             drop(backend);
@@ -369,19 +371,19 @@ impl LeasedSession {
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(self)) }))
     }
 
-    /// Removes an ended session from its lease. If `lost` is set, ends the lease with it. Does not wait for the server.
+    /// Removes an ended session from its lease. If `lost` is set, the lease ends too. Does not wait for the server.
     fn leave(&self, lost: bool) {
         self.leave_in(self.inner.lock(), lost);
     }
 
     fn leave_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
-        // A maintenance worker ends the lease when its deadline has passed.
+        // If the lease has to end, a maintenance worker does that.
         self.inner.wake_worker(core);
     }
 
-    /// Removes an ended session from its lease. If the lease has ended, also prepares the database for the next lease, because the
-    /// next client of the name waits for that.
+    /// Removes an ended session from its lease. If this ends the lease, also resets the database in this thread, because the next
+    /// client of the name waits for that.
     fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
         let task = core.table.take_due(self.id);
@@ -399,7 +401,7 @@ impl LeasedSession {
         core.raise_in_background(event);
     }
 
-    /// Whether the lease ends with this session.
+    /// Whether the lease ends together with this session.
     fn ends_lease(&self) -> bool {
         self.inner.lock().table.ends_with_its_session(self.id)
     }
@@ -420,8 +422,8 @@ impl LeasedSession {
 }
 
 impl SessionGuard {
-    /// Ends the session and returns its backend, which may serve another client. The backend must be idle, outside a transaction,
-    /// and without unread output. `DISCARD ALL` must have run, so that nothing of its client is left.
+    /// Ends the session and takes its backend back, so that it may serve another client. The backend must be idle, outside a
+    /// transaction, and have no unread output. `DISCARD ALL` must have run in it, so that nothing of its client is left.
     pub fn give_back(mut self, backend: Backend) {
         let Some(stay) = self.0.take() else { return };
         let mut core = stay.inner.lock();
@@ -458,8 +460,8 @@ impl Drop for SessionGuard {
 }
 
 impl TransactionGuard {
-    /// Lends the session to a client, with its startup response and the transaction that it continues. Returns `None` if the
-    /// session has ended, which also ends the lease.
+    /// Lends the session to a client, together with the startup response to send and the transaction to continue. Returns `None`
+    /// if the session has ended, which also ends the lease.
     pub fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, LeaseTransaction)> {
         let session = self.session.as_mut()?;
         let stream = session.lend().ok()?;
@@ -477,7 +479,7 @@ impl TransactionGuard {
     pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
         session.take_back(stream, transaction);
-        // If the lease ends, its end undoes everything, including what this client has left.
+        // If the lease ends now, its end undoes everything anyway. Otherwise, discard what this client left in the session.
         let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();
         let kept = kept && !stay.client.is_closed();
@@ -497,18 +499,18 @@ impl Drop for TransactionGuard {
     }
 }
 
-/// Whether a server message contains this field.
+/// Whether an error message of the server contains this field.
 fn says(words: &[u8], field: &[u8]) -> bool {
     words.windows(field.len()).any(|window| window == field)
 }
 
-/// Returns the error that the server sends to a terminated session.
+/// Returns the error that the server sends when it terminates a session.
 fn told_to_end() -> LeaseError {
     let words = ErrorResponse::fatal("57P01", "terminating connection due to administrator command");
     LeaseError::Refused(words.to_bytes())
 }
 
-/// Whether the session was terminated before it began, by a client or by pgfresh.
+/// Whether the error says that a client or pgfresh terminated the session before it began.
 fn is_closed(error: &LeaseError) -> bool {
     matches!(error, LeaseError::Refused(words) if says(words, b"C57P01\0"))
 }

@@ -10,9 +10,9 @@ use crate::isolation::Isolation;
 pub(crate) enum DatabaseState {
     /// A task is creating the database.
     Creating,
-    /// The database equals its template, and no client has it. After a rollback, it still has the name of its last lease.
+    /// The database equals its template and waits for a lease. After a rollback, it keeps the name of its last lease for now.
     Ready,
-    /// A client has the database.
+    /// A lease has the database.
     Leased(Lease),
     /// A task is changing the database.
     Changing(Change),
@@ -22,66 +22,70 @@ pub(crate) enum DatabaseState {
     Retiring,
 }
 
-/// A lease that has a database.
+/// A lease, from the moment it has a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) terms: Terms,
-    /// Number of sessions that have a client.
+    /// Number of sessions whose client is still connected.
     pub(crate) open: usize,
-    /// Number of sessions whose client has disconnected.
+    /// Number of sessions whose client has disconnected, but whose backend is still running.
     pub(crate) leaving: usize,
-    /// When the lease ends, unless a new session comes first.
+    /// When the lease ends if no new session starts before then. Set while the lease has no sessions.
     pub(crate) deadline: Option<Instant>,
     /// Whether pgfresh has told the sessions to end.
     pub(crate) closing: Closes,
     pub(crate) since: Instant,
-    /// When pgfresh kept the database for a failed test. If space is short, the oldest kept database goes first.
+    /// When pgfresh kept the database so that a failed test can be examined. If space runs short, the database kept longest is
+    /// removed first.
     pub(crate) kept: Option<Instant>,
-    /// When the lease last received a session, finished a change, or lost its last client.
+    /// When the lease last moved on: it received a session, finished a change, or lost its last client. Waiting requests count
+    /// their timeouts from here.
     pub(crate) moved: Instant,
 }
 
-/// Whether pgfresh has told the sessions of a lease to end.
+/// How far pgfresh has got with ending all sessions of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closes {
-    /// No task has told the sessions to end.
+    /// The sessions may go on. pgfresh hasn't told them to end.
     None,
-    /// A task is telling all sessions in the database to end. Until it is done, no other lease may have the database.
+    /// A task is telling all sessions in the database to end. Until the task is done, the database must not go to another lease,
+    /// whose sessions the task would end as well.
     Running,
-    /// A task has told the sessions to end. They may not have ended yet.
+    /// The task has told all sessions to end, but some may still be running.
     Done,
 }
 
-/// A change that must not be interrupted.
+/// A change in progress. The database can do nothing else until the change is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The database is receiving a lease's name.
+    /// The database is being renamed to the name of the lease that receives it.
     Naming(String),
-    /// The database is losing its name. A task then resets or removes it.
+    /// The database is being renamed from its lease's name to one of pgfresh's own. Afterwards it is reset, or removed if
+    /// `retire` is set.
     Unnaming { retire: bool },
-    /// The database is receiving a new name, under which pgfresh keeps it unchanged.
+    /// The database is being renamed to `to`. Under that name, pgfresh keeps it with its current contents.
     Keeping { to: String, lease: Lease },
-    /// The server is copying the database.
+    /// The server is copying the database to make a template from it.
     Copying(Lease),
-    /// A client is changing the lease's own server.
+    /// A client is restarting, stopping or crashing the lease's own server.
     Server(Lease),
 }
 
-/// The use of a database after a reset.
+/// The next step for a database after its reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Return to the same lease, which goes on.
+    /// Return the database to its lease, which goes on.
     Lease(Lease),
-    /// Wait for the next lease.
+    /// Wait for the next lease, because the last one is over.
     Ready,
 }
 
-/// Whether a task is due for a database.
+/// Says whether a database needs a task, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     None,
     Due,
-    /// The task has failed, and the next attempt is due at this time.
+    /// The last attempt failed. The next one is due at this time.
     RetryAt(Instant),
     Running,
 }
@@ -90,19 +94,21 @@ pub(super) enum Work {
 pub(super) struct Database {
     pub(super) source: Source,
     pub(super) isolation: Isolation,
-    /// Startup parameters of the database's session for rollback isolation.
+    /// In rollback isolation, the startup parameters of the one session that pgfresh keeps open in the database.
     pub(super) params: Option<ParamsId>,
     pub(super) state: DatabaseState,
-    /// The lease's name that the database has in the server, if any.
+    /// The lease's name, if the database has that name in the server. `None` if it has one of pgfresh's own names.
     pub(super) name: Option<String>,
     pub(super) work: Work,
-    /// Whether the creation of the database gives way to that of a different one.
+    /// True if pgfresh stops creating this database so that another template's copy, which a client waits for, can be created
+    /// first.
     pub(super) gives_way: bool,
-    /// Number of consecutive failures of the database's task.
+    /// How often the database's task has failed in a row.
     pub(super) failed: u32,
-    /// Terms of the lease that is to receive the database, or terms on which the name is to receive a different database.
+    /// Terms for what comes next. If a lease is waiting for this database, these are its terms. If the name moves to another
+    /// database, these are the terms for that one.
     pub(super) terms: Option<Terms>,
-    /// Startup parameters of the backends that wait in the database.
+    /// Startup parameters of the idle backends that pgfresh has started in the database ahead of its client.
     pub(super) warm: Vec<ParamsId>,
 }
 
@@ -146,7 +152,7 @@ impl Database {
         }
     }
 
-    /// Whether the lease has ended and a task is to make the database ready again.
+    /// Whether the lease is over and the database is on its way to becoming ready again.
     pub(super) fn is_returning(&self) -> bool {
         matches!(
             self.state,
@@ -155,7 +161,7 @@ impl Database {
         )
     }
 
-    /// Whether the database is being removed. It then only counts because it still takes up space.
+    /// Whether the database is being removed. It counts towards the capacity until it is gone, because it still takes up space.
     pub(super) fn is_removed(&self) -> bool {
         matches!(
             self.state,
@@ -163,13 +169,13 @@ impl Database {
         )
     }
 
-    /// Whether the database will soon make room for another one. A database whose task has failed doesn't count, because the task
-    /// may fail forever.
+    /// Whether this database is being removed and will soon leave room for another. If the removal has failed once, this returns
+    /// `false`, because it may fail forever.
     pub(super) fn frees_room(&self) -> bool {
         self.is_removed() && !matches!(self.work, Work::RetryAt(_))
     }
 
-    /// Whether a backend with these parameters waits in the database.
+    /// Whether an idle backend with these startup parameters is waiting in the database.
     pub(super) fn is_warm_for(&self, params: Option<ParamsId>) -> bool {
         params.is_some_and(|params| self.warm.contains(&params))
     }
@@ -185,24 +191,24 @@ impl Lease {
         self.open + self.leaving
     }
 
-    /// Whether the deadline of the lease has passed. The lease doesn't end while a task is telling its sessions to end, because the
-    /// task could also end sessions of the next lease.
+    /// Whether the lease is past its deadline and may end. It may not end while a task is telling its sessions to end: that task
+    /// could also hit sessions of the next lease.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.closing != Closes::Running && self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Sets the deadline if the lease has no sessions, unless it lasts until its release.
+    /// Starts the countdown to the end of a lease without sessions. A lease that lasts until its release gets no deadline.
     pub(super) fn begin_to_end(&mut self, now: Instant) {
         let ends = self.sessions() == 0 && !self.terms.retained;
         self.deadline = ends.then(|| now + self.terms.linger);
     }
 
-    /// Whether the clients of all remaining sessions have disconnected, and the lease ends with these sessions.
+    /// Whether all clients have disconnected and the lease ends as soon as the server notices and ends their sessions.
     pub(super) fn is_over(&self) -> bool {
         self.open == 0 && self.leaving > 0 && self.ends_with_its_sessions()
     }
 
-    /// Whether the lease ends as soon as it has no sessions.
+    /// Whether the lease ends together with its last session, without lingering.
     pub(super) fn ends_with_its_sessions(&self) -> bool {
         self.terms.linger == Duration::ZERO && !self.terms.retained
     }

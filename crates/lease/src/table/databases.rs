@@ -1,6 +1,6 @@
 //! All databases of the table, grouped by the work that they may need.
 //!
-//! There can be thousands of leased databases. Thanks to the groups, leased databases that need no work cost no time.
+//! There can be thousands of leased databases. Thanks to the groups, the table spends no time on those that need no work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -15,14 +15,14 @@ pub(super) struct Databases {
     busy: BTreeSet<DatabaseId>,
     /// Deadlines of leases, with their databases.
     ends: BTreeSet<(Instant, DatabaseId)>,
-    /// Databases that may have changed since the last sort. They may be in the wrong groups.
+    /// Databases that may have changed since the last sort, and may now be in the wrong groups.
     touched: BTreeSet<DatabaseId>,
 }
 
 #[derive(Debug)]
 struct Sorted {
     database: Database,
-    /// The deadline under which the database is in `ends`.
+    /// The deadline with which `ends` lists the database.
     end: Option<Instant>,
 }
 
@@ -54,7 +54,7 @@ impl Databases {
         self.touched.insert(id);
     }
 
-    /// Returns all databases. This takes time proportional to their number.
+    /// Returns all databases. There can be thousands, so don't call this for every event.
     pub(super) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.all.iter().map(|(id, sorted)| (*id, &sorted.database))
     }
@@ -64,7 +64,8 @@ impl Databases {
         self.among(&self.ready).filter(|(_, database)| database.state == DatabaseState::Ready)
     }
 
-    /// Returns the databases that are neither ready nor leased without work. If the lease is over, that counts as work.
+    /// Returns the databases that something is to be done about: all except ready and leased databases without a task. A leased
+    /// database also counts as busy if its lease is over.
     pub(super) fn busy(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.among(&self.busy).filter(|(_, database)| is_busy(database))
     }
@@ -87,7 +88,7 @@ impl Databases {
         sorted.union(&self.touched).filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
-    /// Moves each changed database to the groups where it belongs.
+    /// Moves each changed database to the groups that it now belongs to.
     pub(super) fn sort(&mut self) {
         while let Some(id) = self.touched.pop_first() {
             let sorted = self.all.get_mut(&id);
@@ -124,7 +125,8 @@ fn is_busy(database: &Database) -> bool {
     !rests || database.work != Work::None
 }
 
-/// Returns the deadline of the lease. Returns `None` while a task is telling its sessions to end.
+/// Returns the deadline of the database's lease. Returns `None` while a task is telling its sessions to end, because the lease
+/// may not end meanwhile.
 fn end_of(database: &Database) -> Option<Instant> {
     match &database.state {
         DatabaseState::Leased(lease) if lease.closing != Closes::Running => lease.deadline,

@@ -1,4 +1,4 @@
-//! Serves the requests for one name. They wait in a queue, and the first to come is the first to be served.
+//! Serves the requests for a name. Each name has a queue, and its requests are answered in the order in which they came.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::is_preparing;
 
-/// How long a request waits for sessions that it does not end. Their clients may have disconnected already.
+/// How long a request waits for open sessions that it must not end itself. They may be about to close.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a request waits for sessions that pgfresh has told to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a session in rollback isolation waits for the one before it.
+/// How long a client in rollback isolation waits for the previous client's session to end.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a request waits for sessions whose clients have all disconnected.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a request waits for the end of a lease whose clients have all disconnected. Afterwards, a new database is cheaper than
-/// waiting longer.
+/// How long a request for a new lease waits for the old one to end, once all clients of the old one have disconnected. After
+/// that, another database is cheaper than waiting longer.
 const OVER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a request waits for anything else. Copying a large template takes the longest.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
@@ -27,11 +27,11 @@ const LONGEST_WAIT: Duration = Duration::from_mins(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameState {
     Free,
-    /// A lease has the name, but will get its database only with the first session.
+    /// A lease has the name, but no database yet. It gets one with its first session.
     Reserved(Terms),
     /// The name is waiting for a ready database.
     Wanted(Terms),
-    /// A database has the name, or is about to receive it.
+    /// The name belongs to this database, or soon will.
     Held(DatabaseId),
 }
 
@@ -40,9 +40,9 @@ pub(super) struct Request {
     pub(super) ticket: Ticket,
     pub(super) want: Want,
     pub(super) since: Instant,
-    /// Since when this request has been ending sessions.
+    /// When this request began to end sessions, if it has to.
     closes_since: Option<Instant>,
-    /// Whether the requested change has begun. The answer follows at the end of the change.
+    /// True once the requested change has begun. The client gets its answer when the change is done.
     pub(super) begun: bool,
 }
 
@@ -52,16 +52,16 @@ pub(super) struct Line {
     pub(super) requests: VecDeque<Request>,
 }
 
-/// The result of checking the first request in a queue.
+/// The next step after looking at the first request in a queue.
 pub(super) enum Step {
     Next,
-    /// The request has to wait for an event or its timeout.
+    /// Leave the request where it is. An event or its timeout brings it back.
     Wait,
 }
 
 impl Request {
-    /// Returns the time until which the request waits for the sessions in a lease. Each request waits as long as it would alone,
-    /// counted from when the request before it received its answer.
+    /// Returns the time when the request gives up waiting for a lease's sessions. The wait starts when the previous request got
+    /// its answer, so a queue doesn't shorten it.
     fn waits_until(&self, lease: &Lease) -> Instant {
         let since = self.closes_since.unwrap_or_else(|| self.since.max(lease.moved));
         since + session_timeout(&self.want, lease)
@@ -83,12 +83,12 @@ impl Request {
 }
 
 impl Line {
-    /// Returns the entry for a name that no database has.
+    /// Returns the entry for a name without a database.
     pub(super) fn free() -> Self {
         Self { state: NameState::Free, requests: VecDeque::new() }
     }
 
-    /// Stops waiting for a database.
+    /// Stops waiting for a database. The lease goes on without one if it is in rollback isolation and lasts until its release.
     pub(super) fn give_up_waiting(&mut self) {
         if let NameState::Wanted(terms) = &self.state {
             let stays = terms.retained && terms.isolation == Isolation::Rollback;
@@ -102,7 +102,7 @@ impl LeaseTable {
         if let Some(why) = self.closed {
             return self.actions.push(refused(ticket, why.error()));
         }
-        // If the lease is already ending, this release is answered when it has ended.
+        // If the lease is already ending, answer this release when it has ended.
         let begun = want == Want::Release && self.is_ending(name);
         let line = self.names.entry(name.to_owned()).or_insert_with(Line::free);
         line.requests.push_back(Request { ticket, want, since: now, closes_since: None, begun });
@@ -111,13 +111,13 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Whether the lease with this name is over while its database still has the name.
+    /// Whether the lease with this name is over, but its database still has the name.
     fn is_ending(&self, name: &str) -> bool {
         let database = self.database_named(name).and_then(|id| self.databases.get(id));
         database.is_some_and(|database| database.is_returning() || database.is_removed())
     }
 
-    /// Serves the requests for a name, as far as this is possible now.
+    /// Serves as many requests for a name as possible.
     pub(super) fn advance(&mut self, name: &str, now: Instant) {
         while let Some(Step::Next) = self.step(name, now) {}
         let Some(line) = self.names.get_mut(name) else { return };
@@ -129,7 +129,7 @@ impl LeaseTable {
         }
     }
 
-    /// Returns when the first request in a queue times out.
+    /// Returns the time when the first request in a queue times out.
     pub(super) fn times_out_at(&self, line: &Line) -> Option<Instant> {
         let head = line.requests.front()?;
         let lease = match line.state {
@@ -162,13 +162,13 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a session may begin a lease with a free name.
+    /// Whether a session may begin a lease with this name, if the name is free.
     fn creates(&self, name: &str) -> bool {
         let is_issued = self.is_issued.is_some_and(|is_issued| is_issued(name));
         !is_issued && (self.rules.allow(name) || is_preparing(name))
     }
 
-    /// Serves a request for a name that no lease and no database has.
+    /// Serves a request for a name that belongs to no lease and no database.
     fn step_free(&mut self, name: &str, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
@@ -191,7 +191,7 @@ impl LeaseTable {
         }
     }
 
-    /// Puts the name into the queue for a ready database.
+    /// Puts the name into the queue of its source, where names wait for a ready database.
     pub(super) fn want_database(&mut self, name: &str, terms: Terms, now: Instant) -> Option<Step> {
         let source = terms.source();
         if !self.supplies.contains_key(&source) {
@@ -205,12 +205,12 @@ impl LeaseTable {
         self.names.get_mut(name)?.state = NameState::Wanted(terms);
         self.supplies.get_mut(&source)?.line.push_back(name.to_owned());
         self.serve(&source, now);
-        // If the queue has refused the request, a different one may be the first now.
+        // The request may have been refused by now. If so, continue with the next one.
         let is_free = self.names.get(name)?.state == NameState::Free;
         Some(if is_free { Step::Next } else { Step::Wait })
     }
 
-    /// Serves a request for a leased name that has no database yet.
+    /// Serves a request for a name whose lease has no database yet.
     fn step_reserved(&mut self, name: &str, reserved: Terms, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
@@ -240,7 +240,7 @@ impl LeaseTable {
         }
     }
 
-    /// Serves a request for a name that belongs only to a rolled-back database.
+    /// Serves a request for a name without a lease that a rolled-back database still has.
     fn step_parked(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let database = self.databases.get(id)?;
         let head = self.names.get(name)?.requests.front()?;
@@ -291,7 +291,7 @@ impl LeaseTable {
         let lease = self.databases.get(id)?.lease()?;
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
-            // The requested change is done.
+            // The change that this request asked for is done.
             Want::Lease { .. } | Want::Reset { .. } if head.begun => {
                 self.answer_head(name, Answer::Done(Some(id)))
             }
@@ -317,8 +317,8 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a lease ends now. This is the case if it has no sessions, and no request from before its deadline is waiting to
-    /// change it.
+    /// Whether a lease ends now. It does if it has no sessions, its deadline has passed, and no request that came before the
+    /// deadline is still waiting to change it.
     pub(super) fn is_at_its_end(&self, id: DatabaseId, now: Instant) -> bool {
         let Some(database) = self.databases.get(id) else { return false };
         let DatabaseState::Leased(lease) = &database.state else { return false };
@@ -329,7 +329,8 @@ impl LeaseTable {
         lease.sessions() == 0 && lease.is_due(now) && !is_awaited
     }
 
-    /// Ends a lease whose database has a session that keeps running without a client. The name receives a new database.
+    /// Ends a lease although a session without a client is still running in its database. The name can then receive another
+    /// database.
     fn leave_behind(&mut self, id: DatabaseId, ticket: Ticket) -> Option<Step> {
         self.end_lease(id, true);
         let task = self.start_due(id)?;
@@ -337,7 +338,7 @@ impl LeaseTable {
         None
     }
 
-    /// Serves a session's request for a leased database.
+    /// Serves a request for a session in a leased database.
     fn step_session(&mut self, name: &str, id: DatabaseId, is_late: bool, now: Instant) -> Option<Step> {
         let database = self.databases.get_mut(id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
@@ -373,7 +374,7 @@ impl LeaseTable {
         self.answer_head(name, Answer::Session(id))
     }
 
-    /// Serves a request for a change that must not happen while there are sessions.
+    /// Serves a request for a change that needs a database without sessions.
     fn step_change(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let (ticket, want, closes) = (head.ticket, head.want.clone(), head.closes());
@@ -435,7 +436,7 @@ impl LeaseTable {
 
     fn reset_in_place(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
         if lease.terms.isolation == Isolation::Server {
-            // pgfresh doesn't reset a server, but replaces it with a new one.
+            // Don't reset a lease's own server. Replace it with a new one.
             self.unname(id, true, Some(lease.terms));
             return self.run_now(id, TaskKind::Unname, ticket);
         }
@@ -465,8 +466,8 @@ impl LeaseTable {
     }
 }
 
-/// Returns the error for a session that has explicitly requested terms that differ from those of the lease. A session that resets
-/// the lease may request a different template.
+/// If a session explicitly asks for terms that differ from those of the lease, returns the error. A session that resets the lease
+/// may ask for another template.
 fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
     let Want::Session { terms, explicit, reset, .. } = want else { return None };
     let name = name.to_owned();
@@ -478,7 +479,7 @@ fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
     is_other.then_some(LeaseError::OtherTemplate { name, template, asked })
 }
 
-/// Returns the terms of a lease after a session's request, which may reset it to a different template.
+/// Returns the terms of a lease after a session's request. If the session resets the lease to another template, the terms change.
 fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
     match want {
         Want::Session { terms, explicit: Explicit { template: true, .. }, reset: true, .. } => {
@@ -492,7 +493,7 @@ fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
 fn session_timeout(want: &Want, lease: &Lease) -> Duration {
     match want {
         Want::Session { .. } | Want::Lease { .. } if lease.is_over() => OVER_TIMEOUT,
-        // The clients have disconnected, but the server hasn't noticed yet.
+        // All clients have disconnected, but the server hasn't ended their sessions yet.
         Want::Session { .. }
         | Want::Lease { .. }
         | Want::Reset { close: false }

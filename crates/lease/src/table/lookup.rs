@@ -1,4 +1,4 @@
-//! Read-only queries about the table, for status reports and for other modules.
+//! Answers questions about the table for status reports and other modules, without changing it.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ impl LeaseTable {
         self.names.keys().filter_map(|name| self.lease(name)).collect()
     }
 
-    /// Returns the names of all databases that a client has, or had until just now.
+    /// Returns the names of all leases that have a database, including those that are just beginning or ending.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let is_held = |line: &Line| match line.state {
             NameState::Held(id) => {
@@ -55,7 +55,7 @@ impl LeaseTable {
         }
     }
 
-    /// Whether the lease of a database ends with its only session.
+    /// Whether the lease has a single session and ends together with it.
     pub(crate) fn ends_with_its_session(&self, id: DatabaseId) -> bool {
         let lease = self.databases.get(id).and_then(Database::lease);
         lease.is_some_and(|lease| lease.sessions() == 1 && lease.ends_with_its_sessions())
@@ -66,7 +66,7 @@ impl LeaseTable {
         self.databases.get(id).and_then(Database::lease).is_some()
     }
 
-    /// Returns the databases whose leases end at a deadline unless a new session comes first. The earliest deadline comes first.
+    /// Returns the databases whose leases have a deadline, the earliest deadline first.
     pub(crate) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
         self.databases.by_end()
     }
@@ -76,17 +76,17 @@ impl LeaseTable {
         self.databases.ready().map(|(id, _)| id)
     }
 
-    /// Returns all databases that no client has, and those of leases with a deadline. The database that is needed least comes
-    /// first.
+    /// Returns the databases that are being removed, then those of leases with a deadline, then the ready ones: the less a
+    /// database is needed, the earlier it comes.
     pub(crate) fn by_need(&self) -> impl Iterator<Item = DatabaseId> {
         let removed = self.databases.busy().filter(|(_, database)| database.is_removed()).map(|(id, _)| id);
-        // The first ready database is handed out first.
+        // Clients get the first ready database first, so it comes last here.
         let mut ready: Vec<_> = self.ready_databases().collect();
         ready.reverse();
         removed.chain(self.by_end()).chain(ready)
     }
 
-    /// Whether this name belongs to the kept database of a failed test.
+    /// Whether this is the name of a database that pgfresh keeps for a failed test.
     pub(crate) fn is_kept(&self, name: &str) -> bool {
         let database = self.database_named(name).and_then(|id| self.databases.get(id));
         database.and_then(Database::lease).is_some_and(|lease| lease.kept.is_some())
@@ -97,7 +97,7 @@ impl LeaseTable {
         self.lease(name).map(|lease| lease.terms.isolation)
     }
 
-    /// Whether any name is in use, so that pgfresh has to read the log.
+    /// Whether any name is in use. If so, databases may be changing, and pgfresh has to read the log.
     pub(crate) fn is_used(&self) -> bool {
         !self.names.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The lease table decides which name gets which database, so that the rest of the crate only has to carry out its decisions.
 //!
-//! The table knows every database and every name, and each of them is in exactly one state. It has no I/O, no clock and no threads,
-//! so that a simulation can test it.
+//! The table knows every database and every name. Each database and each name is in exactly one state. The table does no I/O and
+//! has no clock and no threads, so a simulation can test it.
 //!
 //! [`LeaseTable::handle`] takes an [`Event`] and the current time, and returns [`Action`]s: answers to requests, and tasks for the
 //! caller to run. [`LeaseTable::next_task`] hands out background work. The outcome of a task comes back as an event.
@@ -28,8 +28,8 @@
 //! Retiring            ─▶ gone                 the database is dropped
 //! ```
 //!
-//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a [`Proof`]. A failed
-//! `Unnaming`, `Keeping` or `Retiring` is tried again.
+//! A lease leaves the table only when its database has lost the lease's name. A database becomes ready only with a [`Proof`]. If
+//! the task for `Unnaming`, `Keeping` or `Retiring` fails, the table tries it again.
 
 mod database;
 mod databases;
@@ -56,11 +56,11 @@ use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::NameRules;
 
-/// Pause before the first retry of a failed task. Each further pause is twice as long as the previous one, up to [`LONGEST_RETRY`].
+/// Pause before the first retry of a failed task. Each further pause is twice as long as the last, up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// Returns the pause before the next attempt. `failures` is the number of failures before the last one. Each of them doubles the
+/// Returns how long to wait before the next attempt. `failures` counts the failures before the last one. Each of them doubles the
 /// pause, up to `longest`.
 fn pause_after(failures: u32, longest: Duration) -> Duration {
     (RETRY * 2_u32.saturating_pow(failures)).min(longest)
@@ -70,7 +70,7 @@ fn pause_after(failures: u32, longest: Duration) -> Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct DatabaseId(pub(crate) u64);
 
-/// Identifies a request, so that its answer reaches the thread that waits for it.
+/// Identifies a request, so that the answer reaches the right thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket(pub(crate) u64);
 
@@ -78,18 +78,18 @@ pub(crate) struct Ticket(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ParamsId(pub(crate) u64);
 
-/// Proof that a database equals its template. Only code that has compared or copied the database creates one.
+/// Proof that a database equals its template. Code may create a proof only after it has copied, reset or compared the database.
 #[derive(Debug)]
 pub(crate) struct Proof(());
 
 impl Proof {
-    /// Returns a proof. Only code that has shown that the database is fresh may call this.
+    /// Creates a proof. Call this only where the code has just shown that the database is fresh.
     pub(crate) fn new() -> Self {
         Self(())
     }
 }
 
-/// The source of ready databases.
+/// The origin of a database.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
     /// A copy of the template with this name.
@@ -98,15 +98,15 @@ pub(crate) enum Source {
     Server(String),
 }
 
-/// A client's request concerning a name.
+/// A client's request. Each request is about one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Open a session.
     Session {
         params: ParamsId,
-        /// Terms of the lease, used if the name has no lease yet.
+        /// Terms for a new lease, if the name has none yet.
         terms: Terms,
-        /// Terms that the client has requested explicitly, as opposed to defaults.
+        /// Says which of the terms the client asked for explicitly. The others are defaults.
         explicit: Explicit,
         /// Whether to reset the database first.
         reset: bool,
@@ -117,7 +117,7 @@ pub(crate) enum Want {
     Reset { close: bool },
     /// End the lease.
     Release,
-    /// Rename the database to `to`, and keep its contents.
+    /// Rename the database to `to`, and keep it with its current contents.
     Keep { to: String },
     /// Make a template that is a copy of the database in its current state.
     Copy { to: String, close: bool },
@@ -125,7 +125,8 @@ pub(crate) enum Want {
     Server,
 }
 
-/// Terms that a session has requested explicitly. An existing lease must have the same ones.
+/// Says which terms a session asked for explicitly. If the name already has a lease, the lease must have the same terms, or the
+/// session is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Explicit {
     pub(crate) isolation: bool,
@@ -163,37 +164,38 @@ impl Terms {
     }
 }
 
-/// Something that has happened and that the table has to handle.
+/// Something that happened outside the table, and that the table has to react to.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A client has sent a request concerning a name.
+    /// A client sent a request about a name.
     Request { ticket: Ticket, name: String, want: Want },
-    /// The client of an open session has disconnected, but its backend has not ended yet.
+    /// The client of a session has disconnected, but the session's backend is still running.
     Leaving { database: DatabaseId },
-    /// A session has ended. `leaving` tells whether the table has already received `Leaving` for it.
+    /// A session has ended. `leaving` is true if the table already received `Leaving` for this session.
     Disconnected { database: DatabaseId, leaving: bool },
-    /// A session has ended because its database is gone or its transaction is broken. Its lease ends with it.
+    /// A session ended because its database is gone or its transaction is broken. This also ends the lease.
     Lost { database: DatabaseId, leaving: bool },
-    /// A task has ended.
+    /// A task has ended, with success or not.
     Finished { database: DatabaseId, outcome: Outcome },
-    /// The task [`TaskKind::Close`] has told the sessions of a database to end.
+    /// The task [`TaskKind::Close`] told the sessions of a database to end.
     Closed { database: DatabaseId },
-    /// Backends with these parameters wait in a ready database.
+    /// A task started idle backends with these startup parameters in a ready database.
     Warmed { database: DatabaseId, params: Vec<ParamsId> },
-    /// A client is about to drop a database, so sessions without a client must leave every database.
+    /// A client is about to drop a database with SQL. The server refuses this while the database has sessions, so idle sessions
+    /// must leave the databases that clients know by name.
     Vacate,
-    /// Time has passed.
+    /// Time has passed. Some requests may have timed out.
     Tick,
-    /// The table must not hand out any more databases.
+    /// The table must stop handing out databases.
     Close(Closing),
 }
 
-/// Cause for the table to stop handing out databases.
+/// Why the table stops handing out databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     ShuttingDown,
     ServerGone,
-    /// A panic has left the table in an unknown state, so that an empty one has replaced it.
+    /// A panic left the table in an unknown state. pgfresh replaced the table with an empty one that refuses all requests.
     Failed,
 }
 
@@ -207,76 +209,77 @@ impl Closing {
     }
 }
 
-/// The outcome of a task.
+/// How a task ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The task has succeeded, and its database equals the template.
+    /// The task succeeded, and its database equals the template.
     Fresh(Proof),
     /// The task has succeeded.
     Done,
-    /// SQL has given the name to a different database.
+    /// SQL gave the name to another database.
     NameTaken,
-    /// The database has the name, but no client may use it. Since it became ready, a crash, a change or new settings have made it or
-    /// its session different from a new one.
+    /// The database has received the name, but no client may use it. After it became ready, something made the database or its
+    /// session differ from a fresh one: a crash, a change, or new settings.
     Stale,
-    /// The database equals its template, but its session for rollback isolation cannot be used again.
+    /// The database equals its template, but the next lease in rollback isolation can't use its session again.
     SessionSpent,
-    /// The database no longer belongs to pgfresh: SQL has dropped or renamed it, or the leases are closed. The table forgets it.
+    /// The database no longer belongs to pgfresh, so the table forgets it. Either SQL dropped or renamed it, or the leases are
+    /// closed.
     DroppedOrRenamed,
-    /// The task has stopped to let others go first, and has left nothing behind.
+    /// The task stopped to let other tasks go first. It left nothing behind.
     PutOff,
     /// The database may differ from its template. The text gives the reason.
     Doubt(&'static str),
-    /// The task has failed.
+    /// The task failed.
     Failed(LeaseError),
 }
 
-/// Something that the caller has to do after an event.
+/// An action that the caller has to take after an event.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Pass the answer on to the thread that sent the request.
+    /// Give this answer to the thread that waits for it.
     Answer { ticket: Ticket, answer: Answer },
-    /// Run a task immediately, preferably in the thread that waits for it.
+    /// Run a task immediately, preferably in the thread of the client that waits for it.
     Run { task: Task, ticket: Ticket },
 }
 
-/// The answer to a request.
+/// The table's answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The client may open a session in this database. The table already counts the session.
     Session(DatabaseId),
-    /// The request has succeeded. If the request was for the lease's server, its change may begin now.
+    /// The request succeeded. After [`Want::Server`], the caller may now change the lease's server.
     Done(Option<DatabaseId>),
-    /// SQL has created a database with that name.
+    /// The name belongs to a database that SQL created. The client gets its session there.
     Elsewhere,
-    /// The request has failed.
+    /// The request failed.
     Refused(LeaseError),
 }
 
-/// Work on one database. A database never has two tasks at the same time, except for [`TaskKind::Close`].
+/// A piece of work on one database. A database has at most one task at a time, not counting [`TaskKind::Close`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Task {
     pub(crate) database: DatabaseId,
     pub(crate) kind: TaskKind,
 }
 
-/// The kind of a task, with its arguments.
+/// The work that a task has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     /// Create the database.
     Create(Source),
-    /// Give the database this name, for a lease with this isolation and these parameters.
+    /// Rename the database to a lease's name. The lease has this isolation, and its first session has these startup parameters.
     Name { to: String, isolation: Isolation, params: Option<ParamsId> },
-    /// Rename the database to one of pgfresh's own names, so that the client's name is free.
+    /// Rename the database to one of pgfresh's own names, so that the lease's name is free again.
     Unname,
     /// Reset the database.
     Reset { in_place: bool },
-    /// Rename the database to `to`, and keep its contents.
+    /// Rename the database to `to` without changing its contents.
     Keep { to: String },
-    /// Make a template with this name from the database.
+    /// Make a template called `to` from the database.
     Copy { to: String },
-    /// Tell the database's sessions to end. Each session reports its own end. This task can run alongside other work, and ends with
-    /// [`Event::Closed`].
+    /// Tell all sessions in the database to end. The task doesn't wait for them, because each session reports its own end. It may
+    /// run alongside another task, and ends with [`Event::Closed`].
     Close,
     /// Drop the database.
     Drop,
@@ -287,42 +290,44 @@ pub(crate) enum TaskKind {
 pub(crate) struct LeaseTable {
     databases: Databases,
     names: BTreeMap<String, Line>,
-    /// Names with pending requests. The set may also hold names without requests until the next check.
+    /// Names with waiting requests. Names whose requests have all been answered stay in the set until the next check for
+    /// timeouts.
     asked: BTreeSet<String>,
-    /// Time of the next check of these names, when the first request may time out.
+    /// When to check these names for requests that have timed out.
     look_at_lines_at: Option<Instant>,
     supplies: BTreeMap<Source, Supply>,
-    /// Names whose leases last until a client releases them.
+    /// Names whose leases always last until a client releases them.
     pub(crate) retained: BTreeSet<String>,
-    /// Recognizes names whose leases begin only with [`Want::Lease`]. Sessions can join such a lease, but cannot begin it.
+    /// Recognizes names that pgfresh made up for a lease. Only [`Want::Lease`] can begin a lease with such a name. A session can
+    /// join the lease, but not begin it.
     pub(crate) is_issued: Option<fn(&str) -> bool>,
     /// Rules for the names of databases that sessions create.
     pub(crate) rules: NameRules,
-    /// Maximum number of databases that the server has room for.
+    /// How many databases the server has room for.
     pub(crate) capacity: usize,
     last_id: u64,
-    /// The database whose due task the table started last.
+    /// The database whose task was started last. The next search for a task begins after it.
     last_due: DatabaseId,
-    /// Databases that the table has forgotten since the last call of `take_gone`.
+    /// Databases that the table has removed since the last call of `take_gone`.
     gone: Vec<DatabaseId>,
-    /// Until this time, the table creates only databases that a client waits for.
+    /// Until this time, the table creates fewer databases ahead of demand.
     quiet_until: Option<Instant>,
     /// When a client last received a database.
     assigned_at: Option<Instant>,
-    /// Whether a client has found no ready database since the last call of `take_shortage`.
+    /// True if a client has found no ready database since the last call of `take_shortage`.
     is_short: bool,
     closed: Option<Closing>,
-    /// Number of databases that pgfresh could not recycle, by reason.
+    /// How many databases pgfresh could not recycle, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) failures: u64,
     actions: Actions,
 }
 
-/// Actions so far for the event that the table is handling.
+/// Collects the actions for the event that the table is handling.
 #[derive(Debug, Default)]
 struct Actions {
     list: Vec<Action>,
-    /// Number of actions until a panic that a test has planted. Builds for users don't have this field.
+    /// A test can make the table panic after this many actions. Release builds don't have this field.
     #[cfg(debug_assertions)]
     until_panic: Option<usize>,
 }
@@ -347,18 +352,18 @@ impl LeaseTable {
         Self { capacity, ..Self::default() }
     }
 
-    /// Returns an empty table that refuses all requests.
+    /// Returns an empty table that refuses every request.
     pub(crate) fn refusing(why: Closing) -> Self {
         Self { closed: Some(why), ..Self::default() }
     }
 
-    /// Plants a panic after the next `actions` actions, for tests.
+    /// Makes the table panic after the next `actions` actions, for tests.
     #[cfg(debug_assertions)]
     pub(crate) fn plant_panic(&mut self, actions: usize) {
         self.actions.until_panic = Some(actions);
     }
 
-    /// Returns the databases that have gone since the last call. The caller frees everything that belongs to them.
+    /// Returns the databases that the table has removed since the last call. The caller frees their resources.
     pub(crate) fn take_gone(&mut self) -> Vec<DatabaseId> {
         std::mem::take(&mut self.gone)
     }
@@ -371,7 +376,7 @@ impl LeaseTable {
             Event::Leaving { database } => self.leaving(database, now),
             Event::Disconnected { database, leaving } => {
                 self.disconnected(database, leaving, now);
-                // If no other database makes room for a waiting client, a lease that lingers ends early.
+                // A client may be waiting for room. If no other database can make room for it, end a lingering lease early.
                 self.serve_where_full(now);
             }
             Event::Lost { database, leaving } => self.lost(database, leaving, now),

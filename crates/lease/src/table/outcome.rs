@@ -1,4 +1,4 @@
-//! Handles the outcome of a task: decides what comes next for its database, and answers the request that waited for the task.
+//! Handles the end of a task: decides what happens to its database next, and answers the request that waited for the task.
 
 use std::time::Instant;
 
@@ -55,13 +55,13 @@ impl LeaseTable {
                 self.serve(&source, now);
             }
             Outcome::Failed(error) => {
-                // The failed task may have created part of the database.
+                // The task may have created part of the database before it failed.
                 self.retire(id, "it could not be made");
                 self.not_made(&source, error, now);
             }
             Outcome::PutOff => self.forget(id),
             _ => {
-                // The new database may be faulty, and the next one may not be any better.
+                // Something is wrong with the new database. The next one may be no better, so wait before creating it.
                 self.retire(id, "it could not be made");
                 self.make_later(&source, now);
             }
@@ -84,18 +84,18 @@ impl LeaseTable {
                 self.resume(id, Lease::new(terms, now), now);
             }
             (Outcome::NameTaken, _) => {
-                // The database keeps its current name.
+                // The database still has the name it had before.
                 self.set_state(id, DatabaseState::Ready);
                 self.taken(id, name, now);
             }
             (outcome, terms) => {
-                // The database may or may not have the name now. In either case, pgfresh takes the name away before it gives the
-                // name to another database.
+                // The database may or may not have the name now. Take the name away in either case, before another database
+                // receives it.
                 self.leave_old_name(id, name, now);
                 if let Some(database) = self.databases.get_mut(id) {
                     database.name = Some(name.to_owned());
                 }
-                // A client that finds all sessions in use has not used the database.
+                // If the client found all of the server's sessions in use, it never got into the database.
                 let is_used =
                     !matches!(outcome, Outcome::Stale | Outcome::Failed(LeaseError::TooManyClients { .. }));
                 let again = terms.filter(|terms| matches!(outcome, Outcome::Stale) || terms.retained);
@@ -107,7 +107,7 @@ impl LeaseTable {
         }
     }
 
-    /// Frees the old name of a database that has received a new one.
+    /// Frees the name that a database had until it received the new `name`.
     fn leave_old_name(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let old = self.databases.get_mut(id).and_then(|database| database.name.take());
         if let Some(old) = old.filter(|old| old != name) {
@@ -115,11 +115,11 @@ impl LeaseTable {
         }
     }
 
-    /// Handles the case that SQL has created a database with this name. Clients that want a session get one in that database.
+    /// Handles a lease's name that SQL has given to another database. Clients that want a session get one in that database.
     fn taken(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         if line.state != NameState::Held(id) {
-            // A kept database has the name.
+            // By now, pgfresh has given the name to a database that it keeps.
             return self.advance(name, now);
         }
         line.state = NameState::Free;
@@ -140,7 +140,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Handles the end of a task that has taken the name away from a database.
+    /// Handles the end of a task that takes a database's name away.
     fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: &Outcome, now: Instant) {
         let is_gone = match outcome {
             Outcome::Done | Outcome::Fresh(_) => false,
@@ -166,11 +166,11 @@ impl LeaseTable {
         }
     }
 
-    /// Frees a name that has lost its database. If `again` is set, the name receives a new database on these terms.
+    /// Frees a name that has lost its database. If `again` is set, the name receives another database on these terms.
     fn free(&mut self, name: &str, again: Option<Terms>, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         match again {
-            // The name receives its database with the first session, because the session has the parameters.
+            // Wait for the first session, which brings the startup parameters. The name gets its database then.
             Some(terms) if terms.isolation == Isolation::Rollback => line.state = NameState::Reserved(terms),
             Some(terms) if !line.requests.is_empty() => {
                 self.want_database(name, terms, now);
@@ -206,14 +206,14 @@ impl LeaseTable {
                 self.answer_name_of(id, Outcome::NameTaken);
                 self.resume(id, lease, now);
             }
-            // The database may have either name. The next attempt gives it the new one again.
+            // The database may have either name now. Try again to give it the new one.
             _ => self.retry(id, now),
         }
     }
 
     fn was_reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
         if matches!(outcome, Outcome::SessionSpent) {
-            // The database equals its template. Taking its name away also ends the session, which no client may use again.
+            // The database equals its template, but no client may use its session again. Taking the name away ends that session.
             return self.unname(id, false, terms_of(then));
         }
         let reason = match outcome {
@@ -228,7 +228,7 @@ impl LeaseTable {
             _ => "a statement of the reset failed",
         };
         *self.dropped.entry(reason).or_default() += 1;
-        // A database in rollback isolation still has a name.
+        // A database in rollback isolation still has its lease's name, so take that away before removing it.
         self.unname(id, true, terms_of(then));
     }
 
@@ -244,7 +244,7 @@ impl LeaseTable {
         self.serve(&source, now);
     }
 
-    /// Begins or continues a lease. The lease can only end after the waiting requests have been answered.
+    /// Begins or continues a lease. The waiting requests are answered before the lease may end.
     fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
         (lease.deadline, lease.moved) = (None, now);
         self.set_state(id, DatabaseState::Leased(lease));
@@ -256,7 +256,7 @@ impl LeaseTable {
         }
     }
 
-    /// Answers the request that has caused the task.
+    /// Answers the request that the task was for.
     fn answer_name_of(&mut self, id: DatabaseId, outcome: Outcome) {
         let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) else { return };
         let answer = match outcome {
@@ -270,7 +270,7 @@ impl LeaseTable {
 
     fn answer_first(&mut self, name: &str, answer: Answer) {
         let Some(line) = self.names.get_mut(name) else { return };
-        // If the task took too long, its request has timed out, and a different request may be the first now.
+        // If the task took too long, its request has timed out, and the first request may be another one by now.
         let is_its_own = |request: &Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
         if line.requests.front().is_some_and(is_its_own)
             && let Some(request) = line.requests.pop_front()
@@ -290,7 +290,7 @@ impl LeaseTable {
         }
     }
 
-    /// Sets a state that needs a task immediately.
+    /// Sets a state whose task is due at once.
     fn set_due(&mut self, id: DatabaseId, state: DatabaseState) {
         if let Some(database) = self.databases.get_mut(id) {
             (database.state, database.work) = (state, Work::Due);
@@ -302,7 +302,7 @@ impl LeaseTable {
             database.work = Work::RetryAt(now + pause_after(database.failed, LONGEST_RETRY));
             database.failed += 1;
         }
-        // Until the retry, this database does not make room for others.
+        // Don't expect this database to make room for others before the retry.
         self.serve_where_full(now);
     }
 
@@ -312,8 +312,8 @@ impl LeaseTable {
         self.gone.push(id);
     }
 
-    /// Serves waiting clients if the table can't create any more databases. There may be room now, or they may have waited long
-    /// enough for it.
+    /// If there was no room for more databases, serves the waiting clients again. They may find room now, or may have waited too
+    /// long for it.
     pub(super) fn serve_where_full(&mut self, now: Instant) {
         if self.databases.len() >= self.capacity {
             self.serve_all(now);
@@ -328,7 +328,7 @@ impl LeaseTable {
     }
 }
 
-/// Returns the terms of the lease that continues after the reset, if there is one.
+/// Returns the terms of the lease that goes on after the reset, if one does.
 fn terms_of(then: Then) -> Option<Terms> {
     match then {
         Then::Lease(lease) => Some(lease.terms),

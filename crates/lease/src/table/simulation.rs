@@ -1,10 +1,10 @@
-//! Tests the table with a deterministic simulation of random clients, a fake clock and a fake server.
+//! Tests the table in a simulation with random clients, a fake clock and a fake server.
 //!
-//! The fake server crashes, loses connections, is slow and refuses to rename. SQL renames, swaps, drops and creates databases.
-//! After each event, the simulation checks everything that the table guarantees.
+//! The fake server crashes, loses connections, is slow and refuses to rename databases. Meanwhile, SQL renames, swaps, drops and
+//! creates databases. After each event, the simulation checks everything that the table guarantees.
 //!
-//! `PGFRESH_SIMULATION_EVENTS` sets the length of the simulation, and `PGFRESH_SIMULATION_SEED` the first seed. If a run fails, the
-//! simulation prints its seed. Everything follows from the seed, so the same seed fails again.
+//! `PGFRESH_SIMULATION_EVENTS` sets the length of the simulation, and `PGFRESH_SIMULATION_SEED` the first seed. A run that fails
+//! prints its seed. Everything follows from the seed, so a run with the same seed fails again.
 
 pub(super) mod random;
 mod server;
@@ -27,22 +27,22 @@ const CHECKS: Checks = Checks { sessions: true, statements: true };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Session {
-    /// The table's database whose lease counts the session.
+    /// The database for whose lease the table counts the session.
     database: DatabaseId,
     /// The database name in the session's startup message.
     name: String,
-    /// The database that the session is in, once it has started.
+    /// Once the session has started, the database that it is in.
     inside: Option<Oid>,
     leaving: bool,
 }
 
-/// A client that waits for an answer, and what the table has promised to it.
+/// A client that waits for an answer, and what the table owes it.
 #[derive(Debug, Clone)]
 struct Waiter {
     name: String,
     want: Want,
-    /// Whether the client must receive a fresh database. It must if the previous lease was over when the client came, or if the
-    /// client has requested a reset.
+    /// Whether the client must get a fresh database, because the previous lease was over when the client came or because it asked
+    /// for a reset.
     must_be_fresh: bool,
 }
 
@@ -51,16 +51,16 @@ struct Simulation {
     now: Instant,
     table: LeaseTable,
     server: FakeServer,
-    /// The table's databases that have resources.
+    /// Databases of the table that have resources.
     held: BTreeSet<DatabaseId>,
     sessions: Vec<Session>,
     tasks: Vec<Task>,
-    /// Databases whose sessions a task is about to end.
+    /// Databases in which a task is about to end all sessions.
     closes: Vec<DatabaseId>,
     waiters: HashMap<Ticket, Waiter>,
     last_ticket: u64,
     answered: BTreeMap<&'static str, u64>,
-    /// Whether faults and new clients have stopped, so that all work must come to an end.
+    /// True once faults and new clients have stopped. From then on, all work must come to an end.
     calm: bool,
 }
 
@@ -152,7 +152,7 @@ impl Simulation {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         let must_be_fresh = match &want {
-            // A second client can join the lease of the first client.
+            // Another client can join the first client's lease.
             Want::Session { reset, .. } => {
                 *reset || self.is_over(&name) && self.waiters.values().all(|waiter| waiter.name != name)
             }
@@ -163,11 +163,12 @@ impl Simulation {
         self.raise(Event::Request { ticket, name, want });
     }
 
-    /// Whether all clients of a brief lease have disconnected, or its deadline has passed.
+    /// Whether a lease without linger has lost all its clients, or a lease with linger is past its deadline.
     fn is_over(&self, name: &str) -> bool {
         let Some(id) = self.table.database_named(name) else { return true };
         let Some(database) = self.table.databases.get(id) else { return false };
-        // Such a change may have ended the lease's sessions. If a client is waiting afterwards, the lease goes on for this client.
+        // Such a change may have ended the lease's sessions. If a client is waiting afterwards, the lease goes on for that
+        // client.
         if matches!(database.state, DatabaseState::Changing(Change::Server(_) | Change::Copying(_))) {
             return false;
         }
@@ -208,7 +209,7 @@ impl Simulation {
                 self.sessions.push(Session { database, name, inside: None, leaving: false });
             }
             Answer::Done(Some(id)) if matches!(waiter.want, Want::Server) => {
-                // The client is changing the server for a while, and a later event ends the change.
+                // The client takes a while to change the server. A later event ends the change.
                 self.tasks.push(Task { database: *id, kind: TaskKind::Close });
             }
             Answer::Done(Some(id)) if waiter.must_be_fresh => {
@@ -236,15 +237,14 @@ impl Simulation {
         let session = self.random.pick(&self.sessions);
         let Some(inside) = session.inside else { return };
         let isolation = self.table.databases.get(session.database).map(|database| database.isolation);
-        // The client has disconnected, and the server may still be running its last statement.
+        // The client has disconnected, but the server may still be running its last statement.
         if let Some(copy) = self.server.databases.get_mut(&inside) {
             copy.uncommitted = isolation == Some(Isolation::Rollback) && (copy.uncommitted || !copy.dirty);
             copy.dirty = true;
         }
     }
 
-    /// Starts a session that the table has promised. SQL may have given the database's name to a different database in the
-    /// meantime.
+    /// Starts a session that the table has promised. In the meantime, SQL may have given the database's name to another database.
     fn enter(&mut self) {
         let promised: Vec<_> =
             (0..self.sessions.len()).filter(|at| self.sessions[*at].inside.is_none()).collect();
@@ -261,7 +261,7 @@ impl Simulation {
         self.sessions[at].inside = inside;
         if let Some(copy) = inside.and_then(|oid| self.server.databases.get(&oid)) {
             assert_eq!(inside, Some(Oid::Made(database)), "a session with {name}");
-            // The session of a lease in rollback isolation has started earlier, so SQL cannot rename its database.
+            // In rollback isolation, the session started earlier, so SQL cannot rename its database.
             let has_name = isolation != Isolation::Clone || copy.name.as_deref() == Some(&*name);
             return assert!(has_name, "a session of {database:?} with {name} is in {copy:?}");
         }
@@ -299,7 +299,7 @@ impl Simulation {
         self.raise(event);
     }
 
-    /// Ends the sessions of a database. They must all belong to the lease that is ending.
+    /// Ends the sessions in a database, and checks that all of them belong to the lease that is ending.
     fn close_sessions(&mut self, id: DatabaseId) {
         match self.table.databases.get(id).map(|database| &database.state) {
             None
@@ -317,7 +317,7 @@ impl Simulation {
         self.raise(Event::Closed { database: id });
     }
 
-    /// Does what users do with SQL. The session of a lease in rollback isolation is always in its database.
+    /// Does what users do with SQL. Databases in rollback isolation are safe, because their session is always open.
     fn sql(&mut self) {
         let (table, sessions) = (&self.table, &self.sessions);
         let is_in_use = |oid: Oid| {
@@ -447,7 +447,7 @@ impl Simulation {
         assert!(table.databases.len() <= CAPACITY, "more databases than there is room for");
     }
 
-    /// Checks that each group contains all databases that belong to it.
+    /// Checks that each group contains exactly the databases that belong to it.
     fn check_order(&self) {
         let databases = &self.table.databases;
         let ids = |state: fn(&Database) -> bool| {
@@ -486,7 +486,7 @@ impl Simulation {
                 );
             }
             DatabaseState::Leased(_) => assert_eq!(copy.given, database.name, "{id:?}"),
-            // The table knows each name that pgfresh has given to a database.
+            // If pgfresh gave a database its name, the table must know the name.
             _ if copy.given != database.name => {
                 let changes =
                     matches!(database.state, DatabaseState::Changing(_)) || database.work == Work::Running;
@@ -496,7 +496,7 @@ impl Simulation {
         }
     }
 
-    /// Ends all sessions without new clients or faults, and checks that all work comes to an end.
+    /// Ends all sessions, with no new clients and no faults, and checks that all work comes to an end.
     fn settle(&mut self) {
         self.calm = true;
         while let Some(Session { database, leaving, .. }) = self.sessions.pop() {
@@ -540,7 +540,7 @@ impl Simulation {
     }
 }
 
-/// Prints to stderr, so that the message also appears for tests that succeed.
+/// Prints directly to stderr, so that the message appears even if the test succeeds.
 #[expect(clippy::let_underscore_must_use, reason = "a test may have nowhere to write")]
 fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
@@ -559,7 +559,7 @@ fn play(seed: u64, length: u64, checks: Checks) -> BTreeMap<&'static str, u64> {
     simulation.answered
 }
 
-/// Shows that the simulation can find a bug.
+/// Checks the simulation itself: it must find a bug that the test plants.
 #[test]
 fn a_missing_check_of_names_is_found() {
     for checks in [Checks { sessions: false, ..CHECKS }, Checks { statements: false, ..CHECKS }] {
@@ -568,7 +568,7 @@ fn a_missing_check_of_names_is_found() {
     }
 }
 
-/// Runs several hundred simulations of several thousand events each, so that a fault shows soon after its cause.
+/// Runs hundreds of simulations, each with thousands of events. In a short simulation, a failure shows soon after its cause.
 #[test]
 fn simulation_leaves_no_dirty_database_or_forgotten_client() {
     let (events, length) = (number("PGFRESH_SIMULATION_EVENTS").unwrap_or(1_000_000), 2_000);

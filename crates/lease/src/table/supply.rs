@@ -1,4 +1,4 @@
-//! Matches demand and supply: gives ready databases to waiting clients, and decides how many databases to create ahead of demand.
+//! Gives ready databases to waiting clients, and decides how many databases to create ahead of demand.
 //!
 //! Clients should find a ready database, but copies cost processor time and space. So pgfresh starts with a few ready databases,
 //! and creates more only after a client has found none.
@@ -15,8 +15,8 @@ use crate::isolation::Isolation;
 
 /// Maximum number of ready copies of one template that the table creates ahead of demand.
 const MOST_AHEAD: usize = 16;
-/// Maximum number of used databases that the table keeps ready. It is higher than the limit for new copies. With equal limits, each
-/// lease after a burst would cause the creation of one copy, and the removal of one when it ends.
+/// Maximum number of returned databases that the table keeps ready. This limit is higher than the one for new copies. If both
+/// were equal, each lease after a burst would make pgfresh create a copy at its start and remove one at its end.
 const MOST_READY: usize = 2 * MOST_AHEAD;
 /// Number of databases to keep ready before a client has asked for one.
 const FIRST_READY: usize = 2;
@@ -25,19 +25,20 @@ const MOST_MAKING: usize = 2;
 /// Maximum number of databases of one source that tasks create at the same time ahead of demand. The other processors are left to
 /// the clients.
 const MOST_MAKING_AHEAD: usize = 1;
-/// How long tasks don't create further databases after a client has received one. A session takes this long to start and to receive
-/// its first answer, and it should have the machine to itself.
+/// How long the table creates fewer copies after a client received a database. In this time, a session usually starts and gets
+/// its first answer, and it should have the processors to itself.
 const QUIET: Duration = Duration::from_millis(3);
 
 /// Maximum pause after a failure to create a database.
 const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
 
-/// How long clients may have to wait for returning databases before the table creates a copy although all processors are busy. The
-/// copy would take processor time from the clients that are about to return databases, which would not make them faster.
+/// If clients are likely to get a returned database within this time, the table doesn't create a copy for them while all
+/// processors are busy. The copy would only slow down the clients that are about to return theirs.
 const CROWD_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long a client waits if there is no room for another database, and no client receives any database. Clients may use all
-/// databases for as long as they like. As long as databases go from client to client, it will be this client's turn at some point.
+/// How long a client waits when there is no room for another database and no other client receives one either. Clients may keep
+/// their databases as long as they like. But while databases still go from client to client, this client's turn will come, so it
+/// keeps waiting.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of one source of databases.
@@ -47,20 +48,22 @@ pub(super) struct Supply {
     wanted: usize,
     /// Names that wait for a database, in the order in which they came.
     pub(super) line: VecDeque<String>,
-    /// When to retry after a failure to create a database.
+    /// After a failure to create a database, the time of the next attempt.
     not_before: Option<Instant>,
     /// Number of failures since the last success.
     failures: u32,
-    /// Until this time, a database counts as returning if its client has just disconnected.
+    /// Until this time, a database whose client has just disconnected counts as about to return.
     returns_until: Option<Instant>,
-    /// Until this time, even running tasks pause, because the last client will return its database immediately.
+    /// Until this time, copies that are being created pause too. The last lease doesn't linger, so its database may be back any
+    /// moment.
     pause_until: Option<Instant>,
-    /// When a database last became ready again after a lease. The next field is the usual interval between two such returns.
+    /// When a database last became ready again after a lease, and (in the next field) how much time usually passes between two
+    /// such returns.
     returned_at: Option<Instant>,
     return_every: Duration,
 }
 
-/// The request of a name that waits for a database.
+/// A name that waits for a database, and the properties that the database should have.
 struct Demand {
     name: String,
     isolation: Isolation,
@@ -78,8 +81,8 @@ impl Supply {
 }
 
 impl LeaseTable {
-    /// Adds a source of databases. If clients are `expected`, the table creates databases immediately, and otherwise after the
-    /// first request.
+    /// Adds a source of databases. If clients are `expected`, the table starts to create databases at once. Otherwise it waits
+    /// for the first request.
     pub(crate) fn add_source(&mut self, source: Source, expected: bool) {
         let wanted = if expected { FIRST_READY } else { 0 };
         let line = VecDeque::new();
@@ -111,7 +114,7 @@ impl LeaseTable {
     fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {
         let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
         let Some(line) = self.names.get_mut(name) else { return };
-        // The name may no longer be waiting, or may have a request with different terms by now.
+        // By now, the name may have stopped waiting, or may be waiting on different terms.
         if matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source) {
             line.state = NameState::Free;
             self.refuse_head(name, error);
@@ -131,7 +134,8 @@ impl LeaseTable {
         self.databases.ready().filter(move |(_, database)| database.source == *source).map(|(id, _)| id)
     }
 
-    /// Returns the number of a source's ready databases that any client can have.
+    /// Returns how many of a source's ready databases can go to any client. This excludes databases in rollback isolation, which
+    /// suit only some clients.
     pub(crate) fn ready(&self, source: &Source) -> usize {
         let is_for_any = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source && database.isolation != Isolation::Rollback
@@ -139,7 +143,8 @@ impl LeaseTable {
         self.databases.ready().filter(is_for_any).count()
     }
 
-    /// Whether there are as many ready databases as wanted, or as there is room for, and no task is creating one.
+    /// Whether there is nothing left to create: no task is creating a database, and there are enough ready ones or no room for
+    /// more.
     pub(crate) fn is_supplied(&self) -> bool {
         let is_full = self.databases.len() >= self.capacity;
         self.supplies.iter().all(|(source, supply)| {
@@ -147,7 +152,7 @@ impl LeaseTable {
         })
     }
 
-    /// Gives ready databases to the names that wait for them.
+    /// Gives ready databases to the names that wait for one, in the order of the queue.
     pub(super) fn serve(&mut self, source: &Source, now: Instant) {
         while let Some(demand) = self.first_demand(source) {
             if self.closed.is_some() {
@@ -182,7 +187,7 @@ impl LeaseTable {
         }
     }
 
-    /// Returns the ready database that fits best.
+    /// Returns the ready database that suits the client best.
     fn pick(&self, source: &Source, demand: &Demand) -> Option<DatabaseId> {
         let worth = |database: &Database| match (database.isolation, demand.isolation) {
             // The session in this database has the requested parameters.
@@ -191,8 +196,8 @@ impl LeaseTable {
             _ if database.is_warm_for(demand.params) => 2,
             _ => 1,
         };
-        // If several fit equally well, the oldest one wins. Clients have used it most, so the processors' caches are most likely to
-        // contain its data.
+        // If several suit equally well, take the oldest. Clients have used it most, so its data is most likely to be in the
+        // processors' caches.
         let mut best = None;
         for (id, database) in self.databases.ready().filter(|(_, database)| database.source == *source) {
             let worth = worth(database);
@@ -212,7 +217,7 @@ impl LeaseTable {
         request.begun |= matches!(request.want, Want::Lease { .. });
         line.state = NameState::Held(id);
         let isolation = terms.isolation;
-        // If no other client is in the queue, the table expects to get this database back soon.
+        // If no other client is waiting, expect this database back soon.
         if let Some(supply) = self.supplies.get_mut(&terms.source()).filter(|supply| supply.line.is_empty()) {
             supply.returns_until = Some(now + QUIET);
             supply.pause_until = supply.returns_until.filter(|_| terms.linger <= QUIET);
@@ -226,8 +231,8 @@ impl LeaseTable {
         self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket);
     }
 
-    /// Increases the number of databases to keep ready, because a client has found none. Returns `false` if there is no room and no
-    /// database can make room.
+    /// Increases the number of databases to keep ready, because a client found none. Returns `false` if there is no room for
+    /// another database and none of the existing ones can make room.
     fn expand(&mut self, source: &Source, now: Instant) -> bool {
         let Some(supply) = self.supplies.get_mut(source) else { return false };
         let most = if matches!(source, Source::Server(_)) { 1 } else { MOST_AHEAD };
@@ -238,9 +243,10 @@ impl LeaseTable {
         self.databases.len() < self.capacity || self.evict_idle(now)
     }
 
-    /// Removes an unneeded database to make room for the client whose turn it is. Returns `false` if all databases are in use.
+    /// Makes room for the client whose turn it is, by removing an idle database or ending a lease that has no sessions. Returns
+    /// `false` if all databases are in use.
     fn evict_idle(&mut self, now: Instant) -> bool {
-        // A failed task may fail forever, so its database counts only after a success.
+        // After a failure, don't count on a database until its task succeeds. The task may fail forever.
         let is_coming = |database: &Database| {
             database.frees_room() || database.is_returning() && !matches!(database.work, Work::RetryAt(_))
         };
@@ -265,7 +271,7 @@ impl LeaseTable {
         true
     }
 
-    /// Returns the oldest kept database of a failed test that has no sessions, and when pgfresh kept it.
+    /// Among the databases kept for failed tests, returns the oldest that has no sessions, with the time when pgfresh kept it.
     fn oldest_kept(&self) -> Option<(Instant, DatabaseId)> {
         let unused = |database: &Database| {
             database.lease().filter(|lease| lease.sessions() == 0).and_then(|lease| lease.kept)
@@ -273,7 +279,7 @@ impl LeaseTable {
         self.databases.iter().filter_map(|(id, database)| Some((unused(database)?, id))).min()
     }
 
-    /// Refuses clients that have waited long enough for room. There will be no room until a client returns a database.
+    /// Refuses clients that have waited too long for room. There will be no room until another client returns its database.
     fn refuse_for_room(&mut self, source: &Source, now: Instant) {
         loop {
             let next = self.next_timeout(source);
@@ -290,7 +296,7 @@ impl LeaseTable {
         }
     }
 
-    /// Returns the name whose wait for room times out first, and when.
+    /// Returns the name that will be the first to give up waiting for room, and the time when it does.
     fn next_timeout(&self, source: &Source) -> Option<(Instant, String)> {
         let line = &self.supplies.get(source)?.line;
         let ends = |name: &String| {
@@ -300,11 +306,11 @@ impl LeaseTable {
             let moved = self.assigned_at.map_or(since, |assigned| assigned.max(since));
             Some((moved + ROOM_TIMEOUT, name.clone()))
         };
-        // If several time out at the same time, the first in the queue comes first.
+        // If several names time out at the same time, this finds the first in the queue.
         line.iter().filter_map(ends).min_by_key(|(ends, _)| *ends)
     }
 
-    /// Refuses a name that waits for a database.
+    /// Answers the first request of a waiting name with an error, and stops waiting on the name's behalf.
     pub(super) fn refuse_name(&mut self, name: &str, error: LeaseError, now: Instant) {
         if let Some(line) = self.names.get_mut(name) {
             line.give_up_waiting();
@@ -313,7 +319,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Handles a failure to create a database. The first waiting client receives the error, and the next attempt is delayed.
+    /// Handles a failure to create a database: reports the error to the first waiting client, and delays the next attempt.
     pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant) {
         self.make_later(source, now);
         let first = self.first_demand(source).map(|demand| demand.name);
@@ -325,25 +331,25 @@ impl LeaseTable {
         }
     }
 
-    /// Delays the next attempt to create a database. Each failure doubles the delay.
+    /// Delays the next attempt to create a database from this source. Each failure doubles the delay.
     pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
         if let Some(supply) = self.supplies.get_mut(source) {
             let time = now + super::pause_after(supply.failures, LONGEST_PAUSE);
             supply.not_before = Some(time);
             supply.failures += 1;
-            // If there is no other room, a client may be waiting for this attempt.
+            // A client may be waiting for this very attempt, so check the queues then.
             self.look_at_lines(time);
         }
     }
 
-    /// Records that a task has created a database.
+    /// Records that a task created a database, so that the next failure starts with a short delay again.
     pub(super) fn made(&mut self, source: &Source) {
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.failures = 0;
         }
     }
 
-    /// Returns a task that creates a database, if the table needs one now. Otherwise returns the time at which it may need one.
+    /// If the table needs another database now, returns the task to create it. Otherwise returns the time when it may need one.
     pub(super) fn next_to_make(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         let quiet = self.quiet_until.filter(|until| *until > now);
         let mut soonest = None;
@@ -367,8 +373,8 @@ impl LeaseTable {
                 soonest = earlier(soonest, Some(time));
                 continue;
             }
-            // Clients that will not get a returned database soon come first. Among these, the client that has waited longest comes
-            // first.
+            // First come clients for whom no returned database will be free soon, the one that has waited longest before the
+            // others.
             let since = self.waits_since(source, making + self.returning(source));
             let is_urgent = since.is_some() && !supply.serves_soon(now);
             lacking.push((since.is_some(), is_urgent, since.map(Reverse), lacks, source.clone()));
@@ -383,7 +389,7 @@ impl LeaseTable {
         Ok(Task { database: id, kind: TaskKind::Create(source) })
     }
 
-    /// Returns the number of a source's databases that tasks are creating.
+    /// Returns how many of a source's databases are being created.
     fn making(&self, source: &Source) -> usize {
         let is_made = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
@@ -394,15 +400,16 @@ impl LeaseTable {
         self.databases.busy().filter(is_made).count()
     }
 
-    /// Returns the number of a source's databases that tasks are making ready again after a lease. Each takes about a millisecond.
+    /// Returns how many of a source's databases are on their way back from a lease. Making one ready again takes about a
+    /// millisecond.
     fn returning(&self, source: &Source) -> usize {
         let returns =
             |(_, database): &(DatabaseId, &Database)| database.source == *source && database.is_returning();
         self.databases.busy().filter(returns).count()
     }
 
-    /// Returns the number of a source's leased databases whose clients have disconnected and whose leases end with their last
-    /// session. Usually these end within a millisecond, but a statement may keep running.
+    /// Returns how many of a source's leases are over except for sessions that the server has yet to end. Usually that takes less
+    /// than a millisecond, but a session may still be running a statement.
     fn about_to_return(&self, source: &Source) -> usize {
         let is_left = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
@@ -412,18 +419,17 @@ impl LeaseTable {
         self.databases.busy().filter(is_left).count()
     }
 
-    /// Whether a database that is ready again after its lease is worth the space that it takes up.
+    /// Whether to keep a database that is ready again after its lease, although it takes up space.
     pub(super) fn keeps_ready(&self, id: DatabaseId, now: Instant) -> bool {
         self.keeps(id, 0, now)
     }
 
-    /// Whether a database that has lost its name is worth a reset.
+    /// Whether to reset a database after its lease rather than remove it.
     pub(super) fn keeps_returning(&self, id: DatabaseId, now: Instant) -> bool {
         self.databases.get(id).is_some_and(|database| self.keeps(id, self.returning(&database.source), now))
     }
 
-    /// Whether the table uses a database again. It does so if clients of its template may need it, and no other client needs its
-    /// room.
+    /// Whether to use a database again: clients of its template may need it, and no client of another template needs its room.
     fn keeps(&self, id: DatabaseId, returning: usize, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| &database.source) else { return false };
         let is_needed = |supply: &Supply| {
@@ -433,30 +439,30 @@ impl LeaseTable {
         self.supplies.get(source).is_some_and(is_needed) && !self.is_due_elsewhere(id, source, now)
     }
 
-    /// Whether it is the turn of a client that needs a different source, and therefore the room of this returned database. Only one
-    /// database at a time makes room in this way, because a removal and a creation take as long as many leases.
+    /// Whether this returned database has to make room, because the client whose turn it is needs a database from another source.
+    /// Only one database at a time makes room in this way: removing it and creating another takes as long as many leases.
     fn is_due_elsewhere(&self, id: DatabaseId, source: &Source, now: Instant) -> bool {
         self.databases.len() >= self.capacity
             && !self.databases.busy().any(|(other, database)| other != id && database.frees_room())
             && self.next_source(Some(id), now).is_some_and(|next| next != *source)
     }
 
-    /// Returns the source for the client that has waited longest without a database in preparation for it. The database
-    /// `come_back`, if there is one, has just been returned and is not meant for any client yet.
+    /// Finds the client that has waited longest although no database is in preparation for it, and returns the source that this
+    /// client needs. `come_back` is a database that has just been returned and isn't meant for any client yet.
     fn next_source(&self, come_back: Option<DatabaseId>, now: Instant) -> Option<Source> {
         let come_back = come_back.and_then(|id| self.databases.get(id));
         let next = |(source, supply): (&Source, &Supply)| {
             let own = come_back.filter(|own| own.source == *source);
             let since = self.needs_one_since(source, supply, own, now)?;
-            // If two clients came at the same time, the one that can use the returned database comes first.
+            // If two clients came at the same time, prefer the one that can use the returned database.
             Some((since, own.is_none(), source.clone()))
         };
         self.supplies.iter().filter_map(next).min().map(|(.., source)| source)
     }
 
-    /// Returns since when the first client has been waiting for which no database is in preparation. Returns `None` if the source
-    /// has no such client. Also returns `None` if it can't serve one, because no task may create a database now and no database has
-    /// `come_back`.
+    /// Finds the first client in the source's queue without a database in preparation, and returns since when it has been
+    /// waiting. Returns `None` if there is no such client. Also returns `None` if the source couldn't serve that client now: no
+    /// database may be created, and none has `come_back`.
     fn needs_one_since(
         &self,
         source: &Source,
@@ -471,7 +477,7 @@ impl LeaseTable {
         self.waits_since(source, making + returning).filter(|_| may_be_made || come_back.is_some())
     }
 
-    /// Whether a client that only a new copy can serve has waited for a while, and a task may create one.
+    /// Whether a client has been waiting too long for a new copy that could be created now.
     pub(super) fn is_copy_overdue(&self, now: Instant) -> bool {
         let is_overdue = |(source, supply): (&Source, &Supply)| {
             !supply.serves_soon(now)
@@ -482,14 +488,14 @@ impl LeaseTable {
         self.closed.is_none() && self.databases.len() < self.capacity && self.supplies.iter().any(is_overdue)
     }
 
-    /// Whether a paused creation should give way to a different one. This is the case if a client waits for a copy of a different
-    /// template, and no other task may create it. The paused creation then no longer occupies a worker, and no longer counts
-    /// towards the maximum.
+    /// Whether the paused task that creates this database should stop so that another database can be created first. It should if
+    /// a client waits for a copy of another template that no other worker may create. Once stopped, the task no longer occupies a
+    /// worker or counts towards the maximum.
     pub(crate) fn gives_way(&mut self, id: DatabaseId, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| database.source.clone()) else {
             return false;
         };
-        // Copies that would also have to pause don't count.
+        // Ignore copies that would have to pause as well.
         let is_kept_from = |(other, supply): (&Source, &Supply)| {
             *other != source
                 && !supply.serves_soon(now)
@@ -506,7 +512,7 @@ impl LeaseTable {
         gives_way
     }
 
-    /// Returns since when a client in a source's queue has been waiting that has `before` others in front of it.
+    /// Looks at the client with `before` others ahead of it in the source's queue, and returns since when it has been waiting.
     fn waits_since(&self, source: &Source, before: usize) -> Option<Instant> {
         let since = |name: &String| {
             let line = self.names.get(name)?;
@@ -516,14 +522,14 @@ impl LeaseTable {
         self.supplies.get(source)?.line.iter().filter_map(since).nth(before)
     }
 
-    /// Whether a client is waiting in the queue for a database of the same source.
+    /// Whether any client is waiting for a database from the same source as this one.
     pub(crate) fn is_awaited(&self, id: DatabaseId) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| !supply.line.is_empty())
     }
 
-    /// Returns how long the creation of a database should pause in favour of clients that come and go. Returns `None` if a client
-    /// waits for this database rather than for a returned one.
+    /// Returns how long the task that creates this database should pause, to leave the processors to clients that come and go.
+    /// Returns `None` if no pause is due, or if a client needs this very database because too few others will be returned.
     pub(crate) fn pause(&self, id: DatabaseId, now: Instant) -> Option<Duration> {
         let source = &self.databases.get(id)?.source;
         let supply = self.supplies.get(source)?;
@@ -532,28 +538,28 @@ impl LeaseTable {
         (supply.line.len() <= returning).then_some(pause)
     }
 
-    /// Whether databases of the same source are returned so often that even the last client in the queue gets one soon.
+    /// Whether databases from this one's source are returned so often that even the last client in the queue gets one soon.
     pub(crate) fn come_back_soon(&self, id: DatabaseId, now: Instant) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| supply.serves_soon(now))
     }
 
-    /// Records that a database is ready again after its lease.
+    /// Records that a database of this source is ready again after its lease.
     pub(super) fn note_return(&mut self, source: &Source, now: Instant) {
         let Some(supply) = self.supplies.get_mut(source) else { return };
         if let Some(before) = supply.returned_at.replace(now) {
-            // This is a moving average of the last intervals, in which recent ones have more weight.
+            // Keep a moving average of the intervals that gives more weight to recent ones.
             supply.return_every = (supply.return_every * 7 + now.saturating_duration_since(before)) / 8;
         }
     }
 
-    /// Whether a client has found no ready database since the last call.
+    /// Returns `true` if a client has found no ready database since the last call.
     pub(crate) fn take_shortage(&mut self) -> bool {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Whether there is time to start a session in a database before it becomes ready. There is if no client has to wait for the
-    /// database.
+    /// Whether there is time to start idle backends in a database before it becomes ready: another database is ready already, and
+    /// no client is waiting.
     pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
         let ready = self.databases.get(id).map_or(0, |database| self.ready(&database.source));
         ready > 0 && !self.is_awaited(id)

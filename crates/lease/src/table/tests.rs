@@ -1,4 +1,4 @@
-//! Tests of the table with examples.
+//! Tests the table with examples.
 
 mod line;
 mod turns;
@@ -10,7 +10,7 @@ use super::*;
 
 const PARAMS: ParamsId = ParamsId(1);
 
-/// A table whose tasks the test ends explicitly.
+/// A table with fake tasks. Each test says when and how a task ends.
 struct Example {
     table: LeaseTable,
     now: Instant,
@@ -48,7 +48,7 @@ impl Example {
         self.raise(Event::Finished { database, outcome })
     }
 
-    /// Runs the next background task successfully.
+    /// Runs the next background task, which succeeds.
     fn work(&mut self) -> (TaskKind, Vec<Action>) {
         let Task { database, kind } = self.table.next_task(self.now).unwrap();
         let outcome = match kind {
@@ -59,8 +59,8 @@ impl Example {
     }
 }
 
-/// Runs the tasks of clients and of the background successfully, until none is due. Returns the background tasks, and the databases
-/// that clients received.
+/// Runs all tasks of clients and all background tasks until none is due. All succeed. Returns the background tasks, and the
+/// databases that clients received.
 fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<DatabaseId>) {
     let (mut done, mut granted, begun) = (Vec::new(), Vec::new(), example.now);
     loop {
@@ -89,7 +89,7 @@ fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<
     }
 }
 
-/// Returns the task that a client waits for.
+/// Returns the task that the table started for a client.
 fn task(actions: &[Action]) -> Task {
     match actions {
         [Action::Run { task, .. }] => task.clone(),
@@ -97,7 +97,7 @@ fn task(actions: &[Action]) -> Task {
     }
 }
 
-/// Returns the database in which the client may open a session.
+/// Returns the database in which a client may open its session.
 fn granted(actions: &[Action], to: Ticket) -> DatabaseId {
     match actions {
         [Action::Answer { ticket, answer: Answer::Session(id) }] if *ticket == to => *id,
@@ -118,8 +118,8 @@ fn clients_get_ready_databases_in_order_of_arrival() {
     }
 }
 
-/// A statement may keep running in a database whose client has disconnected. The table waits for such a database only as long as it
-/// usually takes.
+/// After its client has disconnected, a database usually comes back soon, but a statement may keep running in it. So the table
+/// counts on such a database only for a short time.
 #[test]
 fn copy_is_briefly_delayed_for_returning_databases() {
     let mut example = Example::new();
@@ -140,8 +140,8 @@ fn copy_is_briefly_delayed_for_returning_databases() {
     assert!(matches!(example.table.next_task(example.now), Ok(Task { kind: TaskKind::Create(_), .. })));
 }
 
-/// Clients receive the only database one after another, and meanwhile the second copy pauses. It continues when they pause, return
-/// the database late, or wait for the copy.
+/// While clients use the only database one after another, the task that creates the second one pauses. It continues when clients
+/// pause, return the database late, or wait for the second one.
 #[test]
 fn copy_pauses_for_clients_not_waiting_for_it() {
     let served = |linger| {
@@ -166,8 +166,8 @@ fn copy_pauses_for_clients_not_waiting_for_it() {
     assert_eq!(example.table.pause(copy, example.now), None, "this one waits for the copy");
 }
 
-/// As long as databases go from client to client, each client that finds no room gets its turn. When this stops, the table refuses
-/// clients.
+/// As long as databases go from client to client, each client that finds no room gets its turn. When databases stop moving, the
+/// table refuses the waiting clients.
 #[test]
 fn client_without_room_waits_while_databases_return() {
     let mut example = Example::new();
@@ -188,7 +188,7 @@ fn client_without_room_waits_while_databases_return() {
         rest(&mut example, actions)
     };
     assert_eq!(given.len(), 1, "first come, first served");
-    // The other client waits as long as if it had come at that time.
+    // The other client's wait starts again at that time.
     let later = loop {
         assert!(example.raise(Event::Tick).is_empty());
         let later = example.table.next_task(example.now).unwrap_err().unwrap();
@@ -214,7 +214,7 @@ fn client_without_room_waits_while_databases_return() {
     assert!(ask(&mut example, "g").is_empty());
 }
 
-/// A client that waits for room receives the database of a lease that starts to linger, however long the linger is.
+/// When a lease starts to linger, however long, a client that waits for room receives its database.
 #[test]
 fn lingering_lease_makes_room_for_waiting_client() {
     let mut example = Example::new();
@@ -228,7 +228,7 @@ fn lingering_lease_makes_room_for_waiting_client() {
     assert_eq!((given.len(), example.now), (1, before));
 }
 
-/// A client that waits for room receives that of a failed test's database: the oldest one without sessions.
+/// A client that waits for room gets the room of a database kept for a failed test: the oldest one without sessions.
 #[test]
 fn oldest_kept_database_makes_room_for_waiting_client() {
     let mut example = Example::new();
@@ -251,7 +251,7 @@ fn oldest_kept_database_makes_room_for_waiting_client() {
     assert_eq!((given.len(), kept(&example)), (1, [true, false, true, true]));
 }
 
-/// If databases have often been returned, the table expects more of them, until none are.
+/// If databases have been returned often, the table expects further ones, until they stop coming.
 #[test]
 fn databases_are_expected_soon_after_repeated_returns() {
     let mut example = Example::new();
@@ -380,7 +380,7 @@ fn sessions_close_before_database_gets_another_lease() {
 
     let (_, actions) = example.ask("orders", Want::Release);
     assert_eq!(task(&actions), Task { database, kind: TaskKind::Close });
-    // The client was closing its connection anyway. Its backend ends before pgfresh tells it to.
+    // The client was closing its connection anyway, so its backend ends before pgfresh tells it to.
     assert!(example.raise(Event::Leaving { database }).is_empty());
     assert!(example.raise(Event::Disconnected { database, leaving: true }).is_empty());
     let next = example.table.next_task(example.now);
@@ -457,7 +457,7 @@ fn removing_template_keeps_names_moved_to_another_template() {
     example.session("name", 0);
     example.now += Duration::from_mins(10);
     example.raise(Event::Tick);
-    // Both names have waited in vain. One receives a new request, and the other a request for a different template.
+    // Both names waited in vain. Now one gets a new request, and the other a request for another template.
     example.session("first", 0);
     let terms = terms("other", Isolation::Clone, 5000);
     let (ticket, _) = example
@@ -501,7 +501,7 @@ fn repeatedly_failing_task_is_retried_less_often() {
     assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
 }
 
-/// The server can't copy a database in either isolation, and each client receives the right error.
+/// pgfresh can't copy a database in either of these isolations. Each client must get the right error.
 #[test]
 fn copy_error_names_lease_isolation() {
     for isolation in [Isolation::Rollback, Isolation::Server] {
@@ -548,7 +548,7 @@ fn returned_databases_are_neither_recreated_nor_dropped() {
                 assert_eq!(databases.len(), count);
                 for database in databases {
                     example.raise(Event::Disconnected { database, leaving: false });
-                    // Some leases end at the same time, others one after another.
+                    // Let some leases end at the same time, and others one after another.
                     if database.0 % 3 > 0 {
                         done.extend(rest(&mut example, Vec::new()).0);
                     }
@@ -557,7 +557,7 @@ fn returned_databases_are_neither_recreated_nor_dropped() {
                 done
             };
             round(burst);
-            // After these rounds, the table keeps as many databases ready as the workers need.
+            // After these rounds, the table must keep enough databases ready for all workers.
             (0..5).for_each(|_| drop(round(workers)));
             let done: Vec<_> = (0..10).flat_map(|_| round(workers)).collect();
             let is_long = |kind: &&TaskKind| matches!(kind, TaskKind::Create(_) | TaskKind::Drop);

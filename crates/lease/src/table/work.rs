@@ -1,4 +1,4 @@
-//! Background work: which task comes next, and when.
+//! Decides which background task comes next, and when.
 
 use std::time::Instant;
 
@@ -7,19 +7,20 @@ use super::line::{NameState, refused};
 use super::{Closing, DatabaseId, LeaseTable, Task, TaskKind, Terms, Want};
 use crate::isolation::Isolation;
 
-/// Number of maintenance workers. One of them never creates or drops databases. Those tasks take tens of milliseconds, while a
-/// client may wait for a reset, which takes one.
+/// Number of maintenance workers. At any time, one of them is neither creating nor dropping a database. That takes tens of
+/// milliseconds, and a client may be waiting for a reset, which takes only one.
 pub(crate) const WORKERS: usize = 4;
-/// Maximum number of databases that may wait to be removed while tasks create others. Until its removal, each takes up several
-/// megabytes.
+/// How many databases may wait to be removed before removing them becomes more urgent than creating others. Each takes up several
+/// megabytes until it is gone.
 const BACKLOG: usize = 16;
 
 impl LeaseTable {
-    /// Returns the most urgent background task, or else the time at which a task may be due. The time is `None` if nothing will be
+    /// Returns the most urgent background task. If none is due, returns the time when one may be, or `None` if nothing will be
     /// due before the next event.
     pub(crate) fn next_task(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         self.end_leases(now);
-        // Leases can end one after another, which would leave no time for copies.
+        // A copy that a client has waited too long for comes before everything else. Otherwise, a steady stream of ending leases
+        // could leave no time for it.
         if self.is_copy_overdue(now)
             && !self.is_making_most()
             && let Ok(task) = self.next_to_make(now)
@@ -50,7 +51,7 @@ impl LeaseTable {
         Err(self.next_time().into_iter().chain(soonest).min())
     }
 
-    /// Whether tasks are already creating and dropping the maximum number of databases.
+    /// Whether as many databases as allowed are already being created or dropped.
     pub(super) fn is_making_most(&self) -> bool {
         let takes_long = |(_, database): &(DatabaseId, &Database)| {
             database.work == Work::Running
@@ -60,15 +61,15 @@ impl LeaseTable {
         self.databases.busy().filter(takes_long).count() >= WORKERS - 1
     }
 
-    /// Starts to end each lease that is over.
+    /// Ends all leases whose deadline has passed.
     fn end_leases(&mut self, now: Instant) {
         while let Some((_, id)) = self.databases.next_end().filter(|(end, _)| *end <= now) {
             self.end_lease(id, false);
         }
     }
 
-    /// Ends a lease. Its database becomes ready for the next lease. If sessions would `stay` in the database, pgfresh removes it
-    /// instead.
+    /// Ends a lease. Its database is then made ready for the next lease. But if sessions `stay` in the database, or if the lease
+    /// has its own server, pgfresh removes it instead.
     pub(super) fn end_lease(&mut self, id: DatabaseId, stay: bool) {
         let Some(database) = self.databases.get_mut(id) else { return };
         match database.isolation {
@@ -81,7 +82,8 @@ impl LeaseTable {
         }
     }
 
-    /// Starts to take a name away from its database. If `again` is set, the name then receives a new database on these terms.
+    /// Starts to take a database's name away. Afterwards, the database is removed if `retire` is set. If `again` is set, the name
+    /// receives another database on these terms.
     pub(super) fn unname(&mut self, id: DatabaseId, retire: bool, again: Option<Terms>) {
         let Some(database) = self.databases.get_mut(id) else { return };
         database.terms = again;
@@ -89,15 +91,15 @@ impl LeaseTable {
         database.work = Work::Due;
     }
 
-    /// Returns the due task of a database, for the thread that has ended its lease or its last task. Removals are left to the
-    /// workers, because they take long.
+    /// Returns the task that is due for a database, if any. The thread that ended the database's lease or its last task continues
+    /// with it. Removals take long, so this leaves them to the workers.
     pub(crate) fn take_due(&mut self, id: DatabaseId) -> Option<Task> {
         let is_due =
             |database: &Database| database.work == Work::Due && database.state != DatabaseState::Retiring;
         self.databases.get(id).is_some_and(is_due).then(|| self.start_due(id)).flatten()
     }
 
-    /// Starts the due task of a database, if it has one.
+    /// Starts and returns the task that is due for a database, if any.
     pub(super) fn start_due(&mut self, id: DatabaseId) -> Option<Task> {
         let database = self.databases.get_mut(id)?;
         let kind = match &database.state {
@@ -118,13 +120,14 @@ impl LeaseTable {
             Work::None | Work::Running => false,
         };
         let due = || self.databases.busy().filter(|(_, database)| is_due(database)).map(|(id, _)| id);
-        // Databases take turns in the order of their ids. Otherwise those with low ids could be due again and again before others.
+        // Take the databases in turn, in the order of their ids. Otherwise, databases with low ids could become due again and
+        // again, and others would never come.
         let id = due().find(|id| *id > self.last_due).or_else(|| due().next())?;
         self.last_due = id;
         self.start_due(id)
     }
 
-    /// Returns the next time at which a lease ends, a task is due, or a request may time out.
+    /// Returns the next time when a lease ends, a retry is due, or a request may time out.
     fn next_time(&mut self) -> Option<Instant> {
         let end = self.databases.next_end().map(|(end, _)| end);
         let retry = |(_, database): (DatabaseId, &Database)| match database.work {
@@ -135,7 +138,7 @@ impl LeaseTable {
         retries.chain(self.look_at_lines_at).chain(end).min()
     }
 
-    /// Handles the timeouts of requests, if the first of them may have passed.
+    /// Handles requests that have timed out, unless it is too early for any.
     pub(super) fn tick(&mut self, now: Instant) {
         if self.look_at_lines_at.is_none_or(|time| time > now) {
             return;
@@ -155,7 +158,7 @@ impl LeaseTable {
         self.serve_where_full(now);
     }
 
-    /// Schedules a check of the requests for this time, unless an earlier check is scheduled.
+    /// Makes sure that the requests are checked for timeouts by this time.
     pub(super) fn look_at_lines(&mut self, at: Instant) {
         self.look_at_lines_at = Some(self.look_at_lines_at.map_or(at, |before| before.min(at)));
     }
@@ -166,7 +169,7 @@ impl LeaseTable {
         *count = count.saturating_sub(1);
     }
 
-    /// Records that a client has disconnected while its backend has not ended yet.
+    /// Records that a client has disconnected although its backend is still running.
     pub(super) fn leaving(&mut self, id: DatabaseId, now: Instant) {
         let Some(database) = self.databases.get_mut(id) else { return };
         if let Some(lease) = database.lease_mut() {
@@ -198,8 +201,8 @@ impl LeaseTable {
         };
         let retire = lease.closing == Closes::Running;
         let head = database.name.as_ref().and_then(|name| self.names.get_mut(name)?.requests.front_mut());
-        // The first request may have caused the sessions to end. It is answered when the name has lost its database, or has a new
-        // one.
+        // The first request in the queue may be the one that made the sessions end. Mark it as begun, so that it is answered once
+        // the name has lost its database or received another.
         let (mut is_reset, mut is_released) = (false, false);
         if let Some(head) = head {
             is_reset = matches!(head.want, Want::Reset { .. });
@@ -211,7 +214,7 @@ impl LeaseTable {
         self.unname(id, retire, again);
     }
 
-    /// Records that a task has told all sessions of a database to end.
+    /// Records that a task told all sessions of a database to end.
     pub(super) fn closed(&mut self, id: DatabaseId, now: Instant) {
         let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) else { return };
         if lease.closing == Closes::Running {
@@ -220,14 +223,15 @@ impl LeaseTable {
         self.advance_name_of(id, now);
     }
 
-    /// Serves the requests for the name of a database.
+    /// Serves the requests that wait for the name of this database.
     pub(super) fn advance_name_of(&mut self, id: DatabaseId, now: Instant) {
         if let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) {
             self.advance(&name, now);
         }
     }
 
-    /// Ends the sessions of rolled-back databases that are waiting for their next lease.
+    /// Ends the sessions that wait in rolled-back databases for the next lease. Such a database still has a client's name, so a
+    /// client may want to drop it.
     pub(super) fn vacate(&mut self) {
         let has_session = |(_, database): &(DatabaseId, &Database)| database.isolation == Isolation::Rollback;
         let idle: Vec<_> = self.databases.ready().filter(has_session).map(|(id, _)| id).collect();

@@ -1,11 +1,11 @@
-//! Collects the changes in each database that the log shows, until a caller takes them.
+//! Collects the changes that the log shows in each database, until a caller takes them.
 
 use std::collections::{HashMap, HashSet};
 
 use super::record::RelationFile;
 use super::transactions::Transactions;
 
-/// Changes of one file's contents, by transactions that have committed or not.
+/// Changes of one file's contents. They include changes that were not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of change, and they combine freely")]
 pub struct FileChanges {
@@ -15,23 +15,23 @@ pub struct FileChanges {
     pub updated: u64,
     /// Number of rows deleted, including speculative insertions that the server took back.
     pub deleted: u64,
-    /// Whether rows, dead or alive, have been in the file since it was last created or truncated to no pages.
+    /// Whether there have been rows (dead or alive) in the file since it was created or last truncated to zero pages.
     pub filled: bool,
-    /// Whether the file has become shorter. VACUUM removes empty pages at its end, and TRUNCATE does this to a file that is new in
-    /// its transaction.
+    /// Whether the file was shortened. VACUUM removes empty pages at the end of a file, and TRUNCATE shortens a file that is new
+    /// in the same transaction.
     pub truncated: bool,
-    /// Whether a row has changed in place, outside transactions. VACUUM, ANALYZE and CREATE INDEX do this to catalogs.
+    /// Whether a row was changed in place, outside transactions. VACUUM, ANALYZE and CREATE INDEX do this in catalogs.
     pub in_place: bool,
     /// Whether a sequence has a new value.
     pub sequence: bool,
     /// Whether the file is new.
     pub created: bool,
-    /// Whether contents may have changed in another way: by whole pages, generic records, or records of an unknown kind.
+    /// Whether contents may have changed in another way: through whole pages, generic records, or records of an unknown kind.
     pub other: bool,
 }
 
 impl FileChanges {
-    /// Whether rows or values may be different now. Rows that VACUUM removes, and those that it writes in place, don't count.
+    /// Whether rows or values may be different now. Dead rows that VACUUM removed and rows that it wrote in place don't count.
     #[must_use]
     pub fn is_of_contents(&self) -> bool {
         let Self { inserted, updated, deleted, sequence, created, other, .. } = *self;
@@ -42,21 +42,21 @@ impl FileChanges {
 /// Changes in one database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Files whose contents have changed. Files in which bytes have only moved are not included.
+    /// Files whose contents changed. Files in which bytes only moved are not included.
     pub files: HashMap<RelationFile, FileChanges>,
-    /// Whether a transaction with a change here has committed, or anything except a sequence has changed outside transactions.
+    /// Whether any of the changes is certain to last: a transaction with a change here committed, or something other than a
+    /// sequence changed outside transactions.
     pub committed: bool,
     /// The reason why `files` may be incomplete. `None` if it is complete.
     pub doubt: Option<&'static str>,
-    /// Number of changes since `files` became too large and was cleared. If this number differs from an earlier one, there have
-    /// been changes in between.
+    /// Number of changes since `files` became too large and was cleared. While it stays the same, there are no new changes.
     pub uncounted: u64,
 }
 
-/// Maximum number of files that the reader keeps for one database. A database that is never reset can have ever more, if sessions
-/// truncate its tables again and again.
+/// Maximum number of files that the reader keeps for one database. If sessions truncate tables again and again and the database
+/// is never reset, the number would grow forever.
 pub(super) const MOST_FILES: usize = 10_000;
-/// Reason to doubt a database with more files than that.
+/// Reason to doubt a database with more changed files than that.
 pub(super) const TOO_MANY_FILES: &str = "too many of its files were changed";
 
 impl Changes {
@@ -74,43 +74,44 @@ impl Changes {
 /// A change of a catalog that all databases share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharedChange {
-    /// The catalog's file. The progress of replication origins is in no catalog, so it counts as `pg_replication_origin`.
+    /// The catalog's file. The progress of replication origins is in no catalog. A change of it counts as one of
+    /// `pg_replication_origin`.
     pub file: RelationFile,
-    /// Database of the transaction, if the log shows it.
+    /// The database in which the transaction ran, if the log shows it.
     pub from: Option<u32>,
-    /// Whether a row has changed in place, outside transactions. For example, VACUUM does this to `pg_database`.
+    /// Whether a row was changed in place, outside transactions. For example, VACUUM does this in `pg_database`.
     pub in_place: bool,
 }
 
-/// Reason to doubt each new database, because SQL may have given it the oid of a database that was dropped. For its own databases,
-/// pgfresh removes the doubt.
+/// Reason to doubt every new database, because it may have the oid of one that was dropped. pgfresh removes the doubt for the
+/// databases that it creates itself.
 const MADE: &str = "it was made by SQL";
 
-/// All changes that have been read but that no caller has taken yet.
+/// All changes that the reader has found and no caller has taken yet.
 #[derive(Debug, Default)]
 pub(super) struct UntakenChanges {
     databases: HashMap<u32, Changes>,
     shared: Vec<SharedChange>,
     seen_shared: HashSet<SharedChange>,
     transactions: Transactions,
-    /// Set if every database is in doubt, except the exempt ones. A database is exempt if a caller has taken its changes since, or
-    /// if SQL has created it since.
+    /// If this is set, every database is in doubt, except those in `exempt`. A database becomes exempt when a caller takes its
+    /// changes, or when its creation ends.
     doubtful: Option<Changes>,
     exempt: HashSet<u32>,
-    /// Databases that are copies, each with the database whose files were copied.
+    /// For each database that is a copy, the database from which its files were copied.
     sources: HashMap<u32, u32>,
-    /// Databases that are moving to a different tablespace. The server drops their old files, but not the databases.
+    /// Databases that are moving to another tablespace. The server drops their old files, but not the databases.
     moved: HashSet<u32>,
 }
 
 impl UntakenChanges {
-    /// Returns the entry of a database. Creates it if it is missing.
+    /// Returns the entry of a database, after creating it if necessary.
     fn entry(&mut self, database: u32) -> &mut Changes {
         let doubt = self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
         self.databases.entry(database).or_insert_with(|| doubt.cloned().unwrap_or_default())
     }
 
-    /// Records a change by `transaction`. 0 stands for a change outside transactions.
+    /// Records a change by `transaction`, or outside transactions if that is 0.
     pub(super) fn change(
         &mut self,
         transaction: u32,
@@ -130,8 +131,8 @@ impl UntakenChanges {
         self.transactions.touch(transaction, file.database);
     }
 
-    /// Records a new file. No session can see it before its row in `pg_class` is committed, so a new file alone does not set
-    /// `committed`.
+    /// Records a new file. A new file alone does not set `committed`, because no session can see the file before its row in
+    /// `pg_class` is committed.
     pub(super) fn create(&mut self, transaction: u32, file: RelationFile) {
         if file.database == 0 {
             self.change(transaction, file, |_| ());
@@ -150,7 +151,7 @@ impl UntakenChanges {
         self.entry(file.database).note(file, |changes| changes.sequence = true);
     }
 
-    /// Records a change of a row in place, which no rollback undoes.
+    /// Records that a row was changed in place, which no rollback undoes.
     pub(super) fn in_place(&mut self, file: RelationFile) {
         if file.database == 0 {
             self.share(SharedChange { file, from: None, in_place: true });
@@ -168,7 +169,7 @@ impl UntakenChanges {
         }
     }
 
-    /// Puts a database in doubt. 0 stands for all databases.
+    /// Puts a database in doubt, or all databases if `database` is 0.
     pub(super) fn doubt(&mut self, database: u32, why: &'static str) {
         if database != 0 {
             self.entry(database).doubt = Some(why);
@@ -179,7 +180,7 @@ impl UntakenChanges {
         self.doubtful = Some(Changes { doubt: Some(why), ..Changes::default() });
     }
 
-    /// Records that transactions have committed together, in `database` if the log record has it.
+    /// Records that transactions committed together. `database` is the database in which they ran, if the log shows it.
     pub(super) fn commit(&mut self, transactions: impl Iterator<Item = u32>, database: Option<u32>) {
         let ended = self.transactions.end(transactions);
         let only = match ended.databases[..] {
@@ -202,8 +203,8 @@ impl UntakenChanges {
         }
     }
 
-    /// Records that transactions were rolled back together. Their changes of databases remain, but those of shared catalogs don't
-    /// count.
+    /// Records that transactions were rolled back together. Their changes in databases remain recorded, but their changes of
+    /// shared catalogs don't count.
     pub(super) fn abort(&mut self, transactions: impl Iterator<Item = u32>) {
         let ended = self.transactions.end(transactions);
         self.forget(&ended.created);
@@ -216,8 +217,8 @@ impl UntakenChanges {
         }
     }
 
-    /// Records that `transaction` creates a database, from the files of `source` if the log shows it. Until the transaction ends,
-    /// all records about the database are part of its creation.
+    /// Records that `transaction` creates a database. `source` is the database that it copies, if the log shows it. Until the
+    /// transaction ends, all records about the new database are part of its creation.
     pub(super) fn create_database(&mut self, transaction: u32, database: u32, source: Option<u32>) {
         if transaction == 0 {
             self.doubt(database, "the database was made outside of transactions");
@@ -231,13 +232,13 @@ impl UntakenChanges {
         self.transactions.create(transaction, database);
     }
 
-    /// Records that a database is moving to a different tablespace, so the server will drop its old files.
+    /// Records that a database is moving to another tablespace. The server will drop its old files.
     pub(super) fn move_database(&mut self, database: u32) {
         self.moved.insert(database);
         self.doubt(database, "the database was moved to another tablespace");
     }
 
-    /// Records that the files of a database are gone from some tablespaces.
+    /// Records that the server dropped files of a database. Unless the database is only moving, it is gone.
     pub(super) fn drop_database(&mut self, database: u32) {
         if !self.moved.contains(&database) {
             self.databases.remove(&database);
@@ -246,12 +247,12 @@ impl UntakenChanges {
         }
     }
 
-    /// Returns the database that this database is a copy of, if the log shows it.
+    /// Returns the database from which this one was copied, if the log shows it.
     pub(super) fn source(&self, database: u32) -> Option<u32> {
         self.sources.get(&database).copied()
     }
 
-    /// Takes and returns the changes in a database.
+    /// Takes the changes in a database.
     pub(super) fn take(&mut self, database: u32) -> Changes {
         self.transactions.mark_taken(database);
         self.moved.remove(&database);
@@ -269,7 +270,7 @@ impl UntakenChanges {
         self.databases.get(&database).or_else(doubtful)
     }
 
-    /// Takes and returns the changes of shared catalogs.
+    /// Takes the changes of shared catalogs.
     pub(super) fn take_shared(&mut self) -> Vec<SharedChange> {
         self.seen_shared.clear();
         std::mem::take(&mut self.shared)

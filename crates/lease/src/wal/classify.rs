@@ -1,6 +1,6 @@
-//! Decides what each log record means for the contents of files.
+//! Decides which contents of files each log record changes.
 //!
-//! The module lists each kind of record that does not change contents. Every other kind counts as a change, so an unknown kind
+//! This module lists the kinds of records that don't change contents. Every other kind counts as a change, so an unknown kind
 //! can't hide one. The numbers are the same in PostgreSQL 13 to 18, unless a comment says otherwise.
 
 use super::changes::{FileChanges, SharedChange, UntakenChanges};
@@ -31,7 +31,7 @@ const COMMIT_TS: u8 = 18;
 const REPLORIGIN: u8 = 19;
 const LOGICALMSG: u8 = 21;
 
-/// Bits of `xl_info` that contain the kind. In heap and transaction records, the highest one of these is a flag.
+/// Bits of `xl_info` that contain the kind. In heap and transaction records, the highest of these bits is a flag.
 const KIND: u8 = 0xF0;
 const KIND_WITH_FLAG: u8 = 0x70;
 /// Flag in a transaction's record (`XLOG_XACT_HAS_INFO`).
@@ -40,18 +40,19 @@ const HAS_INFO: u8 = 0x80;
 /// Kind `XLOG_SWITCH`, after which the rest of the segment is empty.
 const SWITCH: u8 = 0x40;
 
-/// Catalog `pg_replication_origin`. The progress of replication origins is in no catalog, so it counts as a change of this one.
+/// The catalog `pg_replication_origin`. The progress of replication origins is in no catalog, so we count it as a change of this
+/// one.
 const REPLICATION_ORIGIN: RelationFile = RelationFile { tablespace: 1664, database: 0, number: 6000 };
 
 const UNKNOWN: &str = "the write-ahead log has a record of an unknown kind";
 const CUT: &str = "the record is shorter than its kind has it";
 
-/// Whether the rest of the segment after `record` is empty.
+/// Whether the log continues in the next segment after this record, and the rest of this segment is empty.
 pub(super) fn is_switch(record: &Record<'_>) -> bool {
     record.manager == XLOG && record.info & KIND == SWITCH
 }
 
-/// Records the changes by `record` in `untaken`. `blocks` are the blocks that the record names.
+/// Adds the changes by `record` to `untaken`. `blocks` are the blocks that the record names.
 pub(super) fn classify(
     record: &Record<'_>,
     blocks: &[Block],
@@ -62,7 +63,7 @@ pub(super) fn classify(
     let known = match record.manager {
         HEAP => heap(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
         HEAP2 => heap2(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
-        // The contents of an index follow from its table, and the log contains the table's own change.
+        // The contents of an index follow from its table, and the log also has the table's own change.
         BTREE | HASH | GIN | GIST | SPGIST | BRIN => true,
         XACT => {
             transaction(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?;
@@ -86,16 +87,14 @@ pub(super) fn classify(
             untaken.share(SharedChange { file: REPLICATION_ORIGIN, from: None, in_place: false });
             true
         }
-        // No query reads transaction states, multixacts, locks or messages. Tablespaces are in pg_tablespace, whose own change is
-        // in the log.
+        // No query reads transaction states, multixacts, locks or messages. The log also has the change of `pg_tablespace`.
         CLOG | TBLSPC => blocks.is_empty() && matches!(kind, 0x00 | 0x10),
         MULTIXACT => blocks.is_empty() && matches!(kind, 0x00..=0x30),
         STANDBY | COMMIT_TS => blocks.is_empty() && matches!(kind, 0x00..=0x20),
         LOGICALMSG => blocks.is_empty() && kind == 0x00,
         _ => false,
     };
-    // The record changes files other than those of its blocks, although its kind normally doesn't. The record doesn't show which
-    // files.
+    // This record changes files other than those of its blocks, although its kind normally doesn't. It doesn't show which files.
     let may_be_special = matches!(record.manager, XACT | SMGR | DBASE) && known;
     if record.info & SPECIAL != 0 && !may_be_special {
         untaken.doubt(0, UNKNOWN);
@@ -106,7 +105,7 @@ pub(super) fn classify(
     Ok(())
 }
 
-/// Records the changes by a record of an unknown kind, using its blocks.
+/// Counts all blocks of a record of an unknown kind as changed.
 fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) {
     for block in blocks {
         change_rows(record, block, untaken, |file| file.other = true);
@@ -119,8 +118,8 @@ fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) 
 /// Records changes of table rows. The first block contains the new version of the row.
 fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
     let kind = record.info & KIND_WITH_FLAG;
-    // TRUNCATE is for logical decoding and names no files, but the log has the new file. CONFIRM is for a row whose insertion is in
-    // the log, and LOCK changes no contents.
+    // TRUNCATE (0x30) is for logical decoding and names no files, but the log also has the new file. CONFIRM (0x50) confirms an
+    // insertion that is in the log, and LOCK (0x60) changes no contents.
     if matches!(kind, 0x30 | 0x50 | 0x60) {
         return Ok(true);
     }
@@ -134,11 +133,12 @@ fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
     Ok(true)
 }
 
-/// Records further changes of table rows.
+/// Records other changes of table rows.
 fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
-    // REWRITE and NEW_CID are for logical decoding. The kinds 0x10 to 0x40 remove dead rows, freeze rows, and set visibility. These
-    // are CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE in 13, and PRUNE, VACUUM, FREEZE_PAGE and VISIBLE since 14. PostgreSQL 17
-    // replaced all except VISIBLE by three kinds of PRUNE. The kind 0x60 is LOCK_UPDATED.
+    // Only MULTI_INSERT (0x50) changes contents. REWRITE and NEW_CID are for logical decoding. The kinds 0x10 to 0x40 remove dead
+    // rows, freeze rows, and set visibility. In 13, they are CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE, and since 14, PRUNE,
+    // VACUUM, FREEZE_PAGE and VISIBLE. PostgreSQL 17 replaced all except VISIBLE with three kinds of PRUNE. The kind 0x60 is
+    // LOCK_UPDATED.
     if record.info & KIND_WITH_FLAG != 0x50 {
         return Ok(true);
     }
@@ -161,10 +161,10 @@ fn change_rows(
     });
 }
 
-/// Records what the server's own records and page images change.
+/// Records what page images change. The server's other records of this manager change nothing.
 fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> bool {
     match record.info & KIND {
-        // FPI_FOR_HINT: an image of a page in which only hint bits have changed.
+        // FPI_FOR_HINT: an image of a page in which only hint bits changed.
         0xA0 => true,
         // FPI: an image of a page with any content. Free space and visibility maps (forks 1 and 2) contain no rows.
         0xB0 => {
@@ -180,7 +180,7 @@ fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
     }
 }
 
-/// Records that files are new or were truncated. Block references do not show this.
+/// Records that files are new or were truncated. Such records name no blocks.
 fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     let file_at = |at| {
         Some(RelationFile {
@@ -197,7 +197,7 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
         0x20 => {
             let file = file_at(4)?;
             let pages = number(record.data, 0)?;
-            // SMGR_TRUNCATE_HEAP. The other bits are for the visibility and free space maps.
+            // This bit is SMGR_TRUNCATE_HEAP. The others are for the visibility and free space maps.
             if number(record.data, 16)? & 1 != 0 {
                 untaken.change(record.transaction, file, |file| {
                     file.truncated = true;
@@ -210,8 +210,8 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     Some(true)
 }
 
-/// Records that databases are new, moved or dropped. Until 14, there is one kind of record for a new database. Since 15, there are
-/// two, and DROP has a different number.
+/// Records that a database is new, moved or dropped. Up to 14, one kind of record says that a database is new. Since 15, there
+/// are two such kinds, and DROP has a different number.
 fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<bool> {
     let target = number(record.data, 0)?;
     match (record.info & KIND, server::Major(major).has_wal_database_copies()) {
@@ -230,8 +230,8 @@ fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Op
     Some(true)
 }
 
-/// Records commits and rollbacks, including those of prepared transactions. PREPARE itself, ASSIGNMENT and INVALIDATIONS end
-/// nothing.
+/// Records commits and rollbacks, including those of prepared transactions. PREPARE itself, ASSIGNMENT and INVALIDATIONS don't
+/// end a transaction.
 fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<()> {
     let kind = record.info & KIND_WITH_FLAG;
     let commits = matches!(kind, 0x00 | 0x30);
@@ -257,7 +257,7 @@ fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) ->
     Some(())
 }
 
-/// Content of the record at the end of a transaction. Source: `ParseCommitRecord` and `ParseAbortRecord` in
+/// The content of a record that ends a transaction. Source: `ParseCommitRecord` and `ParseAbortRecord` in
 /// `access/rmgrdesc/xactdesc.c`.
 #[derive(Debug, Default)]
 struct End<'a> {
@@ -286,7 +286,7 @@ impl<'a> End<'a> {
         if flags & 0x02 != 0 {
             end.subtransactions = take_array(&mut rest, 4)?;
         }
-        // Files to remove. The log also contains the changes of their rows in pg_class.
+        // Files to remove. Skip these, because the log also has the changes of their rows in pg_class.
         if flags & 0x04 != 0 {
             take_array(&mut rest, 12)?;
         }
@@ -329,7 +329,7 @@ fn take_number(rest: &mut &[u8]) -> Option<u32> {
     number(take(rest, 4)?, 0)
 }
 
-/// Removes and returns an array, which consists of a count and that number of items of `size` bytes.
+/// Takes an array: a count, and that many items of `size` bytes each.
 fn take_array<'a>(rest: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
     let count = usize::try_from(take_number(rest)?).ok()?;
     take(rest, count.checked_mul(size)?)

@@ -1,11 +1,11 @@
-//! Errors when reading the log. After any of them, the changes are unknown.
+//! Errors while reading the log. After any of them, the changes are unknown.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::lsn::Lsn;
 
-/// Error when the log can't be read, or has unexpected contents.
+/// The log could not be read, or has unexpected contents.
 #[derive(Debug, thiserror::Error)]
 pub enum WalError {
     /// The operating system could not read a log file.
@@ -21,10 +21,10 @@ pub enum WalError {
     /// The log comes from a version of PostgreSQL whose format this module doesn't know.
     #[error("unknown magic number {0:#06X} in the write-ahead log")]
     Magic(u16),
-    /// The server has recovered to a new timeline, or the directory doesn't contain a log.
+    /// The server recovered to a new timeline, or the directory doesn't contain a log.
     #[error("unexpected file \"{0}\" in pg_wal")]
     Timeline(String),
-    /// The expected page is not in its place. The server has recycled the file, or has not written the page yet.
+    /// The expected page is not in its place. The server has recycled the file, or hasn't written the page yet.
     #[error("the write-ahead log has no page at {at}")]
     Gap {
         /// Position of the missing page.
@@ -36,7 +36,7 @@ pub enum WalError {
         /// Start of the record.
         at: Lsn,
     },
-    /// The end of the log is before the reader's position, because the server lost part of the log in a crash.
+    /// The log ends before the reader's position, because the server lost part of the log in a crash.
     #[error("the write-ahead log ends at {end}, but was read up to {position}")]
     Backwards {
         /// Position of the reader.

@@ -1,10 +1,10 @@
-//! Collects the evidence that a database equals its template: the changes that the write-ahead log shows.
+//! Collects the evidence that databases equal their templates. The evidence is the changes that the write-ahead log shows.
 //!
-//! One reader follows the server's log. A caller that asks about a database first makes the server flush the log up to a mark
-//! ([`MARK`]). Then it reads the log up to the mark, and takes the changes.
+//! One reader follows the server's log. To ask about a database, a caller first makes the server flush the log up to a mark
+//! ([`MARK`]). Then it makes the reader read up to the mark, and takes the changes.
 //!
-//! If the reader can't follow the log, every database is in doubt. If the format of the log is unknown (for example, that of a
-//! newer `PostgreSQL`), databases stay in doubt. Then pgfresh hands out only new copies.
+//! If the reader loses track of the log, all existing databases are in doubt. If the format of the log is unknown (for example,
+//! because the server is a newer `PostgreSQL`), every used database is in doubt, and pgfresh hands out only new copies.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ use crate::wal::changes::{Changes, SharedChange};
 use crate::wal::error::WalError;
 use crate::wal::reader::WalReader;
 
-/// A period in which the reader has followed the log without a gap. Equal epochs mean that pgfresh knows all changes in between.
+/// A period in which the reader followed the log without a gap. If the epoch is the same at two points in time, pgfresh knows all
+/// changes in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Epoch(u64);
 
@@ -27,40 +28,40 @@ pub(crate) struct Epoch(u64);
 #[derive(Debug)]
 pub(crate) struct Evidence {
     data: PathBuf,
-    /// Whether a standby or a backup may replay the log.
+    /// True if a standby or a backup may replay the log.
     replayed: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The log reader. It is `None` after a failure, until the next mark.
+    /// The log reader. After a failure, this may be `None` until the next mark.
     reader: Option<WalReader>,
-    /// Whether the format of the server's log is unknown. If so, there is never a reader.
+    /// True if the format of the server's log is unknown. There is then never a reader.
     unknown_format: bool,
     epoch: Epoch,
-    /// Files of the catalogs that a session reads at its start.
+    /// Files of the shared catalogs that a session reads only at its start.
     settings: Vec<u32>,
-    /// Position of the last change of one of these files.
+    /// When one of these files last changed, as a position in the log.
     settings_changed: Lsn,
     /// Changes of the watched shared catalogs that no caller has taken yet.
     shared: Vec<SharedChange>,
     watched: Vec<u32>,
-    /// Whether there may be further changes of these catalogs that pgfresh doesn't know.
+    /// True if there may be other changes of these catalogs, which pgfresh missed.
     missed_shared: bool,
-    /// Human-readable reasons why the reader could not follow the log.
+    /// Reasons why the reader could not follow the log, as text for users.
     failures: Vec<String>,
 }
 
-/// Query for the files of the watched shared catalogs. The ones that a session reads at its start come first: roles, their
-/// memberships and their settings. One of the others doesn't exist in some major versions. Each file has its own column, because
-/// the server plans such a query in a third of the time that it would need for rows.
+/// Selects the files of the watched shared catalogs. The first three are those that a session reads at its start: roles, their
+/// memberships and their settings. The last one doesn't exist in all major versions. Each file has its own column, because the
+/// server plans such a query in a third of the time that it would need for rows.
 const WATCHED: &str = "SELECT pg_relation_filenode('pg_authid'), pg_relation_filenode('pg_auth_members'), \
     pg_relation_filenode('pg_db_role_setting'), pg_relation_filenode('pg_tablespace'), \
     pg_relation_filenode('pg_subscription'), pg_relation_filenode('pg_replication_origin'), \
     pg_relation_filenode('pg_shdescription'), pg_relation_filenode('pg_shseclabel'), \
     pg_relation_filenode(to_regclass('pg_parameter_acl'))";
-/// Number of watched catalogs that a session reads at its start.
+/// How many of the watched catalogs a session reads at its start.
 const SETTINGS: usize = 3;
 
 impl Evidence {
@@ -77,28 +78,28 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// Reads the log up to a mark.
+    /// Reads the log up to a mark. Returns the epoch afterwards.
     pub(crate) fn read(&self, mark: Lsn) -> Epoch {
         let mut state = self.lock();
         state.advance(&self.data, mark);
         state.epoch
     }
 
-    /// Makes the server flush the log, and reads it. Otherwise the server could recycle parts of the log that pgfresh has not read
-    /// yet during a long lease.
+    /// Makes the server flush the log, and reads it. During long leases, pgfresh must do so now and then, because otherwise the
+    /// server could recycle parts of the log before pgfresh has read them.
     pub(crate) fn catch_up(&self, admin: &AdminPool) -> Result<Lsn, LeaseError> {
         let mark = mark_of(&admin.run("mark the log", MARK)?);
         self.read(mark);
         Ok(mark)
     }
 
-    /// Reads the log up to a mark. Takes and returns the changes of a database since the last call for it.
+    /// Reads the log up to a mark, and takes the changes of a database since they were last taken.
     pub(crate) fn changes_up_to(&self, mark: Lsn, database: u32) -> Changes {
         self.read(mark);
         self.take(database)
     }
 
-    /// Takes and returns the changes of a database that the reader has read so far.
+    /// Takes the changes of a database that the reader has found so far.
     pub(crate) fn take(&self, database: u32) -> Changes {
         let mut state = self.lock();
         match &mut state.reader {
@@ -112,19 +113,19 @@ impl Evidence {
         !self.lock().unknown_format
     }
 
-    /// Whether a ready database has no changes. If the log's format is unknown, every ready database is a new copy that no client
-    /// has reached, so this returns true.
+    /// Whether a ready database has no changes. If the log's format is unknown, this returns `true`, because every ready database
+    /// is then a new copy that no client has had.
     pub(crate) fn is_untouched(&self, database: u32) -> bool {
         self.lock().is_untouched(database)
     }
 
-    /// Whether a database has no changes since the server started. Only valid for a database whose changes no caller takes.
+    /// Whether a database hasn't changed since the server started. Call this only for a database whose changes are never taken.
     pub(crate) fn is_as_at_start(&self, database: u32) -> bool {
         let state = self.lock();
         state.epoch == Epoch::default() && state.reader.is_some() && state.is_untouched(database)
     }
 
-    /// Records that another server or a backup may replay the log from now on. So all data must go through the log.
+    /// Records that another server or a backup may replay the log from now on, so that all data must go through the log.
     pub(crate) fn log_is_replayed(&self) {
         self.replayed.store(true, Ordering::Relaxed);
     }
@@ -133,18 +134,20 @@ impl Evidence {
         self.replayed.load(Ordering::Relaxed)
     }
 
-    /// Returns all changes of a database that the reader has read so far. Only valid for a database whose changes no caller takes.
+    /// Returns all changes of a database that the reader has found so far. Call this only for a database whose changes are never
+    /// taken.
     pub(crate) fn changes(&self, database: u32) -> Changes {
         let state = self.lock();
         state.reader.as_ref().and_then(|reader| reader.peek(database)).cloned().unwrap_or_default()
     }
 
-    /// Returns the database that this one is a copy of. Returns `None` if the log doesn't show that.
+    /// Returns the oid of the database from which this one was copied. Returns `None` if the log doesn't show that.
     pub(crate) fn source(&self, database: u32) -> Option<u32> {
         self.lock().reader.as_ref()?.source(database)
     }
 
-    /// Whether a file for which `is_such` returns true may have changed in a database. Considers what the reader has read so far.
+    /// Whether any file of the database for which `is_such` returns `true` may have changed, as far as the reader has read the
+    /// log.
     pub(crate) fn may_have_changed(&self, database: u32, is_such: impl Fn(u32) -> bool) -> bool {
         let state = self.lock();
         let Some(reader) = &state.reader else { return true };
@@ -153,31 +156,32 @@ impl Evidence {
         })
     }
 
-    /// Returns the position of the last change of the catalogs that a session reads at its start. Returns `None` if it is unknown.
+    /// Returns the log position at which the catalogs that a session reads at its start last changed. Returns `None` if pgfresh
+    /// doesn't know.
     pub(crate) fn settings_changed(&self) -> Option<Lsn> {
         let state = self.lock();
         state.reader.as_ref().map(|_| state.settings_changed)
     }
 
-    /// Whether the catalogs that a session reads at its start have not changed since the reader was at `since`.
+    /// Whether the catalogs that a session reads at its start are the same as when the reader was at `since`.
     pub(crate) fn are_settings_unchanged(&self, since: Lsn) -> bool {
         self.settings_changed().is_some_and(|changed| since > changed)
     }
 
-    /// Returns the position up to which the log has been read. Returns 0 if there is no reader.
+    /// Returns how far the log has been read, or 0 if there is no reader.
     pub(crate) fn position(&self) -> Lsn {
         self.lock().reader.as_ref().map_or(Lsn(0), WalReader::position)
     }
 
-    /// Takes and returns the changes of shared catalogs since the last call, as far as the reader has read the log. Returns `None`
-    /// if some changes are unknown.
+    /// Takes the changes of shared catalogs since the last call, as far as the reader has read the log. Returns `None` if pgfresh
+    /// may have missed changes.
     pub(crate) fn take_shared(&self) -> Option<Vec<SharedChange>> {
         let mut state = self.lock();
         let (changes, missed) = (std::mem::take(&mut state.shared), std::mem::take(&mut state.missed_shared));
         (!missed).then_some(changes)
     }
 
-    /// Whether a thread has panicked while it read the log. All further calls then panic, too.
+    /// Whether a thread panicked while it read the log. If so, all other calls panic too.
     pub(crate) fn is_half_read(&self) -> bool {
         self.state.is_poisoned()
     }
@@ -186,7 +190,7 @@ impl Evidence {
         self.lock().epoch
     }
 
-    /// Takes and returns the reasons why the reader could not follow the log.
+    /// Takes the reasons why the reader could not follow the log.
     pub(crate) fn take_failures(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().failures)
     }
@@ -225,7 +229,7 @@ impl State {
             self.missed_shared = true;
             return;
         }
-        // Without a position, the end of the log is unknown, so nothing may count as read.
+        // Without a position, we don't know how far to read. Nothing from before may be trusted.
         if mark == Lsn(0) {
             self.reader = None;
             self.begin_anew(mark);
@@ -233,7 +237,7 @@ impl State {
             return;
         }
         let Some(reader) = &mut self.reader else {
-            // A new reader begins here, so anything known from before is no longer valid.
+            // A new reader begins here. Nothing from before may be trusted.
             self.begin_anew(mark);
             return self.open(data, mark);
         };
@@ -255,7 +259,7 @@ impl State {
         self.shared.extend(changes.into_iter().filter(|change| watched.contains(&change.file.number)));
     }
 
-    /// Begins a new epoch at the mark, so that anything known from before is no longer valid.
+    /// Begins a new epoch at the mark, so that nothing from before is trusted.
     fn begin_anew(&mut self, mark: Lsn) {
         self.epoch.0 += 1;
         self.settings_changed = mark;
@@ -267,7 +271,7 @@ impl State {
     }
 }
 
-/// Writes the first page of a log, with nothing after its header.
+/// Writes a log that consists of one page header.
 #[cfg(test)]
 pub(crate) fn log_with(magic: u16) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -314,7 +318,7 @@ mod tests {
         evidence
     }
 
-    /// New copies are still handed out, but a used database never counts as fresh.
+    /// pgfresh can still hand out new copies, but no used database counts as fresh.
     #[test]
     fn unknown_log_format_leaves_only_copies_fresh() {
         let folder = log_with(0xD122);

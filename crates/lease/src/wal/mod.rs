@@ -1,37 +1,37 @@
-//! Reads the write-ahead log of a running server, to find out which relation files its sessions have changed.
+//! Reads the write-ahead log of a running server, to find out which relation files its sessions changed.
 //!
-//! Because of this, pgfresh can reset only what a test has changed, and can prove that nothing else has changed.
+//! With this knowledge, pgfresh can reset exactly what a test changed, and can prove that nothing else changed.
 //!
-//! [`WalReader`] follows the files in `pg_wal`. It starts at a position, and reads up to a position up to which the server has
-//! flushed the log. For each database, it keeps the set of files whose contents have changed. A database without changes has no
-//! entry. The reader only reads files, never writes, and does not use SQL.
+//! [`WalReader`] follows the files in `pg_wal`. It starts at a given position, and reads as far as the caller says. The server
+//! must have flushed the log up to there. For each database, the reader keeps the set of files whose contents changed. A database
+//! without changes has no entry. The reader never writes to files and doesn't use SQL.
 //!
 //! # Guarantees
-//! - **Complete**: the reader reports every change that crash recovery would replay, from any session, whether committed or not.
-//! - **Fail safe**: any irregularity is a [`WalError`]. Examples are an unknown format, a gap, a wrong checksum, or a record that
-//!   does not follow the previous one. A valid record of an unknown kind counts as [`FileChanges::other`] for the files that it
-//!   names. If it names no file, it counts as [`Changes::doubt`]. The reader never skips a record.
-//! - **Precise**: some records do not change contents, so they do not count. These are records that only move bytes (pruning,
-//!   freezing, visibility and free space maps, hint bits, row locks), and records of indexes, whose contents follow from their
-//!   tables.
+//! - **Complete**: the reader reports every change that crash recovery would replay, from any session, even if it was not
+//!   committed.
+//! - **Fail safe**: any irregularity is a [`WalError`], for example an unknown format, a gap, a wrong checksum, or a record that
+//!   does not follow the previous one. If a valid record is of an unknown kind, the files that it names get
+//!   [`FileChanges::other`]. If it names no file, it puts databases in doubt ([`Changes::doubt`]). The reader never skips a
+//!   record.
+//! - **Precise**: records that don't change contents don't count. Some only move bytes (pruning, freezing, visibility and free
+//!   space maps, hint bits, row locks). Others change indexes, whose contents follow from their tables.
 //!
 //! # What the log does not show
-//! - Rows of **temporary and unlogged** relations are not in the log. It has only their catalog entries, and the creation of an
-//!   unlogged relation's init fork.
-//! - **Sequences** are logged 32 values ahead. A `nextval` is in the log only if it is the first one since a checkpoint, since
-//!   `setval`, or since 32 others.
-//! - With `wal_level = minimal`, the log has no rows of a relation whose file is **new in the same transaction**. It has the new
-//!   file ([`FileChanges::created`]), and callers must not trust its contents.
-//! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and `ALTER TYPE … RENAME VALUE` write
-//!   no row of a table. The reader reports only `pg_attribute` or `pg_enum`.
-//! - If a transaction changed something before the reader's start and commits afterwards, the reader doesn't know it. Its commit
-//!   does not set [`Changes::committed`].
+//! - Rows of **temporary and unlogged** relations are not in the log. It shows only changes of their catalog entries, and that an
+//!   unlogged relation's init fork was created.
+//! - **Sequences** are logged 32 values ahead. The log shows a `nextval` only if it is the first one after a checkpoint, after
+//!   `setval`, or after 32 others.
+//! - With `wal_level = minimal`, if a relation's file is **new in the same transaction**, its rows are not in the log. The log
+//!   shows the new file ([`FileChanges::created`]), and callers must not trust its contents.
+//! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and `ALTER TYPE … RENAME VALUE`
+//!   write no row of a table. The reader then reports only a change of `pg_attribute` or `pg_enum`.
+//! - If a transaction changed something before the reader started and commits afterwards, the reader doesn't know the
+//!   transaction. The commit then does not set [`Changes::committed`].
 //!
-//! # How far to read
-//! A record is in the files once the server has flushed it. With `synchronous_commit = on`, a caller can run
-//! `SELECT pg_logical_emit_message(true, 'pgfresh', '')`, which returns the end of the record that it writes. After its commit,
-//! everything up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be ahead of the files if other
-//! sessions write.
+//! # How far to read A record is in the files once the server has flushed it. With `synchronous_commit = on`, a caller can run
+//! `SELECT pg_logical_emit_message(true, 'pgfresh', '')`. This writes a record and returns its end. After the commit, everything
+//! up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be ahead of the files if other sessions
+//! are writing.
 //!
 //! # Formats
 //! The reader supports PostgreSQL 13 to 18, and distinguishes them by the magic number of the log's pages. Sources, by their names

@@ -1,8 +1,8 @@
-//! Finds the bytes of a record in the files of the log, and checks that they are where they should be.
+//! Finds the bytes of a record in the log's files, and checks that each page is the expected one.
 //!
-//! The log is a sequence of segment files (16 MiB by default). A segment consists of pages of 8 KiB, each with a header, and a
-//! record may continue on the following pages. The server renames old segments and reuses them, and they still contain their old
-//! pages. So a page is only valid if its header has the address that the reader expects. Source: `access/xlog_internal.h`.
+//! The log is a sequence of segment files (16 MiB by default). A segment consists of pages of 8 KiB, each with a header. A record
+//! may continue on the following pages. The server renames old segments and reuses them with their old pages still in them. So a
+//! page is valid only if its header has the expected address. Source: `access/xlog_internal.h`.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::lsn::Lsn;
 
 /// Size of a log page, in bytes. Source: `XLOG_BLCKSZ`, which every long page header repeats.
 pub(super) const PAGE: u64 = 8192;
-/// Length of a page header, in bytes. The next constant is the length of the header of the first page in a segment.
+/// Length of a page header, in bytes. The first page of each segment has a longer header, whose length is the next constant.
 const SHORT_HEADER: u64 = 24;
 const LONG_HEADER: u64 = 40;
 
@@ -25,14 +25,14 @@ const LONG_HEADER: u64 = 40;
 const CONTINUES: u16 = 0x01;
 /// Flag of a long header (`XLP_LONG_HEADER`).
 const LONG: u16 = 0x02;
-/// Flag of a page that replaces the continuation of a record that was lost in a crash (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
+/// Flag of a page that replaces the lost continuation of a record after a crash (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
 const OVERWRITTEN: u16 = 0x08;
 /// All page flags. 0x04 is `XLP_BKP_REMOVABLE`.
 const FLAGS: u16 = 0x0F;
 
-/// Maximum number of bytes to read from a segment at once.
+/// How many bytes to read from a segment at once, at most.
 const CHUNK: u64 = 256 * 1024;
-/// Maximum capacity, in bytes, that the buffer keeps after an unusually large record.
+/// How much capacity, in bytes, the buffer may keep after an unusually large record.
 const SPARE: usize = 4 << 20;
 
 /// Returns the major version that uses this magic number in its pages. Returns `None` if the number is unknown. Source:
@@ -49,7 +49,7 @@ pub(super) fn major(magic: u16) -> Option<u32> {
     }
 }
 
-/// A page header. The last three fields exist only in a long header.
+/// A page header. Only long headers have the last three fields.
 struct Header {
     magic: u16,
     flags: u16,
@@ -78,14 +78,14 @@ impl Header {
     }
 }
 
-/// How the reader comes to a page.
+/// Says what the reader expects on a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
     /// A record starts directly after the page header.
     AtStart,
     /// A record starts further into the page.
     Inside,
-    /// A record continues on this page. The number is the count of its remaining bytes.
+    /// A record continues on this page. The number says how many of its bytes are left.
     Continued(u64),
 }
 
@@ -93,7 +93,7 @@ enum Entry {
 pub(super) struct Span<'a> {
     /// All bytes of the record.
     pub(super) bytes: &'a [u8],
-    /// Position after the record and its padding. If the record ends at the end of a page, this is the start of the next page.
+    /// Position after the record and its padding. If the record ends with a page, this is the start of the next page.
     pub(super) end: u64,
 }
 
@@ -104,8 +104,7 @@ pub(super) struct Pages {
     /// Path of the log's directory, for error messages.
     path: PathBuf,
     segment_size: u64,
-    /// Values from page headers: the magic number, which is in every header, and the cluster's identifier, which is in long
-    /// headers.
+    /// Values that page headers must have: the magic number (in every header) and the cluster's identifier (in long headers).
     magic: u16,
     system: u64,
     /// The segment that was read last, with its number. It stays open.
@@ -139,7 +138,7 @@ impl Pages {
             scratch: Vec::new(),
         };
         let segment = position / segment_size;
-        // If the position is at the start of its segment, the segment may not exist yet, or may still contain old pages.
+        // If the position is at the start of a segment, that segment may not exist yet, or may still contain old pages.
         let at_start = position % segment_size <= LONG_HEADER;
         let header = match pages.long_header(segment) {
             Err(WalError::Gap { .. } | WalError::Io { .. }) if at_start && segment > 0 => {
@@ -156,8 +155,7 @@ impl Pages {
         major(self.magic).unwrap_or_default()
     }
 
-    /// Returns the start of the record at `position`. If the position is the start of a page, the record starts after the page
-    /// header.
+    /// Returns where the record at `position` starts. If `position` is the start of a page, that is after the page header.
     pub(super) fn record_start(&self, position: u64) -> Result<u64, WalError> {
         let header = self.header_length(position);
         match position % PAGE {
@@ -172,7 +170,7 @@ impl Pages {
         (position / self.segment_size + 1) * self.segment_size
     }
 
-    /// Discards the buffered bytes, because the server has written more to their pages since.
+    /// Discards the buffered bytes, because the server may have written more to their pages in the meantime.
     pub(super) fn refresh(&mut self) {
         self.buffer.clear();
         self.checked = None;
@@ -199,8 +197,7 @@ impl Pages {
             if stop > end {
                 return Err(incomplete());
             }
-            // This looks the index up again. Otherwise the borrow of a page that the function may return would last for the whole
-            // function.
+            // Compute the index again. If we returned a part of `page`, its borrow would last for the whole function.
             let index = buffer_index(self.start, at);
             return Ok(Span { bytes: &self.buffer[index..][..to_index(length)], end: stop });
         }
@@ -256,7 +253,7 @@ impl Pages {
         Ok(&self.buffer[index..][..to_index(PAGE)])
     }
 
-    /// Reads the page at `address` and the following pages, as far as the log goes.
+    /// Reads the page at `address` and some of the pages after it, as far as the log goes.
     fn load(&mut self, address: u64, end: u64) -> Result<(), WalError> {
         let segment = address / self.segment_size;
         let stop = self.next_segment(address).min(end.next_multiple_of(PAGE)).min(address + CHUNK);
@@ -322,8 +319,7 @@ impl Pages {
         self.load(address, address + PAGE)?;
         let header = Header::read(&self.buffer).ok_or(WalError::Gap { at: Lsn(address) })?;
         self.buffer.clear();
-        // A segment that the server has created in advance is empty or contains old pages. An unknown magic number is reported as
-        // an error with that number.
+        // If the server created this segment in advance, it is empty or contains old pages.
         if header.address != address || header.magic == 0 {
             return Err(WalError::Gap { at: Lsn(address) });
         }
@@ -344,7 +340,7 @@ impl Pages {
         if position % self.segment_size < PAGE { LONG_HEADER } else { SHORT_HEADER }
     }
 
-    /// Returns the file name of a segment. It consists of timeline 1 and the segment's number in two parts. Source: `XLogFileName`.
+    /// Returns the file name of a segment: timeline 1, then the segment's number in two parts. Source: `XLogFileName`.
     fn segment_name(&self, segment: u64) -> String {
         let high_unit = (1 << 32) / self.segment_size;
         format!("{:08X}{:08X}{:08X}", 1, segment / high_unit, segment % high_unit)
@@ -365,7 +361,7 @@ fn segment_size(folder: &Directory, path: &Path) -> Result<u64, WalError> {
         if is_segment && kind == FileKind::File {
             match folder.file(&name).and_then(|file| file.metadata()) {
                 Ok(metadata) => size = Some(metadata.len()),
-                // The server has removed or renamed the file in the meantime.
+                // The server removed or renamed the file in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(io(error)),
             }
@@ -385,7 +381,7 @@ fn buffer_index(start: u64, position: u64) -> usize {
     to_index(position - start)
 }
 
-/// Converts a length or offset to an index. Those of records are below 4 GiB.
+/// Converts a length or an offset to an index. Records and segments are smaller than 4 GiB.
 fn to_index(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

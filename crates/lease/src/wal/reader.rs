@@ -1,4 +1,4 @@
-//! Reads the log record by record, and collects the changes. This is the entry point of the module `wal`.
+//! Reads the log record by record and collects the changes. This is where callers of the module `wal` begin.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use super::page::Pages;
 use super::record::{Block, Record};
 use crate::lsn::Lsn;
 
-/// Log reader for one server.
+/// Reads the log of one server.
 #[derive(Debug)]
 pub struct WalReader {
     pages: Pages,
     untaken: UntakenChanges,
     /// Start of the next record.
     position: u64,
-    /// End of the last record. It is less than `position` by the length of a page header, or by the empty rest of a segment after a
-    /// switch.
+    /// End of the last record. Usually this equals `position`, but a page header or (after a switch) the empty rest of a segment
+    /// may be in between.
     settled: u64,
     /// Start of the last record. `None` before the first record.
     previous: Option<u64>,
@@ -27,7 +27,8 @@ pub struct WalReader {
 }
 
 impl WalReader {
-    /// Starts at a position at which a record ends, and up to which the server has flushed the log. `data` is the data directory.
+    /// Opens the log in the data directory `data`, and starts at `position`. A record must end there, and the server must have
+    /// flushed the log up to there.
     pub fn open(data: &Path, position: Lsn) -> Result<Self, WalError> {
         let pages = Pages::open(data, position.0)?;
         let start = pages.record_start(position.0)?;
@@ -44,9 +45,8 @@ impl WalReader {
 
     /// Reads the log up to `end`. A record must end there, and the server must have flushed the log up to there.
     ///
-    /// # Errors
-    /// Returns an error if the log has unexpected contents. All changes since the start are then unknown in all databases. Every
-    /// further call fails, so the caller must open a new reader.
+    /// # Errors Returns an error if the log has unexpected contents. The changes in all databases are then unknown from the start
+    /// on. Every further call fails, so the caller must open a new reader.
     pub fn advance(&mut self, end: Lsn) -> Result<(), WalError> {
         if self.failed {
             return Err(WalError::malformed(self.position, "an earlier attempt to read on has failed"));
@@ -84,24 +84,24 @@ impl WalReader {
         Lsn(self.position)
     }
 
-    /// Takes and returns the changes in a database since the last call.
+    /// Takes the changes in a database since the last call for it.
     pub fn take(&mut self, database: u32) -> Changes {
         self.untaken.take(database)
     }
 
-    /// Returns the changes in a database since the last [`Self::take`]. Returns `None` if there are none in the log.
+    /// Returns the changes in a database since the last [`Self::take`] without taking them. Returns `None` if the log shows none.
     #[must_use]
     pub fn peek(&self, database: u32) -> Option<&Changes> {
         self.untaken.peek(database)
     }
 
-    /// Returns the database that this database is a copy of. Returns `None` if the log doesn't show it.
+    /// Returns the oid of the database from which this one was copied. Returns `None` if the log doesn't show that.
     #[must_use]
     pub fn source(&self, database: u32) -> Option<u32> {
         self.untaken.source(database)
     }
 
-    /// Takes and returns the changes of shared catalogs by transactions that have committed since the last call.
+    /// Takes the changes of shared catalogs since the last call. Changes by a transaction are included once it has committed.
     pub fn take_shared(&mut self) -> Vec<SharedChange> {
         self.untaken.take_shared()
     }

@@ -1,12 +1,12 @@
-//! Parses log records: a record's header, the blocks that it names, and its own data.
+//! Parses log records. A record consists of a header, the blocks that it names, and its own data.
 //!
 //! Source: `access/xlogrecord.h`, and `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
 use super::error::WalError;
 use crate::lsn::Lsn;
 
-/// A relation's file, identified by the numbers in its path. A relation receives a new file when the server rewrites or truncates
-/// it.
+/// A relation's file, identified by the numbers in its path. When the server rewrites or truncates a relation, the relation gets
+/// a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelationFile {
     /// Oid of the tablespace.
@@ -20,7 +20,7 @@ pub struct RelationFile {
 /// Length of a record header, in bytes.
 pub(super) const HEADER: usize = 24;
 
-/// Flag of a record that changes files in a way that block references do not show (`XLR_SPECIAL_REL_UPDATE`).
+/// Flag of a record that changes files without naming their blocks (`XLR_SPECIAL_REL_UPDATE`).
 pub(super) const SPECIAL: u8 = 0x01;
 /// Bits of `xl_info` that do not belong to the resource manager. Two of them are in use.
 const GENERAL: u8 = 0x0F;
@@ -40,7 +40,7 @@ const HAS_IMAGE: u8 = 0x10;
 const HAS_DATA: u8 = 0x20;
 const SAME_RELATION: u8 = 0x80;
 
-/// Flag of a page image without the unused middle of the page (`BKPIMAGE_HAS_HOLE`).
+/// Flag of a page image that leaves out the unused middle of the page (`BKPIMAGE_HAS_HOLE`).
 const HAS_HOLE: u8 = 0x01;
 
 /// A block that a record names.
@@ -61,16 +61,17 @@ pub(super) struct Record<'a> {
     pub(super) transaction: u32,
     /// Start of the previous record.
     pub(super) previous: u64,
-    /// Kind of the record, as its resource manager defines it, and two general bits.
+    /// Two general bits, and the kind of the record as its resource manager defines it.
     pub(super) info: u8,
     /// Number of the resource manager. Source: `access/rmgrlist.h`.
     pub(super) manager: u8,
-    /// Data of the record that belong to none of its blocks.
+    /// The record's own data, which belongs to none of its blocks.
     pub(super) data: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Verifies and parses the record in `bytes`, which starts at `at`. Stores the blocks that it names in `blocks`.
+    /// Verifies and parses the record in `bytes`. `at` is where the record starts in the log. Puts the blocks that it names into
+    /// `blocks`.
     pub(super) fn parse(
         bytes: &'a [u8],
         at: u64,
@@ -102,11 +103,11 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The headers after a record's own header. All images and data come after them, in the same order.
+/// Reads the headers that follow a record's own header. All images and data come after the headers, in the same order.
 struct Headers<'a> {
     /// Bytes that have not been read yet.
     rest: &'a [u8],
-    /// How many of these bytes belong to the headers that have been read so far.
+    /// How many of these bytes are images and data for the headers that have been read so far.
     payload: usize,
     major: u32,
     /// Identifier of the last block.
@@ -118,7 +119,7 @@ struct Headers<'a> {
 const CUT: &str = "the record ends in its headers";
 
 impl<'a> Headers<'a> {
-    /// Reads all headers. Returns the record's own data, which are its last bytes.
+    /// Reads all headers. Returns the record's own data, which is at its end.
     fn read(mut self, blocks: &mut Vec<Block>) -> Result<&'a [u8], &'static str> {
         let mut own = 0;
         while self.rest.len() > self.payload {
@@ -180,12 +181,12 @@ impl<'a> Headers<'a> {
         Ok(Block { file, fork: flags & FORK })
     }
 
-    /// Reads the header of a page image. Its flags differ before version 15.
+    /// Reads the header of a page image. Its flags changed in version 15.
     fn image(&mut self) -> Result<(), &'static str> {
         let length = u16::from_ne_bytes(self.take()?);
         let _hole_offset: [u8; 2] = self.take()?;
         let [info] = self.take()?;
-        // IS_COMPRESSED, which since 15 is one bit each for pglz, LZ4 and Zstandard. The remaining bit is APPLY.
+        // IS_COMPRESSED was one bit. Since 15, there is one bit each for pglz, LZ4 and Zstandard. The remaining bit is APPLY.
         let (compressed, known) =
             if server::Major(self.major).has_wal_compression_methods() { (0x1C, 0x1F) } else { (0x02, 0x07) };
         if info & !known != 0 {

@@ -1,4 +1,4 @@
-//! Tests with synthetic logs: every irregularity is an error, and no damage hides a change.
+//! Tests the reader with synthetic logs. Every irregularity must be an error, and no damage may hide a change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ impl Log {
         self.append(HEAP, 0x00, transaction, &block(file(number), &[9; 11], &[1, 0, 8]))
     }
 
-    /// Writes that all forks of a file were truncated, its main fork to `pages`.
+    /// Writes a record that all forks of a file were truncated, with `pages` pages left in the main fork.
     fn truncate(&mut self, pages: u32, number: u32) {
         let RelationFile { tablespace, database, number } = file(number);
         let numbers = [pages, tablespace, database, number, 7].map(u32::to_ne_bytes).concat();
@@ -128,7 +128,7 @@ impl Log {
         self.directory.path().join(format!("pg_wal/0000000100000000{segment:08X}"))
     }
 
-    /// Writes the segments to files, with zeros after the last record.
+    /// Writes the segments to files, and fills the rest after the last record with zeros.
     fn save(&self) -> &Path {
         let size = usize::try_from(SEGMENT).unwrap();
         for (segment, bytes) in (1..).zip(self.bytes.chunks(size)) {
@@ -154,7 +154,7 @@ fn file(number: u32) -> RelationFile {
     RelationFile { tablespace: 1663, database: 5, number }
 }
 
-/// Returns the body of a record with one block. `own` are the data that belong to no block.
+/// Returns the body of a record with one block. `own` is the data that belongs to no block.
 fn block(file: RelationFile, data: &[u8], own: &[u8]) -> Vec<u8> {
     let mut body = vec![0, if data.is_empty() { 0 } else { 0x20 }];
     body.extend(u16::try_from(data.len()).unwrap().to_ne_bytes());
@@ -279,7 +279,7 @@ fn wal_switch_skips_rest_of_segment() {
     log.insert(700, 1);
     let switch = log.append(XLOG, SWITCH, 0, &[]);
     let mut reader = log.reader().unwrap();
-    // The function pg_switch_wal returns a position after the record, in the empty rest of the segment.
+    // `pg_switch_wal` returns a position after the record, in the empty rest of the segment.
     reader.advance(Lsn(switch + 24)).unwrap();
     reader.advance(Lsn(switch + 24)).unwrap();
     log.insert(700, 2);
@@ -515,7 +515,7 @@ proptest! {
         log.magic = magic;
         log.append(manager, info, 700, &body);
         let _ = log.read();
-        // A second record has the body as data without a block, which tests the parsers for each kind.
+        // In another record, the same body is data without a block. This tests the parsers for all kinds.
         let mut own = vec![255, u8::try_from(body.len()).unwrap()];
         own.extend(&body);
         log.append(manager, info, 700, &own);

@@ -1,4 +1,5 @@
-//! Keeps track of the databases that each open transaction has changed, so that only committed changes count as committed.
+//! Keeps track of what each open transaction has changed. When it commits, the reader knows which databases have committed
+//! changes.
 
 use std::collections::HashMap;
 
@@ -7,9 +8,9 @@ use super::record::RelationFile;
 /// Changes by one transaction, or by several that end together.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// Databases with changes. The flag tells whether a caller has taken them since.
+    /// Databases with changes. The flag is true if a caller has taken a database's changes since then.
     pub(super) databases: Vec<(u32, bool)>,
-    /// Files of catalogs that all databases share.
+    /// Changed files of catalogs that all databases share.
     pub(super) shared: Vec<RelationFile>,
     /// Databases that the transaction is creating.
     pub(super) created: Vec<u32>,
@@ -32,11 +33,11 @@ impl Touched {
 
 /// Open transactions and subtransactions that have changes, including prepared ones.
 ///
-/// A transaction that was open during a crash remains in the map forever, because its number never comes again.
+/// If a transaction is open when the server crashes, it stays in the map forever, because its end is never logged.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     open: HashMap<u32, Touched>,
-    /// Transaction and database of the last call of [`Self::touch`], because most records repeat them.
+    /// Transaction and database of the last call of [`Self::touch`]. Most records repeat them, so this saves a look-up.
     last: Option<(u32, u32)>,
 }
 
@@ -59,7 +60,7 @@ impl Transactions {
         self.open.entry(transaction).or_default().created.push(database);
     }
 
-    /// Records that a caller has taken all changes of `database` so far.
+    /// Records that a caller has taken all changes in `database` so far.
     pub(super) fn mark_taken(&mut self, database: u32) {
         for touched in self.open.values_mut() {
             touched.databases.iter_mut().filter(|(known, _)| *known == database).for_each(|(_, taken)| {
@@ -69,7 +70,7 @@ impl Transactions {
         self.last = None;
     }
 
-    /// Ends transactions together. Returns their changes, except for those in databases that they create.
+    /// Ends transactions that end together. Returns their changes, leaving out databases that they created themselves.
     pub(super) fn end(&mut self, transactions: impl Iterator<Item = u32>) -> Touched {
         let mut all = Touched::default();
         for transaction in transactions {

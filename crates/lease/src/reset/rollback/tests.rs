@@ -1,4 +1,4 @@
-//! Tests how clients of a lease in rollback isolation take turns with its session.
+//! Tests how the clients of a lease in rollback isolation use its session in turn.
 
 use std::sync::Arc;
 use std::thread;
@@ -34,7 +34,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// Returns the session with a transaction that has begun.
+    /// Returns the session after its transaction has begun.
     fn leave(self, savepoint: Savepoint) {
         let transaction = LeaseTransaction { begun: true, savepoint, ..self.transaction };
         self.guard.leaving();
@@ -104,7 +104,7 @@ fn rollback_session_passes_to_next_client_clean() {
     assert!(lend(&fake, "db").transaction.begun, "the lease's transaction goes on");
 }
 
-/// The end of a lease undoes everything, so pgfresh doesn't undo what the last client has left before that.
+/// The end of a lease undoes everything, so pgfresh doesn't first clean up after the last client.
 #[test]
 fn lease_ending_with_session_rolls_back_once() {
     for (linger, queries) in [(Duration::ZERO, 1), (HOUR, 2)] {
@@ -172,7 +172,7 @@ fn transaction_timeout_is_disabled_for_each_client() {
         lent.leave(Savepoint::Gone);
         let [asked] = &fake.server.asked(pid)[..] else { panic!("one query") };
         assert!(asked.ends_with(set), "{asked}");
-        // The transaction begins only once, not for each client.
+        // The transaction begins once for the lease, not once for each client.
         assert!(lend(&fake, "db").transaction.begun && fake.server.asked(pid).is_empty());
     }
 }
@@ -216,7 +216,7 @@ fn session_ending_between_clients_is_not_lent() {
     let Lent { guard, pid, stream, .. } = lend(&fake, "db");
     guard.leave(stream, LeaseTransaction::default());
     fake.server.terminate(pid);
-    // The statement that begins the transaction fails. The lease is over, and the next client receives a new session.
+    // The statement that begins the transaction fails. This ends the lease, and the next client gets a new session.
     let mut guard = enter(&fake, "db", &params("a"), None).unwrap();
     assert!(guard.lend().is_none());
     drop(guard);
@@ -230,7 +230,7 @@ fn session_is_exclusive_and_bound_to_startup_parameters() {
     let pid = first.pid;
     thread::scope(|scope| {
         let next = scope.spawn(|| lend(&fake, "db").pid);
-        // In the meantime, a lease with another name has a different session.
+        // Meanwhile, a lease with another name has a different session.
         assert_ne!(lend(&fake, "other").pid, pid);
         fake.server.wait_until("the next client", |_| !fake.leases.0.lock().slots.is_empty());
         assert!(!next.is_finished());

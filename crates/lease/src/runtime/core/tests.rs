@@ -1,4 +1,4 @@
-//! Tests of the core.
+//! Tests the core.
 
 use std::thread;
 
@@ -18,7 +18,7 @@ fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
     core.table.database_named(name).expect("it is leased")
 }
 
-/// Runs these tasks, and all tasks that are due.
+/// Runs these tasks, and then all tasks that are due.
 fn work(core: &mut Core, mut tasks: Vec<Task>) {
     while let Some(Task { database, kind }) = tasks.pop().or_else(|| core.next_task().ok()) {
         let outcome = match kind {
@@ -29,7 +29,7 @@ fn work(core: &mut Core, mut tasks: Vec<Task>) {
     }
 }
 
-/// Returns a lease with one session and without remaining tasks.
+/// Returns a core with a lease that has one session, and with no tasks left.
 fn leased(linger: Duration) -> (Core, DatabaseId) {
     let mut core = Core::new(1);
     core.table.add_source(Source::Template("app".to_owned()), true);
@@ -43,7 +43,8 @@ fn idle_worker_wakes_for_work_before_its_timer() {
     for (linger, needed) in [(hour, false), (Duration::from_millis(1), true)] {
         let (mut core, database) = leased(linger);
         assert!(!core.needs_worker(), "one that works looks by itself");
-        // A worker reads the log while any database is leased. A worker that sleeps longer has not heard of the lease.
+        // While any database is leased, a worker must wake up to read the log. A worker that sleeps longer hasn't heard of the
+        // lease.
         core.idle_workers = vec![Instant::now() + hour];
         assert!(core.needs_worker());
         core.idle_workers.push(Instant::now() + CATCH_UP / 2);
@@ -82,7 +83,7 @@ fn waiting_backend() -> WaitingBackend {
     WaitingBackend { params, backend, stamp: "".into(), since: None }
 }
 
-/// Returns the resources of a copy in which backends wait.
+/// Returns the resources of a copy with idle backends.
 fn with_waiting(count: usize) -> Resources {
     let waiting = (0..count).map(|_| waiting_backend()).collect();
     Resources::Clone(Box::new(PooledCopy { waiting, ..PooledCopy::fake() }))
@@ -117,7 +118,7 @@ fn trim_idle_closes_sessions_needed_last() {
         core.raise_in_background(Event::Disconnected { database, leaving: false });
     }
     assert!(core.next_task().is_err());
-    // Workers make copies only after no client has come for a moment.
+    // Workers create copies only when no client has come for a moment.
     std::thread::sleep(Duration::from_millis(5));
     work(&mut core, Vec::new());
     let ready: Vec<_> = core.table.by_need().filter(|id| ![soon, late, open].contains(id)).collect();
@@ -132,7 +133,7 @@ fn trim_idle_closes_sessions_needed_last() {
         (9, [false, true, true, true, true]),
         (6, [false, false, true, true, true]),
         (5, [false, false, true, true, false]),
-        // Sessions in a lease with a client are not closed, and neither are those in the spared database.
+        // This must not close sessions in a lease that has a client, or in the spared database.
         (0, [false, false, true, true, false]),
     ] {
         core.most_idle = most_idle;

@@ -11,7 +11,7 @@ use crate::runtime::fake::{FakeLeases, POSITION, params, pid_of};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A link to a client that may have disconnected. Counts the calls of `is_gone`.
+/// A link to a client that may have disconnected. It counts the calls of `is_gone`.
 #[derive(Debug, Default)]
 struct FakeLink {
     gone: AtomicBool,
@@ -51,7 +51,7 @@ impl FakeLeases {
         self.enter(name, params, None).unwrap()
     }
 
-    /// Leaves a waiting backend in the lease with this name. Returns the backend's process id.
+    /// Leaves an idle backend in the lease with this name, and returns the backend's process id.
     fn leave_waiting(&self, name: &str, params: &StartupParams) -> u32 {
         let Connected { backend, guard } = self.connect(name, params);
         let pid = pid_of(&backend);
@@ -59,7 +59,7 @@ impl FakeLeases {
         pid
     }
 
-    /// Returns the process ids of the backends that wait in the lease.
+    /// Returns the process ids of the lease's idle backends.
     fn waiting(&self, name: &str) -> Vec<u32> {
         let core = self.leases.0.lock();
         let id = core.table.database_named(name).unwrap();
@@ -67,7 +67,7 @@ impl FakeLeases {
         copy.waiting.iter().map(|waiting| pid_of(&waiting.backend)).collect()
     }
 
-    /// Returns the number of sessions in the lease, once as the table counts them and once as the number of clients.
+    /// Returns the number of sessions in the lease: first as the table counts them, then as the number of clients in the pool.
     fn sessions(&self, name: &str) -> (usize, usize) {
         let core = self.leases.0.lock();
         let lease = core.table.lease(name).unwrap();
@@ -133,7 +133,7 @@ fn first_living_idle_backend_is_reused() {
     assert_eq!(pid_of(&fake.connect("db", &params).backend), pids[2]);
 }
 
-/// Returns these parameters with an additional one at the end.
+/// Returns these parameters with another one added at the end.
 fn more(params: &StartupParams, parameter: &[u8]) -> StartupParams {
     StartupParams::read(params.version(), [params.parameters(), parameter].concat())
 }
@@ -232,7 +232,7 @@ fn concurrent_clients_never_share_a_backend() {
         });
         let pids: BTreeSet<u32> = sessions.iter().map(|session| pid_of(&session.backend)).collect();
         assert_eq!(pids.len(), 6);
-        // Some backends wait afterwards, and some end.
+        // Leave some backends in the database, and let others end.
         for (at, Connected { backend, guard }) in sessions.into_iter().enumerate() {
             if at % 3 > 0 {
                 guard.give_back(backend);
@@ -270,7 +270,7 @@ fn departed_client_is_counted_out_once() {
             }
             _ => {}
         }
-        // The request for another session shows the table that both clients have disconnected, if it doesn't know that yet.
+        // If the table doesn't know yet that both clients have disconnected, it finds out when another session is requested.
         drop(fake.connect("db", &params));
         drop((backend, guard));
         fake.server.expect_closed(pid);
@@ -299,14 +299,14 @@ fn backend_returned_after_lease_end_is_closed() {
     let Connected { backend, guard } = fake.connect("db", &params);
     let pid = pid_of(&backend);
     thread::scope(|scope| {
-        // The release asks the server to end the session, and waits for that. The client has just disconnected by itself.
+        // The client has just disconnected by itself. The release asks the server to end the session, and waits for it.
         let release = scope.spawn(|| fake.leases.release("db"));
         fake.server.wait_until("the release", |_| fake.server.terminations() > 0);
         guard.give_back(backend);
         release.join().unwrap().unwrap();
     });
     fake.server.expect_closed(pid);
-    // The name is free, and the new database doesn't have the old backend.
+    // The name is free again, and the old backend is not in the new database.
     assert_ne!(pid_of(&fake.connect("db", &params).backend), pid);
 }
 
@@ -315,7 +315,7 @@ fn missing_database_is_replaced_silently_at_session_start() {
     let fake = FakeLeases::open(HOUR);
     for gone in 1..ATTEMPTS {
         fake.server.refuse(&vec!["3D000"; gone]);
-        // No backend waits with these parameters, because they differ each time.
+        // These parameters are different each time, so no backend waits with them.
         let connected = fake.connect("db", &params(&format!("gone {gone} times")));
         assert!(fake.server.backends().contains(&pid_of(&connected.backend)));
         assert_eq!(fake.sessions("db"), (1, 1));
@@ -350,11 +350,12 @@ fn idle_backends_make_room_for_client_session() {
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
     assert!(fake.waiting("db").is_empty());
-    // Afterwards, pgfresh keeps no backends waiting for a while.
+    // For a while after that, pgfresh keeps no idle backends.
     let pid = pid_of(&connected.backend);
     connected.guard.give_back(connected.backend);
     fake.server.expect_closed(pid);
-    // If no backends wait, pgfresh closes its own idle sessions. After that, the client receives the server's own error.
+    // If there are no idle backends to close, pgfresh closes its own idle sessions. If that doesn't help either, the client gets
+    // the server's error.
     fake.server.refuse(&["53300"; 1000]);
     let error = fake.enter("db", &params("c"), None).unwrap_err();
     assert!(matches!(&error, LeaseError::Refused(words) if says(words, b"C53300\0")), "{error:?}");
@@ -369,7 +370,7 @@ fn idle_backends_make_room_for_admin_session() {
     assert!(fake.leases.0.admin.open_named("db").is_ok());
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
-    // A session that another thread or a client has ended disappears a moment later.
+    // A session that another thread or a client has ended may take a moment to disappear. Meanwhile, the server refuses others.
     fake.server.refuse(&["53300", "53300"]);
     assert!(fake.leases.0.admin.open_named("db").is_ok());
     fake.server.refuse(&["53300"; 1000]);
@@ -388,7 +389,7 @@ fn vacating_closes_those_that_wait_and_no_others() {
     assert!(fake.waiting("db").is_empty() && fake.server.backends().contains(&pid_of(&used.backend)));
 }
 
-/// After random events, no client has received an error or another client's backend. At the end, no backend is left over.
+/// Plays random events. No client may get an error or another client's backend, and no backend may be left over at the end.
 #[test]
 fn no_backend_is_given_twice_and_none_leaks() {
     for seed in 1..=3_u64 {
@@ -412,7 +413,7 @@ fn no_backend_is_given_twice_and_none_leaks() {
                 }
                 7 if !open.is_empty() => drop(open.swap_remove(random(open.len()))),
                 8 => {
-                    // Another session terminates all backends that no client uses.
+                    // Terminate all backends that no client uses, as another session could.
                     let used: BTreeSet<u32> = open.iter().map(|session| pid_of(&session.backend)).collect();
                     let idle: Vec<u32> = fake.server.backends().difference(&used).copied().collect();
                     if !idle.is_empty() && fake.leases.isolation(name).is_some() {
@@ -449,7 +450,7 @@ fn reset_wait_is_bounded_with_blocked_maintenance_workers() {
     let _stays = fake.connect("db", &params);
     let others = ["b", "c", "d", "e"].map(|name| fake.connect(name, &params));
     fake.server.stop(true);
-    // The maintenance workers end these leases.
+    // Let the maintenance workers end these leases.
     drop(others);
     let (answer, answered) = mpsc::channel();
     let leases = fake.leases.clone();

@@ -1,4 +1,5 @@
-//! A fake server. It has databases, whose names SQL may change at any moment, and sessions, which find databases by name.
+//! A fake server with databases and sessions. Sessions find databases by name, and SQL may change a database's name at any
+//! moment.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +8,18 @@ use super::NAMES;
 use super::random::Random;
 use crate::isolation::Isolation;
 
-/// Names that SQL gives to databases, in addition to clients' names.
+/// Names that SQL gives to databases. SQL also uses clients' names.
 const OTHER_NAMES: [&str; 2] = ["y", "z"];
 
-/// Maximum number of SQL's databases. Beyond it, SQL drops one. Each of them takes up a name that clients ask for.
+/// How many databases SQL may create before it has to drop one. Each of them takes up a name that clients ask for.
 const MOST_OF_SQL: usize = 1;
 
 /// Identifies a database in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Oid {
-    /// pgfresh has created the database for the table.
+    /// pgfresh created the database for the table.
     Made(DatabaseId),
-    /// SQL has created the database, or has renamed one that pgfresh has then forgotten.
+    /// The database belongs to SQL. SQL created it, or renamed a database of pgfresh's, which pgfresh then forgot.
     OfSql(u64),
 }
 
@@ -27,11 +28,11 @@ pub(super) enum Oid {
 pub(super) struct Copy {
     /// Name of the database. `None` stands for one of pgfresh's own names.
     pub(super) name: Option<String>,
-    /// The name that pgfresh gave to the database last. If the database has a different name, it belongs to SQL.
+    /// The last name that pgfresh gave to the database. If the database has a different name now, it belongs to SQL.
     pub(super) given: Option<String>,
     /// Whether the database differs from its template.
     pub(super) dirty: bool,
-    /// Whether the differences are in a transaction that can be rolled back.
+    /// Whether a rollback would undo the differences, because they are in a transaction that is still open.
     pub(super) uncommitted: bool,
     /// Whether the database is in a leased server.
     is_apart: bool,
@@ -47,30 +48,30 @@ impl Copy {
     }
 }
 
-/// The circumstances in which a task runs.
+/// Says how a task goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances {
-    /// Whether the task meets no obstacles.
+    /// True if nothing goes wrong.
     pub(super) is_lucky: bool,
     /// Whether the lease is in rollback isolation.
     pub(super) is_rolled_back: bool,
-    /// Whether the next lease can use the session of this lease again.
+    /// Whether the next lease can use this lease's session again.
     pub(super) keeps_session: bool,
 }
 
-/// Checks that pgfresh makes because SQL may have given a name to a different database.
+/// Checks that protect pgfresh when SQL has given a name to another database. Tests turn them off to see the simulation fail.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Checks {
     /// Whether pgfresh asks for the oid of a session's database before it uses the session.
     pub(super) sessions: bool,
-    /// Whether statements change a database only if it has a name that pgfresh has given it.
+    /// Whether statements change a database only if it still has a name that pgfresh gave it.
     pub(super) statements: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct FakeServer {
     pub(super) databases: BTreeMap<Oid, Copy>,
-    /// Backends that wait for the next client of one of the table's databases, and the database that each is in.
+    /// Idle backends: the table's database for whose next client each one waits, and the database that it is really in.
     pub(super) waiting: Vec<(DatabaseId, Oid)>,
     checks: Checks,
     last: u64,
@@ -90,7 +91,7 @@ impl FakeServer {
         self.databases.iter().find(has).map(|(oid, _)| *oid)
     }
 
-    /// Starts a session for a lease, in a waiting backend or a new one. Returns the database that the session is in.
+    /// Starts a session for a lease, in an idle backend or a new one. Returns the database that the session is in.
     pub(super) fn enter(&mut self, id: DatabaseId, name: &str, isolation: Isolation) -> Option<Oid> {
         let made = Oid::Made(id);
         if isolation != Isolation::Clone {
@@ -112,7 +113,7 @@ impl FakeServer {
         (!self.checks.sessions || found == Oid::Made(id)).then_some(found)
     }
 
-    /// Turns a database that pgfresh has forgotten into one of SQL's.
+    /// Hands a database that pgfresh has forgotten over to SQL.
     pub(super) fn forget(&mut self, id: DatabaseId) {
         self.waiting.retain(|(of, _)| *of != id);
         if let Some(copy) = self.databases.remove(&Oid::Made(id)) {
@@ -126,7 +127,7 @@ impl FakeServer {
         self.databases.insert(Oid::OfSql(self.last), copy);
     }
 
-    /// Does what users do with SQL to a database that has no sessions. pgfresh may have created it.
+    /// Does something that users do with SQL to a database without sessions, which may be one of pgfresh's.
     pub(super) fn sql(&mut self, random: &mut Random, is_in_use: impl Fn(Oid) -> bool) {
         let of_sql: Vec<_> =
             self.databases.keys().filter(|oid| matches!(oid, Oid::OfSql(_))).copied().collect();
@@ -142,7 +143,7 @@ impl FakeServer {
         }
         let (one, other) = (random.pick(&all), random.pick(&all));
         let is_taken = self.named(&name).is_some();
-        // For a client that does such things, pgfresh closes waiting backends.
+        // Before a client does such things, pgfresh closes the idle backends.
         self.waiting.retain(|(_, inside)| *inside != one && *inside != other);
         match random.below(6) {
             0 | 1 if !is_taken => self.rename(one, Some(name)),
@@ -156,7 +157,7 @@ impl FakeServer {
                 self.insert_of_sql(Copy { name: Some(name), given: None, ..copy });
             }
             4 => {
-                // A different database receives the name of the dropped one.
+                // Another database receives the name of the dropped one.
                 let gone = self.databases.remove(&one);
                 let name = gone.and_then(|copy| copy.name).filter(|_| random.one_in(2));
                 if name.is_some() {
@@ -180,7 +181,7 @@ impl FakeServer {
             self.databases.insert(Oid::Made(id), Copy { is_apart, ..Copy::default() });
             return Outcome::Fresh(Proof::new());
         }
-        // Each statement contains the names that the database may have.
+        // Each statement says which names the database may have now.
         let is_changed = |copy: &Copy| !copy.is_of_sql() || !self.checks.statements;
         let is_there = self.copy(id).is_some_and(is_changed);
         if *kind == TaskKind::Drop {
@@ -210,7 +211,7 @@ impl FakeServer {
         match kind {
             TaskKind::Name { to, isolation, .. } => {
                 self.give_name(id, Some(to));
-                // The session may have started before a client changed settings.
+                // A client may have changed settings after the session started.
                 let is_unfit = *isolation == Isolation::Rollback && !found.is_lucky;
                 if is_unfit { Outcome::Stale } else { Outcome::Done }
             }
@@ -235,7 +236,7 @@ impl FakeServer {
         }
     }
 
-    /// Empties the database that one of its sessions is in. The log shows only the changes of the database with that oid.
+    /// Resets the database that this session is really in. The log shows only changes of the database with the expected oid.
     fn reset(&mut self, id: DatabaseId, found: Circumstances) -> Outcome {
         let waits = self.waiting.iter().find(|(of, _)| *of == id).map(|(_, inside)| *inside);
         let name = self.copy(id).and_then(|copy| copy.name.clone());

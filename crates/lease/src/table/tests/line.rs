@@ -1,8 +1,8 @@
-//! Tests of requests for a single name.
+//! Tests requests for a single name.
 
 use super::*;
 
-/// Requests a session, with all of these terms given explicitly.
+/// Requests a session and gives all of these terms explicitly.
 fn session_with(example: &mut Example, name: &str, terms: Terms, reset: bool) -> (Ticket, Vec<Action>) {
     let explicit = Explicit { isolation: true, template: true };
     example.ask(name, Want::Session { params: PARAMS, terms, explicit, reset })
@@ -21,7 +21,8 @@ fn with_two_templates() -> Example {
     example
 }
 
-/// A program hands out such names. If a client is late, it must not receive a copy of a different template under such a name.
+/// A program hands out such names for its leases. A client that comes too late must not get a copy of the wrong template under
+/// such a name.
 #[test]
 fn session_joins_issued_name_but_starts_no_lease() {
     let mut example = Example::new();
@@ -52,7 +53,7 @@ fn session_cannot_join_lease_of_another_template() {
                 "{error:?}"
             );
         }
-        // A client that requests no terms explicitly receives the existing lease.
+        // A client without explicit terms joins the existing lease.
         let want =
             Want::Session { params: PARAMS, terms: other, explicit: Explicit::default(), reset: false };
         let (ticket, actions) = example.ask("name", want);
@@ -88,7 +89,7 @@ fn lease_without_database_already_holds_its_template() {
     assert_eq!(example.table.lease("name").unwrap().terms.template, "other");
 }
 
-/// Returns the tickets of refused requests, in the order of the answers.
+/// Returns the tickets of the refused requests, in the order in which they were refused.
 fn refused_of(actions: &[Action]) -> Vec<Ticket> {
     let refused = |action: &Action| match action {
         Action::Answer {
@@ -180,7 +181,7 @@ fn closed_rollback_lease_completes_release_or_reset() {
     }
 }
 
-/// The request of the lease's client succeeds. A later request fails, because the lease no longer exists.
+/// The request of the lease's client succeeds. Later ones fail, because the lease no longer exists.
 #[test]
 fn release_of_ending_lease_succeeds_once_it_ends() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {
@@ -222,7 +223,7 @@ fn session_of_any_terms_awaits_ending_lease() {
     }
 }
 
-/// The statement of a disconnected client may run for hours.
+/// After a client has disconnected, its statement may run for hours.
 #[test]
 fn abandoned_session_of_ended_lease_blocks_name_briefly() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {

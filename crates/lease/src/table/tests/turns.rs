@@ -1,4 +1,4 @@
-//! Tests that clients and copies of several templates take turns.
+//! Tests that clients and copies of several templates are served in turn.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn paused_copy_yields_to_copy_of_another_template() {
     assert!(example.table.databases.get(making[0].database).is_none());
 }
 
-/// Some databases have leases that end at the same time. The first database is due again before the next one is done.
+/// The leases of several databases end at the same time. Before the second database is done, the first is already due again.
 #[test]
 fn each_database_that_is_due_has_its_turn() {
     let mut example = Example::new();
@@ -48,7 +48,7 @@ fn each_database_that_is_due_has_its_turn() {
     }
 }
 
-/// A copy for a client that has waited for a while comes first, however many leases end in the meantime.
+/// If a client has waited for its copy for a while, that copy comes first, however many leases end in the meantime.
 #[test]
 fn overdue_copy_precedes_resets_of_ended_leases() {
     let mut example = Example::new();
