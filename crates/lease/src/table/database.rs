@@ -32,7 +32,7 @@ pub(crate) struct Lease {
     pub(crate) leaving: usize,
     /// When the lease ends if no new session starts before then. Set while the lease has no sessions.
     pub(crate) deadline: Option<Instant>,
-    /// Whether pgfresh has told the sessions to end.
+    /// How far pgfresh has got with ending all sessions of the lease.
     pub(crate) closing: Closes,
     pub(crate) since: Instant,
     /// When pgfresh kept the database so that a failed test can be examined. If space runs short, the database kept longest is
