@@ -1,14 +1,14 @@
-//! Addresses of databases, and checks that a session is in the right one.
+//! Addresses of databases, and checks that a session is in the right database.
 //!
-//! The server finds a database by name, and SQL may give that name to a different database at any moment. So pgfresh asks the
-//! server for the oid of a session's database before it uses the session. The session then stays in that database, even if SQL
-//! renames it.
+//! When a session starts, the server finds its database by name, and SQL may give that name to another database at any moment. So
+//! before pgfresh uses a session, it asks the server for the oid of the session's database. From then on, the session stays in
+//! that database, even if SQL renames it.
 
 use server::{AdminConnection, Rows, literal};
 
 use crate::error::LeaseError;
 
-/// Returns the oid of the database that the asking session is in.
+/// Selects the oid of the database that the session is in.
 const OWN_DATABASE: &str = "SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
 
 /// The oid of a database, and the name by which the server finds it.
@@ -26,18 +26,18 @@ impl DatabaseAddress {
     /// Checks that a new session of pgfresh is in this database.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to another database.
     pub(crate) fn expect_session(&self, session: &mut AdminConnection) -> Result<(), LeaseError> {
         let rows = session.query(OWN_DATABASE);
         let rows = rows.map_err(|source| LeaseError::Sql { verb: "look at a session", source })?;
         self.expect(oid_in(&rows))
     }
 
-    /// Checks that `oid`, the database of a session, is this database. `None` stands for a session that has ended or that only
-    /// sends the log, which cannot change a database.
+    /// Checks that a session is in this database. `oid` is the oid of the session's database. It is `None` if the session has
+    /// ended, or if it only sends the log. Such a session cannot change a database, so the check succeeds.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to another database.
     pub(crate) fn expect(&self, oid: Option<u32>) -> Result<(), LeaseError> {
         if oid.is_none_or(|oid| oid == self.oid) {
             Ok(())
@@ -47,7 +47,7 @@ impl DatabaseAddress {
     }
 }
 
-/// Returns the oid in the first column of the first row, if there is one.
+/// Parses the oid in the first column of the first row, if there is one.
 pub(crate) fn oid_in(rows: &Rows) -> Option<u32> {
     rows.first()?.first()?.as_deref()?.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! pgfresh's own connections to its server, and functions that build SQL for them.
+//! pgfresh's own connections to its server, and functions that make SQL for them.
 //!
-//! pgfresh needs these connections to create, rename, reset and drop databases. They are pooled, because opening one takes longer
-//! than most statements.
+//! With these connections, pgfresh creates, renames, resets and drops databases. It keeps them in a pool, because opening a
+//! connection takes longer than most statements.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -18,64 +18,64 @@ use crate::lsn::Lsn;
 
 /// Timeout for one of pgfresh's own statements. Copying a large template takes the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
-/// Timeout for a statement that waits for a connection of the pool. Normally other statements soon return their connections. If the
-/// server has stopped, they do so only after their own timeouts.
+/// How long a statement waits for a connection of the pool. Normally, other statements soon return their connections. But if the
+/// server is stopped, they keep them until their own timeouts.
 const POOL_TIMEOUT: Duration = Duration::from_mins(10);
-/// Maximum time for the server's recovery from a crash that a test has caused.
+/// How long the server may take to recover from a crash that a test caused.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause between attempts to connect during a recovery, because a server does not announce when it is ready.
+/// Pause between attempts to connect during a recovery. The server doesn't tell us when it is ready.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
-/// How long a client's session can wait until the server has room. In the meantime, pgfresh ends sessions that only wait, and those
-/// of clients that have disconnected.
+/// How long a client's session waits until the server has room for it. In the meantime, pgfresh ends idle sessions, and sessions
+/// of disconnected clients come to their end.
 pub(crate) const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
-/// Like [`ROOM_TIMEOUT`], but for pgfresh's own sessions. Clients leave room for these, but on a busy machine sessions take a while
-/// to end.
+/// Like [`ROOM_TIMEOUT`], but for pgfresh's own sessions. Clients leave room for these, but on a busy machine, other sessions
+/// take a while to end.
 const OWN_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// First pause between two attempts to start a session in a full server. Each further pause is twice as long, up to
-/// [`LONGEST_ROOM_POLL`]. Sessions end within milliseconds, but the server does not announce it.
+/// [`LONGEST_ROOM_POLL`]. Sessions usually end within a few milliseconds, but the server doesn't tell us.
 const ROOM_POLL: Duration = Duration::from_millis(2);
 const LONGEST_ROOM_POLL: Duration = Duration::from_millis(50);
-/// Minimum value of the connection limit. Three maintenance workers can copy or drop databases at the same time, which leaves one
-/// connection for clients.
+/// Lowest limit on the number of connections. Three maintenance workers may copy or drop databases at the same time, and this
+/// leaves one connection for clients.
 const LEAST_CONNECTIONS: usize = 4;
-/// Number of connections needed when clients come one after another.
+/// How many connections pgfresh needs while clients come one after another.
 const SERIAL: usize = 2;
-/// SQLSTATE of the error that a server returns if it has no room for another session.
+/// SQLSTATE of the server's error if it has no room for another session.
 const TOO_MANY_CONNECTIONS: &str = "53300";
 
-/// Settings for connections whose statements run for every lease. The server plans each statement once, while `pg_database` has
-/// only a page or two. Every lease leaves two dead rows there. A sequential scan would read them, but an index scan does not.
+/// Settings for the connections of the pool. They make statements use indexes. The server plans each statement once, while
+/// `pg_database` has only a page or two and a sequential scan seems cheap. But every lease leaves two dead rows there, which a
+/// sequential scan would read and an index scan does not.
 const FOR_EVERY_LEASE: [Setting; 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
 
-/// Writes a record to the log and returns the record's position. Once the transaction has committed, everything up to that position
-/// is in the log's files.
+/// Writes a record to the log and returns its position. When the transaction has committed, everything up to that position is in
+/// the log's files.
 pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
 
-/// Returns the oid of the database of a process ($1).
+/// Selects the oid of the database that a server process ($1) is in.
 pub(crate) const DATABASE_OF: Prepared =
     Prepared { name: "database_of", types: &["int4"], sql: "SELECT datid FROM pg_stat_get_activity($1)" };
 
 const PREPARED_MARK: Prepared = Prepared { name: "mark", types: &[], sql: MARK };
 
-/// A statement that runs for every lease. Planning takes several times as long as running it, so each connection prepares it only
+/// A statement that runs in every lease. Planning it takes several times as long as running it, so each connection prepares it
 /// once.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// Name of the prepared statement.
     pub(crate) name: &'static str,
-    /// Types of the parameters; empty if there are none.
+    /// Types of the parameters. Empty if there are none.
     pub(crate) types: &'static [&'static str],
     pub(crate) sql: &'static str,
 }
 
 /// Something that can end sessions to make room in the server.
 pub(crate) trait MakeRoom: Debug + Send + Sync {
-    /// Ends the sessions that only wait for a client.
+    /// Ends idle sessions, which only wait for a client.
     fn make_room(&self);
 }
 
-/// A pool of connections to the database `postgres`. The pool opens connections when they are needed, up to a limit. At the limit,
-/// callers wait.
+/// A pool of connections to the database `postgres`. It opens connections as needed, up to a limit. At the limit, callers wait.
 #[derive(Debug)]
 pub(crate) struct AdminPool {
     directory: PathBuf,
@@ -83,7 +83,8 @@ pub(crate) struct AdminPool {
     room: Arc<dyn MakeRoom>,
     connections: Mutex<Connections>,
     put_back: Condvar,
-    /// Lock for a thread that acquires several connections at once. Without it, two such threads could wait for each other.
+    /// Prevents two threads from waiting for each other while both acquire several connections. Such a thread takes this lock
+    /// first.
     practising: Mutex<()>,
 }
 
@@ -93,11 +94,12 @@ struct Connections {
     /// Number of connections in use.
     lent: usize,
     most: usize,
-    /// Number of callers that wait for a connection. If it is 0, returning a connection doesn't need a system call to wake anyone.
+    /// Number of callers that wait for a connection. While it is 0, a thread that returns a connection can skip the system call
+    /// that would wake a caller.
     waiting: usize,
 }
 
-/// The right to use one connection of the pool.
+/// The right to use one of the pool's connections.
 #[derive(Debug)]
 struct Slot<'a>(&'a AdminPool);
 
@@ -115,7 +117,7 @@ impl Drop for Slot<'_> {
 #[derive(Debug)]
 pub(crate) struct PreparedConnection {
     session: AdminConnection,
-    /// Names of the statements that the connection has prepared.
+    /// Names of the statements that are already prepared on this connection.
     prepared: Vec<&'static str>,
 }
 
@@ -137,7 +139,7 @@ impl PreparedConnection {
         self.session.query(&sql)
     }
 
-    /// Returns the SQL that runs a statement, and prepares the statement first if necessary.
+    /// Returns SQL that runs a statement, and that prepares it first if necessary.
     fn call(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<String, SessionError> {
         let Prepared { name, types, sql } = statement;
         if !self.prepared.contains(name) {
@@ -155,14 +157,14 @@ impl AdminPool {
         Self { directory, major, room, connections, put_back: Condvar::new(), practising: Mutex::default() }
     }
 
-    /// Sets the maximum number of connections in use, which is at least [`LEAST_CONNECTIONS`]. Returns this number.
+    /// Limits the number of connections in use to `most`, but not below [`LEAST_CONNECTIONS`]. Returns the limit.
     pub(crate) fn bound(&self, most: usize) -> usize {
         let most = most.max(LEAST_CONNECTIONS);
         lock(&self.connections).most = most;
         most
     }
 
-    /// Runs `sql`, and retries once if the connection is lost. `verb` names the purpose in errors.
+    /// Runs `sql`. If the connection is lost, tries once more. `verb` says in errors what the statement was for.
     pub(crate) fn run(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
         self.lend(verb, |connection| connection.session.query(sql))
     }
@@ -175,9 +177,9 @@ impl AdminPool {
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
-    /// Prepares `statements` on as many connections as serial clients need, so that no client waits for this. Two connections can
-    /// be in use at the same time, because the end of one lease and the beginning of the next overlap. The server plans a statement
-    /// when it first runs, so this runs each statement with arguments that match no database.
+    /// Prepares `statements` ahead of time, so that no client has to wait for this. Does so on as many connections as pgfresh
+    /// needs while clients come one after another: two, because the end of one lease and the beginning of the next overlap. The
+    /// server plans a statement when it first runs, so this runs each statement with arguments that match no database.
     pub(crate) fn practise(&self, statements: &[&Prepared]) {
         let Ok(_practising) = self.practising.try_lock() else { return };
         let lent: Vec<_> = (0..SERIAL).map_while(|_| self.take("prepare a statement").ok()).collect();
@@ -201,7 +203,7 @@ impl AdminPool {
         }
     }
 
-    /// Runs a prepared statement, and retries once if the connection is lost. `arguments` are in SQL syntax.
+    /// Runs a prepared statement. If the connection is lost, tries once more. `arguments` are in SQL syntax.
     pub(crate) fn execute(
         &self,
         verb: &'static str,
@@ -218,7 +220,7 @@ impl AdminPool {
     }
 
     /// Runs a prepared statement like [`Self::execute`], and then writes a mark in the same transaction. Returns the statement's
-    /// rows, and the position up to which the server has flushed the log.
+    /// rows and the position of the mark, up to which the server has flushed the log.
     pub(crate) fn execute_and_mark(
         &self,
         verb: &'static str,
@@ -231,8 +233,8 @@ impl AdminPool {
         Ok((rows, mark))
     }
 
-    /// Runs `work` on a connection of the pool. Tests sometimes terminate connections, including pgfresh's own. In that case, runs
-    /// `work` again on a new connection.
+    /// Runs `work` on a connection of the pool. If the connection is lost, runs `work` again on a new one, because some tests
+    /// terminate connections, including pgfresh's own.
     fn lend(
         &self,
         verb: &'static str,
@@ -274,14 +276,14 @@ impl AdminPool {
         Ok((slot, idle.map_or_else(|| self.open_admin(verb), Ok)?))
     }
 
-    /// Returns a connection to the pool, unless `result` shows that it is lost.
+    /// Gives a connection back to the pool, unless `result` shows that it is lost.
     fn keep(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
         if !result.as_ref().is_err_and(SessionError::is_fatal) {
             lock(&self.connections).idle.push(connection);
         }
     }
 
-    /// Adds an existing superuser session with the database `postgres` to the pool. The session must not have any settings yet.
+    /// Adds an existing superuser session in the database `postgres` to the pool. The session must not have changed any settings.
     pub(crate) fn adopt(&self, session: AdminConnection) -> Result<(), LeaseError> {
         let adopt = || {
             let mut session = AdminConnection::adopt(session.release()?, STATEMENT_TIMEOUT)?;
@@ -301,16 +303,16 @@ impl AdminPool {
         Ok(PreparedConnection { session, prepared: Vec::new() })
     }
 
-    /// Opens a session with whichever database has this name. Clients' settings don't affect the session. Waits while the server
-    /// recovers.
+    /// Opens a session in the database that has this name now. Clients' settings don't affect the session. Waits while the server
+    /// is recovering.
     pub(crate) fn open_named(&self, name: &str) -> Result<AdminConnection, LeaseError> {
         self.open_with(name, &[])
     }
 
-    /// Opens a session with exactly this database, with additional `settings`.
+    /// Opens a session in exactly this database, with additional `settings`.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to another database.
     pub(crate) fn open_in(
         &self,
         database: &DatabaseAddress,
@@ -336,7 +338,7 @@ impl AdminPool {
         self.with_room(OWN_ROOM_TIMEOUT, open, |error| error.sqlstate() == TOO_MANY_CONNECTIONS)
     }
 
-    /// Starts a session. If the server has no room for it, ends sessions that only wait, and retries until `timeout` is over.
+    /// Starts a session. If the server has no room for it, ends idle sessions and tries again until `timeout` is over.
     pub(crate) fn with_room<T>(
         &self,
         timeout: Duration,
@@ -356,7 +358,7 @@ impl AdminPool {
         }
     }
 
-    /// Runs `work` on a new session with `database`. Retries once on another session if the first one is lost.
+    /// Runs `work` in a new session in `database`. If the session is lost, tries once more in another.
     pub(crate) fn ask<T>(
         &self,
         database: &DatabaseAddress,
@@ -376,10 +378,10 @@ impl AdminPool {
     }
 }
 
-/// Maximum number of SELECTs in one statement. The server parses a UNION recursively, and its stack is small.
+/// Maximum number of SELECTs in one statement. The server parses a UNION recursively, and its stack is limited.
 const TOGETHER: usize = 100;
 
-/// Returns the rows of any number of SELECTs with the same columns.
+/// Runs any number of SELECTs with the same columns, and returns all their rows.
 pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result<Rows, SessionError> {
     let mut rows = Rows::new();
     for some in selects.chunks(TOGETHER) {
@@ -388,8 +390,8 @@ pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result
     Ok(rows)
 }
 
-/// Returns a quoted name as ASCII, with escapes for all other characters, so that its meaning doesn't depend on the session's
-/// encoding. It doesn't depend on `standard_conforming_strings` either, because that setting only affects string literals.
+/// Writes a quoted name in ASCII, with escapes for all other characters, so that its meaning doesn't depend on the session's
+/// encoding. It doesn't depend on `standard_conforming_strings` either, which affects only string literals.
 pub(crate) fn ascii(name: &str) -> String {
     if name.is_ascii() {
         return name.to_owned();
@@ -411,12 +413,12 @@ pub(crate) fn ascii(name: &str) -> String {
     sql
 }
 
-/// Returns the items in parentheses, or an empty string if there are none, because SQL doesn't allow empty lists here.
+/// Returns the items in parentheses. If there are none, returns an empty string, because SQL doesn't allow an empty list here.
 fn list(items: &[&str]) -> String {
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
 }
 
-/// Returns the position from [`MARK`], which is in the first column of the last row. Returns zero if it is missing.
+/// Returns the position that [`MARK`] returned in the first column of the last row. Returns zero if it is missing.
 pub(crate) fn mark_of(rows: &Rows) -> Lsn {
     let last = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
     last.unwrap_or(Lsn(0))
@@ -436,7 +438,7 @@ pub(crate) fn number(text: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// A `MakeRoom` that has no sessions to end.
+    /// A `MakeRoom` without sessions that it could end.
     #[derive(Debug)]
     struct Full;
 

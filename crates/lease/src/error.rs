@@ -1,4 +1,4 @@
-//! Errors of leases and their sessions. Each error has an SQLSTATE, because clients receive it as an error of the server.
+//! Errors of leases and their sessions. Each error has an SQLSTATE, because clients receive it as if it came from the server.
 
 use std::error::Error;
 use std::io;
@@ -10,10 +10,10 @@ use server::SessionError;
 
 use crate::isolation::Isolation;
 
-/// Error for a lease or session that pgfresh could not provide or change.
+/// pgfresh could not provide or change a lease or a session.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// The server refused a session. The bytes are its ErrorResponse, which can be sent to the client unchanged.
+    /// The server refused a session. The bytes are its ErrorResponse, which the gateway can send to the client unchanged.
     #[error("the server refused the session")]
     Refused(Vec<u8>),
     /// There is no template with this name.
@@ -24,7 +24,7 @@ pub enum LeaseError {
         /// Names of the templates in service.
         known: Vec<String>,
     },
-    /// There is no lease with this name, or SQL has given the name to a different database.
+    /// There is no lease with this name, or SQL has given the name to another database.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
     /// There is no lease with this name, and a session may not begin one.
@@ -36,7 +36,7 @@ pub enum LeaseError {
     /// The name is already leased, so its database would not be fresh.
     #[error("database \"{0}\" is leased already")]
     Leased(String),
-    /// The database has sessions, and the request does not allow pgfresh to close them.
+    /// The database has open sessions, and the client did not ask pgfresh to close them.
     #[error("database \"{name}\" has {sessions} open session{}", if *sessions == 1 { "" } else { "s" })]
     InUse {
         /// Name of the database.
@@ -44,7 +44,7 @@ pub enum LeaseError {
         /// Number of the database's sessions.
         sessions: usize,
     },
-    /// The database cannot be copied, because it is in a leased server or because all its changes are in an open transaction.
+    /// pgfresh cannot copy the database, because it is in a leased server or because all its changes are in an open transaction.
     #[error("cannot copy database \"{name}\": it is leased in isolation \"{isolation}\"")]
     NotCopied {
         /// Name of the database.
@@ -55,14 +55,14 @@ pub enum LeaseError {
     /// All changes of the database are in an open transaction, so no other session can see them.
     #[error("cannot read database \"{0}\": it is leased in isolation \"rollback\"")]
     Hidden(String),
-    /// The lease already has a session. In rollback isolation, a lease can have only one at a time.
+    /// The lease already has a session. In rollback isolation, it can have only one at a time.
     #[error("database \"{0}\" has a session already")]
     Busy(String),
-    /// The session's parameters differ from those of the lease. In rollback isolation, all sessions of a lease share one session of
-    /// the server.
+    /// The client's startup parameters differ from those of the lease. In rollback isolation, all clients of a lease share one
+    /// session of the server, so they must have the same parameters.
     #[error("database \"{0}\" has a session with other start-up parameters")]
     OtherParameters(String),
-    /// The name has a lease with a different isolation.
+    /// The name already has a lease, in a different isolation.
     #[error("database \"{name}\" is leased in isolation \"{isolation}\"")]
     OtherIsolation {
         /// Name of the database.
@@ -70,18 +70,18 @@ pub enum LeaseError {
         /// Isolation of the existing lease.
         isolation: Isolation,
     },
-    /// The name has a lease of a different template.
+    /// The name already has a lease, of a different template.
     #[error("database \"{name}\" is leased from template \"{template}\", not \"{asked}\"")]
     OtherTemplate {
         /// Name of the database.
         name: String,
         /// Template of the existing lease.
         template: String,
-        /// Template that the client has requested.
+        /// Template that the client asked for.
         asked: String,
     },
-    /// Replication is not possible, because the server replicates only committed changes, and leases in rollback isolation never
-    /// commit.
+    /// A lease in rollback isolation has nothing to replicate. The server replicates only committed changes, and such a lease
+    /// never commits.
     #[error("cannot replicate in rollback isolation")]
     Replication,
     /// The request timed out.
@@ -115,7 +115,7 @@ pub enum LeaseError {
     /// The leased server is stopped.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
-    /// A leased server has ended by itself, for example after a crash.
+    /// A leased server ended by itself, for example after a crash.
     #[error("the server of database \"{name}\" has ended")]
     Ended {
         /// Name of the lease.
@@ -123,7 +123,7 @@ pub enum LeaseError {
         /// Cause of the server's end.
         why: String,
     },
-    /// A leased server did not start again. Its data still exist.
+    /// A leased server did not start again. Its data still exists.
     #[error("the server of \"{name}\" did not start again")]
     NotStarted {
         /// Name of the lease.
@@ -141,16 +141,16 @@ pub enum LeaseError {
         /// Cause of the failure.
         why: String,
     },
-    /// A crash has emptied unlogged tables of a template, and pgfresh cannot fill them again.
+    /// A crash emptied unlogged tables of a template, and pgfresh cannot fill them again.
     #[error("cannot copy template \"{0}\" any more: a crash of the server has emptied its unlogged tables")]
     Emptied(String),
-    /// A superuser has managed to change a template in its server.
+    /// The template changed in its server, although only a superuser can do that.
     #[error("cannot copy template \"{0}\" any more: SQL has changed it in the server")]
     Changed(String),
     /// Leases in isolation `server` are not available, because the service has no provisioner.
     #[error("there are no servers to be leased")]
     NoServers,
-    /// The template is a copy of a database in this server, so no other server can start from it.
+    /// The template exists only in this server, because it is a copy of a leased database. No other server can start from it.
     #[error("cannot start a server from template \"{0}\": it is in this server alone")]
     NoServerFrom(String),
     /// The lease shares its server with other leases.
@@ -164,7 +164,7 @@ pub enum LeaseError {
         /// Reason why the server could not start.
         source: Box<ProvisionError>,
     },
-    /// Clients use all sessions that the server has for them. The message is the same as PostgreSQL's.
+    /// Clients are using all sessions that the server has for them. The message is the same as PostgreSQL's.
     #[error("sorry, too many clients already")]
     TooManyClients {
         /// Number of sessions that clients can have.
@@ -188,7 +188,7 @@ pub enum LeaseError {
         /// Error from the server or the connection.
         source: SessionError,
     },
-    /// All of pgfresh's own connections to the server were in use for too long.
+    /// All of pgfresh's own connections to the server stayed in use for too long.
     #[error("could not {verb}: no connection of pgfresh's own was free for {} s", .waited.as_secs())]
     NoConnection {
         /// Purpose of the statement.
@@ -196,10 +196,10 @@ pub enum LeaseError {
         /// How long the statement waited.
         waited: Duration,
     },
-    /// A task has panicked, which is a bug in pgfresh.
+    /// A task panicked, which is a bug in pgfresh.
     #[error("a task of pgfresh has panicked")]
     Panicked,
-    /// A panic has left the table of leases in an unknown state. pgfresh refuses all requests.
+    /// A panic left the table of leases in an unknown state, so pgfresh refuses all requests.
     #[error("pgfresh is shutting down after an internal error")]
     Failed,
     /// The operating system could not start a thread.
@@ -215,7 +215,7 @@ pub enum LeaseError {
     },
 }
 
-/// Returns a clause with the number of leases that pgfresh keeps for failed tests. Returns an empty string if it is 0.
+/// Returns a clause about the leases that pgfresh keeps for failed tests, or an empty string if there are none.
 fn of_failed_tests(kept: usize) -> String {
     if kept == 0 { String::new() } else { format!(", {kept} of them kept for failed tests") }
 }
@@ -238,12 +238,13 @@ pub(crate) fn cause(error: &dyn Error, detail: Option<String>) -> String {
 }
 
 impl LeaseError {
-    /// Whether the connection was lost. If so, the server may or may not have run the statement.
+    /// Whether the connection was lost, so that the server may or may not have run the statement.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Sql { source, .. } if source.is_fatal())
     }
 
-    /// Whether the server would report the error again. It would not if it lacked resources, or if an operator intervened.
+    /// Whether a new attempt would fail with the same error. It may succeed if the server only lacked resources, or if an
+    /// operator intervened.
     pub(crate) fn is_lasting(&self) -> bool {
         const PASSING: [&str; 6] = ["08", "40", "53", "55", "57", "58"];
         let Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } = self else { return false };
@@ -278,7 +279,7 @@ impl LeaseError {
         }
     }
 
-    /// Returns the messages of the error and its causes in one line, because many clients show only the first line.
+    /// Returns the messages of the error and its causes on one line, because many clients show only the first line.
     #[must_use]
     pub fn with_causes(&self) -> String {
         chain(self)

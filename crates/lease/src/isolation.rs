@@ -1,22 +1,22 @@
-//! The ways in which leases are isolated from each other.
+//! How leases are isolated from each other.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The resource that a lease doesn't share with others.
+/// Says what a lease has for itself and doesn't share with other leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Each lease has its own database, a copy of the template.
     #[default]
     Clone,
-    /// Each lease is one transaction, which pgfresh rolls back when the lease ends.
+    /// Each lease is one transaction. When the lease ends, pgfresh rolls it back.
     Rollback,
-    /// Each lease has its own server, with one database.
+    /// Each lease has its own server.
     Server,
 }
 
 impl Isolation {
-    /// Returns the name of the isolation that options and messages use.
+    /// Returns the isolation's name, as in options and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,29 +1,30 @@
 //! Gives each test a fresh database quickly, by keeping copies of a template ready and recycling used ones.
 //!
-//! A *lease* is the right to a database under a name. [`Leases`] keeps copies of a template ready and gives one to each new lease.
-//! When a lease ends, pgfresh returns its database to the state of the template. If it cannot prove that this worked, it drops the
-//! database instead.
+//! A *lease* is the right to use a database under a name. [`Leases`] keeps copies of a template ready and gives one to each new
+//! lease. When a lease ends, pgfresh resets its database to the state of the template. If it cannot prove that this worked, it
+//! drops the database instead.
 //!
-//! A table without I/O (`table`) decides which name gets which database. The module `execute` runs the table's tasks, either in the
-//! thread of the client that waits or in a worker of `maintenance`. All code is blocking, because every task waits for the server.
-//! This crate doesn't know the protocol between clients and the gateway.
+//! A table without I/O (module `table`) decides which name gets which database. The module `execute` runs the table's tasks,
+//! either in the thread of a waiting client or in a maintenance worker (module `maintenance`). All code is blocking, because
+//! every task waits for the server. This crate doesn't know the protocol between clients and the gateway.
 //!
 //! Some words have a fixed meaning here:
 //!
 //! - A database is *fresh* if it equals its template.
 //! - A *ready* database is fresh and has no lease yet.
-//! - A database is *in doubt* if the log can't show everything that has changed in it.
-//! - A *seat* is the right of one backend to use one of the server's sessions for clients.
-//! - A *stamp* is a text that changes when the catalogs that a session reads at its start change.
-//! - A *mark* is a record that pgfresh writes to the log to learn how far the log has been flushed.
-//! - A *note* is a file in a cache entry, in which one server leaves what it knows for the next one.
+//! - A database is *in doubt* if the log may not show everything that changed in it.
+//! - Some of the server's sessions are for clients. A *seat* is the right of one backend to use one of these.
+//! - A *stamp* is a text that represents everything that a session reads only at its start. If any of it changes, so does the
+//!   stamp.
+//! - A *mark* is a record that pgfresh writes to the log, to learn how far the server has flushed the log.
+//! - A *note* is a file in a cache entry. In it, one server leaves what it knows for the next server.
 //!
 //! Databases have these names:
 //!
 //! ```text
-//! template database      pgfresh_template_NAME   nobody may connect
+//! template database      pgfresh_template_NAME   closed to connections
 //! in preparation         pgfresh_preparing_N     programs that list databases may see it
-//! ready database         pgfresh_ready_N         only backends that wait for a client are in it; nobody may connect
+//! ready database         pgfresh_ready_N         closed to connections, may contain idle backends
 //! leased database        the client's name       renamed under its backends
 //! ```
 

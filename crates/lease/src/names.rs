@@ -1,20 +1,20 @@
-//! Builds and checks the names of leases, and of the databases that pgfresh prepares or keeps. Users can limit the names of leases
-//! by rules.
+//! Makes and checks names: those of leases, and those of databases that pgfresh prepares or keeps. With rules, users can limit
+//! the names of leases.
 
 use crate::error::LeaseError;
 use ::template::PREFIX;
 
-/// Databases that initdb creates. No lease can have one of these names.
+/// Names of the databases that initdb creates. No lease can have one of them.
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
-/// Maximum length of a name, in bytes. The server cuts longer names. Source: NAMEDATALEN.
+/// Maximum length of a name, in bytes. The server cuts longer names off. Source: NAMEDATALEN.
 const LONGEST_NAME: usize = 63;
-/// Maximum number of bytes that a kept database's name has before `_failed_` and its number.
+/// Maximum length of the part before `_failed_` in the name of a kept database, in bytes.
 const KEPT_OF_NAME: usize = 40;
-/// Part of a name between [`PREFIX`] and the number of a database in preparation.
+/// In the name of a database in preparation, the part between [`PREFIX`] and the number.
 const PREPARING: &str = "preparing_";
-/// Part of a name between [`PREFIX`] and the number of a ready database.
+/// In the name of a ready database, the part between [`PREFIX`] and the number.
 const READY: &str = "ready_";
-/// Prefix for a label that could not begin a name otherwise.
+/// Prefix for a label that can't be the beginning of a name on its own.
 const OF_TEST: &str = "test_";
 
 /// Returns the name as the server reads it, cut to the server's maximum length.
@@ -23,7 +23,7 @@ pub fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
-/// Returns the name, or an error if it contains a zero byte, because a server would cut it there. All other characters are allowed,
+/// Returns the name, or an error if it contains a zero byte, where the server would cut it off. All other characters are allowed,
 /// including control characters.
 pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     if name.contains('\0') {
@@ -32,10 +32,10 @@ pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     Ok(name)
 }
 
-/// Returns the name of a database in preparation.
+/// Makes the name of a database in preparation. The serial number makes it unique.
 ///
-/// Programs that list databases can see this name, and may ask for it after pgfresh has renamed the database. They then get a fresh
-/// database, as for any other name. The serial number makes the name unique.
+/// Programs that list databases can see this name, and may connect to it after pgfresh has renamed the database. They then get a
+/// fresh database, as with any other name.
 pub(crate) fn preparing(serial: u64) -> String {
     format!("{}{serial}", preparing_prefix())
 }
@@ -55,12 +55,12 @@ pub(crate) fn is_preparing(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|name| name.starts_with(PREPARING))
 }
 
-/// Returns the name for a ready database that was called `name` while pgfresh prepared it.
+/// Returns the name that a database gets when it is ready. `name` is its name from its preparation.
 pub(crate) fn ready(name: &str) -> String {
     name.replacen(PREPARING, READY, 1)
 }
 
-/// Checks that a lease may have the name.
+/// Checks that a lease may have this name.
 pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     let why = match whole(name)? {
         "" => "it is empty",
@@ -71,8 +71,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     Err(LeaseError::Name { name: name.to_owned(), why })
 }
 
-/// Returns the name for a failed test's kept database. The name begins with that of the `test`, or with that of the database if the
-/// test is unknown. The number makes the name unique in the server.
+/// Makes the name for a database that pgfresh keeps for a failed test. The name begins with the name of the `test`, or else with
+/// that of the database. The number makes it unique in the server.
 pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> String {
     let begin = match test {
         Some(test) => identifier_like(test),
@@ -81,14 +81,14 @@ pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> S
     format!("{begin}_failed_{number}")
 }
 
-/// Returns an identifier that needs no quotes, made from the ASCII letters and digits of `label`. For a long label, it keeps only
-/// the end, which says more than the folder at the beginning.
+/// Makes an identifier that needs no quotes from the ASCII letters and digits of `label`. If the label is too long, keeps only
+/// its end, which says more about the test than the folder at the beginning.
 fn identifier_like(label: &str) -> String {
     let words = label.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let all = words.collect::<Vec<_>>().join("_").to_ascii_lowercase();
     let mut end = &all[all.len().saturating_sub(KEPT_OF_NAME)..];
     if end.len() < all.len() {
-        // If the end has several words, it begins with a whole one.
+        // If there are several words, begin with a whole word.
         end = end.split_once('_').map_or(end, |(_, words)| words);
     }
     let is_plain = end.starts_with(|first: char| first.is_ascii_lowercase()) && !end.starts_with(PREFIX);
@@ -98,14 +98,14 @@ fn identifier_like(label: &str) -> String {
 /// Patterns for database names. In a pattern, `*` matches any characters, and `?` matches one character.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameRules {
-    /// Patterns for names under which pgfresh creates databases. If empty, all names are allowed.
+    /// Patterns for names under which pgfresh creates databases. Empty means that all names are allowed.
     pub names: Vec<String>,
-    /// Patterns for names under which pgfresh creates no databases, even if they match `names`.
+    /// Patterns for names under which pgfresh creates no databases. They take precedence over the other patterns.
     pub except: Vec<String>,
 }
 
 impl NameRules {
-    /// Whether the rules allow a database of this name.
+    /// Whether the rules allow a database with this name.
     #[must_use]
     pub fn allow(&self, name: &str) -> bool {
         let is_among = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
@@ -113,11 +113,11 @@ impl NameRules {
     }
 }
 
-/// Whether a pattern matches the whole name. The number of steps is at most the product of their lengths.
+/// Whether a pattern matches the whole name. Takes at most as many steps as the product of both lengths.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut read) = (0, 0);
-    // The last star, and the end of the characters that it matches.
+    // The last star so far, and where the characters that it matches end.
     let mut star: Option<(usize, usize)> = None;
     while read < name.len() {
         match pattern.get(at) {

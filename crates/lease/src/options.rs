@@ -9,7 +9,7 @@ use storage::Entry;
 use crate::isolation::Isolation;
 use crate::names::NameRules;
 
-/// A server whose databases pgfresh leases, and the default terms of a lease.
+/// Describes the server whose databases pgfresh leases, and the default terms of a lease.
 #[derive(Debug, Clone)]
 pub struct LeaseOptions {
     /// Directory of the server's socket.
@@ -20,20 +20,20 @@ pub struct LeaseOptions {
     pub major: u32,
     /// Maximum size of all databases together, in bytes.
     pub budget: u64,
-    /// Templates. The first one is the default, and pgfresh prepares copies of it before any client asks.
+    /// Templates. The first is the default, and pgfresh prepares copies of it before any client asks for one.
     pub templates: Vec<TemplateDatabase>,
-    /// Cache entry from which the server's data come, if they are an exact copy. In this entry, pgfresh stores what it reads about
-    /// a template, so that the next server can use it.
+    /// The cache entry of which the server's data directory is an exact copy, if there is one. In this entry, pgfresh stores what
+    /// it finds out about a template, for the next server.
     pub entry: Option<Entry>,
     /// Rules for the names of databases that sessions create.
     pub names: NameRules,
-    /// Isolation of leases for which the client requests none.
+    /// Isolation of leases whose clients don't ask for any.
     pub isolation: Isolation,
-    /// How long a lease outlives its last session, unless the client requests a different time.
+    /// How long a lease lingers after its last session, unless the client asks for a different time.
     pub linger: Duration,
-    /// Whether pgfresh compares each reset database with its template, row by row, before it hands the database out again.
+    /// Whether pgfresh compares each database with its template, row by row, after resetting it and before handing it out again.
     pub paranoid: bool,
-    /// Starts servers for leases in server isolation. `None` means that this isolation is not available.
+    /// Starts servers for leases in isolation `server`. If `None`, this isolation is not available.
     pub provisioner: Option<Provisioner>,
 }
 
@@ -42,6 +42,6 @@ pub struct LeaseOptions {
 pub struct TemplateDatabase {
     /// The template's name in the user's configuration and in requests.
     pub name: String,
-    /// Name of the database before pgfresh takes it into service. pgfresh then renames the database.
+    /// Name of the database before pgfresh takes it into service and renames it.
     pub database: String,
 }

@@ -88,7 +88,8 @@ impl Backend {
     /// Sends the startup message immediately after connecting, so call this only when the session is needed. A connection without
     /// a startup message would keep a crashed server from recovering until `authentication_timeout` is over.
     ///
-    /// # Errors If the server refuses the session, returns [`LeaseError::Refused`] with the server's error message.
+    /// # Errors
+    /// If the server refuses the session, returns [`LeaseError::Refused`] with the server's error message.
     pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
         Self::connect_within(START_TIMEOUT, directory, params, database)
     }

@@ -202,7 +202,8 @@ impl TransactionSession {
 
     /// Removes everything that the last client left in the session, except its changes of data.
     ///
-    /// # Errors After an error, the caller must not use the session again.
+    /// # Errors
+    /// After an error, the caller must not use the session again.
     pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
         if !std::mem::take(&mut self.has_leftovers) {
             return Ok(());

@@ -72,8 +72,9 @@ impl DatabaseStats {
     /// Renames a database and reads its statistics at the same time. The end of a lease needs both. `names` lists the names that
     /// the database may have had before.
     ///
-    /// # Errors Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database. Returns an error with SQLSTATE
-    /// 23505 if another database has the name.
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database. Returns an error with SQLSTATE 23505 if
+    /// another database has the name.
     pub(crate) fn rename_and_read(
         to: &DatabaseAddress,
         names: &BTreeSet<String>,

@@ -92,7 +92,8 @@ impl CachedFiles {
 
     /// Copies the database `template` to a new database called `name`. Stops when `go_on` returns `false`. `go_on` may block.
     ///
-    /// # Errors Returns an error if the server doesn't answer. Only after [`CachedCopy::Made`] does the copy exist.
+    /// # Errors
+    /// Returns an error if the server doesn't answer. Only after [`CachedCopy::Made`] does the copy exist.
     pub(crate) fn copy(
         &self,
         template: &str,

@@ -169,10 +169,10 @@ impl Inner {
     }
 }
 
-/// Processor load, which tells if background work should give way to clients.
 /// How long a measurement of the processor load is valid.
 const LOAD_COUNTS: Duration = Duration::from_millis(2);
 
+/// Measures the processor load, so that background work can wait while clients need the processors.
 #[derive(Debug, Default)]
 pub(crate) struct Processors {
     /// Number of processors. We count them only on first use, because counting reads files and most servers never need the

@@ -121,7 +121,8 @@ impl LeasedServer {
     /// Opens a session in the server's database. Releases the lock on the server before it connects, because a stopped postmaster
     /// (SIGSTOP) doesn't answer.
     ///
-    /// # Errors Returns the error of [`Self::expect_on`] if the server isn't running.
+    /// # Errors
+    /// Returns the error of [`Self::expect_on`] if the server isn't running.
     pub(crate) fn connect(server: &Mutex<Self>, params: &StartupParams) -> Result<Backend, LeaseError> {
         let (directory, name) = {
             let server = lock(server);
@@ -149,8 +150,8 @@ impl LeasedServer {
 
     /// Restarts, stops or crashes the server, and waits until it is done.
     ///
-    /// # Errors Returns [`LeaseError::NotStarted`] if the server does not start. Its data remains, so that a client can try
-    /// again.
+    /// # Errors
+    /// Returns [`LeaseError::NotStarted`] if the server does not start. Its data remains, so that a client can try again.
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         let settings = provisioner
             .settings(self.place.budget())
@@ -177,7 +178,8 @@ impl LeasedServer {
 
     /// Checks that the server is running.
     ///
-    /// # Errors Returns the reason why the server isn't running.
+    /// # Errors
+    /// Returns the reason why the server isn't running.
     fn expect_on(&self) -> Result<(), LeaseError> {
         let name = self.name.clone();
         Err(match &self.power {

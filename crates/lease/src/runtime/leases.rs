@@ -128,8 +128,9 @@ impl Leases {
     /// Begins a lease without a session. It lasts until a client releases it. If `name` is `None`, makes up a name. Returns the
     /// names of the lease and of its template.
     ///
-    /// # Errors Returns [`LeaseError::Excluded`] if the rules exclude the name. Returns [`LeaseError::Leased`] if the name
-    /// already has a lease, or if SQL has created a database with that name.
+    /// # Errors
+    /// Returns [`LeaseError::Excluded`] if the rules exclude the name. Returns [`LeaseError::Leased`] if the name already has a
+    /// lease, or if SQL has created a database with that name.
     pub fn lease(
         &self,
         isolation: Isolation,

@@ -246,8 +246,9 @@ impl Template {
     /// Makes a copy called `name`, including the attributes that CREATE DATABASE omits, and returns its oid. Calls `go_on` from
     /// time to time. If that returns `false`, stops the copy and returns `None`.
     ///
-    /// # Errors Returns an error with SQLSTATE 42P04 if another database has the name. Returns [`LeaseError::Changed`] if the
-    /// template has changed. After an error, there is no copy.
+    /// # Errors
+    /// Returns an error with SQLSTATE 42P04 if another database has the name. Returns [`LeaseError::Changed`] if the template has
+    /// changed. After an error, there is no copy.
     pub(crate) fn copy(
         &self,
         name: &str,
@@ -445,8 +446,9 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
 /// `ALTER DATABASE … RENAME` would refuse this while there are sessions. Our statement doesn't affect them, because a session
 /// refers to its database by oid.
 ///
-/// # Errors Returns an error with SQLSTATE 23505 if another database has the name. Returns [`LeaseError::NotLeased`] if SQL
-/// dropped or renamed the database.
+/// # Errors
+/// Returns an error with SQLSTATE 23505 if another database has the name. Returns [`LeaseError::NotLeased`] if SQL dropped or
+/// renamed the database.
 pub(crate) fn rename(
     DatabaseAddress { oid, name }: &DatabaseAddress,
     names: &BTreeSet<String>,

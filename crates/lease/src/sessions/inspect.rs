@@ -26,8 +26,9 @@ pub struct Inspection {
 impl Leases {
     /// Opens a superuser session in an existing database. If a lease has the database, the session joins that lease.
     ///
-    /// # Errors Returns [`LeaseError::Hidden`] if the lease is in rollback isolation, because only the lease's own session can
-    /// see its changes.
+    /// # Errors
+    /// Returns [`LeaseError::Hidden`] if the lease is in rollback isolation, because only the lease's own session can see its
+    /// changes.
     pub fn inspect(&self, name: &str) -> Result<Inspection, LeaseError> {
         let name = cut(whole(name)?);
         match self.isolation(name) {

@@ -212,7 +212,8 @@ impl Inner {
 
     /// Starts a session in a database that SQL created.
     ///
-    /// # Errors Returns [`LeaseError::NotLeased`] if a lease got the name in the meantime.
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if a lease got the name in the meantime.
     fn connect_elsewhere(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
         let entered = self.connect_unleased(name, params)?;
         let leased = {
@@ -250,7 +251,8 @@ impl Inner {
 
     /// Starts a backend by the database's name, and checks that it is in the right database.
     ///
-    /// # Errors Returns [`LeaseError::NotLeased`] if SQL gave the name to another database.
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if SQL gave the name to another database.
     pub(crate) fn start_backend_in(
         &self,
         database: &DatabaseAddress,

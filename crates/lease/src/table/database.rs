@@ -32,7 +32,7 @@ pub(crate) struct Lease {
     pub(crate) leaving: usize,
     /// When the lease ends if no new session starts before then. Set while the lease has no sessions.
     pub(crate) deadline: Option<Instant>,
-    /// Whether pgfresh has told the sessions to end.
+    /// How far pgfresh has got with ending all sessions of the lease.
     pub(crate) closing: Closes,
     pub(crate) since: Instant,
     /// When pgfresh kept the database so that a failed test can be examined. If space runs short, the database kept longest is
@@ -100,7 +100,7 @@ pub(super) struct Database {
     /// The lease's name, if the database has that name in the server. `None` if it has one of pgfresh's own names.
     pub(super) name: Option<String>,
     pub(super) work: Work,
-    /// True if pgfresh stops creating this database so that another template's copy, which a client waits for, can be created
+    /// True if pgfresh stops creating this database, because a client is waiting for a copy of another template, which comes
     /// first.
     pub(super) gives_way: bool,
     /// How often the database's task has failed in a row.
@@ -108,7 +108,7 @@ pub(super) struct Database {
     /// Terms for what comes next. If a lease is waiting for this database, these are its terms. If the name moves to another
     /// database, these are the terms for that one.
     pub(super) terms: Option<Terms>,
-    /// Startup parameters of the idle backends that pgfresh has started in the database ahead of its client.
+    /// Startup parameters of the idle backends that wait in the database for its next client.
     pub(super) warm: Vec<ParamsId>,
 }
 

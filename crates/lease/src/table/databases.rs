@@ -64,8 +64,8 @@ impl Databases {
         self.among(&self.ready).filter(|(_, database)| database.state == DatabaseState::Ready)
     }
 
-    /// Returns the databases that something is to be done about: all except ready and leased databases without a task. A leased
-    /// database also counts as busy if its lease is over.
+    /// Returns the databases that need attention: all except ready and leased databases without a task. A leased database also
+    /// needs attention if its lease is over.
     pub(super) fn busy(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.among(&self.busy).filter(|(_, database)| is_busy(database))
     }

@@ -11,7 +11,7 @@ use crate::names::is_preparing;
 
 /// How long a request waits for open sessions that it must not end itself. They may be about to close.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a request waits for sessions that pgfresh has told to end.
+/// How long a request waits for sessions that pgfresh told to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client in rollback isolation waits for the previous client's session to end.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);

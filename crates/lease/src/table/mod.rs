@@ -179,7 +179,7 @@ pub(crate) enum Event {
     Finished { database: DatabaseId, outcome: Outcome },
     /// The task [`TaskKind::Close`] told the sessions of a database to end.
     Closed { database: DatabaseId },
-    /// A task started idle backends with these startup parameters in a ready database.
+    /// A ready database now has idle backends with these startup parameters.
     Warmed { database: DatabaseId, params: Vec<ParamsId> },
     /// A client is about to drop a database with SQL. The server refuses this while the database has sessions, so idle sessions
     /// must leave the databases that clients know by name.

@@ -115,7 +115,7 @@ impl LeaseTable {
         }
     }
 
-    /// Handles a lease's name that SQL has given to another database. Clients that want a session get one in that database.
+    /// Handles a lease's name that SQL gave to another database. Clients that want a session get one in that database.
     fn taken(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         if line.state != NameState::Held(id) {

@@ -61,7 +61,7 @@ impl LeaseTable {
         self.databases.busy().filter(takes_long).count() >= WORKERS - 1
     }
 
-    /// Ends all leases whose deadline has passed.
+    /// Ends all leases that are past their deadlines.
     fn end_leases(&mut self, now: Instant) {
         while let Some((_, id)) = self.databases.next_end().filter(|(end, _)| *end <= now) {
             self.end_lease(id, false);

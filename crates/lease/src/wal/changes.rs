@@ -98,7 +98,7 @@ pub(super) struct UntakenChanges {
     /// changes, or when its creation ends.
     doubtful: Option<Changes>,
     exempt: HashSet<u32>,
-    /// For each database that is a copy, the database from which its files were copied.
+    /// Maps each database that is a copy to the database from which its files were copied.
     sources: HashMap<u32, u32>,
     /// Databases that are moving to another tablespace. The server drops their old files, but not the databases.
     moved: HashSet<u32>,

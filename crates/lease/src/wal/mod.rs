@@ -28,10 +28,11 @@
 //! - If a transaction changed something before the reader started and commits afterwards, the reader doesn't know the
 //!   transaction. The commit then does not set [`Changes::committed`].
 //!
-//! # How far to read A record is in the files once the server has flushed it. With `synchronous_commit = on`, a caller can run
-//! `SELECT pg_logical_emit_message(true, 'pgfresh', '')`. This writes a record and returns its end. After the commit, everything
-//! up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be ahead of the files if other sessions
-//! are writing.
+//! # How far to read
+//! A record is in the files once the server has flushed it. A caller can find out how far it may read if it runs the following
+//! query with `synchronous_commit = on`: `SELECT pg_logical_emit_message(true, 'pgfresh', '')`. This writes a record and returns
+//! its end. After the commit, everything up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be
+//! ahead of the files if other sessions are writing.
 //!
 //! # Formats
 //! The reader supports PostgreSQL 13 to 18, and distinguishes them by the magic number of the log's pages. Sources, by their names

@@ -45,8 +45,9 @@ impl WalReader {
 
     /// Reads the log up to `end`. A record must end there, and the server must have flushed the log up to there.
     ///
-    /// # Errors Returns an error if the log has unexpected contents. The changes in all databases are then unknown from the start
-    /// on. Every further call fails, so the caller must open a new reader.
+    /// # Errors
+    /// Returns an error if the log has unexpected contents. The changes in all databases are then unknown from the start on.
+    /// Every further call fails, so the caller must open a new reader.
     pub fn advance(&mut self, end: Lsn) -> Result<(), WalError> {
         if self.failed {
             return Err(WalError::malformed(self.position, "an earlier attempt to read on has failed"));
