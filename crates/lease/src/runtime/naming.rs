@@ -251,7 +251,9 @@ impl Inner {
     pub(crate) fn hide(&self, identity: &mut Identity) {
         let Some(claim) = &identity.preparing else { return };
         let (from, to) = (claim.name().to_owned(), ready(claim.name()));
-        let hidden = self.change_name(identity, &to, None, |to, _| {
+        let hidden = self.change_name(identity, &to, None, |to, names| {
+            // No SQL gives this name to a database. So it is from pgfresh even if the connection is lost.
+            names.insert(to.name.clone());
             let arguments = [&*to.oid.to_string(), &literal(&from), &literal(&to.name)];
             let rows = self.admin.execute("hide a database", &HIDE, &arguments)?;
             rows.first().map(|_| (None, ())).ok_or_else(|| LeaseError::NotLeased(from.clone()))
@@ -261,24 +263,24 @@ impl Inner {
         }
     }
 
-    /// Runs `change`, which gives a database this name, and returns its result. `change` receives the names that the database may
-    /// have had before, and returns the end of the log if the caller relies on it. `preparing` is a claim on the name.
+    /// Runs `change`, which gives a database this name, and returns its result. `preparing` is a claim on the name.
+    ///
+    /// `change` receives the names that the database may have had before. It adds the new name once the server may have given it. It
+    /// returns the end of the log if the caller relies on it.
     fn change_name<T>(
         &self,
         identity: &mut Identity,
         name: &str,
         preparing: Option<Claim>,
-        change: impl FnOnce(&DatabaseAddress, &BTreeSet<String>) -> Result<(Option<Lsn>, T), LeaseError>,
+        change: impl FnOnce(&DatabaseAddress, &mut BTreeSet<String>) -> Result<(Option<Lsn>, T), LeaseError>,
     ) -> Result<T, Outcome> {
-        // If the connection is lost, the database may have either name.
-        identity.names.insert(name.to_owned());
         let to = DatabaseAddress::new(identity.address.oid, name);
-        match change(&to, &identity.names) {
+        match change(&to, &mut identity.names) {
             Ok((mark, found)) => {
                 if let Some(mark) = mark {
                     self.evidence.read(mark);
                 }
-                identity.names.retain(|other| other == name);
+                identity.names = BTreeSet::from([name.to_owned()]);
                 (identity.address, identity.preparing) = (to, preparing);
                 Ok(found)
             }

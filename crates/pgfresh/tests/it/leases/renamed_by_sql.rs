@@ -15,6 +15,7 @@ use crate::common::{WAIT_TIMEOUT, depth, on_every_major, postgres, wait_until};
 on_every_major! {
     sessions_and_resets_follow_no_renamed_database
     a_renamed_lease_is_left_to_sql
+    ready_database_renamed_to_requested_name_stays_with_sql
 }
 
 /// Names of leases that SQL changes.
@@ -120,6 +121,28 @@ impl Played {
             let stream = session.release().unwrap();
             guard.give_back(Backend { stream, greeting, seat: Seat::default() });
         }
+    }
+
+    /// Writes a row past pgfresh.
+    fn write(&mut self, name: &str, row: &str) {
+        let mut session = self.server.started.server.session(name).unwrap();
+        session.query(&format!("INSERT INTO e VALUES ('{row}')")).unwrap();
+        self.databases.get_mut(name).unwrap().rows.insert(row.to_owned());
+    }
+
+    /// Waits until the server has each database that pgfresh has ready, and pgfresh prepares no other.
+    fn settle(&self) {
+        let prepared = "SELECT datname FROM pg_database WHERE datname LIKE 'pgfresh_preparing_%'";
+        wait_until("no database in preparation", || {
+            let ready = self.server.leases.status().ready[0].1;
+            ready > 1 && ready == self.ready().len() && self.server.admin(prepared).is_empty()
+        });
+    }
+
+    /// Names of the ready databases.
+    fn ready(&self) -> Vec<String> {
+        let ready = "SELECT datname FROM pg_database WHERE datname LIKE 'pgfresh_ready_%' ORDER BY oid";
+        self.server.admin(ready).concat().into_iter().flatten().collect()
     }
 
     /// Leases that nobody has had before are empty, and brief.
@@ -338,6 +361,30 @@ fn a_renamed_lease_is_left_to_sql(major: u32) {
         // It is no lease any more.
         drop(played.server.leases.release(lease));
         played.many_leases();
+    }
+    played.end();
+}
+
+/// SQL gives a ready database the name that a client requests next. pgfresh may choose that very database for the lease. It must not
+/// mistake the name for its own.
+fn ready_database_renamed_to_requested_name_stays_with_sql(major: u32) {
+    let mut played = open(major);
+    for name in NAMES {
+        played.settle();
+        let ready = played.ready();
+        let (renamed, others) = ready.split_first().unwrap();
+        played.sql(&format!("ALTER DATABASE {renamed} RENAME TO {}", quoted(name)));
+        played.sql(&format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", quoted(name)));
+        let id = played.next();
+        played.databases.insert(name.to_owned(), Database { id, rows: BTreeSet::new() });
+        played.write(name, "of SQL");
+        // pgfresh finds none of these. So it comes to the renamed one.
+        for other in others {
+            played.sql(&format!("DROP DATABASE {other} WITH (FORCE)"));
+        }
+        played.session_that(false, name);
+        played.release(name);
+        played.session_that(false, name);
     }
     played.end();
 }
