@@ -3,16 +3,17 @@
 //! With these connections, pgfresh creates, renames, resets and drops databases. It keeps them in a pool, because opening a
 //! connection takes longer than most statements.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{AdminConnection, Rows, SessionError, Setting, admin_params, set_admin_settings};
+use server::{AdminConnection, Rows, SessionError, Setting, admin_params, literal, set_admin_settings};
 use sys::{lock, sound};
 
-use crate::address::{DatabaseAddress, oid_in};
+use crate::address::{DatabaseAddress, list_of, oid_in};
 use crate::error::LeaseError;
 use crate::lsn::Lsn;
 
@@ -227,10 +228,30 @@ impl AdminPool {
         statement: &Prepared,
         arguments: &[&str],
     ) -> Result<(Rows, Lsn), LeaseError> {
-        let mut rows = self.lend(verb, |connection| connection.execute_and_mark(statement, arguments))?;
-        let mark = mark_of(&rows);
-        rows.pop();
-        Ok((rows, mark))
+        Ok(split_mark(self.lend(verb, |connection| connection.execute_and_mark(statement, arguments))?))
+    }
+
+    /// Runs a prepared statement that renames a database, like [`Self::execute_and_mark`]. Its parameters are the oid, the new name
+    /// and `names`. The statement changes nothing unless the database has one of `names`.
+    ///
+    /// If the connection is lost, adds the new name to `names`, because the server may have renamed the database before. Until then
+    /// only SQL can have given the database this name.
+    pub(crate) fn rename_and_mark(
+        &self,
+        verb: &'static str,
+        statement: &Prepared,
+        to: &DatabaseAddress,
+        names: &mut BTreeSet<String>,
+    ) -> Result<(Rows, Lsn), LeaseError> {
+        let renamed = self.lend(verb, |connection| {
+            let arguments = [&*to.oid.to_string(), &literal(&to.name), &list_of(&*names)];
+            let renamed = connection.execute_and_mark(statement, &arguments);
+            if renamed.as_ref().is_err_and(SessionError::is_fatal) {
+                names.insert(to.name.clone());
+            }
+            renamed
+        })?;
+        Ok(split_mark(renamed))
     }
 
     /// Runs `work` on a connection of the pool. If the connection is lost, runs `work` again on a new one, because some tests
@@ -376,6 +397,13 @@ impl AdminPool {
     pub(crate) fn close(&self) {
         lock(&self.connections).idle.clear();
     }
+}
+
+/// Separates the rows of a statement from the mark after it.
+fn split_mark(mut rows: Rows) -> (Rows, Lsn) {
+    let mark = mark_of(&rows);
+    rows.pop();
+    (rows, mark)
 }
 
 /// Maximum number of SELECTs in one statement. The server parses a UNION recursively, and its stack is limited.

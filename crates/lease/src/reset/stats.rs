@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use server::literal;
+use server::{Rows, literal};
 
-use crate::address::{DatabaseAddress, list_of};
+use crate::address::DatabaseAddress;
 use crate::admin::{AdminPool, Prepared};
 use crate::error::LeaseError;
 use crate::lsn::Lsn;
@@ -66,7 +66,9 @@ impl DatabaseStats {
     /// Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
     pub(crate) fn read(database: &DatabaseAddress, admin: &AdminPool) -> Result<Self, LeaseError> {
         let DatabaseAddress { oid, name } = database;
-        Self::read_by(&STATS, &[&oid.to_string(), &literal(name)], name, admin)
+        let arguments = [&*oid.to_string(), &literal(name)];
+        let read = admin.execute_and_mark("look at a database", &STATS, &arguments)?;
+        Self::in_rows(read).ok_or_else(|| LeaseError::NotLeased(name.clone()))
     }
 
     /// Renames a database and reads its statistics at the same time. The end of a lease needs both. `names` lists the names that
@@ -77,25 +79,19 @@ impl DatabaseStats {
     /// another database has the name.
     pub(crate) fn rename_and_read(
         to: &DatabaseAddress,
-        names: &BTreeSet<String>,
+        names: &mut BTreeSet<String>,
         admin: &AdminPool,
     ) -> Result<Self, LeaseError> {
-        let DatabaseAddress { oid, name } = to;
-        let arguments = [&*oid.to_string(), &literal(name), &list_of(names)];
-        Self::read_by(&STATS_RENAMED, &arguments, name, admin)
+        let read = admin.rename_and_mark("look at a database", &STATS_RENAMED, to, names)?;
+        Self::in_rows(read).ok_or_else(|| LeaseError::NotLeased(to.name.clone()))
     }
 
-    fn read_by(
-        statement: &Prepared,
-        arguments: &[&str],
-        name: &str,
-        admin: &AdminPool,
-    ) -> Result<Self, LeaseError> {
-        let (rows, mark) = admin.execute_and_mark("look at a database", statement, arguments)?;
-        let row = rows.into_iter().next().ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
+    /// Returns the statistics in the first row, if there is one.
+    fn in_rows((rows, mark): (Rows, Lsn)) -> Option<Self> {
+        let row = rows.into_iter().next()?;
         let mut columns = row.into_iter();
         let mut next = || columns.next().flatten();
-        Ok(Self {
+        Some(Self {
             sessions: next().and_then(|count| count.parse().ok()).unwrap_or(usize::MAX),
             prepared: next().as_deref() != Some("f"),
             attributes: next().unwrap_or_default(),

@@ -253,7 +253,9 @@ impl Inner {
     pub(crate) fn hide(&self, identity: &mut Identity) {
         let Some(claim) = &identity.preparing else { return };
         let (from, to) = (claim.name().to_owned(), ready(claim.name()));
-        let hidden = self.change_name(identity, &to, None, |to, _| {
+        let hidden = self.change_name(identity, &to, None, |to, names| {
+            // No SQL gives this name to a database. So it is from pgfresh even if the connection is lost.
+            names.insert(to.name.clone());
             let arguments = [&*to.oid.to_string(), &literal(&from), &literal(&to.name)];
             let rows = self.admin.execute("hide a database", &HIDE, &arguments)?;
             rows.first().map(|_| (None, ())).ok_or_else(|| LeaseError::NotLeased(from.clone()))
@@ -263,25 +265,25 @@ impl Inner {
         }
     }
 
-    /// Runs `change`, which gives a database this name, and returns its result. `change` receives the names that the database may
-    /// have now. If the caller relies on the log, `change` also returns the end of the log. `preparing` is a claim on the name,
-    /// if the caller has one.
+    /// Runs `change`, which gives a database this name, and returns its result. `preparing` is a claim on the name, if the caller
+    /// has one.
+    ///
+    /// `change` receives the names that the database may have now. It adds the new name if the connection is lost, because the
+    /// database may then have either name. If the caller relies on the log, `change` also returns the end of the log.
     fn change_name<T>(
         &self,
         identity: &mut Identity,
         name: &str,
         preparing: Option<Claim>,
-        change: impl FnOnce(&DatabaseAddress, &BTreeSet<String>) -> Result<(Option<Lsn>, T), LeaseError>,
+        change: impl FnOnce(&DatabaseAddress, &mut BTreeSet<String>) -> Result<(Option<Lsn>, T), LeaseError>,
     ) -> Result<T, Outcome> {
-        // If the connection is lost, the database may have either name. Remember both.
-        identity.names.insert(name.to_owned());
         let to = DatabaseAddress::new(identity.address.oid, name);
-        match change(&to, &identity.names) {
+        match change(&to, &mut identity.names) {
             Ok((mark, found)) => {
                 if let Some(mark) = mark {
                     self.evidence.read(mark);
                 }
-                identity.names.retain(|other| other == name);
+                identity.names = BTreeSet::from([name.to_owned()]);
                 (identity.address, identity.preparing) = (to, preparing);
                 Ok(found)
             }

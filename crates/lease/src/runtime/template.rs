@@ -17,7 +17,7 @@ use server::{Rows, literal, set_admin_settings};
 use storage::Entry;
 use sys::{lock, sound};
 
-use crate::address::{DatabaseAddress, list_of};
+use crate::address::DatabaseAddress;
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, text};
 use crate::backends::backend::{CatalogStamp, stamp, stamp_of};
 use crate::error::LeaseError;
@@ -450,15 +450,14 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
 /// Returns an error with SQLSTATE 23505 if another database has the name. Returns [`LeaseError::NotLeased`] if SQL dropped or
 /// renamed the database.
 pub(crate) fn rename(
-    DatabaseAddress { oid, name }: &DatabaseAddress,
-    names: &BTreeSet<String>,
+    to: &DatabaseAddress,
+    names: &mut BTreeSet<String>,
     options: &LeaseOptions,
     admin: &AdminPool,
 ) -> Result<(CatalogStamp, Lsn), LeaseError> {
-    let arguments = [&*oid.to_string(), &literal(name), &list_of(names)];
-    let (rows, mark) = admin.execute_and_mark("name a database", name_in(options.major), &arguments)?;
+    let (rows, mark) = admin.rename_and_mark("name a database", name_in(options.major), to, names)?;
     if rows.is_empty() {
-        return Err(LeaseError::NotLeased(name.to_owned()));
+        return Err(LeaseError::NotLeased(to.name.clone()));
     }
     Ok((stamp_of(&rows, &options.data), mark))
 }

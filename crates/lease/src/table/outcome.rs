@@ -98,7 +98,9 @@ impl LeaseTable {
                 // If the client found all of the server's sessions in use, it never got into the database.
                 let is_used =
                     !matches!(outcome, Outcome::Stale | Outcome::Failed(LeaseError::TooManyClients { .. }));
-                let again = terms.filter(|terms| matches!(outcome, Outcome::Stale) || terms.retained);
+                // The next database may still be fit for the lease.
+                let is_unfit = matches!(outcome, Outcome::Stale | Outcome::DroppedOrRenamed);
+                let again = terms.filter(|terms| is_unfit || terms.retained);
                 self.unname(id, is_used, again);
                 if let Outcome::Failed(error) = outcome {
                     self.refuse_head(name, error);

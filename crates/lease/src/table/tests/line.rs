@@ -272,3 +272,29 @@ fn client_gets_full_error_when_drop_keeps_failing() {
     }
     assert_eq!(example.now, begun + Duration::from_secs(1));
 }
+
+/// SQL has dropped the database of a lease, and the ready one that the lease would have received instead.
+#[test]
+fn reset_lease_receives_second_ready_database() {
+    let mut example = Example::new();
+    let database = leased(&mut example, "name", terms("app", Isolation::Clone, 60_000));
+    example.raise(Event::Disconnected { database, leaving: false });
+    let (reset, mut actions) = example.ask("name", Want::Reset { close: false });
+    let mut names = 0;
+    let answer = loop {
+        let Task { database, kind } = match actions.pop() {
+            Some(Action::Run { task, .. }) => task,
+            Some(Action::Answer { ticket, answer }) if ticket == reset => break answer,
+            Some(other) => panic!("an answer to the reset was expected, not {other:?}"),
+            None => example.table.next_task(example.now).unwrap(),
+        };
+        names += usize::from(matches!(kind, TaskKind::Name { .. }));
+        let outcome = match kind {
+            TaskKind::Create(_) => Outcome::Fresh(Proof::new()),
+            TaskKind::Name { .. } if names == 2 => Outcome::Done,
+            _ => Outcome::DroppedOrRenamed,
+        };
+        actions.extend(example.finish(database, outcome));
+    };
+    assert!(matches!(answer, Answer::Done(Some(_))), "{answer:?}");
+}
