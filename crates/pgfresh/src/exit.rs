@@ -28,9 +28,14 @@ impl ExitRequests {
 
 /// Runs `command` in its own thread. Returns the command's exit code, or the first code that a thread requests.
 ///
+/// # Errors
+/// Returns an error if the system can't start another thread.
+///
 /// The command's thread lives until the process ends. The kernel ends child processes together with the thread that
 /// started them, so this thread must not end earlier.
-pub(crate) fn run(command: impl FnOnce(ExitRequests) -> ExitCode + Send + 'static) -> ExitCode {
+pub(crate) fn run(
+    command: impl FnOnce(ExitRequests) -> ExitCode + Send + 'static,
+) -> Result<ExitCode, Failure> {
     let (sender, receiver) = channel();
     let requests = ExitRequests(sender);
     let command = move || {
@@ -38,10 +43,11 @@ pub(crate) fn run(command: impl FnOnce(ExitRequests) -> ExitCode + Send + 'stati
         requests.send(code.unwrap_or(ExitCode::from(PANICKED)));
     };
     let thread = thread::Builder::new().name("command".to_owned()).stack_size(STACK).spawn(command);
-    match thread {
-        Ok(_) => receiver.recv().unwrap_or(ExitCode::from(PANICKED)),
-        Err(error) => Failure::new(format!("could not start a thread: {error}")).report(1),
-    }
+    thread.map_err(|error| {
+        let hint = sys::limit_hint(&error).map(str::to_owned);
+        Failure::new(format!("could not start a thread: {error}")).hint(hint)
+    })?;
+    Ok(receiver.recv().unwrap_or(ExitCode::from(PANICKED)))
 }
 
 #[cfg(test)]
@@ -50,7 +56,7 @@ mod tests {
 
     #[test]
     fn exit_code_comes_from_command_or_request() {
-        assert_eq!(run(|_| ExitCode::from(3)), ExitCode::from(3));
+        assert_eq!(run(|_| ExitCode::from(3)).unwrap(), ExitCode::from(3));
         // This command never ends by itself.
         let requested = run(|requests| {
             thread::spawn(move || requests.send(ExitCode::from(4)));
@@ -58,11 +64,11 @@ mod tests {
                 thread::park();
             }
         });
-        assert_eq!(requested, ExitCode::from(4));
+        assert_eq!(requested.unwrap(), ExitCode::from(4));
     }
 
     #[test]
     fn panic_of_command_yields_exit_code() {
-        assert_eq!(run(|_| panic!("planted")), ExitCode::from(PANICKED));
+        assert_eq!(run(|_| panic!("planted")).unwrap(), ExitCode::from(PANICKED));
     }
 }

@@ -59,7 +59,8 @@ fn main() -> ExitCode {
         Err(failure) => return end(&failure, 1),
     };
     let on_failure = cli.command.exit_code_on_failure();
-    exit::run(move |exit| execute(cli, exit).unwrap_or_else(|failure| end(&failure, on_failure)))
+    let code = exit::run(move |exit| execute(cli, exit).unwrap_or_else(|failure| end(&failure, on_failure)));
+    code.unwrap_or_else(|failure| end(&failure, on_failure))
 }
 
 /// Runs the command. If this process is the background server, runs the server instead.

@@ -232,7 +232,7 @@ fn only_commands_use_the_users_umask() {
                 \"$PGFRESH\" template build
                 \"$PGFRESH\" url orders >/dev/null
                 \"$PGFRESH\" template push carried
-                \"$PGFRESH\" --cache other template pull carried"
+                \"$PGFRESH\" template pull --cache other carried"
             );
             let outcome = shell(&scene, &[], &script);
             assert_eq!(outcome.code, Some(0), "{mask} {outcome}");
@@ -300,7 +300,7 @@ fn a_read_only_cache_with_image_suffices() {
         fs::remove_dir_all(&state).unwrap();
         // Other tests may have directories beside it.
         let _ = fs::remove_dir(state.parent().unwrap());
-        let missing = scene.run(["--setup", "true", "--inputs", "input", "run", "--", "true"]);
+        let missing = scene.run(["run", "--setup", "true", "--inputs", "input", "--", "true"]);
         modes("u+w");
         assert_eq!(missing.code, Some(125), "{missing}");
         assert!(

@@ -175,11 +175,11 @@ fn the_running_average_equals_that_of_batches() {
         {
             assert_eq!(row(&report, "Single events", "where", name)["events"]["value"], 100.0, "{report}");
             assert_eq!(report["distributions"][index]["count"], 100, "{report}");
-            let courses = &report["plots"][index]["series"];
-            let values = |course: &Value| -> Vec<f64> {
-                course["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+            let series = &report["plots"][index]["series"];
+            let values = |one: &Value| -> Vec<f64> {
+                one["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
             };
-            let (means, running) = (values(&courses[0]), values(&courses[1]));
+            let (means, running) = (values(&series[0]), values(&series[1]));
             assert!((running[3] / (means.iter().sum::<f64>() / 4.0) - 1.0).abs() < 1e-9, "{report}");
             assert_eq!(report["plots"][index]["end"]["value"], 100.0);
         }
@@ -202,7 +202,7 @@ fn foreign_servers_and_passwords_stay_untouched() {
     assert_eq!(counts(&report), [2], "{outcome}");
     let expected = "schemas|0\npgfresh: could not create schema \"pgfresh_bench\"";
     assert!(outcome.code == Some(3) && outcome.stderr.starts_with(expected), "{outcome}");
-    assert!(outcome.stderr.contains("HINT:  A bench that was killed leaves it behind"), "{outcome}");
+    assert!(outcome.stderr.contains("HINT:  A benchmark that was killed leaves it behind"), "{outcome}");
 }
 
 #[test]

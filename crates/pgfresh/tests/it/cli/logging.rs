@@ -25,10 +25,10 @@ fn session<'a>(options: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn filter_and_double_verbose_show_background_tasks() {
     let scene = Scene::new(User::Ourselves);
-    let debug = ": lease::execute: task ended ";
+    let debug = ": lease::runtime::execute: task ended ";
     for (filter, options, shown) in [
         ("lease=debug", &[][..], true),
-        ("warn,lease::execute=debug", &[], true),
+        ("warn,lease::runtime::execute=debug", &[], true),
         ("debug,lease=warn", &["-vv"], false),
         ("warn", &["--verbose"], false),
         ("", &["-v"], false),
@@ -87,7 +87,7 @@ fn status_names_the_private_log() {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(" INFO pgfresh::background: the server is ready "), "{text}");
-        assert!(text.contains(": lease::execute: task ended "), "{text}");
+        assert!(text.contains(": lease::runtime::execute: task ended "), "{text}");
         let in_utc = |line: &str| line.split_once(' ').is_some_and(|(time, _)| time.ends_with('Z'));
         assert!(text.lines().all(in_utc), "{text}");
         let (user_and_secret, _) = started.stdout.split_once('@').unwrap();

@@ -64,7 +64,7 @@ fn profile_of(scene: &Scene, options: &[&str], script: &str) -> (Value, Outcome)
 /// Returns the number of samples.
 fn looks(profile: &Value) -> f64 {
     let notes = profile["notes"].to_string();
-    let (_, count) = notes.split_once("Out of ").unwrap_or_else(|| panic!("{notes}"));
+    let (_, count) = notes.split_once("There were ").unwrap_or_else(|| panic!("{notes}"));
     count.split(' ').next().unwrap().replace(',', "").parse().unwrap()
 }
 
