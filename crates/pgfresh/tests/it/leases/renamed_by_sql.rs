@@ -15,7 +15,7 @@ use crate::common::{WAIT_TIMEOUT, depth, on_every_major, postgres, wait_until};
 on_every_major! {
     sessions_and_resets_follow_no_renamed_database
     a_renamed_lease_is_left_to_sql
-    ready_database_renamed_to_requested_name_stays_with_sql
+    ready_database_renamed_by_sql_is_not_leased
 }
 
 /// Names of leases that SQL changes.
@@ -371,7 +371,7 @@ fn a_renamed_lease_is_left_to_sql(major: u32) {
 
 /// SQL gives a ready database the name that a client requests next. pgfresh may choose that very database for the lease. It must not
 /// mistake the name for its own.
-fn ready_database_renamed_to_requested_name_stays_with_sql(major: u32) {
+fn ready_database_renamed_by_sql_is_not_leased(major: u32) {
     let mut played = open(major);
     for name in NAMES {
         played.settle();
