@@ -40,7 +40,7 @@ const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// If a client asks for a database that pgfresh is preparing, how long it waits until the database has its final name. Only
 /// programs that visit all databases ask for such a name.
-const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
+const PREPARATION_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A request for a session.
 #[derive(Debug, Clone)]
