@@ -152,7 +152,7 @@ fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     } else {
         address.url()
     };
-    // Until this point, a signal ends this process and thereby also the lease.
+    // Until this point, a signal ends this process and also the lease.
     let mut events = Events::listen()?;
     print_address(&line)?;
     events.watch_end_of(held)?;
