@@ -19,12 +19,11 @@ use crate::backends::backend::{Backend, WaitingBackend, may_be_too_idle};
 use crate::error::LeaseError;
 use crate::reset::catalog::TemplateCatalog;
 use crate::reset::expressions::MAY_LEAVE_TRACES;
-use crate::reset::growth::Growth;
 use crate::reset::recycle::NotRecyclable;
 use crate::reset::stats::{DatabaseStats, STATS_RENAMED};
 use crate::runtime::checkout::CheckedOut;
 use crate::runtime::inner::Inner;
-use crate::runtime::resources::{Identity, Phase, PooledCopy, Resources};
+use crate::runtime::resources::{Identity, PooledCopy, Resources};
 use crate::runtime::template::{HIDE, Template, name_in};
 use crate::table::{DatabaseId, Outcome, Proof};
 
@@ -80,18 +79,9 @@ impl Inner {
         let leaves_traces = self.look_into(id, &DatabaseAddress::new(oid, claim.name()), &template)?;
         database.change(|resources| match resources {
             Resources::Preparing(claim) => Resources::Clone(Box::new(PooledCopy {
-                identity: Identity::new(oid, claim),
-                template,
                 copied_after,
-                epoch,
-                generation: None,
                 leaves_traces,
-                files: None,
-                growth: Growth::default(),
-                waiting: Vec::new(),
-                session: None,
-                last_lease: None,
-                phase: Phase::Unleased(None),
+                ..PooledCopy::new(Identity::new(oid, claim), template, epoch)
             })),
             other => other,
         });

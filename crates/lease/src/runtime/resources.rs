@@ -202,6 +202,24 @@ impl Resources {
 }
 
 impl PooledCopy {
+    /// Returns the resources of a new copy that no lease has used yet and in which no sessions wait.
+    pub(crate) fn new(identity: Identity, template: Template, epoch: Epoch) -> Self {
+        Self {
+            identity,
+            template,
+            copied_after: None,
+            epoch,
+            generation: None,
+            leaves_traces: false,
+            files: None,
+            growth: Growth::default(),
+            waiting: Vec::new(),
+            session: None,
+            last_lease: None,
+            phase: Phase::Unleased(None),
+        }
+    }
+
     /// Closes the idle sessions in the database.
     pub(crate) fn close_waiting(&mut self) {
         self.waiting.clear();
@@ -283,19 +301,7 @@ impl KnownFiles {
 impl PooledCopy {
     /// Returns a copy for tests that don't use its server.
     pub(crate) fn fake() -> Self {
-        Self {
-            identity: Identity::new(16384, Claims::default().claim("pgfresh_preparing_1")),
-            template: Template::fake(),
-            copied_after: None,
-            epoch: Epoch::default(),
-            generation: None,
-            leaves_traces: false,
-            files: None,
-            growth: Growth::default(),
-            waiting: Vec::new(),
-            session: None,
-            last_lease: None,
-            phase: Phase::Unleased(None),
-        }
+        let identity = Identity::new(16384, Claims::default().claim("pgfresh_preparing_1"));
+        Self::new(identity, Template::fake(), Epoch::default())
     }
 }
