@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use storage::{Account, Attempt, BackgroundCopy, Copied, Deferred, Entry, FileError, Place, RunDirectory};
@@ -25,6 +25,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for the postmaster's exit status. It becomes available slightly after the postmaster's handle says
 /// that the process has ended.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Timeout for processes that have begun to end.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 /// File name of the relation cache. The first session in a database saves catalog rows in this file, so that
 /// later sessions start in half the time, even in a copy of the database. When a server starts, it removes
 /// these files because they could be outdated after a crash. However, they are valid if the cluster was shut
@@ -392,8 +394,20 @@ impl Server {
 
     /// Returns the log line about the last crash, even if the server survived that crash. Returns `None` if
     /// there was no crash.
+    ///
+    /// A client can notice a crash before the postmaster does. Therefore, this waits until the postmaster has
+    /// handled the end of every process that has begun to end.
     #[must_use]
     pub fn last_crash(&self) -> Option<String> {
+        let begun = Instant::now();
+        while begun.elapsed() < ENDING_TIMEOUT && sys::children_of(self.pid()).into_iter().any(sys::is_ending)
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // The postmaster handles the ends of its processes before it accepts another connection. The answer,
+        // which may be an error, proves that it has written the log.
+        let answer = self.session("postgres");
+        tracing::debug!(?answer, "postmaster has handled the end of its processes");
         log::last_crash(&self.run().log())
     }
 }

@@ -41,7 +41,8 @@ pub use linux::{
     posix_memory::refuse_posix_segments,
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session},
     process_info::{
-        children_of, command_line, executable, is_asleep, peak_memory, processor_time, resident_memory,
+        children_of, command_line, executable, is_asleep, is_ending, peak_memory, processor_time,
+        resident_memory,
     },
     random::fill_random,
     readings::{Readings, Sensors},

@@ -34,12 +34,32 @@ pub fn children_of(pid: u32) -> Vec<u32> {
 /// handled the signal. Also returns false if the process is stopped or doesn't exist.
 #[must_use]
 pub fn is_asleep(pid: u32) -> bool {
-    // A single read of 128 bytes is enough for the pid, the program's name of up to 15 bytes, and the state.
+    after_name(pid).is_some_and(|fields| fields.starts_with("S "))
+}
+
+/// Whether the process has begun to end but its parent hasn't learned of it yet. The kernel closes the
+/// sockets of such a process first and reports its end afterwards. Returns false if the process doesn't
+/// exist.
+#[must_use]
+pub fn is_ending(pid: u32) -> bool {
+    /// The kernel's flag of a process that is ending. Source: `PF_EXITING` in `linux/sched.h`.
+    const EXITING: u64 = 4;
+    let Some(fields) = after_name(pid) else { return false };
+    // The state and the flags are the first and the seventh field after the name.
+    let flags = fields.split(' ').nth(6).and_then(|flags| flags.parse::<u64>().ok());
+    fields.starts_with(['Z', 'X']) || flags.is_some_and(|flags| flags & EXITING != 0)
+}
+
+/// Returns the fields of `/proc/PID/stat` that follow the program's name. The last field may be incomplete.
+/// Returns `None` if the process doesn't exist.
+fn after_name(pid: u32) -> Option<String> {
+    // A single read of 128 bytes is enough for the pid, the program's name of up to 15 bytes, and the next
+    // seven fields.
     let mut stat = [0; 128];
-    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat));
+    File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat)).ok()?;
     // The name is in parentheses and can contain any character, including a parenthesis.
-    let name_end = stat.iter().rposition(|byte| *byte == b')');
-    read.is_ok() && name_end.is_some_and(|end| stat[end..].starts_with(b") S "))
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    Some(String::from_utf8_lossy(stat.get(name_end + 2..)?).into_owned())
 }
 
 /// Returns the peak resident memory, in bytes.
@@ -79,6 +99,18 @@ mod tests {
 
     use super::*;
     use crate::{Signal, signal};
+
+    #[test]
+    fn process_is_ending_until_its_parent_waits() {
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        assert!(!is_ending(cat.id()));
+        drop(cat.stdin.take());
+        while !is_ending(cat.id()) {
+            std::thread::yield_now();
+        }
+        assert!(cat.wait().unwrap().success());
+        assert!(!is_ending(cat.id()));
+    }
 
     #[test]
     fn process_is_asleep_until_signalled() {

@@ -165,6 +165,25 @@ fn serve_ends_with_its_server() {
 }
 
 #[test]
+fn crashes_noticed_late_by_the_postmaster_are_reported() {
+    let scene = Scene::new(User::Ourselves);
+    let session = ["-XAtqc", "SELECT pg_backend_pid()", "-c", "SELECT pg_sleep(3600)"];
+    let mut command = scene.pgfresh(["run", "--", ground::psql()].into_iter().chain(session));
+    let mut pgfresh = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let backend = line_of(pgfresh.stdout.as_mut().unwrap()).trim().parse().unwrap();
+    let postmaster = Pid::from_raw(postmaster_in_time(&pgfresh).pid).unwrap();
+    // The postmaster stands still until the command has ended.
+    kill_process(postmaster, Signal::STOP).unwrap();
+    kill_process(Pid::from_raw(backend).unwrap(), Signal::KILL).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let continued = kill_process(postmaster, Signal::CONT);
+    let outcome = collect(pgfresh);
+    assert!(continued.is_ok(), "the run ended before its postmaster: {outcome}");
+    let told = "pgfresh: the server crashed while the command was running: LOG:  server process (PID ";
+    assert!(outcome.code == Some(2) && outcome.stderr.contains(told), "{outcome}");
+}
+
+#[test]
 fn survived_crashes_are_reported_on_failure() {
     let scene = Scene::new(User::Ourselves);
     // The next session begins after the server has noticed the crash and recovered.
