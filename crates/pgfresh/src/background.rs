@@ -1,9 +1,9 @@
-//! Runs background servers, which save each test run the start of a server. There is one background server for each
-//! project and template. All clients that ask for it share it, and it ends after it has been idle for a while.
+//! Runs background servers, which spare each test run a server start. Each project and template has one background
+//! server. All clients that request it share it, and it exits once it has been idle for a while.
 //!
-//! A slot is a directory for one background server. Its key depends on the project, the template, the options and this
-//! binary. When a new server starts, the project's other servers retire. A retired server ends with its last client,
-//! unless a client asks for it again before that.
+//! A slot is a background server's directory. Its key depends on the project, the template, the options and this
+//! binary. When a new server starts, the project's other servers retire: a retired server exits with its last client,
+//! unless another client asks for it first.
 
 mod key;
 mod slot;
@@ -41,13 +41,13 @@ pub(crate) use self::slot::{RunningServer, ServerInfo};
 
 /// Interval at which a server checks whether it still has clients.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a server outlives its last client while databases of failed tests are all that it has.
+/// How long a server outlives its last client if it only holds the databases of failed tests.
 const DAY: Duration = Duration::from_hours(24);
-/// Grace period before a server ends. During this time, a client that already read `about` can still connect.
+/// Grace period before a server exits, during which a client that has already read `about` can still connect.
 const LAST_CALL: Duration = Duration::from_millis(100);
-/// Maximum time for a server to end after `pgfresh stop`.
+/// Maximum time for a server to exit after `pgfresh stop`.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// Maximum time for the previous server in a slot to end.
+/// Maximum time for the previous server in a slot to exit.
 const FORMER_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn folder(cache: &Cache) -> Result<PathBuf, Failure> {
@@ -60,7 +60,7 @@ fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure>
     Ok(entries.map(|entry| BackgroundSlot(entry.path())))
 }
 
-/// Returns the server for this project and template. Starts it if necessary.
+/// Returns the server for this project and template, starting it if necessary.
 pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
     let settings = context.settings()?;
     let stops = Stops::of(&context.cache()?, &settings.folder)?;
@@ -71,8 +71,8 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
     }
-    // Building a template can take long, so it happens before this process takes the start lock. Otherwise "pgfresh
-    // stop" would have to wait for the build.
+    // Building a template can take a long time, so build it before taking the start lock. Otherwise "pgfresh stop"
+    // would have to wait for the build.
     provisioning::prepare(context, provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
@@ -85,7 +85,7 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
         return Err(failure.hint("Run the command again.".to_owned()));
     }
-    // A retired server can't end while this process holds the start lock, so clients can join it again.
+    // A retired server can't exit while this process holds the start lock, so clients can rejoin it.
     let found = if let Some(found) = slot.reinstate(&starting)? {
         tracing::debug!(
             pid = found.about.pid,
@@ -108,13 +108,13 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
 }
 
 /// Returns the server for database `name`. A failed test's database may still be on the server that kept it after the
-/// run. If so, returns that server. Otherwise returns the server for this project and template.
+/// run; otherwise this is the server for this project and template.
 pub(crate) fn join_for(context: &Context, name: Option<&str>) -> Result<RunningServer, Failure> {
     let keeper = name.map(|name| keeper_of(context, name)).transpose()?.flatten();
     keeper.map_or_else(|| join(context), Ok)
 }
 
-/// Returns the server that keeps the database `name` of a failed test after the test's run.
+/// Returns the server that kept the failed test's database `name` after the test's run.
 pub(crate) fn keeper_of(context: &Context, name: &str) -> Result<Option<RunningServer>, Failure> {
     let mut keepers = running(context)?.into_iter().filter(|found| found.about.kept);
     Ok(keepers.find(|keeper| keeper.control.has(name)))
@@ -126,7 +126,7 @@ pub(crate) fn none_runs() -> Failure {
         .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
 }
 
-/// Starts a background server on the data that an earlier server left behind in the run directory `kept`.
+/// Starts a background server on the data an earlier server left in the run directory `kept`.
 fn take_over(context: &Context, kept: &Path) -> Result<RunningServer, Failure> {
     let cache = context.cache()?;
     let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
@@ -134,8 +134,8 @@ fn take_over(context: &Context, kept: &Path) -> Result<RunningServer, Failure> {
     slot.start(Some(kept), &starting)
 }
 
-/// Stops a service. If it has databases of failed tests, hands these databases over to a background server and prints
-/// their URLs.
+/// Stops a service. If it has databases of failed tests, a background server takes them over, and their URLs are
+/// printed.
 pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Failure> {
     let failed = service.failed();
     if failed.is_empty() {
@@ -151,8 +151,8 @@ pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Fa
     Ok(())
 }
 
-/// Returns the running servers of this project: its background server, its named servers, and those that keep databases
-/// of failed tests.
+/// Returns this project's running servers: its background server, its named servers, and those that hold databases of
+/// failed tests.
 pub(crate) fn running(context: &Context) -> Result<Vec<RunningServer>, Failure> {
     let project = &context.settings()?.folder;
     let cache = context.cache()?;
@@ -170,8 +170,8 @@ pub(crate) struct Stopped {
     pub(crate) staying: Vec<String>,
 }
 
-/// Stops this project's servers, except for named servers. With `all`, stops the servers of all projects in this cache.
-/// Servers that were already starting at the time of the call stop, too.
+/// Stops this project's servers, except for named ones, or with `all`, every server in this cache. Servers that are
+/// already starting stop, too.
 pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
     let (cache, project) = (context.cache()?, &context.settings()?.folder);
     Stops::of(&cache, project)?.add(all)?;
@@ -182,8 +182,8 @@ pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
     };
     let (mut stopped, mut ending) = (Stopped::default(), Vec::new());
     for slot in slots(&cache)? {
-        // No server is starting while this process holds the start lock. The slot's server is therefore ready for
-        // clients, ending, or gone.
+        // No server can be starting while this process holds the start lock, so the slot's server is ready for clients,
+        // shutting down, or gone.
         let Some(alone) = slot.after_start(waiting)? else { continue };
         if slot.remove_if_dead(&alone) {
             continue;
@@ -203,13 +203,13 @@ pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
             let failure = Failure::new(format!("the background server{process} does not stop"));
             return Err(failure.detail(format!("Waited {} s.", STOP_TIMEOUT.as_secs())));
         }
-        // The server leaves its directory to the process that holds the start lock.
+        // The server leaves its directory to whichever process holds the start lock.
         slot.remove();
     }
     Ok(stopped)
 }
 
-/// Removes the slots of servers that did not end by themselves, for example because they were killed.
+/// Removes the slots of servers that didn't shut down cleanly, for example because they were killed.
 pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     let mut removed = Vec::new();
     for slot in slots(cache)? {
@@ -222,7 +222,7 @@ pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     Ok(removed)
 }
 
-/// Runs the background server in `directory` until no client needs it anymore.
+/// Runs the background server in `directory` until no client needs it.
 pub(crate) fn serve(
     context: &Context,
     filter: LogFilter,
@@ -233,7 +233,7 @@ pub(crate) fn serve(
     let starting = inherit_start()?;
     let slot = OwnedSlot { owner: after_former(&slot)?, slot };
     filter.write_to_file(&slot.slot.log_file())?;
-    // Databases that a run left behind must survive even if the process that started this one ends.
+    // Databases that a run left behind must survive even if the starting process exits.
     let starter = Starter::watch(starting, kept.is_none(), context.exit.clone())?;
     let served = serve_at(&slot, context, kept, starter);
     if let Err(failure) = &served {
@@ -242,7 +242,7 @@ pub(crate) fn serve(
     served
 }
 
-/// Acquires the owner's lock. Waits if the previous server is still ending.
+/// Acquires the owner lock, waiting for the previous server to exit if necessary.
 fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     let Some(owner) = slot.after_server(FORMER_TIMEOUT) else {
         let process = slot.describe().map_or_else(String::new, |about| format!(" (process {})", about.pid));
@@ -254,7 +254,7 @@ fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     Ok(owner.attempt("lock", &slot.owner())?)
 }
 
-/// Runs the server in a slot. Lets `starter` go on once clients can join.
+/// Runs the server in a slot and unblocks `starter` once clients can join.
 fn serve_at(
     owned: &OwnedSlot,
     context: &Context,
@@ -273,7 +273,7 @@ fn serve_at(
         }
         None => lifecycle::serve(context, provisioner, serve_options)?,
     };
-    // A server without kept databases behaves like any other background server.
+    // Once the kept databases are gone, use the ordinary idle timeout.
     let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
     let about = ServerInfo { kept: kept.is_some(), ..about(settings, provisioner, &service) };
@@ -285,7 +285,7 @@ fn serve_at(
     events.watch_server(&service.server)?;
     events.watch_leases(&service.leases);
     let mut event = events.deliver_signals()?.into_iter().next().map(Event::Signal);
-    // Leave the user's directory, so that the user can still unmount its file system.
+    // Leave the user's directory so that its file system can be unmounted.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut departure = ServerExit::Not;
     while matches!(departure, ServerExit::Not) && !event.as_ref().is_some_and(ends) {
@@ -303,7 +303,7 @@ fn serve_at(
     tracing::info!("the server has stopped");
     let alone = match departure {
         ServerExit::Alone(alone) => Some(alone),
-        // The process that starts the next server already holds the directory's lock.
+        // The process that starts the next server already holds the start lock.
         ServerExit::Not => slot.try_begin().filter(|_| is_ours()),
         ServerExit::Orphaned => None,
     };
@@ -330,7 +330,7 @@ pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, serv
     }
 }
 
-/// The exclusive right to be the server with a certain name. Through it, other processes also find the server.
+/// The exclusive right to be the server with a certain name. Other processes find the server through it.
 #[derive(Debug)]
 pub(crate) struct Registration {
     slot: BackgroundSlot,
@@ -340,8 +340,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Acquires the right to be the server with this key. If another process already has this right, returns that
-    /// process's number as the inner error.
+    /// Acquires the right to be the server with this key. If another process has it already, that process's ID is the
+    /// inner error.
     pub(crate) fn begin(cache: &Cache, key: &str) -> Result<Result<Self, u32>, Failure> {
         let slot = BackgroundSlot(folder(cache)?.join(key));
         let starting = Some(slot.begin()?);
@@ -352,7 +352,7 @@ impl Registration {
         })
     }
 
-    /// Lets other processes find the server.
+    /// Makes the server visible to other processes.
     pub(crate) fn announce(&mut self, about: &ServerInfo) -> Result<(), Failure> {
         self.slot.announce(about)?;
         self.starting = None;
@@ -361,8 +361,7 @@ impl Registration {
 }
 
 impl Drop for Registration {
-    /// Removes the slot, unless another process holds the start lock. In that case, the other process removes or reuses
-    /// the slot.
+    /// Removes the slot, unless another process holds the start lock and will remove or reuse the slot itself.
     fn drop(&mut self) {
         note("remove", &self.slot.about(), fs::remove_file(self.slot.about()));
         // While this lock is held, no other process can start a server in the directory.
@@ -387,7 +386,7 @@ pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failur
     Ok(None)
 }
 
-/// Takes over the start lock, which this process inherited as its standard input; see [`BackgroundSlot::start`].
+/// Takes over the start lock, which this process inherited as standard input; see [`BackgroundSlot::start`].
 fn inherit_start() -> Result<OwnedFd, Failure> {
     let null = Path::new("/dev/null");
     let starting = io::stdin().as_fd().try_clone_to_owned().attempt("duplicate", Path::new("start.lock"))?;
@@ -396,12 +395,13 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
     Ok(starting)
 }
 
-/// Watches the process that started this one until that process can join the server. If that process ends before then,
-/// this process exits, because no client would use the result of the setup. The guard then ends the setup as well.
+/// Watches the starting process until it can join the server. If it exits before then, so does this process, because no
+/// client would use the setup's result. The guard, a process that cleans up after pgfresh, then kills the setup as
+/// well.
 #[derive(Debug)]
 struct Starter {
-    /// Start lock of the slot. It tells the starting process when the server is ready: that process waits until this
-    /// one closes the lock.
+    /// The slot's start lock. The starting process waits until this process closes the lock, which signals that the
+    /// server is ready.
     _lock: OwnedFd,
     /// True once the server runs independently of the process that started it.
     detached: Arc<AtomicBool>,
@@ -416,8 +416,8 @@ impl Starter {
         let known = Arc::clone(&detached);
         let watch = move || {
             while !known.load(Ordering::SeqCst) {
-                // Check in this order. The starting process closes the pipe, too, as soon as it reads that it can join
-                // the server.
+                // The order matters, since the starting process also closes the pipe once it knows that it can join the
+                // server.
                 if sys::is_closed_by_peer(io::stdout()) && !known.load(Ordering::SeqCst) {
                     tracing::info!("the process that has started this one is gone");
                     return exit.send(ExitCode::FAILURE);
@@ -429,7 +429,7 @@ impl Starter {
         Ok(Self { _lock: lock, detached })
     }
 
-    /// Tells the watching thread that the server now runs independently of the process that started it.
+    /// Tells the watching thread that the server no longer depends on the starting process.
     fn detach(&self) {
         self.detached.store(true, Ordering::SeqCst);
     }
@@ -439,25 +439,25 @@ fn ends(event: &Event) -> bool {
     matches!(event, Event::Signal(_) | Event::ServerGone | Event::LeasesFailed)
 }
 
-/// Writes `about`, and notifies the process that started this one.
+/// Writes `about` and notifies the starting process.
 fn announce(slot: &BackgroundSlot, about: &ServerInfo) -> Result<(), Failure> {
     slot.announce(about)?;
     let mut out = io::stdout().lock();
-    // If the starting process has ended, the server waits for another client.
+    // If the starting process has exited, the server waits for another client.
     if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {
         tracing::info!(%error, "the process that started the server is gone");
     }
     Ok(())
 }
 
-/// Decision on whether a server ends.
+/// Whether a server exits, and how.
 #[derive(Debug)]
 enum ServerExit {
-    /// The server continues.
+    /// The server keeps running.
     Not,
-    /// The server ends. While it holds this lock, no process can start a new server in the slot.
+    /// The server exits. Until this lock is released, no process can start a new server in the slot.
     Alone(Lock),
-    /// The server ends because the user removed the cache. Its slot is gone, or another server has it.
+    /// The server exits because the user removed the cache. Its slot is gone or belongs to another server.
     Orphaned,
 }
 
@@ -465,13 +465,13 @@ enum ServerExit {
 #[derive(Debug)]
 struct OwnedSlot {
     slot: BackgroundSlot,
-    /// Lock of the slot's owner, which this process holds while it lives.
+    /// The slot's owner lock, held until this process exits.
     owner: Lock,
 }
 
 impl OwnedSlot {
-    /// Ends the server if it has been without clients for long enough. Before that, gives clients a last chance to
-    /// connect.
+    /// Decides to exit if the server has been without clients for long enough. Clients get a last chance to connect
+    /// first.
     fn decide_exit(&self, service: &Service, idle: Duration) -> ServerExit {
         let Self { slot, owner } = self;
         if !owner.is_at(&slot.owner()) {
@@ -484,8 +484,7 @@ impl OwnedSlot {
             return ServerExit::Not;
         }
         let Some(alone) = slot.try_begin() else { return ServerExit::Not };
-        // Another process may have reinstated the server just before. While this process holds the lock, no process
-        // can.
+        // Another process may have just reinstated the server. No process can do so while this one holds the lock.
         let bound = bound();
         let unused = || is_unused(bound);
         let away = slot.0.join("about.away");

@@ -1,19 +1,19 @@
-//! Opens an address in the user's browser. Searches for a browser in the same way as `xdg-open`.
+//! Opens an address in the user's browser, which it finds the way `xdg-open` does.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Variable that lists browsers in order of preference, in the form `PROGRAM:PROGRAM…`. Each program can have
-/// arguments, and `%s` in them stands for the address.
+/// Variable that lists browsers in order of preference, in the form `PROGRAM:PROGRAM…`. A program can have arguments,
+/// in which `%s` stands for the address.
 const VARIABLE: &str = "BROWSER";
-/// Variables that are set if a program can open a window under X, under Wayland, or on Windows with WSL.
+/// Variables that are set if programs can open windows: under X, under Wayland, or on Windows with WSL.
 const DISPLAYS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"];
 /// Programs that open an address in the desktop's default browser.
 const OPENERS: [&str; 2] = ["xdg-open", "wslview"];
 
-/// Opens `address` and waits until the opening program ends. Returns true if one of the programs succeeded.
+/// Opens `address` and waits for the opening program to exit. Returns true if one of the programs succeeded.
 pub(crate) fn open(address: &str) -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(browsers) = set(VARIABLE) {
@@ -32,13 +32,13 @@ pub(crate) fn open(address: &str) -> bool {
 fn succeeds(command: &mut Command) -> bool {
     sys::restore_open_file_limit(command);
     sys::restore_mask(command);
-    // Hide the control URL from the browser. It contains a secret that the browser doesn't need.
+    // Hide the control URL from the browser, which doesn't need the secret in it.
     command.env_remove(crate::control::VARIABLE);
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Splits a browser's command line at its spaces, without a shell. If the whole command line is the path of a file,
-/// leaves it in one piece.
+/// Splits a browser's command line at its spaces, without a shell, unless the whole command line is an existing file's
+/// path.
 fn split(words: &OsStr, address: &str) -> Option<(OsString, Vec<OsString>)> {
     if Path::new(words).is_file() {
         return Some((words.to_owned(), vec![address.into()]));

@@ -1,4 +1,5 @@
-//! Lets a signal cancel work that has no guard, without leaving files behind.
+//! Lets a signal cancel work that no guard (a process that cleans up after pgfresh) covers, without leaving files
+//! behind.
 
 use std::io;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use signal_hook::{flag, low_level};
 
 use crate::failure::Failure;
 
-/// Runs `work`. The first SIGINT, SIGTERM or SIGHUP sets the flag for `work`, and the process ends once `work` has
-/// returned. A second signal ends the process immediately.
+/// Runs `work`. The first SIGINT, SIGTERM or SIGHUP sets the flag passed to `work`, and the process exits once `work`
+/// has returned. A second signal kills the process immediately.
 pub(crate) fn cancellable<T, E: Into<Failure>>(
     work: impl FnOnce(&AtomicBool) -> Result<T, E>,
 ) -> Result<T, Failure> {
@@ -20,7 +21,7 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
     }
     let result = work(&cancelled);
-    // The work is done, so from here on even the first signal ends the process.
+    // The work is done, so from here on even the first signal kills the process.
     cancelled.store(true, Ordering::Relaxed);
     if let Ok(signal @ 1..) = i32::try_from(received.load(Ordering::Relaxed)) {
         low_level::emulate_default_handler(signal)
@@ -29,9 +30,9 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
     result.map_err(Into::into)
 }
 
-/// Registers three handlers in the order in which they must run. At the first signal, the flag is still false, so the
-/// first handler lets the process continue. The second handler records the signal, and the third one sets the flag. At
-/// the second signal, the flag is true, so the first handler ends the process.
+/// Registers three handlers in the order in which they must run. On the first signal, the flag is still false, so the
+/// first handler lets the process continue, the second records the signal, and the third sets the flag. On the second
+/// signal, the flag is true, so the first handler kills the process.
 fn register(signal: i32, cancelled: &Arc<AtomicBool>, received: &Arc<AtomicUsize>) -> io::Result<()> {
     flag::register_conditional_default(signal, Arc::clone(cancelled))?;
     flag::register_usize(signal, Arc::clone(received), usize::try_from(signal).unwrap_or_default())?;

@@ -40,11 +40,11 @@ use options::{
     CacheOptions, CiOptions, InstallOptions, InstallationOptions, OutputOptions, ProjectOptions, SweepOptions,
 };
 
-/// Parses the command line. If the user asks for help or the version, prints it and ends the process.
+/// Parses the command line. If the user requests help or the version, prints it and exits.
 pub(crate) fn parse() -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     Cli::try_parse_from(&arguments).map_err(|error| match error.kind() {
-        // A command without its subcommand prints its help.
+        // A command without its required subcommand prints its help.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             print_notice(error::help_of(&arguments));
             std::process::exit(i32::from(USAGE))
@@ -59,8 +59,8 @@ pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Returns true if the calling program waits for the JSON line of `serve --json`. Also works if the rest of the command
-/// line is invalid.
+/// Returns true if the calling program expects the JSON line of `serve --json`, even if the rest of the command line is
+/// invalid.
 pub(crate) fn serves_in_json() -> bool {
     let arguments: Vec<OsString> = std::env::args_os().take_while(|word| word != "--").collect();
     error::command_path(&arguments) == "pgfresh serve" && arguments.iter().any(|word| word == "--json")
@@ -255,8 +255,8 @@ pub(crate) struct Sweep {
 }
 
 impl Command {
-    /// Returns the exit code for pgfresh's own failures. `run` has a special exit code for them, because the user's
-    /// command may also exit with 1.
+    /// Returns the exit code for pgfresh's own failures. `run` reserves a code for them, because the user's command may
+    /// also exit with 1.
     pub(crate) fn exit_code_on_failure(&self) -> u8 {
         if matches!(self, Self::Run(_)) { 125 } else { 1 }
     }

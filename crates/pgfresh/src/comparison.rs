@@ -1,5 +1,5 @@
-//! Compares servers in different places and with different settings. Runs the user's command on each of them in turn,
-//! for `pgfresh run --compare` and `pgfresh bench suite`.
+//! Compares servers in different places and with different settings, by running the user's command on each of them in
+//! turn. Implements `pgfresh run --compare` and `pgfresh bench suite`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,11 +36,11 @@ use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 use crate::user_command::{self, NO_SESSION};
 use crate::variable::Variable;
 
-/// Maximum time that a new server can take until its first databases are ready.
+/// Maximum time until a new server's first databases are ready.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Minimum exit code of a command that died from a signal.
+/// Minimum exit code of a command killed by a signal.
 const SIGNALLED: u8 = 128;
-/// Number of lines of a failed command's output that pgfresh shows.
+/// Number of a failed command's output lines to show.
 const LAST_LINES: usize = 20;
 /// Words that can follow a number in a test runner's summary.
 const COUNTED: [&str; 9] =
@@ -50,7 +50,7 @@ const COUNTED: [&str; 9] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ended {
     code: u8,
-    /// Counts in the test runner's output, by the word that follows the number.
+    /// Counts in the test runner's output, keyed by the word after the number.
     counted: BTreeMap<String, u64>,
     /// True if the command connected to the server.
     has_session: bool,
@@ -73,11 +73,11 @@ struct Job<'a> {
     env: &'a [Variable],
     service: &'a ServiceOptions,
     port: u16,
-    /// True while no command runs, so that signals end pgfresh. A running command gets the signals instead.
+    /// True while no command runs. Signals then kill pgfresh, whereas a running command gets them instead.
     between_runs: &'a Arc<AtomicBool>,
 }
 
-/// Lets SIGTERM and SIGHUP end pgfresh while the returned flag is true. SIGINT is up to [`TerminalProgress`].
+/// Makes SIGTERM and SIGHUP kill pgfresh while the returned flag is true. [`TerminalProgress`] handles SIGINT.
 fn end_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let ends = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
@@ -120,7 +120,7 @@ pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<Exi
     Ok(worst(&sides))
 }
 
-/// Implements `pgfresh bench suite`. Runs the command on three servers: a durable one on disk, a fast one on disk, and
+/// Implements `pgfresh bench suite`: runs the command on three servers, a durable one on disk, a fast one on disk, and
 /// one in RAM.
 pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failure> {
     let server_options = context.settings()?.with_template()?;
@@ -156,8 +156,8 @@ pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failur
     Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }
 
-/// Runs the job on each side in turn, and sends finished rounds to `progress`. Also returns how much the runs suffered
-/// from a shortage of processors.
+/// Runs the job on each side in turn, sending finished rounds to `progress`. The result includes how much the runs
+/// suffered from a processor shortage.
 fn take_turns(
     context: &Context,
     job: Job<'_>,
@@ -182,7 +182,7 @@ fn worst(sides: &[Side]) -> ExitCode {
 }
 
 impl Side {
-    /// Creates sides with these names, and builds their templates.
+    /// Creates sides with these names and builds their templates.
     fn all<const N: usize>(
         context: &Context,
         service: &ServiceOptions,
@@ -212,8 +212,8 @@ impl Side {
             user_command::command(job.command, job.env, &service, &self.provisioner.installation);
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
-        // A server without pgfresh wouldn't prepare any copies. On a durable server, preparing them takes a while, so
-        // wait for it before the measurement begins.
+        // Wait for the prepared copies before measuring. A server without pgfresh wouldn't prepare any, and on a
+        // durable server, that takes a while.
         service.leases.settle(SETTLE_TIMEOUT);
         let running = Instant::now();
         job.between_runs.store(false, Ordering::Relaxed);
@@ -239,7 +239,7 @@ impl Side {
         Ok(vec![("start", started), ("suite", ran), ("stop", stopped)])
     }
 
-    /// Records the failed tests of a run. Keeps only the tests that failed in every run so far.
+    /// Records a run's failed tests, retaining only those that failed in every run so far.
     fn note_failed(&self, failed: BTreeSet<String>) {
         let mut all = self.failed.borrow_mut();
         *all = Some(match all.take() {
@@ -249,8 +249,8 @@ impl Side {
     }
 }
 
-/// Adds up the counts that test runners print in `text`, by word. Examples of such counts are "272 passed", "Tests: 3
-/// failed" and "ok. 7 passed".
+/// Adds up the counts that test runners print in `text`, by word. Examples are "272 passed", "Tests: 3 failed" and "ok.
+/// 7 passed".
 fn counted(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
@@ -273,17 +273,17 @@ struct Comparison<'a> {
     timed: &'a [Timed],
     sides: &'a [Side],
     command: &'a [OsString],
-    /// How much the runs suffered from a shortage of processors.
+    /// How much the runs suffered from a processor shortage.
     shortage: Shortage,
 }
 
 impl Comparison<'_> {
-    /// Returns true if all finished runs succeeded. A run that fails early is fast, but that is no gain.
+    /// Returns true if all finished runs succeeded. A run that fails early is fast, but that doesn't count as a gain.
     fn has_succeeded(&self) -> bool {
         self.sides.iter().all(|side| side.ended.borrow().iter().all(|ended| ended.code == 0))
     }
 
-    /// Describes how many runs never connected to the server. Returns `None` if all runs did.
+    /// Describes how many runs never connected to the server, or returns `None` if all of them did.
     fn unused(&self) -> Option<String> {
         let (mut all, mut unused) = (0, 0);
         for side in self.sides {
@@ -298,15 +298,15 @@ impl Comparison<'_> {
         }
     }
 
-    /// Returns the tests that failed in every run on every side. The choice of server makes no difference to these
-    /// tests.
+    /// Returns the tests that failed in every run on every side. In other words, the choice of server makes no
+    /// difference to them.
     fn failed_everywhere(&self) -> BTreeSet<String> {
         let sides = self.sides.iter().filter_map(|side| side.failed.borrow().clone());
         sides.reduce(|all, side| all.intersection(&side).cloned().collect()).unwrap_or_default()
     }
 
-    /// Returns how many times as fast as the first side `ours` is. With at least six rounds, the factor has a 95 %
-    /// interval. Returns `None` if a run failed or didn't use its server.
+    /// Returns how many times as fast as the first side `ours` is, with a 95 % interval from six rounds on. Returns
+    /// `None` if a run failed or didn't use its server.
     fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
         if !self.has_succeeded() || self.unused().is_some() {
             return None;
@@ -315,8 +315,7 @@ impl Comparison<'_> {
         Some((Factor::of(&ratios)?, ratios))
     }
 
-    /// Formats the gain. Without an interval, because there are too few rounds, also formats the smallest and the
-    /// largest gain.
+    /// Formats the gain. If there are too few rounds for an interval, adds the smallest and the largest gain.
     fn gain_in_words(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(String, String)> {
         Some(match self.gain(ours, of)? {
             (factor @ Factor::Interval(_), _) => (factor.to_string(), String::new()),
@@ -329,7 +328,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// Describes whether all runs ended in the same way.
+    /// Describes whether all runs had the same outcome.
     fn verdict(&self) -> String {
         let ended: Vec<Ended> = self.sides.iter().flat_map(|side| side.ended.borrow().clone()).collect();
         let Some(first) = ended.first() else { return "Nothing was run to its end.".to_owned() };
@@ -376,7 +375,7 @@ impl Comparison<'_> {
         lines.join("\n") + "\n" + &self.failures()
     }
 
-    /// Returns the last output lines of the failed runs, for each side.
+    /// Returns the last output lines of each side's failed runs.
     fn failures(&self) -> String {
         let everywhere = failed_tests::describe(&self.failed_everywhere());
         let everywhere = everywhere.map(|text| format!("pgfresh: {text}\n"));

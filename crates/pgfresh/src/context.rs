@@ -13,16 +13,15 @@ use crate::failure::Failure;
 use crate::output::Verbosity;
 use crate::settings::ResolvedSettings;
 
-/// The settings, the verbosity and the provisioner of a command. `main` creates the context, and every command receives
-/// it.
+/// A command's settings, verbosity and provisioner. `main` creates the context and passes it to every command.
 ///
-/// The context resolves the settings at their first use. A mistake in `pgfresh.toml` therefore doesn't affect commands
-/// that work without settings, for example within a run.
+/// The settings are resolved on first use, so a mistake in `pgfresh.toml` doesn't affect commands that work without
+/// settings, for example within a run.
 #[derive(Debug)]
 pub(crate) struct Context {
     options: Options,
     pub(crate) verbosity: Verbosity,
-    /// Allows threads of this command to end the process.
+    /// Lets this command's threads end the process.
     pub(crate) exit: ExitRequests,
     settings: OnceCell<ResolvedSettings>,
     provisioner: OnceCell<Provisioner>,
@@ -42,18 +41,18 @@ impl Context {
         Ok(self.settings.get_or_init(|| settings))
     }
 
-    /// Returns the cache. Creates its directory if it is missing.
+    /// Returns the cache, creating its directory if it is missing.
     pub(crate) fn cache(&self) -> Result<Cache, Failure> {
         Ok(Cache::locate(self.options.cache.cache.as_deref())?)
     }
 
-    /// Returns the options from the command line and from environment variables.
+    /// Returns the options from the command line and the environment.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Returns the provisioner for the settings and their template. Downloads PostgreSQL if it is missing and the user
-    /// allows downloads.
+    /// Returns the provisioner for the settings and their template. PostgreSQL is downloaded if it is missing and the
+    /// user allows downloads.
     pub(crate) fn provisioner(&self) -> Result<&Provisioner, Failure> {
         if let Some(provisioner) = self.provisioner.get() {
             return Ok(provisioner);

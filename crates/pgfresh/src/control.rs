@@ -1,4 +1,4 @@
-//! Client for the control API of a running pgfresh. Commands use it within a run and outside of one.
+//! Client for a running pgfresh's control API. Commands use it both within a run and outside of one.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read};
@@ -20,9 +20,9 @@ use crate::failure::Failure;
 
 /// Variable that contains the URL of the control API, including its secret: `http://:SECRET@127.0.0.1:PORT`.
 pub(crate) const VARIABLE: &str = "PGFRESH_CONTROL";
-/// Timeout for a request. It must be long enough for copying a large template.
+/// Timeout for a request, long enough for copying a large template.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
-/// Maximum size of a response, in bytes. It must be large enough for the rows that a comparison returns.
+/// Maximum response size in bytes, large enough for the rows in a diff.
 const LONGEST_ANSWER: u64 = 64 << 20;
 
 /// A client for the control API of a running pgfresh.
@@ -37,13 +37,13 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Returns the server of the `pgfresh run` that started this process. Returns `None` outside of a run.
+    /// Returns the server of the `pgfresh run` that started this process, or `None` outside of a run.
     pub(crate) fn of_this_run() -> Result<Option<Self>, Failure> {
         let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
         text.map(|text| Ok(Self { is_named: true, ..Self::at(&text)? })).transpose()
     }
 
-    /// Returns the server of this run. Outside of a run, calls `other` to find a server.
+    /// Returns this run's server. Outside of a run, calls `other` to find one.
     pub(crate) fn of_this_run_or(other: impl FnOnce() -> Result<Self, Failure>) -> Result<Self, Failure> {
         Self::of_this_run()?.map_or_else(other, Ok)
     }
@@ -57,8 +57,8 @@ impl Control {
         Ok(Self { agent: config.into(), address, secret, is_named: false, _visit: None })
     }
 
-    /// Opens a connection but sends nothing over it. The server counts this process as a client until the caller drops
-    /// the returned value.
+    /// Opens a connection without sending anything. The server counts this process as a client until the returned value
+    /// is dropped.
     pub(crate) fn visit(self) -> io::Result<Self> {
         Ok(Self { _visit: Some(TcpStream::connect(self.address)?), ..self })
     }
@@ -68,17 +68,17 @@ impl Control {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
-    /// Returns a browser URL for the live page `page`. The URL doesn't contain the secret.
+    /// Returns a browser URL for the live page `page`. It doesn't contain the secret.
     pub(crate) fn invite(&self, page: &str) -> String {
         api::invite(page, &self.secret)
     }
 
-    /// Gives `command` the variable that [`Control::of_this_run`] reads.
+    /// Sets the variable that [`Control::of_this_run`] reads in `command`'s environment.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(VARIABLE, self.address("").control_url());
     }
 
-    /// Registers this process as a holder of leases. Its leases end as soon as the caller drops the returned reader.
+    /// Registers this process as a lease holder. Its leases end as soon as the returned reader is dropped.
     pub(crate) fn hold(&self) -> Result<(String, impl Read + Send + use<>), Failure> {
         let config = direct()
             .timeout_connect(Some(ANSWER_TIMEOUT))
@@ -105,7 +105,7 @@ impl Control {
         if text.is_empty() { Ok(Value::Null) } else { serde_json::from_str(&text).map_err(failed) }
     }
 
-    /// Sends a request and deserializes the response. Treats an empty response body like an empty object.
+    /// Sends a request and deserializes the response, treating an empty response body as an empty object.
     pub(crate) fn send<T: DeserializeOwned>(
         &self,
         method: &Method,
@@ -148,7 +148,7 @@ impl Control {
     }
 }
 
-/// Configures an HTTP agent without a proxy. The server is on this machine, or at an address that the user named.
+/// Configures an HTTP agent without a proxy, since the server is on this machine or at an address chosen by the user.
 fn direct() -> ConfigBuilder<AgentScope> {
     Agent::config_builder().proxy(None)
 }
@@ -162,12 +162,12 @@ pub(crate) fn path_of(database: &str, action: &str) -> String {
     format!("/v1/databases/{}{action}", percent_encode(database))
 }
 
-/// Adapts the API's hint about open sessions to the command line. The API's own hint names a key of the HTTP request.
+/// Replaces the API's hint about open sessions, which mentions a key of the HTTP request, with the command line's.
 pub(crate) fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
     if failure.has_remedy(Remedy::CloseSessions) { failure.hint(hint.to_owned()) } else { failure }
 }
 
-/// Returns the text of a JSON string, or an empty text for any other value.
+/// Returns a JSON string's text, or an empty text for any other value.
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

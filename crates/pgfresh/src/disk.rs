@@ -9,13 +9,13 @@ use template::ProvisionError;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Returns the directories of the kernel's files. By default, these are `/sys` and `/proc`.
+/// Returns the directories of the kernel's files: `/sys` and `/proc` by default.
 pub(crate) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
     let defaults = Roots::default();
     Roots { sysfs: sysfs.unwrap_or(defaults.sysfs), procfs: procfs.unwrap_or(defaults.procfs) }
 }
 
-/// Returns the directory that the user named. Without one, returns the place where a server's data would be on disk.
+/// Returns the directory the user named, or else the place where a server's data would be on disk.
 pub(crate) fn path(context: &Context, named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
@@ -29,8 +29,8 @@ pub(crate) fn path(context: &Context, named: Option<&Path>) -> Result<PathBuf, F
     Ok(place.map_err(ProvisionError::from)?.root().to_owned())
 }
 
-/// Finds the sensors of the disk that contains a directory. Returns `None` if it is unknown which disks are below the
-/// directory's file system.
+/// Finds the sensors of the disk that contains a directory. Returns `None` if the disks below the directory's file
+/// system are unknown.
 pub(crate) fn sensors(disk: &Path, roots: &Roots) -> Option<Sensors> {
     let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
     let Bottom::Disks(disks) = stack.bottom else { return None };

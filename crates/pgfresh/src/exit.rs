@@ -1,4 +1,4 @@
-//! Lets other threads end the process while the command waits, for example for a template's setup.
+//! Lets other threads terminate the process while the command waits, for example for a template's setup.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -7,32 +7,32 @@ use std::thread;
 
 use crate::failure::Failure;
 
-/// Stack size of the command's thread, in bytes. It is as large as the main thread's stack.
+/// Stack size of the command's thread in bytes, the same as the main thread's.
 const STACK: usize = 8 << 20;
-/// Exit code after a panic. Rust's own runtime uses this code as well.
+/// Exit code after a panic, as in Rust's own runtime.
 const PANICKED: u8 = 101;
 
-/// Asks the main thread to end the process.
+/// Asks the main thread to exit.
 #[derive(Debug, Clone)]
 pub(crate) struct ExitRequests(Sender<ExitCode>);
 
 impl ExitRequests {
-    /// Ends the process with this exit code. The guards then clean up.
+    /// Terminates the process with this exit code. The guards, processes that outlive this one, then clean up.
     pub(crate) fn send(&self, code: ExitCode) {
-        // An earlier request may have ended the main thread's wait already.
+        // After an earlier request, the main thread may no longer be listening.
         if self.0.send(code).is_err() {
             tracing::debug!("the process is ending already");
         }
     }
 }
 
-/// Runs `command` in its own thread. Returns the command's exit code, or the first code that a thread requests.
+/// Runs `command` in its own thread. Returns the command's exit code, or the first code another thread requests.
 ///
 /// # Errors
 /// Returns an error if the system can't start another thread.
 ///
-/// The command's thread lives until the process ends. The kernel ends child processes together with the thread that
-/// started them, so this thread must not end earlier.
+/// The command's thread lives as long as the process, because the kernel kills child processes as soon as the thread
+/// that started them exits.
 pub(crate) fn run(
     command: impl FnOnce(ExitRequests) -> ExitCode + Send + 'static,
 ) -> Result<ExitCode, Failure> {
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn exit_code_comes_from_command_or_request() {
         assert_eq!(run(|_| ExitCode::from(3)).unwrap(), ExitCode::from(3));
-        // This command never ends by itself.
+        // This command never finishes on its own.
         let requested = run(|requests| {
             thread::spawn(move || requests.send(ExitCode::from(4)));
             loop {

@@ -1,4 +1,4 @@
-//! Finds the names of failed tests in the output of test runners.
+//! Finds the names of failed tests in test runners' output.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ const SHOWN: usize = 10;
 const ADVICE: &str = "A test fails on each server, too, if it expects that a database does not exist: pgfresh creates each name. \
     \"except\" in [databases], or --except, lists the names that it does not create.";
 
-/// Returns the names of the failed tests in a test runner's output. Knows pytest, unittest, Django, Go, Rust, Jest,
+/// Returns the names of the failed tests in a test runner's output. Supports pytest, unittest, Django, Go, Rust, Jest,
 /// `RSpec` and TAP.
 pub(crate) fn failed_tests(output: &str) -> BTreeSet<String> {
     output.lines().filter_map(|line| failed_in(line.trim())).map(str::to_owned).collect()
 }
 
-/// Returns the name of the failed test if this line reports a failure.
+/// Returns the failed test's name if this line reports a failure.
 fn failed_in(line: &str) -> Option<&str> {
     let first_word = |text: &'static str| line.strip_prefix(text)?.split_whitespace().next();
     if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
@@ -29,11 +29,11 @@ fn failed_in(line: &str) -> Option<&str> {
     let name = ["FAILED ", "ERROR ", "--- FAIL: ", "FAIL: ", "ERROR: ", "rspec "]
         .into_iter()
         .find_map(first_word)?;
-    // A single word may be part of an ordinary message, so it doesn't count as a test's name.
+    // A single word may be part of an ordinary message, so don't mistake it for a test's name.
     name.contains(['_', ':', '/']).then_some(name).or_else(|| first_word("--- FAIL: "))
 }
 
-/// Describes the tests that failed in every run. Returns `None` if no test did.
+/// Describes the tests that failed in every run, or returns `None` if there are none.
 pub(crate) fn describe(failed: &BTreeSet<String>) -> Option<String> {
     if failed.is_empty() {
         return None;

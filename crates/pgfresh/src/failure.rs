@@ -1,4 +1,4 @@
-//! Represents the failure of a command, and formats it like `PostgreSQL`'s errors.
+//! Represents a command's failure and formats it like `PostgreSQL`'s errors.
 
 use std::error::Error;
 use std::fmt;
@@ -15,14 +15,14 @@ use template::ProvisionError;
 
 use crate::notice::print_notice;
 
-/// Styles of the labels at the beginning of lines.
+/// Styles of the labels at the start of lines.
 const STYLES: [(&str, Style); 3] = [
     ("pgfresh:", AnsiColor::Red.on_default().bold()),
     ("DETAIL:", Style::new().bold()),
     ("HINT:", AnsiColor::Green.on_default()),
 ];
 
-/// The failure of a command: a message, a detail and a hint.
+/// A command's failure: a message, a detail and a hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -35,7 +35,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure with a message. The message is one line, begins in lower case and has no full stop.
+    /// Creates a failure with a message, which is one line, starts in lower case and has no final period.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), detail: None, hint: None, exit_code: None, code: None, remedy: None }
     }
@@ -52,7 +52,7 @@ impl Failure {
         self
     }
 
-    /// Puts an action that was already complete before the failure at the beginning of the message.
+    /// Prefixes the message with an action that completed before the failure.
     pub(crate) fn after(mut self, done: &str) -> Self {
         self.message = format!("{done}: {}", self.message);
         self
@@ -79,8 +79,8 @@ impl Failure {
         self.remedy == Some(remedy)
     }
 
-    /// Prints the failure, with colours if standard error is a terminal. Returns the failure's own exit code, or
-    /// `usual` if it has none.
+    /// Prints the failure, in color if standard error is a terminal. Returns the failure's own exit code, or `usual` if
+    /// it has none.
     pub(crate) fn report(&self, usual: u8) -> ExitCode {
         let mut text = self.to_string();
         for (word, style) in STYLES {
@@ -94,7 +94,7 @@ impl Failure {
         ExitCode::from(self.exit_code.unwrap_or(usual))
     }
 
-    /// Returns the failure in the machine-readable form of the HTTP API's errors.
+    /// Converts the failure to the HTTP API's machine-readable error format.
     pub(crate) fn to_response(&self) -> ErrorBody {
         let code = self.code.as_deref().unwrap_or(ErrorCode::Failed.as_str());
         let error = ErrorDescription {
@@ -106,7 +106,7 @@ impl Failure {
         ErrorBody { error, message: None }
     }
 
-    /// Formats the failure as one line, for a log.
+    /// Formats the failure as a single line, for a log.
     pub(crate) fn on_one_line(&self) -> String {
         self.to_string().trim_end().replace('\n', " ")
     }
@@ -136,8 +136,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Removes the error numbers, such as `(os error 2)`, that the standard library appends to the operating system's
-/// messages.
+/// Removes the error numbers, such as `(os error 2)`, that the standard library appends to OS error messages.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -147,7 +146,7 @@ fn without_numbers(text: &str) -> String {
     })
 }
 
-/// Implements conversions from error types, including their details and hints.
+/// Implements conversions from error types, including details and hints.
 macro_rules! failures {
     ($($error:path: $($part:ident)+;)+) => {$(
         impl From<$error> for Failure {

@@ -1,5 +1,5 @@
-//! Runs a command in the foreground while a server runs. Handles signals, exit codes, and the end of the command or the
-//! server.
+//! Runs a command in the foreground while a server runs. Handles signals and exit codes, and notices when the command
+//! exits or the server goes away.
 
 use std::ffi::OsStr;
 use std::io;
@@ -28,9 +28,9 @@ use crate::notice::notice;
 pub(crate) enum Event {
     /// pgfresh received a signal.
     Signal(Origin),
-    /// The command has ended.
+    /// The command exited.
     Ended(io::Result<ExitStatus>),
-    /// All processes of the server have ended.
+    /// All server processes exited.
     ServerGone,
     /// A panic left the leases in an unknown state.
     LeasesFailed,
@@ -43,21 +43,21 @@ pub(crate) enum Event {
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
-    /// Signal handler that holds signals back until [`Events::deliver_signals`].
+    /// Signal handler that withholds signals until [`Events::deliver_signals`].
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,
 }
 
 impl Drop for Events {
-    /// Ends the thread that waits for signals. From then on, signals have no effect.
+    /// Stops the thread that waits for signals, which have no effect from then on.
     fn drop(&mut self) {
         self.handle.close();
     }
 }
 
 impl Events {
-    /// Takes over SIGINT, SIGTERM and SIGHUP. If the process ignored one of these signals before, the process and its
-    /// command continue to ignore it.
+    /// Takes over SIGINT, SIGTERM and SIGHUP. The process and its command keep ignoring any of these signals that the
+    /// process already ignored.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
         let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
@@ -66,7 +66,7 @@ impl Events {
         Ok(Self { sender, receiver, handle: signals.handle(), signals: Some(signals) })
     }
 
-    /// From now on, turns signals into events. Returns the signals that arrived since [`Events::listen`].
+    /// Turns signals into events from now on. Returns those that arrived since [`Events::listen`].
     pub(crate) fn deliver_signals(&mut self) -> Result<Vec<Origin>, Failure> {
         let Some(mut signals) = self.signals.take() else { return Ok(Vec::new()) };
         let early = signals.pending().collect();
@@ -75,7 +75,7 @@ impl Events {
         Ok(early)
     }
 
-    /// Sends an event when `server` ends.
+    /// Sends an event when `server` exits.
     pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
         let sender = self.sender.clone();
         // The receiver may already be gone, so ignore the error.
@@ -89,12 +89,12 @@ impl Events {
         leases.when_failed(move || drop(sender.send(Event::LeasesFailed)));
     }
 
-    /// Sends an event when standard input ends.
+    /// Sends an event when standard input reaches its end.
     pub(crate) fn watch_lifeline(&self) -> Result<(), Failure> {
         self.watch(io::stdin(), Event::LifelineClosed)
     }
 
-    /// Sends [`Event::ServerGone`] when `reader` ends. `reader` must be a connection to a server.
+    /// Sends [`Event::ServerGone`] when `reader`, a connection to a server, reaches its end.
     pub(crate) fn watch_end_of(&self, reader: impl io::Read + Send + 'static) -> Result<(), Failure> {
         self.watch(reader, Event::ServerGone)
     }
@@ -124,11 +124,11 @@ impl Events {
     }
 }
 
-/// Ends this process when its standard input ends, because then the process that started it is gone. The guards clean
-/// up.
+/// Terminates this process when its standard input reaches its end, because then the process that started it is gone.
+/// The guards clean up.
 pub(crate) fn end_with_lifeline(exit: ExitRequests) -> Result<(), Failure> {
     start(move || {
-        // A read error also means that standard input has ended.
+        // A read error also counts as the end of standard input.
         if let Err(error) = io::copy(&mut io::stdin(), &mut io::sink()) {
             tracing::debug!(%error, "cannot read standard input");
         }
@@ -136,18 +136,18 @@ pub(crate) fn end_with_lifeline(exit: ExitRequests) -> Result<(), Failure> {
     })
 }
 
-/// Starts a thread that runs `work`.
+/// Spawns a thread that runs `work`.
 fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<(), Failure> {
     thread::Builder::new().spawn(work).attempt("start", Path::new("thread"))?;
     Ok(())
 }
 
-/// Runs `command` in this process group until it ends. Forwards the signals that only this process received. Prints a
-/// message if `server` ends before the command.
+/// Runs `command` in this process group until it exits, forwarding the signals that only this process received. Prints
+/// a message if `server` goes away first.
 ///
-/// Returns pgfresh's exit code. This is the command's own exit code, or 128 plus the number of the signal that ended
-/// the command. The caller must be the command's thread, because the kernel ends the command together with the thread
-/// that started it.
+/// Returns pgfresh's exit code: the command's own, or 128 plus the number of the signal that killed the command. This
+/// function must run in the command's thread, because the kernel kills the command as soon as the thread that spawned
+/// it exits.
 pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
@@ -155,7 +155,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     sys::restore_mask(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
-    // The handlers are already in place, so forward the signals that arrived before the command started.
+    // The handlers are in place, so forward the signals that arrived before the command started.
     events.deliver_signals()?.iter().for_each(|origin| send(origin, &handle));
     events.watch_child(child)?;
     if let Some(server) = server {
@@ -164,7 +164,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let mut reported = false;
     loop {
         let event = events.next();
-        // When the server ends, the command may fail shortly before the kernel reports the postmaster's end.
+        // If the server dies, the command may fail shortly before the kernel reports the postmaster's exit.
         let is_gone = |server: &&Server| match &event {
             Event::ServerGone => true,
             Event::Ended(Ok(status)) if !status.success() => !server.is_alive() || !server.is_listening(),
@@ -194,7 +194,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
 }
 
 /// Forwards a signal if only this process received it. A terminal sends most signals to the whole process group, but
-/// SIGHUP only to the first process of its session.
+/// SIGHUP only to the session leader.
 fn pass_on(origin: &Origin, handle: &ProcessHandle) {
     if origin.cause != Cause::Kernel || (origin.signal == SIGHUP && sys::leads_its_session()) {
         send(origin, handle);
@@ -207,7 +207,7 @@ fn send(origin: &Origin, handle: &ProcessHandle) {
         SIGHUP => Signal::HUP,
         _ => Signal::TERM,
     };
-    // The command may have ended a moment ago.
+    // The command may have just exited.
     if let Err(error) = handle.signal(signal) {
         tracing::debug!(%error, ?signal, "could not pass on a signal");
     }
@@ -218,7 +218,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Chooses the exit code that a shell would return for this error. Source: POSIX, 2.8.2.
+/// Returns a failure with the exit code a shell would use for this error. Source: POSIX, 2.8.2.
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);

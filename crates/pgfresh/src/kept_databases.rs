@@ -1,9 +1,8 @@
-//! Keeps the last statements of failed tests together with their databases. They help users find out why the tests
-//! failed.
+//! Saves failed tests' last statements together with their databases, to help users find out why the tests failed.
 //!
 //! ```text
-//! KEPT/statements    names and statements as JSON. The run writes them, and the background server that takes over
-//! reads them.
+//! KEPT/statements    names and statements as JSON. The run writes this file, and the background server that takes over
+//!                    reads it.
 //! ```
 
 use std::fs;
@@ -18,26 +17,25 @@ use crate::failure::Failure;
 use crate::notice::notice;
 
 const FILE: &str = "statements";
-/// Number of statements that pgfresh shows for each test.
+/// Number of statements to show for each test.
 const SHOWN: usize = 5;
 /// Maximum width of a statement, in columns.
 const WIDTH: usize = 100;
 
-/// Writes a list of the kept databases into the run directory `kept`. The server that takes over reads this list.
+/// Writes a list of the kept databases into the run directory `kept`, for the server that takes over.
 pub(crate) fn write(kept: &Path, databases: &[KeptDatabase]) -> Result<(), Failure> {
     let path = kept.join(FILE);
     let text = serde_json::to_string(databases).map_err(|error| Failure::new(error.to_string()))?;
     Ok(fs::write(&path, text).attempt("write", &path)?)
 }
 
-/// Reads the file that [`write`] wrote. Returns an empty list if the file is missing or unreadable.
+/// Reads the file written by [`write`]. Returns an empty list if the file is missing or unreadable.
 pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     let text = fs::read_to_string(kept.join(FILE)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Prints the databases of failed tests. For each database, prints its URL, its test, the last statements, and the
-/// command that shows the changes.
+/// Prints each failed test's database: its URL, its test, the last statements, and the command that shows the changes.
 pub(crate) fn print(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
     match kept.len() {
         1 => notice!("pgfresh: kept the database of a failed test"),

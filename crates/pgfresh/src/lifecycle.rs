@@ -1,4 +1,4 @@
-//! Starts and stops a service, and tells the user about it.
+//! Starts and stops a service and keeps the user informed.
 
 use storage::{Method, human_bytes};
 use template::{Provisioner, Started};
@@ -20,7 +20,7 @@ pub(crate) fn sweep(context: &Context, provisioner: &Provisioner) {
     }
 }
 
-/// Removes the leftovers of crashed runs, and then starts a server.
+/// Removes the leftovers of crashed runs, then starts a server.
 fn start(context: &Context, provisioner: &Provisioner) -> Result<Started, Failure> {
     sweep(context, provisioner);
     let started = provisioner.start(&progress::announce(context.verbosity))?;
@@ -28,7 +28,7 @@ fn start(context: &Context, provisioner: &Provisioner) -> Result<Started, Failur
     Ok(started)
 }
 
-/// Prints details of the started server and how long its start took.
+/// Prints details of the started server and how long its startup took.
 pub(crate) fn report_start(context: &Context, provisioner: &Provisioner, started: &Started) {
     let installation = &provisioner.installation;
     context

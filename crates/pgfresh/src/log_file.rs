@@ -1,11 +1,11 @@
 //! Writes a log file of limited size, so that a long-lived server can't fill the disk. When the current file is full,
-//! it becomes the previous file. The records of the former previous file are lost.
+//! it replaces the previous file, whose records are lost.
 //!
 //! ```text
 //! PATH      the newest records
 //! PATH.1    the records before them
 //! ```
-//! Both files are private (mode 0600). Only the process that holds the directory's lock writes to them.
+//! Both files are private (mode 0600). Only the process holding the directory's lock writes to them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -24,15 +24,15 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file at `path` for appending, and creates it if it is missing. Neither the current nor the previous
-    /// file becomes longer than `bound` bytes.
+    /// Opens the file at `path` for appending, creating it if it is missing. Neither the current nor the previous file
+    /// grows beyond `bound` bytes.
     pub(crate) fn open(path: &Path, bound: usize) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         Ok(Self { path: path.to_owned(), file, size, bound })
     }
 
-    /// Turns the current file into the previous one, and creates a new file.
+    /// Makes the current file the previous one and creates a new file.
     fn rotate(&mut self) -> io::Result<()> {
         let mut earlier = self.path.clone().into_os_string();
         earlier.push(".1");
@@ -43,7 +43,7 @@ impl LogFile {
 }
 
 impl Write for LogFile {
-    /// Writes the whole record to one file. If the record is longer than the bound, writes only its beginning.
+    /// Writes the whole record to one file. Truncates a record longer than the bound.
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let record = &record[..record.len().min(self.bound)];
         if self.size > 0 && self.size.saturating_add(record.len()) > self.bound {

@@ -1,5 +1,5 @@
-//! Filters and writes log records. `-vv` or `PGFRESH_LOG` sets the filter. Commands write to standard error, and the
-//! background server writes to a file. All times are in UTC.
+//! Filters and writes log records. `-vv` or `PGFRESH_LOG` sets the filter. Commands log to standard error, the
+//! background server to a file. All times are in UTC.
 
 use std::env::{self, VarError};
 use std::io;
@@ -22,17 +22,17 @@ const TARGETS: [&str; 16] = [
     "api", "bench", "contract", "diff", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile",
     "remote", "report", "server", "storage", "sys", "template",
 ];
-/// Level of the background server's log, unless the user sets a filter.
+/// The background server's log level if the user sets no filter.
 const USUAL: LevelFilter = LevelFilter::INFO;
 /// Maximum size of each of the background server's two log files, in bytes.
 const FILE_SIZE: usize = 4 << 20;
 
-/// Filter for log records. `None` drops all records.
+/// Filter for log records. `None` drops them all.
 #[derive(Debug)]
 pub(crate) struct LogFilter(Option<Targets>);
 
 impl LogFilter {
-    /// Reads the filter from `PGFRESH_LOG`, or else from `-vv`.
+    /// Reads the filter from `PGFRESH_LOG`, falling back to `-vv`.
     pub(crate) fn new(verbosity: Verbosity) -> Result<Self, Failure> {
         let text = match env::var(VARIABLE) {
             Err(VarError::NotPresent) => String::new(),
@@ -66,8 +66,8 @@ impl LogFilter {
     }
 }
 
-/// Returns a filter that accepts only pgfresh's own records. Records of libraries may contain secrets, such as a URL
-/// with a password.
+/// Returns a filter that accepts only pgfresh's own records, because libraries' records may contain secrets, such as a
+/// URL with a password.
 fn ours(level: LevelFilter) -> Targets {
     Targets::new().with_targets(TARGETS.map(|target| (target, level)))
 }
@@ -75,13 +75,13 @@ fn ours(level: LevelFilter) -> Targets {
 fn parse(text: &str) -> Result<Targets, Failure> {
     let (mut default, mut named) = (LevelFilter::OFF, Vec::new());
     for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
-        // A target without a level accepts all of its records.
+        // A target without a level enables all of its records.
         let (target, level) = match directive.split_once('=') {
             Some((target, level)) => (Some(target), level),
             None if known(directive) => (Some(directive), "trace"),
             None => (None, directive),
         };
-        // The parser would read an empty level as "error".
+        // The parser would treat an empty level as "error".
         let level: LevelFilter = Some(level)
             .filter(|level| !level.is_empty())
             .and_then(|level| level.parse().ok())
@@ -95,7 +95,7 @@ fn parse(text: &str) -> Result<Targets, Failure> {
     Ok(ours(default).with_targets(named))
 }
 
-/// Returns true if the target is one of [`TARGETS`], or a module in one of them.
+/// Returns true if the target is one of [`TARGETS`] or a module in one of them.
 fn known(target: &str) -> bool {
     target.split("::").next().is_some_and(|name| TARGETS.contains(&name))
 }

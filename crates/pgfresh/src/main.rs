@@ -2,7 +2,7 @@
 //!
 //! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
-// These macros panic if they can't write. The modules `output` and `notice` provide alternatives.
+// These macros panic if they can't write. The `output` and `notice` modules provide alternatives.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod background;
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     code.unwrap_or_else(|failure| end(&failure, on_failure))
 }
 
-/// Runs the command. If this process is the background server, runs the server instead.
+/// Runs the command, or the background server if that is what this process is.
 fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
     let context = Context::new(cli.command.options(), cli.output.verbosity(), exit);
     let filter = LogFilter::new(context.verbosity)?;
@@ -79,11 +79,10 @@ fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Prints the failure. If the calling program expects JSON, also prints the failure as a line of JSON. Returns the exit
-/// code.
+/// Prints the failure, also as a line of JSON if the calling program expects that. Returns the exit code.
 fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
-    // Do this last: the calling program may kill this process as soon as it receives the line.
+    // This comes last because the calling program may kill this process as soon as it receives the line.
     if cli::serves_in_json() {
         output::report_to_program(failure);
     }

@@ -1,4 +1,4 @@
-//! Runs named servers for development. A named server keeps its data, port and password between starts.
+//! Runs named servers for development, which keep their data, port and password between starts.
 //!
 //! ```text
 //! DATA/pgfresh/NAME-PROJECT/about    the facts in [`Remembered`], as JSON; see `storage::PersistentData`
@@ -22,7 +22,7 @@ use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{Password, ResolvedSettings};
 
-/// Facts about a named server that pgfresh remembers until the server's next start.
+/// Facts about a named server that persist until its next start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Remembered {
     name: String,
@@ -32,13 +32,13 @@ struct Remembered {
     password: String,
     /// True once the data directory is complete.
     complete: bool,
-    /// Database that the template's setup created.
+    /// Database created by the template's setup.
     database: String,
     /// PostgreSQL version at the server's last start.
     version: String,
     major: u32,
-    /// Fingerprint of the template that the data came from. After a report about a changed template, the changed
-    /// template's fingerprint.
+    /// Fingerprint of the template that the data came from, or of the changed template once the change has been
+    /// reported.
     fingerprint: String,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct NamedServer {
 }
 
 impl NamedServer {
-    /// Starts the server on its data. If there is no data, or if `reset` discards it, creates new data from the
+    /// Starts the server on its existing data. If that is missing or discarded by `reset`, creates new data from the
     /// template.
     pub(crate) fn start(
         context: &Context,
@@ -73,7 +73,7 @@ impl NamedServer {
         complete.map_or(Ok(()), |before| before.check(&provisioner))?;
         expect_free(&provisioner.cache, SocketAddr::new(serve_options.listen, serve_options.port))?;
         if let Some(before) = before.as_ref().filter(|_| complete.is_none()) {
-            // Store the port and password now, so that the URL stays valid even if this process dies.
+            // Store the port and password now, so that the URL remains valid even if this process dies.
             Remembered { complete: false, ..before.clone() }.remember(&data)?;
         }
         let path = data.path().to_owned();
@@ -137,7 +137,7 @@ impl Remembered {
         ServeOptions { port, password, ..serve_options }
     }
 
-    /// Rejects data of another major version of PostgreSQL.
+    /// Rejects data from a different PostgreSQL major version.
     fn check(&self, provisioner: &Provisioner) -> Result<(), Failure> {
         let (theirs, ours) = (self.major, provisioner.installation.version().major);
         if theirs == ours {
@@ -149,10 +149,10 @@ impl Remembered {
         Err(Failure::new(what).hint(hint))
     }
 
-    /// Tells the user once if the template has changed since the data came from it.
+    /// Tells the user once if the template has changed since the data was created from it.
     fn report_change(&self, verbosity: Verbosity, provisioner: &Provisioner) -> Result<(), Failure> {
         let version = provisioner.installation.version().to_string();
-        // The PostgreSQL version is part of the fingerprint, but its change alone must not count as a change of the
+        // The PostgreSQL version is part of the fingerprint, but a new version alone doesn't make it a changed
         // template.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
         if !is_same && !verbosity.is_quiet() {
@@ -171,7 +171,7 @@ impl Remembered {
     }
 }
 
-/// Acquires the name and its data for this process alone.
+/// Acquires exclusive access to the name and its data.
 fn take(
     settings: &ResolvedSettings,
     name: &str,
@@ -197,14 +197,14 @@ fn recall(data: &PersistentData) -> Result<Option<Remembered>, Failure> {
     })
 }
 
-/// Computes the slot's key from the name and the project. The key must be the same in all versions of pgfresh.
+/// Computes the slot's key from the name and the project. It must be the same in all versions of pgfresh.
 fn key(settings: &ResolvedSettings, name: &str) -> String {
     let project = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();
     format!("{name}-{}", &project[..16])
 }
 
-/// Checks that the port is free before anything starts. The error names the pgfresh server or other program on this
-/// port.
+/// Checks that the port is free before anything starts. Otherwise the error names the pgfresh server or other program
+/// that listens on it.
 fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -215,7 +215,7 @@ fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
             let failure = Failure::new(format!("could not listen on {address}: {who} does"));
             Err(failure.hint("Stop it, or choose another port with --port.".to_owned()))
         }
-        // When the gateway opens the port, it reports all other errors.
+        // The gateway reports all other errors when it opens the port.
         _ => Ok(()),
     }
 }

@@ -1,9 +1,9 @@
-//! Prints messages on standard error, where they don't mix with the results on standard output.
+//! Prints messages on standard error, so that they don't mix with the results on standard output.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Writes `text` to standard error, without colours if standard error isn't a terminal. Ignores write errors so that
+/// Writes `text` to standard error, without colors unless standard error is a terminal. Ignores write errors so that
 /// the command continues, whereas `eprintln!` would panic.
 #[expect(clippy::let_underscore_must_use, reason = "no other place could show the text")]
 pub(crate) fn print_notice(text: impl Display) {

@@ -1,5 +1,5 @@
-//! Writes to standard output, and defines the verbosity. The reader may close standard output early, as in `pgfresh
-//! template list | head -1`.
+//! Writes to standard output, whose reader may close it early (as in `pgfresh template list | head -1`), and defines
+//! the verbosity.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
@@ -8,7 +8,7 @@ use std::process;
 use crate::failure::Failure;
 use crate::notice::notice;
 
-/// Exit code of a command that wrote to a closed pipe. As in shells, it is 128 plus the number of SIGPIPE.
+/// Exit code of a command that wrote to a closed pipe: 128 plus the number of SIGPIPE, as in shells.
 const READER_GONE: i32 = 141;
 
 /// How many messages pgfresh prints on standard error.
@@ -18,7 +18,7 @@ pub(crate) enum Verbosity {
     Quiet,
     /// Also rare and slow events.
     Normal,
-    /// Also each action with its place, its reason and how long it took.
+    /// Also each action with its place, its reason and its duration.
     Verbose,
     /// Also background tasks.
     Background,
@@ -33,7 +33,7 @@ impl Verbosity {
         self >= Self::Verbose
     }
 
-    /// Prints a line on standard error if the user asked for details.
+    /// Prints a line on standard error if the user wants details.
     pub(crate) fn detail(self, line: impl FnOnce() -> String) {
         if self.is_verbose() {
             notice!("pgfresh: {}", line());
@@ -41,19 +41,19 @@ impl Verbosity {
     }
 }
 
-/// Writes `text` to standard output. Ends the process if the write fails.
+/// Writes `text` to standard output, or exits if that fails.
 pub(crate) fn print(text: impl Display) {
-    // If this process owns a server, the guard cleans up.
+    // If this process owns a server, the guard, a process that outlives this one, cleans up.
     try_print(text).unwrap_or_else(|error| end(&error));
 }
 
-/// Writes `text` to standard output, for callers that must undo something after an error.
+/// Writes `text` to standard output, for callers that have to undo something after an error.
 pub(crate) fn try_print(text: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "{text}").and_then(|()| out.flush())
 }
 
-/// Ends the process after an error from [`try_print`]. Prints no message if the reader closed the pipe.
+/// Exits after an error from [`try_print`], without a message if the reader closed the pipe.
 pub(crate) fn end(error: &io::Error) -> ! {
     if error.kind() == ErrorKind::BrokenPipe {
         process::exit(READER_GONE);
@@ -66,7 +66,7 @@ pub(crate) fn could_not_print(error: &io::Error) -> Failure {
     Failure::new(format!("could not write to standard output: {error}"))
 }
 
-/// Writes a failure as a line of JSON for the program that started this process. That program may be gone already.
+/// Writes a failure as a line of JSON for the program that started this process. That program may already be gone.
 pub(crate) fn report_to_program(failure: &Failure) {
     let line = serde_json::to_string(&failure.to_response()).map_err(io::Error::from);
     if let Err(error) = line.and_then(|line| try_print(format_args!("{line}\n"))) {

@@ -11,8 +11,7 @@ use crate::notice::notice;
 /// Exit code if tests exceeded their budget but everything else succeeded.
 pub(crate) const EXIT: u8 = 1;
 
-/// Prints the tests that exceeded their budget, with their statements. `more` is the number of such tests beyond
-/// `tests`.
+/// Prints the tests that exceeded their budget, with their statements. `more` counts the ones missing from `tests`.
 pub(crate) fn print(tests: &[TestOverBudget], more: usize) {
     match tests.len() + more {
         1 => notice!("pgfresh: a test exceeded its budget"),
@@ -26,7 +25,7 @@ pub(crate) fn print(tests: &[TestOverBudget], more: usize) {
     }
 }
 
-/// Prints a message if the test exceeded its budget, and returns true in that case.
+/// Prints a message and returns true if the test exceeded its budget.
 fn print_response(test: &str, ended: &EndOfTest) -> bool {
     let Some(message) = ended.measurement.as_ref().and_then(|measured| measured.message.clone()) else {
         return false;
@@ -35,8 +34,7 @@ fn print_response(test: &str, ended: &EndOfTest) -> bool {
     true
 }
 
-/// Prints a message if a test exceeded its budget. Ignores tests without a name, because the run's last message lists
-/// them.
+/// Prints a message if a test exceeded its budget. Skips unnamed tests, because the run's last message lists them.
 pub(crate) fn end_of_test(test: Option<&str>, ended: &EndOfTest) -> ExitCode {
     let is_beyond = test.is_some_and(|test| print_response(test, ended));
     if is_beyond { ExitCode::from(EXIT) } else { ExitCode::SUCCESS }

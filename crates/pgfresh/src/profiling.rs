@@ -1,5 +1,4 @@
-//! Profiles pgfresh's own service. The profile combines the server's statistics with the exact statements of each
-//! session.
+//! Profiles pgfresh's own service, combining the server's statistics with the exact statements of each session.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -11,10 +10,10 @@ use crate::failure::Failure;
 use crate::service::Service;
 use crate::user_command;
 
-/// Numbers of new databases with which pgfresh measures the cost of a new database, after a short suite and after a
-/// long one. The measurement may take a hundredth of the suite's time.
+/// How many new databases to create when measuring what one costs, after a short suite and after a long one. The
+/// measurement may take a hundredth of the suite's time.
 const TRIALS: [u32; 2] = [4, 8];
-/// Minimum duration of a suite that counts as long.
+/// Minimum duration of a long suite.
 const LONG: Duration = Duration::from_secs(15);
 
 /// A profile that is being recorded.
@@ -46,7 +45,7 @@ impl Watch {
             ..Circumstances::default()
         };
         let profile = Profile::new(recording, circumstances);
-        // Only suites with replaceable databases need to know what a new database costs.
+        // The cost of a new database only matters for suites with replaceable databases.
         let cost = profile.has_replaceable_databases().then(|| fresh_database(service, trials)).flatten();
         Ok(match cost {
             Some(cost) => profile.with_fresh_database(cost),
@@ -89,8 +88,8 @@ fn feed(log: EventLog) -> Feed {
     })
 }
 
-/// Measures how long the first session in a new database takes, in seconds. The first half of the trials uses up the
-/// databases that are already waiting, so it doesn't count. In the second half, pgfresh creates the databases while the
+/// Measures how long the first session in a new database takes, in seconds. The first half of the trials doesn't count,
+/// since it uses up the databases that are already waiting. In the second half, pgfresh creates the databases while the
 /// sessions start.
 fn fresh_database(service: &Service, trials: u32) -> Option<f64> {
     let times = (0..trials).map(|trial| {

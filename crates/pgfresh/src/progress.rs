@@ -1,4 +1,4 @@
-//! Prints progress messages. Most lines stay, but on a terminal the last line can show changing progress.
+//! Prints progress messages. Most lines remain, but on a terminal the last line can show changing progress.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -11,12 +11,12 @@ use template::{BuildPlan, CachedTemplate, Step};
 use crate::notice::notice;
 use crate::output::Verbosity;
 
-/// Time that a step must take before the changing line shows it.
+/// How long a step must take before the changing line shows it.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-/// Maximum number of changed files or values that a message names.
+/// Maximum number of changed files or values to list in a message.
 const NAMED: usize = 3;
 
-/// A line on a terminal that pgfresh overwrites and finally erases.
+/// A terminal line that is overwritten repeatedly and finally erased.
 #[derive(Default)]
 pub(crate) struct StatusLine(Cell<bool>);
 
@@ -24,7 +24,7 @@ pub(crate) struct StatusLine(Cell<bool>);
 pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     let terminal = stderr().is_terminal();
     let status = StatusLine::default();
-    // The time at which the copy began.
+    // When the copy began.
     let copying = Cell::new(None);
     move |step| {
         if verbosity.is_quiet() {
@@ -67,7 +67,7 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     }
 }
 
-/// Formats the progress of a copy and the estimated time that remains.
+/// Formats a copy's progress and its estimated remaining time.
 fn copied(done: u64, total: u64, since: Duration) -> String {
     let mut line = format!("pgfresh: copying, {} of {}", human_bytes(done), human_bytes(total));
     if done > 0 {
@@ -79,12 +79,12 @@ fn copied(done: u64, total: u64, since: Duration) -> String {
 }
 
 impl StatusLine {
-    /// Shows the beginning of `line`, as far as it fits on the terminal.
+    /// Shows as much of the start of `line` as fits on the terminal.
     pub(crate) fn show(&self, line: &str) {
         self.show_with(line, "");
     }
 
-    /// Shows the line followed by `hint`. Omits the hint if both don't fit.
+    /// Shows the line followed by `hint`, which is omitted if both don't fit.
     pub(crate) fn show_with(&self, line: &str, hint: &str) {
         let width = sys::terminal_width().unwrap_or(80);
         to_terminal(&format!("\r{}\x1b[K", fitting(line, hint, width.saturating_sub(1))));
@@ -104,7 +104,7 @@ impl Drop for StatusLine {
     }
 }
 
-/// Shortens `line` to `width` columns. Appends `hint` if it fits completely.
+/// Truncates `line` to `width` columns and appends `hint` if it fits completely.
 fn fitting(line: &str, hint: &str, width: usize) -> String {
     let mut fitting: String = line.chars().filter(|letter| !letter.is_control()).take(width).collect();
     if fitting.chars().count() + hint.chars().count() <= width {
@@ -119,7 +119,7 @@ fn evicted(shelved: &CachedTemplate) -> String {
     format!("evicted template \"{name}\" ({digits}), {}", human_bytes(shelved.occupied))
 }
 
-/// Returns the line that stays on the terminal after this step. Returns `None` for steps without such a line.
+/// Returns the line that remains on the terminal after this step, if there is one.
 fn describe(step: Step<'_>) -> Option<String> {
     Some(match step {
         Step::BuildingBaseImage(version) => {
@@ -192,7 +192,7 @@ pub(crate) fn incremental(added: &[String]) -> String {
     format!("new {}", some_of(added))
 }
 
-/// Joins the first few changes, and counts the others.
+/// Joins the first few changes and counts the rest.
 pub(crate) fn some_of(changes: &[String]) -> String {
     let named = changes[..changes.len().min(NAMED)].join(", ");
     match changes.len().saturating_sub(NAMED) {

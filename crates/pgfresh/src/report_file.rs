@@ -1,4 +1,4 @@
-//! Writes reports to files and standard output, and their summary to standard error.
+//! Writes reports to files and standard output, and their summaries to standard error.
 
 use std::env;
 use std::fmt::Display;
@@ -12,11 +12,11 @@ use crate::failure::Failure;
 use crate::notice::print_notice;
 use crate::output;
 
-/// Variable that names a file for Markdown, which GitHub shows beside the job. Source: GitHub's manual, "Workflow
+/// Variable with the path of a Markdown file that GitHub shows beside the job. Source: GitHub's manual, "Workflow
 /// commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
-/// A file to which pgfresh writes a report in the format of the file's extension.
+/// A file to write a report to. Its extension determines the format.
 #[derive(Debug, Clone)]
 pub(crate) struct ReportFile {
     pub(crate) path: PathBuf,
@@ -48,7 +48,7 @@ impl Format {
 }
 
 impl ReportFile {
-    /// Parses a path, and derives the format from its extension.
+    /// Parses a path and derives the format from its extension.
     pub(crate) fn named(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         let format = match path.extension().and_then(|extension| extension.to_str()) {
@@ -62,7 +62,7 @@ impl ReportFile {
         Ok(Self { path, format })
     }
 
-    /// Like [`Self::named`], but also accepts JUnit XML, for reports about tests.
+    /// Like [`Self::named`], but also accepts JUnit XML, for test reports.
     pub(crate) fn of_tests(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -71,10 +71,10 @@ impl ReportFile {
         }
     }
 
-    /// Writes the report atomically, so that other programs never read half of a report.
+    /// Writes the report atomically, so that other programs never read a partial report.
     pub(crate) fn write(&self, report: &Report, page: &dyn Fn() -> String) -> Result<(), Failure> {
         let text = self.format.render(report, page);
-        // If the path is a symbolic link, replace the file that it points to and keep the link.
+        // If the path is a symbolic link, keep the link and replace its target.
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         let written = if path.is_file() || !path.exists() {
             let mut new = path.clone().into_os_string();
@@ -90,15 +90,15 @@ impl ReportFile {
     }
 }
 
-/// Returns the error for a file name with another extension. `last` names the last two extensions that it may have.
+/// Formats the error for an unknown file extension. `last` lists the last two supported ones.
 fn wrong_ending(last: &str) -> String {
     format!("its name must end with .html, .json, .md, {last}")
 }
 
-/// Checks that pgfresh can write all of `files`. An error after an hour of measuring would come too late.
+/// Checks that all `files` are writable, because an error after an hour of measuring would come too late.
 pub(crate) fn expect_writable(files: &[ReportFile]) -> Result<(), Failure> {
     files.iter().try_for_each(|ReportFile { path, .. }| {
-        // A dangling link belongs to the user, so don't remove it.
+        // An existing dangling link belongs to the user, so don't remove it.
         let is_new = path.symlink_metadata().is_err();
         let opened = OpenOptions::new().append(true).create(true).open(path);
         let result = opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) });
@@ -113,7 +113,7 @@ pub(crate) fn print(report: &Report, formats: &[Format]) {
     }
 }
 
-/// Prints the summary on standard error, and writes the report to its files. Calls `page` for the HTML.
+/// Prints the summary on standard error and writes the report to its files. Calls `page` for the HTML.
 pub(crate) fn publish(
     quiet: bool,
     summary: &dyn Display,

@@ -31,28 +31,28 @@ pub(crate) struct ServeOptions {
     /// TCP port of the gateway. 0 means any free port.
     pub(crate) port: u16,
     pub(crate) listen: IpAddr,
-    /// Host in the URLs that clients get, if clients must use another host than the one on which the gateway listens.
+    /// Host in the URLs that clients get, if they can't use the one the gateway listens on.
     pub(crate) advertised: Option<Advertised>,
-    /// TLS certificate of the gateway. Without one, the gateway doesn't offer TLS.
+    /// The gateway's TLS certificate. Without one, the gateway doesn't offer TLS.
     pub(crate) certificate: Option<Arc<ServerCertificate>>,
-    /// Password of the server. Without one, pgfresh chooses a random password.
+    /// The server's password. Without one, pgfresh chooses a random password.
     pub(crate) password: Option<Password>,
-    /// True if pgfresh compares each reset database with its template before another test gets the database.
+    /// True if each reset database is compared with its template before another test gets the database.
     pub(crate) paranoid: bool,
-    /// Decides whether pgfresh keeps or releases the databases of failed tests.
+    /// Whether to keep or release the databases of failed tests.
     pub(crate) on_failure: OnFailure,
-    /// Names of databases that clients can create by connecting to them.
+    /// Names of the databases that clients can create by connecting to them.
     pub(crate) names: NameRules,
-    /// Isolation of leases whose clients don't request a certain isolation.
+    /// Isolation of leases whose clients don't request a specific one.
     pub(crate) isolation: Isolation,
-    /// How long a database stays leased after its last session ends.
+    /// How long a database remains leased after its last session ends.
     pub(crate) linger: Duration,
     /// Budget that no single test should exceed.
     pub(crate) budget: Budget,
 }
 
 impl ServeOptions {
-    /// Creates options from the settings' rules for leases and the password.
+    /// Creates options from the settings' lease rules and password.
     pub(crate) fn new(settings: &ResolvedSettings) -> Result<Self, Failure> {
         Ok(Self {
             port: 0,
@@ -95,7 +95,7 @@ impl ServeOptions {
         Self { port, ..self }
     }
 
-    /// If clients can use TLS, lets template setups use it, too. A setup then connects with the same options as the
+    /// If clients can use TLS, lets template setups use it, too. Setups can then connect with the same options as the
     /// tests, for example with "sslmode=require".
     pub(crate) fn encrypt_setups(&self, provisioner: Provisioner) -> Provisioner {
         match &self.certificate {
@@ -106,7 +106,7 @@ impl ServeOptions {
         }
     }
 
-    /// Sets the command line's options for safety checks and TLS.
+    /// Applies the command line's options for safety checks and TLS.
     pub(crate) fn with(self, arguments: &ServiceOptions) -> Result<Self, Failure> {
         let on_failure = if arguments.keep_failed { OnFailure::Keep } else { OnFailure::Release };
         let certificate = arguments.tls.then(ServerCertificate::generate).transpose()?.map(Arc::new);
@@ -114,43 +114,42 @@ impl ServeOptions {
     }
 }
 
-/// A running service, which consists of a server, a gateway and leases.
+/// A running service: a server, a gateway and leases.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Gateway,
-    /// Statements of failed tests, with the databases that pgfresh keeps for them. `None` if the service keeps no
-    /// databases.
+    /// Failed tests' statements and the databases kept for these tests. `None` if the service keeps no databases.
     history: Option<Arc<StatementHistory>>,
     /// Records the statements of each test, for profiles.
     pub(crate) recorder: Arc<StatementRecorder>,
     pub(crate) leases: Leases,
-    /// The server to which the gateway connects.
+    /// The server the gateway connects to.
     pub(crate) server: Server,
     /// Database in the default URL.
     pub(crate) database: String,
     /// Path of the root certificate, if pgfresh created the certificate itself.
     pub(crate) root_certificate: Option<PathBuf>,
-    /// How long the parts of the start took.
+    /// How long each part of the startup took.
     pub(crate) times: Times,
 }
 
-/// How long each part of a server's start took.
+/// How long each part of a server's startup took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// Time to look up the template, and to build it if it was missing.
+    /// Time to look up the template, including the build if it was missing.
     pub(crate) template: Duration,
-    /// Time between the template's availability and the server's first response.
+    /// Time from the template's availability to the server's first response.
     pub(crate) boot: Duration,
 }
 
-/// Returns the databases that leases can copy: the templates' own databases, and template1 for clients that want an
+/// Returns the databases that leases can copy: the templates' own databases, plus template1 for clients that want an
 /// empty database.
 fn templates(names: &[String]) -> Vec<TemplateDatabase> {
     let names = names.iter().map(String::as_str).chain(["template1"]);
     names.map(|name| TemplateDatabase { name: name.to_owned(), database: name.to_owned() }).collect()
 }
 
-/// Returns the failure of a service whose leases are in an unknown state after a panic.
+/// Returns the failure for a service whose leases are in an unknown state after a panic.
 pub(crate) fn leases_failed() -> Failure {
     Failure::new("an internal error has stopped the service")
         .detail("pgfresh no longer knows which databases are fresh.".to_owned())
@@ -167,7 +166,7 @@ fn open_leases(options: LeaseOptions, session: Option<AdminConnection>) -> Resul
     Ok(leases)
 }
 
-/// Returns the user's password, or a random one if the user chose none.
+/// Returns the user's password, or a random one if the user didn't choose any.
 fn secret(password: Option<Password>) -> Result<String, Failure> {
     match password {
         Some(Password(password)) => Ok(password),
@@ -176,20 +175,20 @@ fn secret(password: Option<Password>) -> Result<String, Failure> {
     }
 }
 
-/// Writes the root of pgfresh's own certificate to a file that clients can read.
+/// Writes the root of pgfresh's own certificate to a file for clients.
 fn write_root(certificate: Option<&ServerCertificate>, server: &Server) -> Result<Option<PathBuf>, Failure> {
     let Some(root) = certificate.and_then(ServerCertificate::root) else { return Ok(None) };
     let path = server.run().path().join("root.crt");
     let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
     fs::write(&path, root).map_err(cannot)?;
-    // The certificate is public. The command may run as another user, and libpq reads the certificate even for
-    // "sslmode=require".
+    // Make the certificate world-readable: it is public, the command may run as another user, and libpq reads the
+    // certificate even for "sslmode=require".
     fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(cannot)?;
     Ok(Some(path))
 }
 
 impl Service {
-    /// Creates a service for the started server and its templates, and opens the gateway.
+    /// Creates a service for the started server and its templates and opens the gateway.
     pub(crate) fn open(
         provisioner: &Provisioner,
         started: Started,
@@ -198,9 +197,9 @@ impl Service {
         let secret = secret(serve_options.password)?;
         let Started { server, session, entry, place, database, templates: names, look_up } = started;
         let times = Times { template: look_up, boot: server.phases().total() };
-        // The server's account could replace a socket in its own socket's directory, so use another directory.
+        // The server's account could replace sockets in its own socket directory, so use a different directory.
         let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };
-        // Persistent databases belong to the user, so clients can't lease them.
+        // Persistent databases belong to the user, so don't lease them to clients.
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let inward = socket.path();
@@ -222,7 +221,7 @@ impl Service {
             let leases = leases.clone();
             move || leases.server_gone()
         })?;
-        // A suite may migrate a database in one process and test it in another. A rollback would undo the migration.
+        // A suite may migrate a database in one process and test it in another. Rolling back would undo the migration.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);
         }
@@ -251,24 +250,23 @@ impl Service {
         Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }
 
-    /// Returns the address of `database`, which comes into existence with its first session.
+    /// Returns the address of `database`, which is created when its first session starts.
     pub(crate) fn address(&self, database: &str) -> Address {
         self.access().address_of(database)
     }
 
-    /// Returns the address for programs on this machine, even if other clients get another address.
+    /// Returns the address for programs on this machine, even if other clients use a different one.
     pub(crate) fn local_address(&self) -> Address {
         self.access().local_address_of("")
     }
 
-    /// Returns all addresses of the gateway, together with the secret.
+    /// Returns all of the gateway's addresses, together with the secret.
     pub(crate) fn access(&self) -> &Access {
         self.gateway.access()
     }
 
-    /// Sets the environment variables for a command that uses this service. One variable contains the URL of the
-    /// control API (see [`crate::control`]). If pgfresh created a certificate for TLS, another one contains the path of
-    /// its root certificate.
+    /// Sets the environment variables for a command that uses this service: the control API's URL (see
+    /// [`crate::control`]) and, if pgfresh created a TLS certificate, the root certificate's path.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(crate::control::VARIABLE, self.control());
         if let Some(root) = &self.root_certificate {
@@ -288,12 +286,12 @@ impl Service {
         history.kept_databases()
     }
 
-    /// Takes over databases of failed tests that an earlier service kept.
+    /// Takes over the databases that an earlier service kept for failed tests.
     pub(crate) fn remember(&self, kept: Vec<KeptDatabase>) {
         let templates: BTreeSet<_> =
             kept.iter().filter_map(|database| database.template.as_deref()).collect();
         for template in templates {
-            // Without this template, clients can still read the kept databases, and compare them with another template.
+            // Without this template, clients can still read the kept databases and compare them with another template.
             if let Err(error) = self.leases.take_again(template) {
                 tracing::warn!(%error, template, "could not take a template into service again");
             }
@@ -305,11 +303,10 @@ impl Service {
         }
     }
 
-    /// Ends all sessions. Returns the server, which the caller must stop immediately afterwards.
+    /// Ends all sessions and returns the server, which the caller must stop immediately.
     pub(crate) fn close(self) -> Server {
         let Self { gateway, leases, server, .. } = self;
-        // `gateway.close` waits for all clients. Tell those that are waiting for a database first that they won't get
-        // one.
+        // `gateway.close` waits for all clients. First tell those waiting for a database that they won't get one.
         leases.stop_handing_out();
         gateway.close();
         leases.abandon();

@@ -1,5 +1,5 @@
-//! Counts the calls of `pgfresh stop`. The counters prevent a client from starting a background server that it asked
-//! for before a stop.
+//! Counts `pgfresh stop` invocations, so that a client doesn't start a background server that it requested before a
+//! stop.
 //!
 //! ```text
 //! CACHE/stops/all      a byte for each "stop --all"
@@ -15,7 +15,7 @@ use template::Fingerprint;
 
 use crate::failure::Failure;
 
-/// The counters of the stops that affect one project.
+/// The counters of stops that affect one project.
 #[derive(Debug)]
 pub(crate) struct Stops {
     folder: PathBuf,
@@ -32,7 +32,7 @@ impl Stops {
         Ok(Self { all: folder.join("all"), project, folder })
     }
 
-    /// Returns the number of stops so far that affected this project.
+    /// Returns how many stops have affected this project so far.
     pub(crate) fn count(&self) -> u64 {
         [&self.all, &self.project]
             .into_iter()
@@ -40,7 +40,7 @@ impl Stops {
             .sum()
     }
 
-    /// Counts a stop of this project. With `all`, counts a stop of all projects.
+    /// Counts a stop of this project, or with `all`, of every project.
     pub(crate) fn add(&self, all: bool) -> Result<(), Failure> {
         let path = if all { &self.all } else { &self.project };
         fs::create_dir_all(&self.folder).attempt("create", &self.folder)?;

@@ -1,4 +1,4 @@
-//! Finds the running server on which a command acts: the server of this run, or a background server.
+//! Finds the running server a command acts on: this run's server or a background server.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::failure::Failure;
 
-/// Returns the server of this run. Outside of a run, returns the background server for database `name`, and starts it
-/// if necessary.
+/// Returns this run's server. Outside of a run, returns the background server for database `name`, starting it if
+/// necessary.
 pub(crate) fn join(context: &Context, name: Option<&str>) -> Result<Control, Failure> {
     Control::of_this_run_or(|| Ok(background::join_for(context, name)?.control))
 }
 
-/// Finds the server that has the database `name`. Never starts a server.
+/// Finds the server that has the database `name`, without ever starting one.
 pub(crate) fn find(context: &Context, name: &str) -> Result<Control, Failure> {
     Control::of_this_run_or(|| holder_of(context, name))
 }
@@ -28,14 +28,14 @@ fn find_in_background(context: &Context) -> Result<RunningServer, Failure> {
     found.ok_or_else(background::none_runs)
 }
 
-/// The servers on which a command acts.
+/// The servers a command acts on.
 pub(crate) struct Servers {
-    /// The server of this run. Outside of a run, the project's background server.
+    /// Server of this run, or the project's background server outside of a run.
     pub(crate) control: Control,
     /// The background server's description. `None` within a run.
     pub(crate) about: Option<ServerInfo>,
     pub(crate) log_file: Option<PathBuf>,
-    /// The project's other servers: named servers, and servers that keep databases of failed tests.
+    /// The project's other servers: named servers and those that hold databases of failed tests.
     pub(crate) others: Vec<RunningServer>,
 }
 

@@ -1,5 +1,4 @@
-//! Shows the progress of a measurement on the terminal, and writes interim reports to files. Ctrl-C cancels the
-//! measurement.
+//! Shows a measurement's progress on the terminal and writes interim reports to files. Ctrl-C cancels the measurement.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal};
@@ -16,38 +15,38 @@ use crate::output::Verbosity;
 use crate::progress::StatusLine;
 use crate::report_file::{self, ReportFile};
 
-/// Exit code of a command that the user cancelled with Ctrl-C. It is 128 plus the number of SIGINT.
+/// Exit code of a command canceled with Ctrl-C: 128 plus the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// Minimum time between two updates of the files, as a multiple of the time that one update takes.
+/// Minimum time between two updates of the files, as a multiple of how long an update takes.
 const WRITING: u32 = 20;
 /// Interval between progress lines if standard error isn't a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(20);
 /// Width of the progress bar, in columns.
 const BAR: u32 = 16;
 
-/// Shows the progress of a measurement on standard error. The first Ctrl-C cancels the measurement, and the second one
-/// ends pgfresh immediately.
+/// Shows a measurement's progress on standard error. The first Ctrl-C cancels the measurement, and the second kills
+/// pgfresh immediately.
 pub(crate) struct TerminalProgress {
     cancelled: Arc<AtomicBool>,
     line: Option<StatusLine>,
-    /// Time at which the next progress line is due. `None` on a terminal and with `--quiet`.
+    /// When the next progress line is due. `None` on a terminal and with `--quiet`.
     next_line: Option<Cell<Instant>>,
     files: Vec<ReportFile>,
     /// True once a round has finished.
     has_measured: Cell<bool>,
-    /// Name of the current measurement. May be empty.
+    /// Name of the current measurement, possibly empty.
     what: RefCell<String>,
-    /// Time at which the warm-up ended.
+    /// When the warm-up ended.
     since: Cell<Instant>,
-    /// Earliest time for the next update of the files.
+    /// Earliest time of the next update of the files.
     next_writing: Cell<Instant>,
 }
 
 impl TerminalProgress {
     pub(crate) fn listen(verbosity: Verbosity) -> Result<Self, Failure> {
         let cancelled = Arc::new(AtomicBool::new(false));
-        // Register the handlers in this order. At the first signal, the flag is still false, so the first handler does
-        // nothing and the second one sets the flag. At the second signal, the first handler ends the process.
+        // The order matters. On the first signal, the flag is still false, so the first handler does nothing and the
+        // second sets the flag. On the second signal, the first handler kills the process.
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&cancelled))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&cancelled)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
@@ -65,7 +64,7 @@ impl TerminalProgress {
         })
     }
 
-    /// Adds files for the results. Checks first that pgfresh can write them.
+    /// Adds files for the results, after checking that they are writable.
     pub(crate) fn writing(self, files: Vec<ReportFile>) -> Result<Self, Failure> {
         report_file::expect_writable(&files)?;
         self.show("preparing and warming up");
@@ -82,13 +81,13 @@ impl TerminalProgress {
         self.line.iter().for_each(StatusLine::clear);
     }
 
-    /// Returns true if there is a result, which needs at least one finished round.
+    /// Returns true if there is a result, which takes at least one finished round.
     pub(crate) fn has_measured(&self) -> bool {
         self.has_measured.get()
     }
 
-    /// Returns the reason why there is no result. This is `failure`, unless the user pressed Ctrl-C, because Ctrl-C may
-    /// have caused the failure.
+    /// Returns the reason why there is no result. After Ctrl-C, `failure` is ignored, because Ctrl-C may have caused
+    /// it.
     pub(crate) fn why_nothing(&self, failure: Option<Failure>) -> Failure {
         self.finish();
         let interrupted = || Failure::new("nothing was measured yet").exit_with(INTERRUPTED);
@@ -144,7 +143,8 @@ impl Progress for TerminalProgress {
         }
         let report = report();
         for file in &self.files {
-            // After an error, the next round tries again. If the last round fails as well, its error ends the command.
+            // After an error, the next round tries again. If the last round fails as well, the command reports the
+            // error.
             if let Err(failure) = file.write(&report, &|| report.to_html("")) {
                 tracing::warn!("{}", failure.on_one_line());
             }

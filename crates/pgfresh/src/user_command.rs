@@ -1,4 +1,4 @@
-//! Prepares the user's command: sets its environment variables, and formats it as one line.
+//! Prepares the user's command: sets its environment variables and formats it as one line.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -12,8 +12,8 @@ use crate::variable::Variable;
 pub(crate) const NO_SESSION: &str =
     "No session began: the command did not connect to the server. Does it read DATABASE_URL or PG*?";
 
-/// Builds the command with the server's address in its environment. Adds the programs of `installation` at the end of
-/// its PATH.
+/// Builds the command with the server's address in its environment. The programs of `installation` are appended to its
+/// PATH.
 pub(crate) fn command(
     words: &[OsString],
     env: &[Variable],
@@ -33,7 +33,7 @@ pub(crate) fn command(
     command
 }
 
-/// Formats the command as one line that users can safely paste elsewhere. For this, removes the passwords from URLs.
+/// Formats the command as one line without the passwords in URLs, so that users can safely paste it elsewhere.
 pub(crate) fn to_line(command: &[OsString]) -> String {
     command.iter().map(|word| without_password(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }

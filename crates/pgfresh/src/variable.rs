@@ -1,5 +1,5 @@
-//! Handles the environment variables that users define for their command. Their form is `NAME=TEMPLATE`. In the
-//! template, words in braces stand for the server's values.
+//! Handles the environment variables that users define for their command as `NAME=TEMPLATE`. Words in braces in the
+//! template stand for the server's values.
 
 use std::str::FromStr;
 
@@ -9,11 +9,11 @@ use server::Address;
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     name: String,
-    /// The value in parts. Each part is a literal text and the placeholder that follows it, if there is one.
+    /// The value in parts, each a literal text followed by an optional placeholder.
     parts: Vec<(String, Option<Placeholder>)>,
 }
 
-/// A function that returns the value for a placeholder.
+/// A function that returns a placeholder's value.
 type Placeholder = fn(&Address) -> String;
 
 const PLACEHOLDERS: [(&str, Placeholder); 6] = [
@@ -46,7 +46,7 @@ impl FromStr for Variable {
     }
 }
 
-/// Formats the error for an unknown placeholder, with the names of all known ones.
+/// Formats the error for an unknown placeholder, listing all known ones.
 fn unknown(word: &str) -> String {
     let names = PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}"));
     format!("\"{{{word}}}\" is not known: there are {}", names.join(", "))

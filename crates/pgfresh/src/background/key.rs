@@ -1,4 +1,4 @@
-//! Computes the keys of background servers. A key names the server's slot.
+//! Computes the keys that name background servers' slots.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use template::{Fingerprint, Provisioner, ServerOptions};
 use crate::failure::Failure;
 use crate::settings::ResolvedSettings;
 
-/// Computes the key. It covers everything in which two background servers can differ.
+/// Computes the key, which covers everything in which two background servers can differ.
 pub(super) fn of(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
     let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
     let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
@@ -53,7 +53,7 @@ pub(super) fn of(provisioner: &Provisioner, settings: &ResolvedSettings) -> Resu
     let Budget { statements, n_plus_one, time } = &settings.budget;
     key.part("statements", number(*statements)).part("n_plus_one", number(*n_plus_one));
     key.part("time", time.map_or_else(String::new, |time| time.as_nanos().to_string()));
-    // After an update of pgfresh, its clients must not use a server of the previous build.
+    // After an upgrade, pgfresh's clients must not use a server of the previous build.
     for part in [binary.dev(), binary.ino(), binary.size()] {
         key.part("binary", part.to_le_bytes());
     }

@@ -1,12 +1,12 @@
-//! Manages the slot of a background server. A slot is a directory in the cache, through which clients find the server.
-//! It shows whether the server runs, where it listens, and which process is allowed to start it.
+//! Manages a background server's slot, a directory in the cache through which clients find the server. It records
+//! whether the server runs, where it listens, and which process may start it.
 //!
 //! ```text
-//! CACHE/servers/KEY/start.lock     held while a server starts, by its client and by the server itself.
-//! CACHE/servers/KEY/owner.lock     held by the server's process while it lives.
-//! CACHE/servers/KEY/about          address of the server while clients can join it.
-//! CACHE/servers/KEY/log            stderr of the server's process while it starts.
-//! CACHE/servers/KEY/background.log log of the server; see [`crate::log_file`]
+//! CACHE/servers/KEY/start.lock     held during startup by both the client and the server.
+//! CACHE/servers/KEY/owner.lock     held by the server process until it exits.
+//! CACHE/servers/KEY/about          the server's address while clients can join it.
+//! CACHE/servers/KEY/log            the server process's stderr during startup.
+//! CACHE/servers/KEY/background.log the server's log; see [`crate::log_file`]
 //! ```
 
 use std::fs::{self, File};
@@ -36,15 +36,15 @@ pub(crate) struct ServerInfo {
     pub(crate) control: String,
     /// The project's folder.
     pub(crate) folder: PathBuf,
-    /// True if the server exists only to keep databases that a run left behind.
+    /// True if the server exists only to keep the databases a run left behind.
     pub(crate) kept: bool,
-    /// Name of a server that keeps its data between starts; see [`crate::named`].
+    /// Name of a server that persists its data between starts; see [`crate::named`].
     #[serde(default)]
     pub(crate) name: Option<String>,
-    /// Database that the template's setup created.
+    /// Database created by the template's setup.
     #[serde(default)]
     pub(crate) database: String,
-    /// Number of the process that owns the server.
+    /// ID of the server's process.
     pub(crate) pid: u32,
     /// PostgreSQL version.
     pub(crate) version: String,
@@ -53,7 +53,7 @@ pub(crate) struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Returns true for the project's own background server, which has neither a name nor databases of failed tests.
+    /// Returns true for the project's own background server, which has no name and no databases of failed tests.
     pub(crate) fn is_usual(&self) -> bool {
         !self.kept && self.name.is_none()
     }
@@ -64,7 +64,7 @@ impl ServerInfo {
 pub(crate) struct RunningServer {
     pub(crate) about: ServerInfo,
     pub(crate) control: Control,
-    /// Path of the background process's log, if it writes one.
+    /// Path of the background process's log, if there is one.
     pub(crate) log_file: Option<PathBuf>,
 }
 
@@ -73,7 +73,7 @@ impl BackgroundSlot {
         self.0.join("about")
     }
 
-    /// Path of the description of a retired server, which ends with its last client.
+    /// Path of a retired server's description. A retired server exits with its last client.
     pub(super) fn retired(&self) -> PathBuf {
         self.0.join("about.retired")
     }
@@ -91,7 +91,7 @@ impl BackgroundSlot {
         self.0.join("background.log")
     }
 
-    /// Returns the server that the file at `path` describes, if it is running and responds.
+    /// Returns the server described by the file at `path` if it is running and responds.
     pub(super) fn reach(&self, path: &Path) -> Result<Option<RunningServer>, Failure> {
         if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
             return Ok(None);
@@ -111,18 +111,19 @@ impl BackgroundSlot {
     /// Returns the server if it is running and clients can join it.
     pub(super) fn look(&self) -> Result<Option<RunningServer>, Failure> {
         let found = self.reach(&self.about())?;
-        // If the file still exists now that this process is connected, the server notices this client before it ends.
+        // If the file still exists now that this process is connected, the server will notice this client before
+        // exiting.
         Ok(found.filter(|_| self.about().exists()))
     }
 
-    /// Returns true if clients of the project `folder` can join the server. Only reads the file: a connection would
-    /// count as a client, and would thus keep the server alive.
+    /// Returns true if clients of the project `folder` can join the server. Only reads the file, since a connection
+    /// would count as a client and keep the server alive.
     pub(super) fn is_of(&self, folder: &Path) -> bool {
         let about = self.about();
         about.exists() && read_about(&about).is_some_and(|about| about.folder == folder)
     }
 
-    /// Lets clients join a retired server again if it is still running.
+    /// Makes a retired server joinable again if it is still running.
     pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<RunningServer>, Failure> {
         if self.reach(&self.retired())?.is_none() {
             return Ok(None);
@@ -131,13 +132,13 @@ impl BackgroundSlot {
         self.look()
     }
 
-    /// Acquires the start lock. Waits while another process holds it.
+    /// Acquires the start lock, waiting while another process holds it.
     pub(super) fn begin(&self) -> Result<Lock, Failure> {
         let path = self.0.join("start.lock");
         loop {
             fs::create_dir_all(&self.0).attempt("create", &self.0)?;
             match Lock::take(&path) {
-                // The previous server removed the directory when it ended.
+                // The previous server removed the directory when it exited.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 lock => return Ok(lock.attempt("lock", &path)?),
             }
@@ -153,8 +154,8 @@ impl BackgroundSlot {
         })
     }
 
-    /// Waits for the start lock. Calls `waiting` first if another process holds the lock. Returns `None` if the slot
-    /// has no lock file.
+    /// Waits for the start lock, calling `waiting` first if another process holds it. Returns `None` if the slot has no
+    /// lock file.
     pub(super) fn after_start(&self, waiting: impl FnOnce()) -> Result<Option<Lock>, Failure> {
         if let Some(lock) = self.try_begin() {
             return Ok(Some(lock));
@@ -171,7 +172,7 @@ impl BackgroundSlot {
         }
     }
 
-    /// Removes the slot if no server runs in it. The caller must hold the start lock. Returns true if no server runs.
+    /// Removes the slot and returns true if no server runs in it. The caller must hold the start lock.
     pub(super) fn remove_if_dead(&self, _starting: &Lock) -> bool {
         let is_dead = Lock::is_held(&self.owner()).is_ok_and(|held| !held);
         if is_dead {
@@ -188,33 +189,33 @@ impl BackgroundSlot {
         Ok(fs::rename(&staging, &path).attempt("write", &path)?)
     }
 
-    /// Removes the slot. If this fails, the next sweep retries it.
+    /// Removes the slot. If that fails, the next sweep tries again.
     pub(super) fn remove(&self) -> bool {
         note("remove", &self.0, fs::remove_dir_all(&self.0))
     }
 
-    /// Reads the server's description, even after clients can no longer join the server.
+    /// Reads the server's description, even if clients can no longer join the server.
     pub(super) fn describe(&self) -> Option<ServerInfo> {
         let files = [self.about(), self.retired()];
         files.iter().find_map(|path| read_about(path))
     }
 
-    /// Sends SIGTERM to the server that `about` describes. Returns false if the server has already ended.
+    /// Sends SIGTERM to the server that `about` describes. Returns false if the server has already exited.
     pub(super) fn end(&self, about: &ServerInfo) -> bool {
         let handle = ProcessHandle::of_number(about.pid);
-        // A living owner still holds its lock, so no other process can have its process number yet.
+        // A live owner still holds its lock, so its process ID can't have been reused yet.
         let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
         handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
     }
 
-    /// Waits until the server ends, and returns the owner's lock. Returns `None` after `timeout`.
+    /// Waits for the server to exit and returns the owner lock, or `None` after `timeout`.
     pub(super) fn after_server(&self, timeout: Duration) -> Option<io::Result<Lock>> {
         Lock::take_within(&self.owner(), timeout).transpose()
     }
 
-    /// Starts the server in a new session. The server runs this program with the same arguments, except for those of
-    /// the command. It inherits `starting` as standard input and thus holds the start lock until clients can join it,
-    /// even if this process dies.
+    /// Starts the server in a new session, by running this program with the same arguments except for the command's.
+    /// The server inherits `starting` as standard input, so it holds the start lock until clients can join it, even if
+    /// this process dies.
     pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<RunningServer, Failure> {
         let log = self.log();
         let output = File::create(&log).attempt("write", &log)?;
@@ -223,7 +224,7 @@ impl BackgroundSlot {
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
         }
-        // All users can read a process's arguments, and a statement for psql may contain a password.
+        // A process's arguments are visible to all users, and a psql statement may contain a password.
         let mut words = std::env::args_os().skip(1);
         command.args(words.by_ref().take_while(|word| word != "--"));
         if words.next().is_some() {
@@ -232,7 +233,7 @@ impl BackgroundSlot {
         let starting = starting.descriptor().attempt("duplicate", &self.0)?;
         command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
-        // Give the programs that the server runs for the user the usual limits and file mode mask.
+        // Restore the usual limits and umask for the programs the server runs on the user's behalf.
         sys::restore_open_file_limit(&mut command);
         sys::restore_mask(&mut command);
         let failed =
@@ -243,7 +244,7 @@ impl BackgroundSlot {
         let failure =
             serde_json::from_str(&line).ok().map(|response: ErrorBody| Failure::from(response.error));
         if failure.is_none() && read.is_some_and(|read| read.is_ok_and(|bytes| bytes > 0)) {
-            // The server is ready. It keeps running after this process ends.
+            // The server is ready and outlives this process.
             if let Some(found) = self.look()? {
                 return Ok(found);
             }
@@ -261,7 +262,7 @@ impl BackgroundSlot {
     }
 }
 
-/// Logs a clean-up step that failed, unless the file was already gone. Returns true if the step succeeded.
+/// Logs a failed cleanup step, unless the file was already gone. Returns true if the step succeeded.
 pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
     let Err(error) = done else { return true };
     if error.kind() != io::ErrorKind::NotFound {
@@ -270,8 +271,8 @@ pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
     false
 }
 
-/// Reads a slot's description. Returns `None` if the file is missing, or if another version of pgfresh wrote it in its
-/// own format.
+/// Reads a slot's description. Returns `None` if the file is missing or if another pgfresh version wrote it in a
+/// different format.
 fn read_about(path: &Path) -> Option<ServerInfo> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

@@ -198,7 +198,7 @@ pub(crate) struct Suite {
 }
 
 impl Bench {
-    /// Returns the output options of the benchmark.
+    /// Returns the benchmark's output options.
     pub(crate) fn output(&self) -> &Output {
         match self {
             Self::Start { output, .. }
@@ -250,13 +250,13 @@ pub(crate) struct Output {
 const STANDARD: &str = "-";
 
 impl Output {
-    /// Returns the files for the results, each with its format.
+    /// Returns the files to write the results to, each with its format.
     pub(crate) fn files(&self) -> Vec<ReportFile> {
         let files = self.wanted().filter(|(path, _)| *path != Path::new(STANDARD));
         files.map(|(path, format)| ReportFile { path: path.to_owned(), format }).collect()
     }
 
-    /// Returns the formats for standard output.
+    /// Returns the formats to print on standard output.
     pub(crate) fn printed(&self) -> Vec<Format> {
         let printed = self.wanted().filter(|(path, _)| *path == Path::new(STANDARD));
         let printed: Vec<Format> = printed.map(|(_, format)| format).collect();

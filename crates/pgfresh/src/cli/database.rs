@@ -94,7 +94,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the name of the new template. Accepts `NAME TEMPLATE` and `NAME as TEMPLATE`.
+    /// Returns the new template's name. Accepts `NAME TEMPLATE` and `NAME as TEMPLATE`.
     ///
     /// # Errors
     /// Returns an error if no template follows "as", or if a word other than "as" comes before the template.
@@ -141,7 +141,7 @@ mod tests {
 
     use super::super::{Cli, Command};
 
-    /// Parses the arguments of `pgfresh snapshot`. Returns the name of the new template, or the error.
+    /// Parses the arguments of `pgfresh snapshot`, returning the new template's name or the error.
     fn template(line: &str) -> Result<String, String> {
         let arguments = ["pgfresh", "snapshot", "scratch"].into_iter().chain(line.split_whitespace());
         let Command::Snapshot(snapshot) = Cli::try_parse_from(arguments).unwrap().command else {

@@ -13,8 +13,8 @@ pub(crate) const USAGE: u8 = 2;
 /// Maximum number of commands that a hint lists as owners of an option.
 const OWNERS: usize = 4;
 
-/// Converts a clap error. Its text begins with "error: MESSAGE", or with a heading and the lines below it. Tips, the
-/// usage and a pointer to the help follow.
+/// Converts a clap error. Its text begins with "error: MESSAGE", or with a heading followed by more lines. Then come
+/// tips, the usage and a pointer to the help.
 pub(super) fn failure(error: &clap::Error, arguments: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let mut message = Vec::new();
@@ -77,7 +77,7 @@ fn find<'c>(root: &'c Command, path: &str) -> Option<&'c Command> {
     path.split(' ').skip(1).try_fold(root, |command, name| command.find_subcommand(name))
 }
 
-/// Returns a hint if the unknown option belongs to other commands, or if the user wrote it before the command's name.
+/// Returns a hint if the unknown option belongs to other commands or precedes its command on the command line.
 fn owner_of_option(error: &clap::Error, path: &str) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
     let name = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
@@ -98,14 +98,14 @@ fn owner_of_option(error: &clap::Error, path: &str) -> Option<String> {
     (!owners.is_empty()).then(|| format!("\"{option}\" is an option of {}{more}.", owners.join(", ")))
 }
 
-/// Calls `visit` for a command and all commands below it, with their full names.
+/// Calls `visit` with a command and each of its descendants, together with their full names.
 fn collect(command: &Command, parent: &str, visit: &mut dyn FnMut(&str, &Command)) {
     let path = format!("{parent} {}", command.get_name());
     visit(path.trim_start(), command);
     command.get_subcommands().for_each(|subcommand| collect(subcommand, path.trim_start(), visit));
 }
 
-/// Returns the flag whose value is invalid according to `error`, and the variable that the value comes from.
+/// Returns the flag whose value `error` rejects and the variable the value comes from.
 fn variable(error: &clap::Error, path: &str, arguments: &[OsString]) -> Option<(String, String)> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let (name, _) = flag.split_once(' ')?;
@@ -138,7 +138,7 @@ fn sentence(tip: &str) -> String {
     format!("{}.", first.chain(letters).collect::<String>())
 }
 
-/// Returns the known command that is most similar to the unknown one. Returns `None` if no command is similar enough.
+/// Returns the known command most similar to the unknown one, or `None` if none is similar enough.
 fn nearest_command(error: &clap::Error, path: &str) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let root = Cli::command();
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Checks that arguments in any order are either valid or give an error with one message and one hint.
+    /// Checks that arguments in any order are either valid or produce an error with one message and one hint.
     #[test]
     fn invalid_command_line_yields_one_message_and_hint() {
         let command = super::super::command();

@@ -9,10 +9,10 @@ use super::Cli;
 const NARROW: usize = 80;
 /// Maximum number of lines that `-h` prints on a small terminal.
 const SHORT_LINES: usize = 35;
-/// Limit for the length of `pgfresh run --help` at its full width, in lines. The help must be shorter.
+/// Upper limit (exclusive) for the length of `pgfresh run --help` at full width, in lines.
 const LONG_LINES: usize = 150;
 
-/// Calls `visit` for every command with its path after "pgfresh".
+/// Calls `visit` for every command with its path, which excludes "pgfresh".
 fn visit_all(visit: &mut dyn FnMut(&str, &mut Command)) {
     fn visit_below(command: &mut Command, path: &str, visit: &mut dyn FnMut(&str, &mut Command)) {
         visit(path, command);
@@ -26,7 +26,7 @@ fn visit_all(visit: &mut dyn FnMut(&str, &mut Command)) {
     visit_below(&mut command, "", visit);
 }
 
-/// Returns the text that pgfresh prints for `flag` on a terminal of this width.
+/// Returns what pgfresh prints for `flag` on a terminal of this width.
 fn printed(path: &str, flag: &str, width: usize) -> String {
     let words = ["pgfresh"].into_iter().chain(path.split_whitespace()).chain([flag]);
     Cli::command().term_width(width).try_get_matches_from(words).unwrap_err().to_string()
@@ -56,7 +56,7 @@ fn long_help_of_run_is_short_and_grouped() {
     }
 }
 
-/// `-h` shows a command's own options, and `--help` also shows the options that it shares with other commands.
+/// Unlike `--help`, `-h` omits the options that a command shares with others.
 #[test]
 fn short_help_hides_shared_options() {
     visit_all(&mut |path, command| {

@@ -1,5 +1,5 @@
-//! Defines groups of options, and the sets of groups that commands have. A command has exactly the groups that affect
-//! it. The parser rejects all other options.
+//! Defines groups of options and each command's set of groups. A command has exactly the groups that affect it, and the
+//! parser rejects all other options.
 // clap prints these doc comments as help, so they must be plain text.
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 

@@ -1,4 +1,4 @@
-//! Keeps the reference pages complete. `docs/reference-cli.md` contains the help of every command.
+//! Keeps the reference pages complete. `docs/reference-cli.md` contains the help of every command, while
 //! `docs/reference-config.md` is hand-written and lists every key, flag and variable. Tests compare both pages with the
 //! code.
 
@@ -59,7 +59,7 @@ fn page() -> String {
     text
 }
 
-/// Returns an artificial command whose options are those that several commands share.
+/// Returns an artificial command that has the options shared by several commands.
 fn shared_options() -> Command {
     super::Options::augment_args(Command::new("shared"))
 }
@@ -100,7 +100,7 @@ fn is_standard(arg: &Arg) -> bool {
     ["help", "version"].contains(&arg.get_id().as_str())
 }
 
-/// Appends a table of arguments. Appends nothing if there are no arguments.
+/// Appends a table of arguments, or nothing if there are none.
 fn table<'a>(arguments: impl Iterator<Item = &'a Arg>, what: &str, text: &mut String) {
     let rows: Vec<_> = arguments.filter(|arg| !arg.is_hide_set()).map(row).collect();
     if !rows.is_empty() {
@@ -178,7 +178,7 @@ fn configuration_reference_lists_exactly_existing_settings() {
     assert!(unknown.is_empty(), "docs/reference-config.md names {unknown:?}, which pgfresh does not read");
 }
 
-/// Collects all environment variables that this command and its subcommands read.
+/// Collects all environment variables read by this command and its subcommands.
 fn variables(command: &Command, all: &mut BTreeSet<String>) {
     all.extend(command.get_arguments().filter_map(|arg| Some(arg.get_env()?.to_str()?.to_owned())));
     command.get_subcommands().for_each(|command| variables(command, all));

@@ -1,4 +1,4 @@
-//! Defines the arguments of `pgfresh run`, and those that it shares with `pgfresh serve`.
+//! Defines the arguments of `pgfresh run`, including those shared with `pgfresh serve`.
 // clap prints these doc comments as help, so they must be plain text.
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 

@@ -27,7 +27,7 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a port. In a Kubernetes cluster with a service called pgfresh, every container has the variable
-/// `PGFRESH_PORT=tcp://HOST:PORT`. A value of this form therefore counts as unset.
+/// `PGFRESH_PORT=tcp://HOST:PORT`, so a value of this form counts as unset.
 pub(crate) fn port(text: &str) -> Result<u16, String> {
     if text.starts_with("tcp://") {
         return Ok(0);
@@ -39,7 +39,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     storage::parse_bytes(text).ok_or_else(|| "expected a size with a unit, such as 10GB".to_owned())
 }
 
-/// Parses a time in the format of [`span`], or as a number of days.
+/// Parses an age: a number of days, or a time in the format of [`span`].
 pub(crate) fn age(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').map(str::trim).and_then(|days| days.parse::<u32>().ok());
     let days = days.map(|days| Duration::from_secs(u64::from(days) * 86_400));
@@ -47,7 +47,7 @@ pub(crate) fn age(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected an age with a unit, such as 30d or 12h".to_owned())
 }
 
-/// Parses a time in seconds or minutes, between 3 s and an hour.
+/// Parses a time in seconds or minutes, from 3 s to an hour.
 pub(crate) fn soak(text: &str) -> Result<Duration, String> {
     let (number, factor) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60),

@@ -36,7 +36,7 @@ pub(crate) fn execute(context: &Context, command: &Bench) -> Result<ExitCode, Fa
     progress.conclude(&report)?;
     report_file::print(&report, &output.printed());
     match failure {
-        // Ctrl-C may have ended the command as well, which would then look like a failure.
+        // Ctrl-C may have killed the command as well, which would then look like a failure.
         _ if progress.is_cancelled() => Ok(ExitCode::from(INTERRUPTED)),
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
@@ -112,7 +112,7 @@ fn pg_test_fsync(context: &Context) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the command line that runs this program's command `name` with our options, but without a template.
+/// Returns the command line that runs this program's `name` command with our options, but without a template.
 fn ourselves(context: &Context, name: &str, rest: &[&str]) -> Command {
     let options = context.options();
     let mut command = Command::new(sys::this_program());

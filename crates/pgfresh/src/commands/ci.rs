@@ -16,25 +16,25 @@ use crate::failure::Failure;
 use crate::output;
 use crate::settings::{PushPolicy, ResolvedSettings};
 
-/// URL of this version's release files. It begins with the project's URL from Cargo.toml.
+/// URL of this version's release files, based on the project's URL from Cargo.toml.
 const RELEASE: &str =
     concat!(env!("CARGO_PKG_REPOSITORY"), "/releases/download/v", env!("CARGO_PKG_VERSION"));
-/// File name of the release's archive, without its extension.
+/// File name of the release archive, without its extension.
 const ARCHIVE: &str = concat!("pgfresh-", env!("CARGO_PKG_VERSION"), "-x86_64-linux");
-/// Marks a line of the configuration that only projects with templates in the CI system's own cache get.
+/// Marks a configuration line for projects that keep their templates in the CI system's own cache.
 const CACHED: &str = " @CACHED@";
-/// Marks a line of the configuration that only projects with a remote template cache get.
+/// Marks a configuration line for projects with a remote template cache.
 const SHARED: &str = " @SHARED@";
 
 /// Values for the placeholders in a configuration.
 struct Values<'a> {
     system: System,
     project: &'a Project,
-    /// Major PostgreSQL version, if the project requires a certain one.
+    /// Major PostgreSQL version, if the project requires one.
     major: Option<u32>,
     /// Glob patterns that match the inputs of all templates.
     inputs: Vec<String>,
-    /// The remote template cache, if the project has one and also has a template to share.
+    /// The remote template cache, if the project has one and a template to share through it.
     shared: Option<SharedTemplates>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn execute(context: &Context, arguments: &Ci) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns notes for the user about settings that are missing.
+/// Returns notes for the user about missing settings.
 fn missing(settings: &ResolvedSettings) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(remote) = settings.remote.as_ref().filter(|_| settings.trusted.is_empty()) {
@@ -71,7 +71,7 @@ fn missing(settings: &ResolvedSettings) -> Vec<String> {
     notes
 }
 
-/// Describes the remote template cache in the settings.
+/// Describes the remote template cache in the settings, if there are templates to share.
 fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     let remote = settings.remote.as_ref().filter(|_| !settings.templates.is_empty())?;
     let branch = match &remote.push {
@@ -84,13 +84,13 @@ fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     Some(SharedTemplates::new(&remote.address.to_string(), branch))
 }
 
-/// Converts a folder to a glob that matches everything in the folder. Returns any other input unchanged.
+/// Converts a folder to a glob that matches everything in the folder, and returns any other input unchanged.
 fn as_glob(folder: &Path, input: &str) -> String {
     if folder.join(input).is_dir() { format!("{}/**", input.trim_end_matches('/')) } else { input.to_owned() }
 }
 
-/// Replaces the placeholders in the configuration with the project's values. A line with a list's placeholder appears
-/// once for each value of the list.
+/// Replaces the configuration's placeholders with the project's values. A line with a list placeholder is repeated for
+/// each of the list's values.
 fn fill_in(context: &Values<'_>) -> String {
     let (lists, values) = (lists(context), values(context));
     let (wanted, other) = if context.shared.is_some() { (SHARED, CACHED) } else { (CACHED, SHARED) };
@@ -160,7 +160,7 @@ fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns notes about everything that the user has to check.
+/// Returns notes about everything the user has to check.
 fn notes(context: &Values<'_>) -> Vec<String> {
     let mut notes = vec![
         "PGFRESH_RELEASE: where the files of the release are, for your CI to reach".to_owned(),
@@ -183,7 +183,7 @@ fn notes(context: &Values<'_>) -> Vec<String> {
     notes
 }
 
-/// The account that runs a job: root in a container, a user with sudo, or the CI agent's account.
+/// Account that runs a job: root in a container, a user with sudo, or the CI agent's account.
 enum Machine {
     Container,
     Runner,
@@ -198,9 +198,9 @@ fn machine(system: System) -> Machine {
     }
 }
 
-/// Returns commands that install PostgreSQL from the distribution's packages. If the distribution lacks the major
-/// version, the commands use the PostgreSQL project's packages instead. CI agents need no commands, because pgfresh
-/// uses the agent's PostgreSQL or downloads one.
+/// Returns commands that install PostgreSQL from the distribution's packages, or from the PostgreSQL project's if the
+/// distribution lacks the major version. CI agents need no commands, because pgfresh uses the agent's PostgreSQL or
+/// downloads one.
 fn postgres(context: &Values<'_>) -> Vec<String> {
     let sudo = match machine(context.system) {
         Machine::Container => "",
@@ -221,7 +221,7 @@ fn postgres(context: &Values<'_>) -> Vec<String> {
     commands
 }
 
-/// Returns commands that check the digest of the release's binary and install it.
+/// Returns commands that verify the release binary's digest and install the binary.
 fn install(system: System) -> Vec<String> {
     let unpack = |sudo: &str, folder: &str| {
         format!("{sudo}tar -xzf pgfresh.tar.gz -C {folder} --strip-components 1 {ARCHIVE}/pgfresh")
@@ -244,8 +244,7 @@ fn install(system: System) -> Vec<String> {
 
 /// Escapes commands as the configuration's format requires.
 fn as_written(system: System, commands: Vec<String>) -> Vec<String> {
-    // Buildkite expands variables when it reads the file. That is too early, because the commands set the variables
-    // later.
+    // Buildkite expands variables as it reads the file, which is too early, because the commands only set them later.
     let dollar = if matches!(system, System::Buildkite) { "$$" } else { "$" };
     commands.into_iter().map(|command| command.replace('$', dollar)).collect()
 }
@@ -273,7 +272,7 @@ mod tests {
     use super::*;
     use crate::settings::SIGNING_KEY;
 
-    /// Files that identify the kinds of project, one for each kind.
+    /// One identifying file for each kind of project.
     const MARKERS: [&str; 8] = [
         "pyproject.toml",
         "package.json",
@@ -311,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A remote of each kind. `None` is a project without a remote.
+    /// A remote of each kind. `None` means no remote.
     const REMOTES: [Option<&str>; 7] = [
         None,
         Some("s3://bucket/prefix"),
@@ -322,7 +321,7 @@ mod tests {
         Some("file:///srv/templates"),
     ];
 
-    /// Describes a remote that receives templates from the jobs of `branch`.
+    /// Describes a remote to which jobs on `branch` push templates.
     fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
         SharedTemplates::new(remote, branch.map(str::to_owned))
     }
@@ -334,8 +333,7 @@ mod tests {
         fill_in(&Values { system, project, major: None, inputs: Vec::new(), shared: None })
     }
 
-    /// Returns the configuration for each kind of project, with a remote that receives templates from the jobs of
-    /// `branch`.
+    /// Returns the configuration for each kind of project, with a remote to which jobs on `branch` push templates.
     fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
         let text = |marker| {
             let folder = tempfile::tempdir().unwrap();
@@ -353,7 +351,7 @@ mod tests {
         text.lines().filter(|line| !line.trim_start().starts_with(['#', '/']))
     }
 
-    /// Returns the lines that follow `head` and are indented more deeply than `head`.
+    /// Returns the lines after `head` that are indented more deeply than `head`.
     fn block<'a>(text: &'a str, head: &str) -> Vec<&'a str> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let mut lines = text.lines().skip_while(|line| line.trim() != head);
@@ -386,7 +384,7 @@ mod tests {
                 assert!(text.contains("PGFRESH_CACHE_PUSH"), "{system:?}: {text}");
                 let secrets = Credentials::of(remote).secrets(system);
                 for name in secrets.iter().chain([&SIGNING_KEY]) {
-                    // Some systems provide the secrets without any configuration. For these, only the notes name the
+                    // Some systems provide secrets without any configuration. For these, only the notes list the
                     // secrets.
                     let listed = !matches!(system, System::Gitlab | System::Circleci);
                     let lines: Vec<_> = if listed { code(&text).collect() } else { text.lines().collect() };
@@ -396,9 +394,9 @@ mod tests {
         }
     }
 
-    /// Checks that steps with a secret for writing run only on the pushing branch, and not on other branches or in pull
-    /// requests. A pull request can change the configuration file, so the CI system itself must also protect these
-    /// secrets (see `holders`).
+    /// Checks that steps with a write secret run only on the pushing branch, not on other branches or in pull requests.
+    /// Since a pull request can change the configuration file, the CI system itself must protect these secrets, too
+    /// (see `holders`).
     #[test]
     fn write_secrets_are_limited_to_pushing_branch() {
         for remote in REMOTES.into_iter().flatten() {
@@ -445,7 +443,7 @@ mod tests {
             ] {
                 for text in printed(system, remote, Some("trunk")) {
                     assert!(code(&text).any(|line| line.contains(choice)), "{system:?}: {text}");
-                    // In a system that gives secrets to single steps, the step with the tests must get none.
+                    // In systems that grant secrets to individual steps, the test step must get none.
                     let tests = code(&text).filter(|line| line.contains("pgfresh run"));
                     assert!(tests.into_iter().all(|line| !line.contains("secrets.")), "{text}");
                     assert!(!code(&text).any(|line| line.contains("CACHE_PUSH")), "{text}");
@@ -493,7 +491,7 @@ mod tests {
         }
     }
 
-    /// Runs the commands that log in to `remote`. Returns the variables whose names contain `word` afterwards.
+    /// Runs the commands that log in to `remote`, then returns the variables whose names contain `word`.
     fn after_login(system: System, remote: &str, word: &str, variables: [(&str, &str); 2]) -> Vec<String> {
         let script = format!("{}\nenv", sharing(remote, Some("main")).login(system).join("\n"));
         let run = Command::new("bash").args(["-euc", &script]).env_clear().envs(variables).output().unwrap();

@@ -15,7 +15,7 @@ use crate::control::{Control, path_of};
 use crate::failure::Failure;
 use crate::output::{print, print_line};
 
-/// Width of the output in columns if standard output is no terminal.
+/// Output width in columns if standard output isn't a terminal.
 const USUAL_WIDTH: usize = 80;
 
 pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, Failure> {
@@ -38,8 +38,8 @@ pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the server that has a leased or kept database with this name. Otherwise looks for a failed test with this name
-/// and for its database.
+/// Finds the server that has a leased or kept database with this name, or else the kept database of a failed test with
+/// this name.
 fn find(context: &Context, wanted: &str) -> Result<(Control, String), Failure> {
     let controls = if let Some(control) = Control::of_this_run()? {
         vec![control]

@@ -20,9 +20,9 @@ use crate::output::print_line;
 use crate::report_file;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
-/// Length of the measurement by default, and with `--quick`.
+/// Length of the measurement: the default, and with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
-/// Percentiles of each distribution in the JSON output.
+/// Percentiles of each distribution to include in the JSON output.
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
 pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode, Failure> {
@@ -31,8 +31,7 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
     let progress = TerminalProgress::listen(context.verbosity)?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
-        // Examining the server behind a URL needs no server of pgfresh. Without an installation, the psql on PATH
-        // suffices.
+        // Examining the server behind a URL needs no pgfresh server. Without an installation, the psql on PATH will do.
         let target = server::ConnectionString::parse(url)?;
         let psql = context.settings().and_then(|settings| {
             let server_options = settings.server_options.clone();
@@ -42,7 +41,7 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
         let diagnosis = RemoteExamination { target, psql, length }.diagnose(&progress);
         progress.finish();
-        // Ctrl-C ends psql as well, so psql's failure may only mean that the user cancelled.
+        // Ctrl-C also kills psql, so psql's failure may only mean that the user canceled.
         if progress.is_cancelled() {
             return Err(progress.why_nothing(None));
         }
@@ -73,7 +72,7 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
     Ok(if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// Returns the tests that the user specified, either as a command or as a profile.
+/// Returns the tests the user specified, either as a command or as a profile.
 fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
     let Some(path) = &arguments.profile else { return Ok(arguments.suite.clone().map(Tests::Command)) };
     let unreadable =
@@ -86,12 +85,12 @@ fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
     Ok(Some(Tests::Profile(earlier)))
 }
 
-/// Finds everything that servers need. Without an installation, the diagnosis can still examine the disk.
+/// Finds everything that servers need. Without an installation, the diagnosis is limited to the disk.
 fn provisioner(context: &Context) -> Result<Result<Provisioner, ProvisionError>, Failure> {
     let server_options = context.settings()?.with_template()?;
     let provisioner = provisioning::find_installed(server_options, context.cache()?);
     if let Ok(provisioner) = &provisioner {
-        // Begin with a sweep, like every other start.
+        // Begin with a sweep, as every start does.
         let (_, failures) = provisioner.sweep();
         for failure in failures {
             tracing::warn!("{}", Failure::from(failure).on_one_line());

@@ -1,5 +1,5 @@
-//! Contains one file for each command. Commands don't depend on each other. Modules beside this one contain the code
-//! that several commands share.
+//! Contains one file per command. Commands don't depend on each other; the modules beside this one contain the code
+//! they share.
 
 mod bench;
 mod ci;

@@ -11,7 +11,7 @@ use crate::target::Servers;
 pub(crate) fn execute(context: &Context) -> Result<ExitCode, Failure> {
     let control = Servers::find(context)?.control;
     let address = control.address("");
-    // Other users can see a browser's arguments, so the URL for the browser contains no secret.
+    // A browser's arguments are visible to other users, so its URL must not contain a secret.
     if browser::open(&control.invite(&address.http_url())) {
         print_line!("opened {}", address.http_url());
     } else {

@@ -42,13 +42,13 @@ fn list(context: &Context, arguments: &ListInstallations) -> Result<(), Failure>
         }
     }
     if found.is_empty() {
-        // Fail with the error that says where pgfresh searched and what the user can do.
+        // Fail with the error that explains where pgfresh searched and what the user can do.
         provisioning::find_installed(ServerOptions::default(), cache)?;
     }
     Ok(())
 }
 
-/// Downloads an installation if it is missing. Then starts a server to check that the installation works.
+/// Downloads an installation if it is missing, then starts a server to check that the installation works.
 fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     let cache = context.cache()?;
     let installation =

@@ -53,7 +53,7 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
     Ok(ExitCode::from(code))
 }
 
-/// Waits until a signal arrives, `length` is over, or the server ends.
+/// Waits until a signal arrives, `length` has elapsed, or the server shuts down.
 fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
     let mut events = Events::listen()?;
     let early = events.deliver_signals()?;

@@ -45,7 +45,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
             provisioner.command_to_sweep()
         );
     } else {
-        // If tests failed, a background server takes over their databases.
+        // If tests failed, hand their databases over to a background server.
         background::stop_or_keep(context, service)?;
     }
     if has_failed {

@@ -1,5 +1,5 @@
-//! `pgfresh serve`: runs a server in the foreground until standard input closes or a signal arrives. With `--shared`,
-//! uses the background server instead.
+//! `pgfresh serve`: runs a server in the foreground until standard input closes or a signal arrives, or uses the
+//! background server with `--shared`.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -26,7 +26,7 @@ use crate::service::{ServeOptions, Service, leases_failed};
 /// The JSON line for the client that started this process.
 #[derive(Serialize)]
 struct Ready<'a> {
-    /// URL of the prepared database. If a client replaces the database name in it, the URL leads to another copy.
+    /// URL of the prepared database. Clients get another copy by replacing the database name in the URL.
     url: String,
     jdbc_url: String,
     host: String,
@@ -34,9 +34,9 @@ struct Ready<'a> {
     user: &'a str,
     password: Option<String>,
     database: &'a str,
-    /// URL of the HTTP API. Its token is the password.
+    /// URL of the HTTP API. The password serves as its token.
     http_url: String,
-    /// URL of the live page for a browser, including the token.
+    /// The live page's URL for a browser, including the token.
     page_url: String,
     version: String,
     log: String,
@@ -44,7 +44,7 @@ struct Ready<'a> {
     /// Path of the root certificate, if pgfresh created one for TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     root_certificate: Option<String>,
-    /// Name of this process as a holder of leases on a shared server. These leases end when this process ends.
+    /// Name under which this process holds leases on a shared server. They end when this process exits.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
 }
@@ -58,8 +58,7 @@ pub(crate) fn execute(context: &Context, arguments: &Serve) -> Result<ExitCode, 
         ServeOptions::new(context.settings()?)?.with(&arguments.service)?.on(listen, arguments)?;
     if let Some(name) = &arguments.name {
         let mut named = NamedServer::start(context, name, arguments.reset, serve_options)?;
-        // As soon as other processes can find the server, they can stop it. So this process handles signals before
-        // that.
+        // Once other processes can find the server, they can stop it, so start handling signals first.
         let events = Events::listen()?;
         named.announce(context.settings()?)?;
         let gone = attend(context, arguments, events, &named.provisioner, &named.service)?;
@@ -76,7 +75,7 @@ pub(crate) fn execute(context: &Context, arguments: &Serve) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the server's address and waits until the server ends. Returns a failure if the server ended by itself.
+/// Prints the server's address and waits for the server to stop. Returns a failure if it stopped on its own.
 fn attend(
     context: &Context,
     arguments: &Serve,
@@ -87,7 +86,7 @@ fn attend(
     let line = if arguments.json {
         describe(provisioner, service)?
     } else {
-        // This URL contains the token, so only a person may see it, and it must not end up in a log.
+        // This URL contains the token, so show it only to a person. It must not end up in a log.
         if io::stderr().is_terminal() && context.verbosity == Verbosity::Normal {
             notice!("pgfresh: live page at {}", service.local_address().page_url());
         }
@@ -118,11 +117,11 @@ fn print_address(line: &str) -> Result<(), Failure> {
     output::try_print(format_args!("{line}\n")).map_err(|error| output::could_not_print(&error))
 }
 
-/// Joins the background server and leases a database there. The lease lasts until the lifeline closes or a signal
+/// Joins the background server and leases a database there until the lifeline (standard input) closes or a signal
 /// arrives.
 fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
-    // Building a template can take long, and so can waiting for another process that builds it. Let the lifeline end
-    // this process even during that time.
+    // Building a template, or waiting for another process to build it, can take a long time. The lifeline must be able
+    // to end this process even then.
     if is_lifeline() {
         foreground::end_with_lifeline(context.exit.clone())?;
     }
@@ -152,7 +151,7 @@ fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     } else {
         address.url()
     };
-    // Until this point, a signal ends this process and also the lease.
+    // Until this point, a signal kills this process, which also ends the lease.
     let mut events = Events::listen()?;
     print_address(&line)?;
     events.watch_end_of(held)?;
@@ -185,8 +184,8 @@ fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Fail
     serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))
 }
 
-/// Returns true if the end of standard input means that this process has to end. This is the case for a pipe or a file,
-/// but not for `/dev/null`, which service managers use.
+/// Returns true if this process has to exit when standard input closes. That holds for a pipe or a file, but not for
+/// `/dev/null`, which service managers use.
 fn is_lifeline() -> bool {
     let null = File::open("/dev/null").and_then(|file| file.metadata());
     let ours = io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());

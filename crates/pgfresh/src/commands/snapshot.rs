@@ -41,7 +41,7 @@ pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCod
 /// Saves one of the server's templates as a file.
 fn save(context: &Context, control: &Control, template: &str, file: DumpFile) -> Result<(), Failure> {
     let installation = provisioning::installation(context)?;
-    // Dump a new copy, which equals the template and has no other sessions.
+    // Dump a new copy, because it equals the template and has no other sessions.
     let request = LeaseRequest {
         template: Some(template.to_owned()),
         isolation: Some("clone".to_owned()),

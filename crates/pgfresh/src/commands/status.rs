@@ -77,7 +77,7 @@ fn print(status: &Value) {
     }
 }
 
-/// Reads the status of a server. Adds the URLs of the databases that the server keeps for failed tests.
+/// Reads a server's status and adds the URLs of the databases kept for failed tests.
 fn look(control: &Control) -> Result<Value, Failure> {
     let mut status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
     for kept in status["kept"].as_array_mut().into_iter().flatten() {

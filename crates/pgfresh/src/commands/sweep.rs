@@ -12,7 +12,7 @@ use crate::output::print_line;
 
 pub(crate) fn execute(context: &Context, arguments: &Sweep) -> Result<ExitCode, Failure> {
     let place = &context.settings()?.server_options.place;
-    // If the user misspelt the place, the sweep must not report that nothing was left there.
+    // If the user misspelled the place, the sweep must not claim that there was nothing to remove.
     if let PlaceRequest::At(path) = place {
         path.metadata().attempt("sweep", path)?;
     }

@@ -22,7 +22,7 @@ use crate::output::{print, print_line};
 use crate::progress;
 use crate::settings::ResolvedSettings;
 
-/// Number of digits of a fingerprint in human-readable output.
+/// Number of fingerprint digits in human-readable output.
 const DIGITS: usize = 8;
 
 pub(crate) fn execute(context: &Context, command: &Template) -> Result<ExitCode, Failure> {
@@ -48,7 +48,7 @@ pub(crate) fn execute(context: &Context, command: &Template) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the specification of the template `name`. Without a name, returns the one that the options choose.
+/// Returns the specification of the template `name`, or of the one the options select.
 fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec, Failure> {
     if let Some(name) = name {
         return settings.find_template(name);
@@ -160,7 +160,7 @@ fn show(context: &Context, name: Option<&str>, json: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// Describes what a run would do with the template, for example build it or use the cached one.
+/// Describes what a run would do to get the template, such as build it or use the cached one.
 fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure> {
     if spec.chain().into_iter().any(TemplateSpec::runs_each_time) {
         return Ok("runs each time, because its setup has no inputs".to_owned());
@@ -183,8 +183,7 @@ fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure
     })
 }
 
-/// Formats the parent of an incremental build as "on PARENT", with a leading space. Returns an empty text without a
-/// parent.
+/// Formats an incremental build's parent as " on PARENT". Returns an empty text if there is no parent.
 fn on(parent: Option<&str>) -> String {
     parent.map_or_else(String::new, |parent| format!(" on {}", short(parent)))
 }
@@ -213,7 +212,7 @@ fn show_shelved(context: &Context, word: &str, json: bool) -> Result<(), Failure
 
 fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
     for (name, value) in fingerprint_inputs.iter() {
-        // Users only compare digests, so the first digits suffice.
+        // Users only compare digests, so their first digits suffice.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
         let value = if digest { short(value) } else { value };
         print_line!("  {name}: {}", value.replace('\n', "\n    "));
@@ -244,7 +243,7 @@ fn remove(context: &Context, arguments: &Remove) -> Result<(), Failure> {
         }
         Ok::<_, CacheError>(())
     });
-    // Continue to remove templates even if the output's reader has gone.
+    // Keep removing templates even if the reader of the output is gone.
     if !context.verbosity.is_quiet() {
         print(removed);
     }

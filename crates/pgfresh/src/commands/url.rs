@@ -28,7 +28,7 @@ pub(crate) fn execute(context: &Context, arguments: &Url) -> Result<ExitCode, Fa
                 output::end(&error);
             }
         }
-        // The name already has a lease. Print the URL of that lease's database.
+        // The name already has a lease, so print its database's URL.
         (Err(failure), Some(name)) if failure.is(ErrorCode::AlreadyLeased) && template.is_none() => {
             print_line!("{}", control.address(name).url());
         }

@@ -1,4 +1,4 @@
-//! Finds PostgreSQL's programs, the cache and the account for servers. Downloads the programs if they are missing.
+//! Finds PostgreSQL's programs, the cache and the account for servers, downloading the programs if they are missing.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -16,7 +16,7 @@ use crate::progress;
 use crate::settings::{PushPolicy, RemoteSettings, SIGNING_KEY, expect_trusted, no_trusted_key, signing_key};
 
 /// Finds the programs, the cache and the account for these options, and connects the provisioner to the remote template
-/// cache. Downloads PostgreSQL if it is missing and the user allows downloads.
+/// cache. PostgreSQL is downloaded if it is missing and the user allows downloads.
 pub(crate) fn provisioner(context: &Context, server_options: ServerOptions) -> Result<Provisioner, Failure> {
     let provisioner = find_or_download(context, server_options)?;
     Ok(match remote(context)? {
@@ -25,13 +25,12 @@ pub(crate) fn provisioner(context: &Context, server_options: ServerOptions) -> R
     })
 }
 
-/// Finds PostgreSQL's programs for the settings. Downloads them if they are missing and the user allows downloads.
+/// Finds PostgreSQL's programs for the settings, downloading them if they are missing and the user allows downloads.
 pub(crate) fn installation(context: &Context) -> Result<Installation, Failure> {
     Ok(find_or_download(context, context.settings()?.server_options.clone())?.installation)
 }
 
-/// Finds the programs, the cache and the account for these options. Uses neither downloads nor the remote template
-/// cache.
+/// Finds the programs, the cache and the account for these options, without any downloads or remote template cache.
 pub(crate) fn find_installed(
     server_options: ServerOptions,
     cache: Cache,
@@ -69,7 +68,7 @@ pub(crate) fn find_or_download(
     Ok(provisioner)
 }
 
-/// Builds the template if it isn't cached, so that a server can start immediately.
+/// Builds the template if it isn't cached yet, so that a server can start immediately.
 pub(crate) fn prepare(context: &Context, provisioner: &Provisioner) -> Result<(), Failure> {
     if provisioner.is_cacheable() {
         provisioner.template(&progress::announce(context.verbosity))?;
@@ -77,7 +76,7 @@ pub(crate) fn prepare(context: &Context, provisioner: &Provisioner) -> Result<()
     Ok(())
 }
 
-/// Downloads an installation, and prints where it downloads from.
+/// Downloads an installation, announcing where it comes from.
 pub(crate) fn download(
     cache: &Cache,
     major: u32,
@@ -105,7 +104,7 @@ fn announcement(package: &Package, major: u32, folder: &Path) -> String {
     )
 }
 
-/// Warns once if the server is newer than every version with which we test pgfresh.
+/// Warns once if the server is newer than any version we test pgfresh with.
 fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     static NOTED: Once = Once::new();
     if version.major > *MAJORS.end() && !verbosity.is_quiet() {
@@ -119,7 +118,7 @@ fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     }
 }
 
-/// Returns the psql of the installation. If the installation has none, returns the psql on PATH.
+/// Returns the installation's psql, or the one on PATH if the installation has none.
 pub(crate) fn find_psql(installation: &Installation) -> Result<PathBuf, Failure> {
     installation.client("psql").ok_or_else(|| {
         let failure = Failure::new("could not find psql");
@@ -129,7 +128,7 @@ pub(crate) fn find_psql(installation: &Installation) -> Result<PathBuf, Failure>
     })
 }
 
-/// Returns a client for the remote template cache, if the settings name one. Sends no request yet.
+/// Returns a client for the remote template cache, if the settings name one. No request is sent yet.
 fn remote(context: &Context) -> Result<Option<RemoteCache>, Failure> {
     let settings = context.settings()?;
     let Some(RemoteSettings { address, push }) = &settings.remote else { return Ok(None) };
@@ -144,7 +143,7 @@ fn remote(context: &Context) -> Result<Option<RemoteCache>, Failure> {
         return Ok(Some(remote));
     }
     let Some(key) = signing_key(None)? else {
-        // On the branch that pushes, users expect a push. So tell them if the signing key is missing.
+        // Users expect a push on the branch that pushes, so tell them if the signing key is missing.
         let (verbosity, expected) = (context.verbosity, matches!(push, PushPolicy::Branch(_)));
         if verbosity.is_verbose() || expected && !verbosity.is_quiet() {
             notice!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");

@@ -16,11 +16,11 @@ use super::toml_file::File;
 use super::values::{Parsed, Version};
 use crate::failure::Failure;
 
-/// Contents of the configuration file. Paths in it are relative to the file's folder.
+/// Contents of the configuration file, whose paths are relative to the file's folder.
 #[derive(Debug, Default)]
 pub(super) struct ConfigFile {
     pub(super) postgres: PostgresTable,
-    /// Templates, in the order of the file. The unnamed template comes first and has the name [`template::UNNAMED`].
+    /// Templates in file order, except that the unnamed template comes first. Its name is [`template::UNNAMED`].
     pub(super) templates: Vec<TemplateSpec>,
     pub(super) database: DatabaseTable,
     pub(super) databases: DatabasesTable,
@@ -31,11 +31,11 @@ pub(super) struct ConfigFile {
     pub(super) folder: PathBuf,
 }
 
-/// Reads the configuration file at `path`. Without `path`, reads the nearest configuration file in the working
-/// directory or a folder above it, if there is one.
+/// Reads the configuration file at `path`. Without `path`, reads the nearest one in the working directory or a folder
+/// above it, if any.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
-    // Don't skip a directory or a dangling link with this name. It is probably a mistake, so it must lead to an error
+    // Don't skip a directory or a dangling link with this name: it is probably a mistake, so let it cause an error
     // below.
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(is_there);
@@ -80,7 +80,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
     Ok(config)
 }
 
-/// Resolves a path from the file. Removes the "./" that distinguishes a path from a keyword.
+/// Resolves a path from the file, removing the "./" that distinguishes a path from a keyword.
 fn below(here: &Path, path: &Path) -> PathBuf {
     here.join(path).components().collect()
 }
@@ -138,7 +138,7 @@ remote = "s3://bucket/prefix"
 push = "main"
 "#;
 
-    /// Pieces of text that a user may insert into the file by mistake.
+    /// Snippets that a user may insert into the file by mistake.
     const PIECES: [&str; 40] = [
         "[",
         "]",

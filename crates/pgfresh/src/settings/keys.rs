@@ -1,4 +1,4 @@
-//! Reads the keys for signed templates: the public keys that the user trusts, and the secret key for signing.
+//! Reads the keys for signed templates: the public keys the user trusts and the secret signing key.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,18 +11,18 @@ use storage::{KeyError, SigningKey, TrustedKey};
 use super::ResolvedSettings;
 use crate::failure::Failure;
 
-/// Variable with the secret key that signs templates. A variable, because CI systems provide secrets as variables.
+/// Variable with the secret signing key. CI systems provide secrets as environment variables.
 pub(crate) const SIGNING_KEY: &str = "PGFRESH_SIGNING_KEY";
 /// Value of [`SIGNING_KEY`] before its removal from the environment.
 static TAKEN: OnceLock<Option<OsString>> = OnceLock::new();
 
-/// Removes the secret key from the environment, so that child processes don't inherit it. `main` must call this before
+/// Removes the secret key from the environment so that child processes don't inherit it. `main` must call this before
 /// anything else.
 pub(crate) fn take_signing_key() {
     TAKEN.get_or_init(|| sys::take_variable(SIGNING_KEY));
 }
 
-/// Returns the signing key from `file`. Without `file`, returns the key from the variable, if it is set.
+/// Returns the signing key from `file`, or without `file`, from the variable if it is set.
 pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Failure> {
     let (text, source) = if let Some(path) = file {
         if !matches!(SigningKey::parse(&path.to_string_lossy()), Err(KeyError::Foreign)) {
@@ -36,7 +36,7 @@ pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Fai
     } else {
         let taken = TAKEN.get().and_then(Option::as_ref).filter(|text| !text.is_empty());
         let Some(text) = taken else { return Ok(None) };
-        // A value that isn't UTF-8 can't be a key. An empty text leads to the same error.
+        // A value that isn't UTF-8 can't be a key. An empty text yields the same error.
         (text.to_str().unwrap_or_default().to_owned(), SIGNING_KEY.to_owned())
     };
     let key = SigningKey::parse(&text);
@@ -44,7 +44,7 @@ pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Fai
         .map_err(|error| Failure::new(format!("cannot sign with {source}: {error}")).hint(error.hint()))
 }
 
-/// Returns the trusted keys from flags or variables. If there are none, returns those from the configuration file.
+/// Returns the trusted keys from flags or variables, falling back to the configuration file.
 pub(super) fn trusted(flags: &[String], file: Vec<TrustedKey>) -> Result<Vec<TrustedKey>, Failure> {
     let named = flags.iter().filter(|text| !text.trim().is_empty());
     let named = named.map(|text| {

@@ -1,5 +1,5 @@
-//! Combines flags, `PGFRESH_*` variables and `pgfresh.toml`, in this order of priority. Commands read only the combined
-//! result, [`ResolvedSettings`], so all of them apply the same rules.
+//! Combines flags, `PGFRESH_*` variables and `pgfresh.toml`, in this order of priority. Commands only read the result,
+//! [`ResolvedSettings`], so they all apply the same rules.
 
 mod config_file;
 mod keys;
@@ -29,36 +29,36 @@ use self::values::{Count, Parsed, Size, Span, Version};
 use crate::cli::{self, Options};
 use crate::failure::Failure;
 
-/// Variable with the password. It is for clients that must know the password before the server starts.
+/// Variable with the password, for clients that must know it before the server starts.
 pub(crate) const PASSWORD: &str = "PGFRESH_PASSWORD";
 /// How long the background server outlives its last client by default.
 const IDLE: Duration = Duration::from_mins(5);
-/// How long a database stays leased after its last session ends, by default.
+/// How long a database remains leased after its last session ends, by default.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Options for the server, its templates and its databases, after pgfresh has combined all sources.
+/// Options for the server, its templates and its databases, combined from all sources.
 #[derive(Debug)]
 pub(crate) struct ResolvedSettings {
     /// Server options, without a template.
     pub(crate) server_options: ServerOptions,
-    /// Templates of the configuration file, in the file's order.
+    /// The configuration file's templates, in file order.
     pub(crate) templates: Vec<TemplateSpec>,
     template_request: TemplateRequest,
-    /// The project's folder. This is the configuration file's folder, or the working directory if there is no file.
+    /// The project's folder: the configuration file's folder, or the working directory if there is no file.
     pub(crate) folder: PathBuf,
-    /// Trusted keys. Each template from elsewhere needs the signature of one of these keys. If the list is empty,
-    /// pgfresh doesn't check signatures.
+    /// Trusted keys, one of which must have signed each template from elsewhere. If there are none, signatures aren't
+    /// checked.
     pub(crate) trusted: Vec<TrustedKey>,
     /// The remote template cache, if there is one.
     pub(crate) remote: Option<RemoteSettings>,
     pub(crate) download: server::Download,
     /// How long the background server outlives its last client.
     pub(crate) idle: Duration,
-    /// Names of databases that clients can create by connecting to them.
+    /// Names of the databases that clients can create by connecting to them.
     pub(crate) names: NameRules,
-    /// Isolation of leases whose clients don't request a certain isolation.
+    /// Isolation of leases whose clients don't request a specific one.
     pub(crate) isolation: Isolation,
-    /// How long a database stays leased after its last session ends.
+    /// How long a database remains leased after its last session ends.
     pub(crate) linger: Duration,
     /// Budget that no single test should exceed.
     pub(crate) budget: Budget,
@@ -66,7 +66,7 @@ pub(crate) struct ResolvedSettings {
 }
 
 impl ResolvedSettings {
-    /// Reads the configuration file, and combines it with the command line and the environment.
+    /// Reads the configuration file and combines it with the command line and the environment.
     pub(crate) fn resolve(options: &Options) -> Result<Self, Failure> {
         let Options { postgres, place, space, preset, settings, template, cache_size, .. } = options;
         let Options { download, trust, remote, push, databases, background, config, .. } = options;
@@ -119,7 +119,7 @@ impl ResolvedSettings {
         })
     }
 
-    /// Returns the server options, including the template from which the server starts.
+    /// Returns the server options, including the template to start from.
     pub(crate) fn with_template(&self) -> Result<ServerOptions, Failure> {
         let template = self.template_request.choose(&self.templates)?;
         Ok(ServerOptions { template, ..self.server_options.clone() })
@@ -131,12 +131,12 @@ impl ResolvedSettings {
     }
 }
 
-/// A password that consists of characters which a URL can contain.
+/// A password whose characters are all allowed in a URL.
 #[derive(Clone)]
 pub(crate) struct Password(pub(crate) String);
 
 impl Password {
-    /// Reads the password from the variable. Returns `None` if the variable is unset or empty.
+    /// Reads the password from the environment. Returns `None` if the variable is unset or empty.
     fn of_environment() -> Result<Option<Self>, UnusablePassword> {
         match env::var(PASSWORD) {
             Err(VarError::NotPresent) => Ok(None),
@@ -147,7 +147,7 @@ impl Password {
     }
 }
 
-/// A password that can't be part of a URL. The commands that start a server report this error.
+/// A password that can't be part of a URL. Only commands that start a server report this error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnusablePassword;
 
@@ -164,7 +164,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Returns the patterns from flags or variables. If they are empty, returns the patterns from the configuration file.
+/// Returns the patterns from flags or variables, falling back to the configuration file.
 fn given_or(flags: &[String], file: Vec<String>) -> Vec<String> {
     let given: Vec<_> = flags.iter().filter(|text| !text.is_empty()).cloned().collect();
     if given.is_empty() { file } else { given }

@@ -1,5 +1,5 @@
-//! Reads the settings of the remote template cache. These are its address (`[cache] remote`), and when to push
-//! templates there after a build (`push`).
+//! Reads the remote template cache's settings: its address (`[cache] remote`) and when to push templates there after a
+//! build (`push`).
 
 use std::env;
 use std::str::FromStr;
@@ -8,21 +8,21 @@ use remote::RemoteAddress;
 
 use crate::failure::Failure;
 
-/// Variable for the remote's address. It can contain a password, which the address in the file can't.
+/// Variable for the remote's address. Unlike the address in the file, it can contain a password.
 const REMOTE: &str = "PGFRESH_CACHE_REMOTE";
 
-/// Decides when pgfresh pushes a template that it built here.
+/// Decides when to push a template built on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum PushPolicy {
     #[default]
     Never,
     Always,
-    /// A job pushes templates if its CI system says that the job runs on this branch.
+    /// A job pushes templates if, according to its CI system, it runs on this branch.
     Branch(String),
 }
 
 impl FromStr for PushPolicy {
-    /// Never returned, because every word other than the known ones is a branch name.
+    /// Never returned, because any unknown word is a branch name.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl FromStr for PushPolicy {
 }
 
 impl PushPolicy {
-    /// Returns true if this process pushes the templates that it builds.
+    /// Returns true if this process should push the templates it builds.
     pub(crate) fn applies(&self) -> bool {
         match self {
             Self::Never => false,
@@ -44,7 +44,7 @@ impl PushPolicy {
         }
     }
 
-    /// If only another branch pushes templates, says so. Returns `None` otherwise.
+    /// If only another branch pushes templates, returns a message about that.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let Self::Branch(name) = self else { return None };
         (!self.applies()).then(|| match current_branch() {
@@ -64,13 +64,13 @@ pub(crate) struct RemoteSettings {
 /// The address and the push policy from flags and variables.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RemoteOptions<'a> {
-    /// Address of the remote. An empty text disables the remote that the file names.
+    /// The remote's address. An empty text disables the remote in the file.
     pub(super) address: Option<&'a str>,
     pub(super) push: Option<&'a str>,
 }
 
 impl RemoteOptions<'_> {
-    /// Combines these options with the address and the push policy in the file.
+    /// Combines these options with the address and push policy in the file.
     pub(super) fn resolve(
         self,
         address: Option<RemoteAddress>,
@@ -108,12 +108,12 @@ fn current_branch() -> Option<String> {
     branch(|name| env::var(name).ok())
 }
 
-/// Returns the branch whose code this job runs, if a CI system tells us. Returns `None` for the code of a pull request.
+/// Returns the branch whose code this job runs, if a CI system tells us. Returns `None` for a pull request's code.
 fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let is = |name: &str, values: &[&str]| get(name).is_some_and(|value| values.contains(&value.as_str()));
     if get("GITHUB_ACTIONS").is_some() {
-        // Jobs for other events have secrets as well, but may run a pull request's code.
+        // Jobs for other events also have secrets, but may run a pull request's code.
         let own = is("GITHUB_EVENT_NAME", &["push", "schedule", "workflow_dispatch", "repository_dispatch"]);
         return get("GITHUB_REF_NAME").filter(|_| own && is("GITHUB_REF_TYPE", &["branch"]));
     }
@@ -125,7 +125,7 @@ fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
         return get("CI_COMMIT_BRANCH").filter(|_| is("CI_PIPELINE_EVENT", &["push", "cron", "manual"]));
     }
     if get("CIRCLECI").is_some() {
-        // For the code of a fork, the value on CircleCI is not a branch but, for example, "pull/7".
+        // For a fork's code, CircleCI sets this to something like "pull/7" instead of a branch.
         return get("CIRCLE_BRANCH");
     }
     if get("TF_BUILD").is_some() {
@@ -193,7 +193,7 @@ mod tests {
             ],
             &[("BUILDKITE", "true"), ("BUILDKITE_BRANCH", "main"), ("BUILDKITE_PULL_REQUEST", "7")],
             &[("JENKINS_URL", "http://x"), ("BRANCH_NAME", "main"), ("CHANGE_ID", "7")],
-            // These variables may also be set on a laptop, where no CI system runs.
+            // These variables may also be set on a laptop, without any CI system.
             &[("CI_COMMIT_BRANCH", "main"), ("BRANCH_NAME", "main"), ("GITHUB_REF_NAME", "main")],
         ];
         for variables in proposed {

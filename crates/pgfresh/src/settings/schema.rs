@@ -1,4 +1,4 @@
-//! Defines the schema of `pgfresh.toml`: its tables, their keys, and the types of their values.
+//! Defines the schema of `pgfresh.toml`: its tables, their keys, and the value types.
 
 use lease::Isolation;
 use remote::RemoteAddress;
@@ -88,7 +88,7 @@ pub(super) struct CacheTable {
     pub(super) push: Option<Parsed<PushPolicy>>,
 }
 
-/// Returns the keys of a table. These are the names of the fields of `T`.
+/// Returns a table's keys, which are the field names of `T`.
 pub(super) fn keys_of<T: DeserializeOwned>() -> Keys {
     let mut keys: Keys = &[];
     let read = T::deserialize(FieldRecorder(&mut keys));
@@ -96,7 +96,7 @@ pub(super) fn keys_of<T: DeserializeOwned>() -> Keys {
     keys
 }
 
-/// A deserializer that provides no values. It only records which fields a structure asks for.
+/// A deserializer that provides no values and only records which fields a struct asks for.
 struct FieldRecorder<'a>(&'a mut Keys);
 
 impl<'de> Deserializer<'de> for FieldRecorder<'_> {

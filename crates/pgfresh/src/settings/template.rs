@@ -1,4 +1,4 @@
-//! Reads `[template]`, `[template.NAME]` and the flags that replace them, and chooses the template for the server.
+//! Reads `[template]`, `[template.NAME]` and the flags that override them, and chooses the server's template.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,15 @@ use super::values::Parsed;
 use crate::cli::TemplateOptions;
 use crate::failure::Failure;
 
-/// Name of the template without a name, and of its database.
+/// Name of the unnamed template and of its database.
 pub(super) const UNNAMED: &str = "app";
-/// The word with which users ask for a server without a template.
+/// The word that requests a server without a template.
 const NONE: &str = "none";
 
 /// A template as it appears in the file.
 struct ReadTemplate {
     spec: TemplateSpec,
-    /// Name of the template that this one extends.
+    /// Name of the template this one extends.
     from: Option<Spanned<String>>,
 }
 
@@ -40,8 +40,8 @@ pub(super) fn read(
         ..TemplateSpec::default()
     };
     let first = own.keys().next().map(|key| key.span().start);
-    // A `[template]` table without keys may exist only to contain other tables. It counts as a template only if it
-    // contains no tables.
+    // A `[template]` table without keys may exist only to contain other tables, so it counts as a template only if it
+    // contains none.
     if let Some(at) = first.or(named.is_empty().then_some(at)) {
         all.push(read_one(file, "template", &own, at, empty(UNNAMED))?);
     }
@@ -89,7 +89,7 @@ fn read_one(
     Ok(ReadTemplate { spec, from })
 }
 
-/// Returns true for a blank text, and for a list that contains a blank text.
+/// Returns true for a blank text or a list that contains one.
 fn is_blank(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::String(text) => text.trim().is_empty(),
@@ -98,7 +98,7 @@ fn is_blank(value: &DeValue<'_>) -> bool {
     }
 }
 
-/// Resolves a template's specification, and those of the templates that it extends. `path` contains the names of the
+/// Resolves a template's specification, including those of the templates it extends. `path` contains the names of the
 /// templates that led here.
 fn resolve<'r>(
     file: &File<'_>,
@@ -126,18 +126,18 @@ fn resolve<'r>(
     Ok(TemplateSpec { from: Some(Box::new(resolve(file, all, found, path)?)), ..spec.clone() })
 }
 
-/// The user's choice of a template in flags and variables.
+/// The user's choice of template, from flags and variables.
 #[derive(Debug)]
 pub(super) enum TemplateRequest {
-    /// No template at all, so the server has only PostgreSQL's own databases.
+    /// No template at all, only PostgreSQL's own databases.
     Bare,
-    /// A template that flags describe, with the name of the template that it extends.
+    /// A template described by flags, with the name of the template it extends.
     Described(Box<TemplateSpec>, Option<String>),
-    /// Flags that only complete the description of a template, without flags that describe one.
+    /// Flags that only refine a template's description, without any that provide one.
     Incomplete,
     /// The template with this name in the file.
     Named(String),
-    /// No choice by the user. This means the file's unnamed template, or its only template.
+    /// No choice: the file's unnamed template, or its only one.
     Usual,
 }
 
@@ -167,7 +167,7 @@ impl TemplateRequest {
         named.map_or(Self::Usual, |name| Self::Named(name.to_owned()))
     }
 
-    /// Returns the chosen template. `templates` are the templates of the file.
+    /// Returns the chosen template. `templates` come from the file.
     pub(super) fn choose(&self, templates: &[TemplateSpec]) -> Result<Option<TemplateSpec>, Failure> {
         match (self, templates) {
             (Self::Bare, _) | (Self::Usual, []) => Ok(None),
@@ -221,7 +221,7 @@ fn names(templates: &[TemplateSpec]) -> String {
     templates.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Builds the specification of the template that flags and variables describe. Its paths are relative to the working
+/// Builds the specification of the template described by flags and variables. Its paths are relative to the working
 /// directory.
 fn describe(
     spec: &TemplateSpec,

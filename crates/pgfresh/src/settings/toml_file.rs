@@ -1,4 +1,4 @@
-//! Reads tables from a TOML file. Its errors contain their position in the file.
+//! Reads tables from a TOML file, reporting errors with their position in the file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::schema::{keys_of, tables};
 use crate::failure::Failure;
 
-/// A TOML file. Error messages use its text to find positions.
+/// A TOML file. Its text is needed to locate errors.
 pub(super) struct File<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
@@ -31,8 +31,8 @@ impl File<'_> {
         })
     }
 
-    /// Builds the error for an unknown `word`. Suggests the most similar known word, or the table that has this word as
-    /// a key. Otherwise lists all known words.
+    /// Builds the error for an unknown `word`. It suggests the most similar known word or the table that has this word
+    /// as a key, or else lists all known words.
     pub(super) fn unknown(
         &self,
         at: usize,
@@ -53,9 +53,10 @@ impl File<'_> {
         self.failure(at, &format!("unknown {what}: \"{word}\"")).hint(hint)
     }
 
-    /// Builds the error for an invalid value. `why` says what pgfresh expected. A hint can follow after a line feed.
+    /// Builds the error for an invalid value. `why` describes the expected value, with an optional hint after a line
+    /// feed.
     pub(super) fn bad(&self, at: usize, key: &str, why: &str) -> Failure {
-        // serde's message begins with the value that it found. It calls a table a "map".
+        // serde's message begins with the value it found, and calls a table a "map".
         let why = why.rsplit_once(", expected ").map_or(why.into(), |(_, what)| format!("expected {what}"));
         let why = why.replace("expected a map", "expected a table of names and values");
         let mut lines = why.lines().map(str::to_owned);
@@ -63,8 +64,8 @@ impl File<'_> {
         self.failure(at, &format!("bad value for \"{key}\": {why}")).hint(lines.next())
     }
 
-    /// Builds the error for invalid TOML. Names a key that occurs twice. Suggests quotes for a line that would be valid
-    /// with quotes.
+    /// Builds the error for invalid TOML. Names a duplicate key, and suggests quotes for a line that quotes would make
+    /// valid.
     pub(super) fn no_toml(&self, error: &toml::de::Error) -> Failure {
         let span = error.span().unwrap_or_default();
         let mut message = error.message().to_lowercase();
@@ -94,7 +95,7 @@ fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
     })
 }
 
-/// Returns the line with quotes around its value, if it becomes valid that way.
+/// Returns the line with its value in quotes if that makes it valid.
 fn quoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split(" #").next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! Types for the values in `pgfresh.toml`. Each type reads its own notation, and its errors describe that notation.
+//! Types for the values in `pgfresh.toml`. Each type parses its own notation and describes that notation in its errors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// Converts the value to text for the server, which also accepts true and false for on and off.
+    /// Converts the value to text for the server. Booleans become on and off.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -31,7 +31,7 @@ impl Scalar {
     }
 }
 
-/// A list of strings. The file contains one string or an array of strings.
+/// A list of strings, written as one string or an array.
 #[derive(Debug, Default)]
 pub(super) struct Strings(pub(super) Vec<String>);
 
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for Strings {
     }
 }
 
-/// Trusted keys. The file contains one string or an array of strings.
+/// Trusted keys, written as one string or an array of strings.
 #[derive(Debug, Default)]
 pub(super) struct TrustedKeys(pub(super) Vec<TrustedKey>);
 
@@ -61,8 +61,8 @@ impl<'de> Deserialize<'de> for TrustedKeys {
     }
 }
 
-/// Names and values of server settings, in the order of the file. If a name occurs more than once, the last value
-/// counts. As in postgresql.conf, upper and lower case are equal in names.
+/// Names and values of server settings, in file order. If a name occurs more than once, the last value wins. As in
+/// postgresql.conf, names are case-insensitive.
 #[derive(Debug, Default)]
 pub(super) struct ServerSettings(pub(super) Vec<(String, Scalar)>);
 
@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for ServerSettings {
     }
 }
 
-/// A value that is written as a text, such as one of a few words, and parsed as a `T`.
+/// A value written as text, such as one of a few words, and parsed as a `T`.
 #[derive(Debug)]
 pub(super) struct Parsed<T>(pub(super) T);
 
@@ -96,7 +96,7 @@ impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Parsed<T> {
     }
 }
 
-/// A requested version of PostgreSQL. The file can contain a major version as a number.
+/// A requested PostgreSQL version. The file can contain a major version as a number.
 #[derive(Debug)]
 pub(super) struct Version(pub(super) VersionRequest);
 
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Version {
     }
 }
 
-/// A whole number that is 0 or greater.
+/// A nonnegative integer.
 #[derive(Debug)]
 pub(super) struct Count(pub(super) u64);
 
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// Reads a number with a unit. If the unit is missing, the error contains a hint on a second line.
+/// Reads a number with a unit. If the unit is missing, the second line of the error is a hint.
 fn with_unit<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl Fn(&str) -> Option<T>,

@@ -1,10 +1,10 @@
-//! Determines the credentials that CI jobs need for a project's remote template cache, and which jobs can have them.
-//! The code of a pull request must never get credentials for writing.
+//! Determines which credentials CI jobs need for a project's remote template cache, and which jobs may have them. A
+//! pull request's code must never get write credentials.
 
 use crate::cli::System;
 use crate::settings::SIGNING_KEY;
 
-/// Reminder in the note about a shared directory that a container must mount the directory, too.
+/// Part of the note about a shared directory, which a container has to mount as well.
 const MOUNTED: &str = "and in the container of the job if there is one";
 
 /// The remote template cache in a CI system's configuration.
@@ -13,13 +13,13 @@ pub(super) struct SharedTemplates {
     pub(super) credentials: Credentials,
     /// Branch whose jobs push templates.
     pub(super) branch: String,
-    /// True if pgfresh.toml names the branch. If not, the CI configuration has to name it.
+    /// True if pgfresh.toml names the branch. Otherwise the CI configuration has to.
     pub(super) pushes: bool,
     /// The remote's URL, if it is a directory.
     pub(super) directory: Option<String>,
 }
 
-/// The kind of credentials that a store requires. Pull requests get credentials that only allow reading.
+/// The kind of credentials a store requires. Pull requests only get read credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Credentials {
     Aws,
@@ -27,14 +27,14 @@ pub(super) enum Credentials {
     Azure,
     /// The remote's address itself contains the credentials.
     Url,
-    /// The remote is the registry on this host. It uses the credentials of `docker login`.
+    /// The remote is the registry on this host, which accepts the `docker login` credentials.
     Registry(String),
-    /// The remote is a store on the job's machine and requires no credentials.
+    /// The remote is on the job's machine and requires no credentials.
     None,
 }
 
 impl Credentials {
-    /// Determines the kind of credentials for the remote at `address`, which is a URL without a password.
+    /// Determines which credentials the remote at `address` (a URL without a password) requires.
     pub(super) fn of(address: &str) -> Self {
         let (scheme, rest) = address.split_once("://").unwrap_or_default();
         match scheme {
@@ -60,7 +60,7 @@ impl Credentials {
         }
     }
 
-    /// Returns the variable that the store needs besides the secrets, with an example value.
+    /// Returns the variable that the store needs in addition to the secrets, with an example value.
     fn value(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Aws => Some(("AWS_REGION", "put-the-region-here")),
@@ -75,8 +75,8 @@ fn has_files(system: System) -> bool {
     matches!(system, System::Gitlab | System::Jenkins)
 }
 
-/// Returns commands that log in with docker if docker is installed. The login doesn't affect later steps or the agent's
-/// own configuration.
+/// Returns commands that log in with docker if docker is installed, without affecting later steps or the agent's own
+/// configuration.
 fn docker_login(system: System, host: &str) -> Vec<String> {
     if has_files(system) {
         return Vec::new();
@@ -104,8 +104,8 @@ fn docker_login(system: System, host: &str) -> Vec<String> {
 }
 
 impl SharedTemplates {
-    /// Describes the remote at `address`, which is a URL without a password. `branch` is the branch that pushes
-    /// templates, if pgfresh.toml names one.
+    /// Describes the remote at `address` (a URL without a password). `branch` is the branch that pushes templates, if
+    /// pgfresh.toml names one.
     pub(super) fn new(address: &str, branch: Option<String>) -> Self {
         Self {
             credentials: Credentials::of(address),
@@ -125,8 +125,8 @@ impl SharedTemplates {
         self.secrets_to_pull(system).into_iter().chain([SIGNING_KEY.to_owned()]).collect()
     }
 
-    /// Returns commands to run before pgfresh uses the remote. Jobs of forks have no secrets, so these commands let
-    /// them read the remote without credentials.
+    /// Returns commands to run before pgfresh uses the remote. Jobs of forks have no secrets, so for them these
+    /// commands enable reading without credentials.
     pub(super) fn login(&self, system: System) -> Vec<String> {
         let forks_lack_secrets = matches!(system, System::Github | System::Gitlab | System::Circleci);
         let command = match &self.credentials {
@@ -140,7 +140,8 @@ impl SharedTemplates {
             Credentials::Azure if forks_lack_secrets => {
                 "test -n \"$AZURE_STORAGE_SAS_TOKEN\" || export AZURE_SKIP_SIGNATURE=true"
             }
-            // An empty value would disable the remote. On Azure, the value of a missing secret is the text "$(NAME)".
+            // An empty value would disable the remote. On Azure, a missing secret expands to the literal text
+            // "$(NAME)".
             Credentials::Url if matches!(system, System::Github | System::Azure) => {
                 "echo \"$PGFRESH_CACHE_REMOTE\" | grep -q :// || unset PGFRESH_CACHE_REMOTE"
             }
@@ -150,7 +151,7 @@ impl SharedTemplates {
         vec![command.to_owned()]
     }
 
-    /// Returns the variables that aren't secret, as lines of the configuration.
+    /// Returns the non-secret variables as configuration lines.
     pub(super) fn values(&self, system: System) -> Vec<String> {
         let push = (!self.pushes).then_some(("PGFRESH_CACHE_PUSH", self.branch.as_str()));
         let line = |(name, value): (&str, &str)| match system {
@@ -160,7 +161,7 @@ impl SharedTemplates {
         self.credentials.value().into_iter().chain(push).map(line).collect()
     }
 
-    /// Returns the Groovy code that gives the job the credentials for reading from Jenkins.
+    /// Returns the Groovy code that binds Jenkins's read credentials to the job's variables.
     pub(super) fn bindings(&self) -> String {
         let kind = if matches!(self.credentials, Credentials::Registry(_)) { "file" } else { "string" };
         let names = self.credentials.secrets(System::Jenkins).iter();
@@ -169,7 +170,7 @@ impl SharedTemplates {
         bindings.join(", ")
     }
 
-    /// Returns notes about the one-time setup that `system` needs, and about pull requests from forks.
+    /// Returns notes about the one-time setup in `system` and about pull requests from forks.
     pub(super) fn notes(&self, system: System) -> Vec<String> {
         let value = self.credentials.value();
         let mut notes: Vec<_> = value.iter().map(|(name, _)| format!("{name}: that of the store")).collect();
@@ -203,8 +204,7 @@ impl SharedTemplates {
         notes
     }
 
-    /// Describes where `system` keeps the secrets for reading and the secrets for writing. These places hide the
-    /// secrets from other jobs.
+    /// Describes where `system` stores the read and write secrets so that other jobs can't see them.
     fn holders(&self, system: System) -> (&'static str, String) {
         let branch = &self.branch;
         match system {
@@ -257,8 +257,8 @@ impl SharedTemplates {
     }
 }
 
-/// Returns the prefixes that distinguish the secrets for reading from those for writing. Only systems in which two
-/// secrets can't have the same name need such prefixes.
+/// Returns the prefixes that distinguish read secrets from write secrets. They are only needed where two secrets can't
+/// share a name.
 fn prefixes(system: System) -> (&'static str, &'static str) {
     match system {
         System::Woodpecker | System::Buildkite => ("READ_", "WRITE_"),

@@ -1,15 +1,14 @@
-//! Detects what kind of project a folder contains, so that the CI configuration can install its dependencies and run
-//! its tests.
+//! Detects a folder's kind of project, so that the CI configuration can install dependencies and run the tests.
 
 use std::fs;
 use std::path::Path;
 
-/// The steps that a CI system needs to run the project's tests.
+/// The steps a CI system needs to run the project's tests.
 #[derive(Debug)]
 pub(super) struct Project {
     /// Kind of project, together with the file that identifies it.
     pub(super) kind: &'static str,
-    /// Container image for CI systems that run jobs in containers. Its distribution is Debian or Ubuntu.
+    /// Debian- or Ubuntu-based container image, for CI systems that run jobs in containers.
     pub(super) image: &'static str,
     /// Steps that install the programming language on a GitHub runner.
     pub(super) github: &'static [&'static str],
@@ -17,7 +16,7 @@ pub(super) struct Project {
     pub(super) dependencies: Vec<String>,
     /// Command that runs the tests.
     pub(super) command: String,
-    /// Notes about things that only the user can check, because pgfresh can't know them.
+    /// Notes about things that pgfresh can't know, so the user has to check them.
     pub(super) notes: Vec<String>,
 }
 
@@ -43,7 +42,7 @@ const SETUP_RUBY: &[&str] = &[
 ];
 const SETUP_ELIXIR: &[&str] = &["- run: sudo apt-get update -qq && sudo apt-get install -qq -y elixir"];
 
-/// A project's folder, which may not contain the files that pgfresh looks for.
+/// A project's folder, which may lack any of the files pgfresh looks for.
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {
@@ -56,13 +55,13 @@ impl Folder<'_> {
         names.iter().copied().find(|name| self.has(name))
     }
 
-    /// Returns the contents of a file, or an empty text if the file can't be read.
+    /// Returns a file's contents, or an empty text if the file can't be read.
     fn text(&self, name: &str) -> String {
         fs::read_to_string(self.0.join(name)).unwrap_or_default()
     }
 }
 
-/// Detects the kind of project in `folder`. The first match wins, so the order matters. For example, a Python or Go
+/// Detects the kind of project in `folder`. The first match wins, so the order matters: for example, a Python or Go
 /// project often has a `package.json` for its web pages.
 pub(super) fn detect(folder: &Path) -> Project {
     let folder = Folder(folder);
@@ -96,8 +95,8 @@ fn python(folder: &Folder<'_>) -> Option<Project> {
     Some(Project { kind, image: "python:3.13", github: SETUP_PYTHON, dependencies, command, notes })
 }
 
-/// Returns commands that install dependencies with pip alone. They install all requirement files. If there are none,
-/// they install the project with its extra for tests.
+/// Returns commands that install dependencies with pip alone: from all requirement files, or else the project itself
+/// with its test extra.
 fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'static str, Vec<String>) {
     const FILES: [&str; 4] =
         ["requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements/test.txt"];
@@ -122,7 +121,7 @@ fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'stat
             .and_then(|table| names.into_iter().find(|name| table.contains_key(*name)))
     };
     let project = document.get("project").and_then(toml::Value::as_table);
-    // Without a build system, pip installs the project with setuptools, which may not find the project's packages.
+    // Without a build system, pip falls back to setuptools, which may not find the project's packages.
     let groups = document.get("dependency-groups");
     let mut dependencies = Vec::new();
     if let Some(extra) = named(project.and_then(|project| project.get("optional-dependencies"))) {
@@ -252,7 +251,7 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
             commands(["npm install --global corepack", "corepack enable", "pnpm install --frozen-lockfile"]),
             "pnpm test",
         ),
-        // The configuration file .yarnrc.yml belongs to Yarn 2 and later, which need another option.
+        // A .yarnrc.yml means Yarn 2 or later, which needs a different option.
         Some("yarn.lock") => {
             let frozen = if folder.has(".yarnrc.yml") { "--immutable" } else { "--frozen-lockfile" };
             let install = format!("yarn install {frozen}");
@@ -283,7 +282,7 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
     })
 }
 
-/// Returns the fallback for a folder without any file that pgfresh recognizes.
+/// Returns the fallback for a folder without any recognized file.
 fn any(folder: &Folder<'_>) -> Project {
     let makefile = folder.first_of(&["GNUmakefile", "makefile", "Makefile"]);
     let has_tests = |name| folder.text(name).lines().any(makes_test);
@@ -300,7 +299,7 @@ fn any(folder: &Folder<'_>) -> Project {
     }
 }
 
-/// Returns true if this line of a makefile is the rule for a target named `test`.
+/// Returns true if this makefile line is the rule for a target named `test`.
 fn makes_test(line: &str) -> bool {
     let rule = line.split_once(':').filter(|(_, rest)| !rest.starts_with('='));
     rule.is_some_and(|(targets, _)| {
@@ -312,8 +311,8 @@ fn makes_test(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Detects a project with these files. Returns the project's kind, the commands that install its dependencies, and
-    /// the command that runs its tests.
+    /// Detects a project with these files. Returns the project's kind, its dependency installation commands and its
+    /// test command.
     fn seen(files: &[(&str, &str)]) -> (&'static str, String, String) {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {

@@ -18,7 +18,7 @@ use crate::output::print_line;
 use crate::progress;
 use crate::settings::{RemoteSettings, ResolvedSettings, no_trusted_key, parse_address};
 
-/// Maximum time that "list" waits for the remote to respond.
+/// Maximum time that "list" waits for the remote's response.
 const LISTING: Duration = Duration::from_secs(3);
 
 /// Destination of a push, or source of a pull.
@@ -27,7 +27,7 @@ pub(super) enum Target {
     Remote(RemoteAddress),
 }
 
-/// Interprets `target` as a directory or as the URL of a remote. Without it, returns the configured remote.
+/// Interprets `target` as a directory or a remote's URL. Without `target`, returns the configured remote.
 pub(super) fn target(context: &Context, target: Option<&str>) -> Result<Target, Failure> {
     match target {
         Some(url) if url.contains("://") => Ok(Target::Remote(parse_address(url, false)?)),
@@ -55,7 +55,7 @@ fn failed(what: &'static str, address: &RemoteAddress) -> impl FnOnce(RemoteErro
     move |error| Failure::new(format!("could not {what} {address}: {error}"))
 }
 
-/// Pushes the template. Builds it first if it isn't cached.
+/// Pushes the template, building it first if it isn't cached.
 pub(super) fn push(
     context: &Context,
     address: RemoteAddress,
@@ -86,8 +86,7 @@ pub(super) fn push(
     Ok(())
 }
 
-/// Pulls the template that the options choose. Computes the fingerprint from the template's inputs, so it needs no
-/// build.
+/// Pulls the template the options select. The fingerprint depends only on the template's inputs, so no build is needed.
 pub(super) fn pull(context: &Context, address: RemoteAddress) -> Result<(), Failure> {
     let settings = context.settings()?;
     if settings.trusted.is_empty() {
@@ -122,7 +121,7 @@ pub(super) fn pull(context: &Context, address: RemoteAddress) -> Result<(), Fail
     Ok(())
 }
 
-/// Prints the contents of the configured remote, if there is one. Prints a warning if the remote doesn't respond.
+/// Prints the contents of the configured remote, if any, or a warning if the remote doesn't respond.
 pub(super) fn list(context: &Context) -> Result<(), Failure> {
     let Some(RemoteSettings { address, .. }) = &context.settings()?.remote else { return Ok(()) };
     match remote(context, address.clone())?.usage(LISTING) {
@@ -135,7 +134,7 @@ pub(super) fn list(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes templates from the configured remote if they are older than the user's limit.
+/// Removes templates older than the user's limit from the configured remote.
 pub(super) fn collect(context: &Context, arguments: &Collect) -> Result<(), Failure> {
     let age = arguments.older_than;
     let address = configured(context.settings()?)?.address.clone();

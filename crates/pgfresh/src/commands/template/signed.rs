@@ -17,8 +17,7 @@ use crate::notice::print_notice;
 use crate::output::print_line;
 use crate::settings::{ResolvedSettings, SIGNING_KEY, expect_trusted, signing_key};
 
-/// Writes a new secret key to `file`, and its public key to a file beside it. Returns an error if one of the files
-/// exists.
+/// Writes a new secret key to `file` and its public key to a file beside it. Returns an error if either file exists.
 pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let beside = file.with_added_extension("pub");
     let there = [file, &beside].into_iter().find(|path| path.symlink_metadata().is_ok());
@@ -36,8 +35,7 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let written = write_new(&beside, &public.to_text())
         .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(0o644)));
     if let Err(error) = written {
-        // A secret key is useless without its public key. This run created the secret key's file, so it can remove the
-        // file.
+        // A secret key is useless without its public key. This run created the file, so removing it is safe.
         drop(fs::remove_file(file));
         return Err(could_not(&beside, &error));
     }
@@ -54,7 +52,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
 }
 
-/// Returns the signing key for `push`. If the settings have trusted keys, rejects a key that isn't among them.
+/// Returns the signing key for `push`. If there are trusted keys in the settings, rejects any other key.
 pub(super) fn key_for_push(
     settings: &ResolvedSettings,
     file: Option<&Path>,
@@ -107,7 +105,7 @@ pub(super) fn verify(context: &Context, folder: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Imports the templates in `folder`. Without trusted keys, also accepts templates with any signature or none.
+/// Imports the templates in `folder`. Without trusted keys, accepts any signature or none.
 pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: bool) -> Result<(), Failure> {
     let paths = templates_in(folder)?;
     cancellable(|cancelled| {
@@ -123,8 +121,8 @@ pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: 
     })
 }
 
-/// Calls `work` for each entry, and continues after an error so that one bad entry doesn't block the others. Reports
-/// all errors, and returns the last one as the failure.
+/// Calls `work` for each entry, continuing after errors so that one bad entry doesn't block the others. All errors are
+/// reported, and the last one is returned as the failure.
 fn one_by_one(
     paths: &[PathBuf],
     mut work: impl FnMut(&PathBuf) -> Result<(), CacheError>,
@@ -143,7 +141,7 @@ fn one_by_one(
     refused.map_or(Ok(()), Err)
 }
 
-/// Returns the entries in `folder`. Returns an error if there are none.
+/// Returns the entries in `folder`, or an error if there are none.
 fn templates_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let paths = storage::exported_entries(folder)?;
     if paths.is_empty() {
