@@ -1,7 +1,7 @@
 //! The URL of a remote.
 //!
-//! A remote is the store through which machines share templates. Its URL can contain a password. Therefore
-//! [`RemoteAddress`] parses the URL strictly and never displays the credentials.
+//! A remote is the store through which machines share templates. Its URL can contain a password, so [`RemoteAddress`]
+//! parses the URL strictly and never displays the credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use url::{Host, Url};
 
-/// The URL of a remote, i.e. of a store for shared templates. Its display form hides credentials.
+/// URL of a remote, i.e., a store for shared templates. Its display form hides credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RemoteAddress {
     pub(crate) kind: StoreKind,
@@ -42,7 +42,7 @@ impl FromStr for RemoteAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The text can contain a password, so the error must not repeat it.
+        // The text can contain a password, so the error must not echo it.
         let expected =
             || "expected a URL such as \"s3://bucket/prefix\": s3, gs, az, https, file or oci".to_owned();
         let url = Url::parse(text.trim()).map_err(|_| expected())?;
@@ -105,7 +105,7 @@ impl RemoteAddress {
         is_loopback(&self.url)
     }
 
-    /// Returns the host and the port, as they are written in the URL.
+    /// Returns the host and port as written in the URL.
     pub(crate) fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -122,8 +122,8 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Returns true if `name` is a loopback address. This function exists because the `url` crate doesn't parse IP
-/// addresses in URLs with a non-standard scheme such as `oci`.
+/// Returns true if `name` is a loopback address. The `url` crate doesn't parse IP addresses in URLs with a non-standard
+/// scheme such as `oci`, so we do it here.
 fn loopback_literal(name: &str) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -133,7 +133,7 @@ impl fmt::Display for RemoteAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.url.clone();
         if self.has_secret() {
-            // `set_username` fails only for a URL without a host, and such a URL has no credentials.
+            // `set_username` only fails for a URL without a host, which can't have credentials.
             let hidden = shown.set_username("…").and_then(|()| shown.set_password(None));
             debug_assert!(hidden.is_ok());
             return f.write_str(&shown.as_str().replacen("%E2%80%A6", "…", 1));

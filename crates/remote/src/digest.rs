@@ -1,7 +1,7 @@
 //! Content addresses for blobs.
 //!
-//! Like a registry, a remote stores each blob under the SHA-256 of its bytes. This lets a reader check the bytes it
-//! received, and it lets templates share equal blobs.
+//! Like a registry, a remote stores each blob under the SHA-256 of its bytes. Readers can therefore verify the bytes
+//! they receive, and templates can share identical blobs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlobDigest([u8; 32]);
 
-/// The digest of a blob, and its size in bytes.
+/// A blob's digest and its size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Blob {
     pub(crate) digest: BlobDigest,

@@ -1,7 +1,7 @@
 //! The head of a template in a remote.
 //!
 //! A head is the small text file through which a machine finds a template. It contains the signed lines, their
-//! signature, and the digest of the template's tree (see [`crate::tree`]). The line with the digest isn't signed.
+//! signature, and the digest of the template's tree (see [`crate::tree`]). The digest line itself isn't signed.
 //!
 //! ```text
 //! pgfresh remote 1
@@ -18,7 +18,7 @@ use crate::tree::LONGEST_TREE;
 pub(crate) const LONGEST_HEAD: u64 = 8 << 10;
 /// The first line of a head.
 const HEADER: &str = "pgfresh remote 1";
-/// The beginning of the first line in every version of the format.
+/// Start of the first line in every version of the format.
 const ANY_HEADER: &str = "pgfresh remote ";
 /// The number of lines that the signature covers.
 const SIGNED_LINES: usize = 5;
@@ -40,7 +40,7 @@ impl HeadDocument {
     /// Parses the output of [`Self::to_text`].
     ///
     /// # Errors
-    /// Returns the reason, worded as the end of a sentence, if `text` is not a valid head.
+    /// Returns the reason, worded as the end of a sentence, if `text` isn't a valid head.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let foreign = "it is no head of a template";
         if text.starts_with(ANY_HEADER) && !text.starts_with(HEADER) {

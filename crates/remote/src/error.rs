@@ -1,16 +1,16 @@
 //! Errors of remotes.
 //!
-//! Each message fits on one line and contains no secret, because it appears in the output of test runs.
+//! Each message fits on one line and contains no secret, because it ends up in the output of test runs.
 
 use std::error::Error;
 use std::time::Duration;
 
 use storage::CacheError;
 
-/// Maximum length of a reason that comes from a remote, in characters.
+/// Maximum length of a reason provided by a remote, in characters.
 const LONGEST: usize = 160;
 
-/// An error that occurred while pgfresh fetched, pushed, counted or removed templates.
+/// An error that occurred while fetching, pushing, counting or removing templates.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The remote refused the request, closed the connection, or is unreachable.
@@ -18,7 +18,7 @@ pub enum RemoteError {
     Failed {
         /// The attempted action, e.g. "read".
         verb: &'static str,
-        /// The object of the attempt, e.g. a head or a blob.
+        /// The object in question, e.g., a head or a blob.
         object: String,
         /// Why the attempt failed.
         why: String,
@@ -28,7 +28,7 @@ pub enum RemoteError {
     Missing {
         /// The attempted action, e.g. "read".
         verb: &'static str,
-        /// The object that is missing.
+        /// The missing object.
         object: String,
     },
     /// The remote did not respond in time.
@@ -36,7 +36,7 @@ pub enum RemoteError {
     Silent {
         /// The attempted action, e.g. "read".
         verb: &'static str,
-        /// The object of the attempt.
+        /// The object in question.
         object: String,
         /// The timeout that expired.
         after: Duration,
@@ -44,12 +44,12 @@ pub enum RemoteError {
     /// The rest of the transfer would take longer than building the template here.
     #[error("the transfer would take {left:.0} s more, and building it took {took:.1} s")]
     Slow {
-        /// Estimated number of seconds until the transfer ends.
+        /// Estimated number of seconds until the transfer completes.
         left: f64,
         /// How long the build took, in seconds.
         took: f64,
     },
-    /// The push has already taken longer than building the template did.
+    /// The push has already taken longer than the template's build.
     #[error("the transfer was not over after {after:.0} s, and building it took {took:.1} s")]
     Late {
         /// Time since the start of the push, in seconds.
@@ -73,7 +73,7 @@ pub enum RemoteError {
         /// Description of the damage, worded as the end of a sentence.
         what: String,
     },
-    /// The template is larger than the space that the cache can use.
+    /// The template exceeds the space available to the cache.
     #[error("the template has {}, and the cache may have {}", storage::human_bytes(*bytes), storage::human_bytes(*limit))]
     TooLarge {
         /// Total size of the template's files, in bytes.
@@ -86,16 +86,16 @@ pub enum RemoteError {
     Cache(#[from] CacheError),
 }
 
-/// The error of a single request to a store.
+/// The error of a single store request.
 #[derive(Debug)]
 pub(crate) enum StoreError {
     /// The store has no such object.
     Absent,
     /// The store already has the object.
     Exists,
-    /// The request failed for this reason. A retry can succeed.
+    /// The request failed for this reason, but a retry may succeed.
     Broken(String),
-    /// The store refused the request for this reason. A retry would fail again.
+    /// The store rejected the request for this reason. A retry would fail again.
     Refused(String),
 }
 
@@ -122,7 +122,7 @@ impl StoreError {
     }
 }
 
-/// Formats the innermost cause of an error. The outer errors only repeat it, and some contain URLs.
+/// Formats an error's innermost cause. The outer errors only repeat it, and some of them contain URLs.
 pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -131,7 +131,7 @@ pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     plain(&last.to_string())
 }
 
-/// Shortens `text` to one line, and replaces URLs because their queries can contain signatures.
+/// Shortens `text` to one line and masks URLs, because their queries can contain signatures.
 pub(crate) fn plain(text: &str) -> String {
     let words = text
         .split_whitespace()

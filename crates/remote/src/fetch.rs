@@ -1,7 +1,7 @@
 //! Downloads a template.
 //!
 //! A download reads the head first, then the tree, then the frames over several connections. A frame is a compressed
-//! piece of a file. Each frame is checked when it arrives, so damaged data never reaches the cache.
+//! piece of a file. Each frame is verified as soon as it arrives, so damaged data never reaches the cache.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,16 +27,17 @@ use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
 const CONNECTIONS: usize = 8;
 /// Maximum size of one range request, in bytes.
 const RANGE: u64 = 4 << 20;
-/// Maximum number of unneeded bytes between two frames of the same request. After a larger gap, a new request begins.
+/// Maximum number of unneeded bytes between two frames of one request. A larger gap starts a new request.
 const GAP: u64 = 64 << 10;
-/// Maximum number of consecutive attempts without progress. After that, the download of the range fails.
+/// Maximum number of consecutive attempts without progress before a range's download fails.
 const ATTEMPTS: u32 = 3;
 /// Minimum number of bytes that an attempt must receive to count as progress.
 const PROGRESS: u64 = 4 << 10;
-/// Pause before the first retry. Each further failure in a row makes the pause longer by the same amount.
+/// Pause before the first retry. Each consecutive failure adds the same amount to the pause.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A template that a remote offers. The manifest is signed. The tree isn't, because it only says where the bytes are.
+/// A template offered by a remote. The manifest is signed. The tree isn't, because it only determines where the bytes
+/// are.
 #[derive(Debug)]
 pub(crate) struct FoundTemplate {
     pub(crate) announced: SignedManifest,
@@ -45,10 +46,10 @@ pub(crate) struct FoundTemplate {
     pub(crate) signed: u64,
 }
 
-/// Looks up the template `fingerprint`. Returns `None` if the remote doesn't have it.
+/// Looks up the template `fingerprint`. Returns `None` if the remote lacks it.
 ///
 /// # Errors
-/// Returns an error if the template is untrusted or damaged, or if the remote failed.
+/// Returns an error if the template is untrusted or damaged, or if the remote fails.
 pub(crate) async fn find(
     store: &TemplateStore,
     fingerprint: &str,
@@ -79,34 +80,33 @@ pub(crate) async fn find(
     Ok(Some(FoundTemplate { announced, tree, signed }))
 }
 
-/// A run of neighbouring frames in one pack, sorted by offset. A single request asks for the whole run.
+/// A run of neighboring frames in one pack, sorted by offset and requested together.
 #[derive(Debug)]
 struct FrameRun {
     pack: Blob,
-    /// The frames that haven't arrived yet, as indexes in the tree.
+    /// Frames that haven't arrived yet, as tree indexes.
     frames: VecDeque<usize>,
-    /// Position of the first byte of [`Self::buffer`] in the pack.
+    /// Position in the pack of [`Self::buffer`]'s first byte.
     at: u64,
-    /// The received part of an incomplete frame. After a broken connection, the next attempt continues at the end of
-    /// this part.
+    /// The part of an incomplete frame received so far. After a broken connection, the next attempt resumes at its end.
     buffer: Vec<u8>,
 }
 
-/// The position of a frame's bytes in a file.
+/// Position of a frame's bytes in a file.
 #[derive(Debug, Clone, Copy)]
 struct FilePart {
     file: usize,
     offset: u64,
 }
 
-/// The state that all threads of a download share.
+/// State shared by all threads of a download.
 struct Download<'a> {
     store: &'a TemplateStore,
     tree: &'a FrameTree,
     receiving: &'a EntryDownload<'a>,
-    /// For each frame, its positions in the files.
+    /// Each frame's positions in the files.
     parts: Vec<Vec<FilePart>>,
-    /// For each file, the number of its parts that haven't arrived yet.
+    /// For each file, how many of its parts haven't arrived yet.
     missing: Vec<AtomicUsize>,
     runs: Mutex<VecDeque<FrameRun>>,
     pace: Pace,
@@ -114,9 +114,9 @@ struct Download<'a> {
     stop: watch::Sender<bool>,
 }
 
-/// The reason why a request ended early.
+/// Why a request ended early.
 enum Interruption {
-    /// A retry can succeed.
+    /// A retry may succeed.
     Broken(StoreError),
     /// A retry would fail again.
     Final(RemoteError),
@@ -130,7 +130,7 @@ impl<E: Into<RemoteError>> From<E> for Interruption {
 
 /// Downloads all files of a template.
 ///
-/// `progress` is called with the number of bytes received and the total number of bytes.
+/// `progress` receives the number of bytes received so far and the total.
 pub(crate) fn download(
     runtime: &Handle,
     store: &TemplateStore,
@@ -183,7 +183,7 @@ pub(crate) fn download(
     })
 }
 
-/// For each frame, returns its positions in the files.
+/// Returns each frame's positions in the files.
 fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
     let mut parts = vec![Vec::new(); tree.frames.len()];
     for (file, numbers) in tree.files.iter().enumerate() {
@@ -196,7 +196,7 @@ fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
     parts
 }
 
-/// Groups the needed frames into runs. Frames that no file uses are left out.
+/// Groups the needed frames into runs, leaving out frames that no file uses.
 fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
     let mut wanted: Vec<_> = (0..tree.frames.len()).filter(|number| !parts[*number].is_empty()).collect();
     wanted.sort_by_key(|number| (tree.frames[*number].pack, tree.frames[*number].offset));
@@ -221,7 +221,7 @@ fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
 }
 
 impl Download<'_> {
-    /// Downloads runs until none is left or another thread fails.
+    /// Downloads runs until none are left or another thread fails.
     async fn work(&self) -> Result<(), RemoteError> {
         let mut stopped = self.stop.subscribe();
         loop {
@@ -235,7 +235,7 @@ impl Download<'_> {
         }
     }
 
-    /// Downloads one run. After an error, retries from the first missing byte.
+    /// Downloads one run, resuming at the first missing byte after an error.
     async fn bring(&self, mut run: FrameRun) -> Result<(), RemoteError> {
         let mut failures = 0;
         loop {
@@ -256,7 +256,7 @@ impl Download<'_> {
         }
     }
 
-    /// Reads the rest of a run with one request, and removes each complete frame from the run.
+    /// Reads the rest of a run with one request, removing each complete frame from the run.
     async fn read(&self, run: &mut FrameRun) -> Result<(), Interruption> {
         let frame = |number: &usize| &self.tree.frames[*number];
         let Some(last) = run.frames.back().map(frame) else { return Ok(()) };
@@ -277,7 +277,7 @@ impl Download<'_> {
             }
             let taken = self.take(number, &run.buffer[begin..begin + frame.length]);
             if taken.is_err() {
-                // The frame is damaged, so the next attempt must request the whole frame again.
+                // The frame is damaged, so the next attempt must request all of it again.
                 run.at = frame.offset;
                 run.buffer.clear();
             }
@@ -289,11 +289,11 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Waits until `work` receives data, and records in [`Self::pace`] how many bytes arrived and how long that took.
-    /// `bytes` counts the bytes in the result of `work`.
+    /// Waits until `work` receives data. [`Self::pace`] records how many bytes arrived and how long they took; `bytes`
+    /// counts the bytes in the result of `work`.
     ///
-    /// Times out only if no other connection received any data during the timeout either. A busy server may serve our
-    /// connections one after another.
+    /// A busy server may serve our connections one after another, so the wait only times out if no other connection
+    /// received any data either.
     async fn wait<T>(
         &self,
         run: &FrameRun,
@@ -317,7 +317,7 @@ impl Download<'_> {
         result.map_err(silent)?.map_err(Interruption::Broken)
     }
 
-    /// Checks a frame and writes it to all its positions in the files.
+    /// Verifies a frame and writes it to all its positions in the files.
     fn take(&self, number: usize, packed: &[u8]) -> Result<(), Interruption> {
         let frame = &self.tree.frames[number];
         let raw =
@@ -332,7 +332,8 @@ impl Download<'_> {
     }
 }
 
-/// Decompresses a frame and checks its digest. Never produces more bytes than the frame's line in the tree announces.
+/// Decompresses a frame and verifies its digest. The output can't exceed the size that the frame's line in the tree
+/// announces.
 pub(crate) fn unpack(frame: &PackedFrame, packed: &[u8]) -> Result<Vec<u8>, &'static str> {
     let wrong = "its bytes are not those that were pushed";
     debug_assert!(frame.raw <= LARGEST_FRAME);

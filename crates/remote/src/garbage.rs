@@ -1,10 +1,10 @@
-//! Measures the size of a remote, and removes old templates from it.
+//! Measures a remote's size and removes old templates from it.
 //!
-//! A remote grows with each push, so users remove old templates from time to time. This is called a collection. It
-//! removes old heads first, and then the blobs that no remaining head needs.
+//! A remote grows with each push, so users remove old templates from time to time. Such a collection first removes old
+//! heads, then the blobs that no remaining head needs.
 //!
-//! A machine that pushes a template can reuse the packs of other templates, and it writes the template's head last. For
-//! this reason a collection removes a blob only if all of these are true:
+//! A machine that pushes a template can reuse other templates' packs, and it writes the template's head last. A
+//! collection therefore only removes a blob if:
 //!
 //! - No head needed the blob when the collection started.
 //! - No head written since then needs it.
@@ -23,7 +23,7 @@ use crate::store::TemplateStore;
 use crate::stored::StoredObject;
 use crate::tree::TreeDocument;
 
-/// Minimum age at which an unneeded blob can be removed. No push takes that long.
+/// Minimum age at which an unneeded blob can be removed. No push takes longer than that.
 const GRACE: Duration = Duration::from_hours(24);
 /// Maximum number of trees to read in parallel.
 const READERS: usize = 8;
@@ -44,7 +44,7 @@ pub struct Usage {
 pub struct Collected {
     /// The fingerprints of the removed templates.
     pub templates: Vec<String>,
-    /// The number of removed blobs. This is always 0 for a registry, because a registry removes its blobs itself.
+    /// The number of removed blobs. Always 0 for a registry, which removes its blobs itself.
     pub blobs: usize,
     /// Total size of the removed blobs, in bytes.
     pub bytes: u64,
@@ -58,14 +58,14 @@ pub(crate) async fn usage(store: &TemplateStore, after: Duration) -> Result<Usag
     Ok(Usage { templates: heads.len(), bytes: bytes(&heads) + bytes(&blobs) })
 }
 
-/// Removes the templates that were pushed before `before`, and the blobs that no remaining template needs.
+/// Removes the templates pushed earlier than `before`, as well as the blobs that no remaining template needs.
 pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result<Collected, RemoteError> {
     let list = async |what: &str| match what {
         "heads" => within(LISTING, "list", "the heads", store.heads()).await,
         "notices" => within(LISTING, "list", "the notices", store.notices()).await,
         _ => within(LISTING, "list", "the blobs", store.blobs()).await,
     };
-    // List the blobs before the heads. The list then contains no blob of a push that starts later.
+    // List the blobs before the heads, so that the list can't contain blobs of a push that starts later.
     let blobs = if store.keeps_garbage() { list("blobs").await? } else { Vec::new() };
     let heads = list("heads").await?;
     let mut needed = if store.keeps_garbage() { needed(store, &heads).await? } else { HashSet::new() };
@@ -97,10 +97,10 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     Ok(collected)
 }
 
-/// Returns the blobs that `heads` need. Signatures aren't checked, so the blobs of untrusted heads stay in the store.
+/// Returns the blobs that `heads` need. Signatures aren't checked, so untrusted heads' blobs remain in the store.
 ///
 /// # Errors
-/// Returns an error if a head or its tree can't be read. In this case the caller must not remove any blobs.
+/// Returns an error if a head or its tree can't be read. The caller must then not remove any blobs.
 async fn needed(store: &TemplateStore, heads: &[StoredObject]) -> Result<HashSet<BlobDigest>, RemoteError> {
     let read = heads.iter().map(|head| needed_by(store, &head.name));
     futures_util::stream::iter(read).buffer_unordered(READERS).try_concat().await
@@ -110,10 +110,10 @@ async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<B
     let object = format!("the head of template {fingerprint}");
     let answer = Patience::ASKED_FOR.answer;
     let text = within(answer, "read", &object, present(store.head(fingerprint, LONGEST_HEAD))).await?;
-    // Another process has removed the head.
+    // Another process removed the head.
     let Some(text) = text else { return Ok(HashSet::new()) };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
-    // A text that isn't a head needs no blobs. An error here would block every later collection.
+    // A text that isn't a head needs no blobs. Returning an error instead would block all later collections.
     let Ok(document) = HeadDocument::parse(&String::from_utf8_lossy(&text)) else {
         return Ok(HashSet::new());
     };

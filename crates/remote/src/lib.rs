@@ -1,11 +1,11 @@
 //! Shares templates between machines.
 //!
-//! Building a template can take minutes. With a remote, e.g. an S3 bucket or a registry, one machine builds and pushes
-//! it, and the others fetch it. If several machines lack the same template at the same time, one of them builds it
+//! Building a template can take minutes. With a remote, e.g., an S3 bucket or a registry, one machine builds and pushes
+//! the template, and the others fetch it. If several machines lack the same template at once, one of them builds it
 //! while the others wait.
 //!
-//! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. The store itself isn't trusted. A fetched template enters
-//! the local cache only if a trusted key has signed its head, and if every file matches the signed manifest (see
+//! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. The store itself isn't trusted: a fetched template only
+//! enters the local cache if a trusted key has signed its head and every file matches the signed manifest (see
 //! `storage`).
 //!
 //! The crate uses these words:
@@ -13,10 +13,10 @@
 //! - A *head* is the signed text about a template, stored under the template's fingerprint.
 //! - A *blob* is an immutable file, stored under its digest. A blob is either a tree or a pack.
 //! - A *frame* is a compressed piece of a file. A *pack* contains many frames.
-//! - A *tree* lists the frames that make up each file, and where in the packs they are.
-//! - A *notice* tells other machines that this machine is building a template.
+//! - A *tree* lists each file's frames and where they are in the packs.
+//! - A *notice* tells other machines that this one is building a template.
 //!
-//! The crate opens no socket, starts no thread and sets up no TLS before the first fetch or push.
+//! Before the first fetch or push, the crate opens no sockets, starts no threads and doesn't set up TLS.
 
 mod address;
 mod digest;
@@ -56,8 +56,8 @@ use crate::fetch::FoundTemplate;
 use crate::patience::TransferBounds;
 use crate::store::{TemplateStore, with_store};
 
-/// After a failure, we don't use the remote for this long. A run starts its server in less time, so a broken remote
-/// delays the run only once.
+/// How long to avoid the remote after a failure. A run starts its server in less time, so a broken remote delays the
+/// run only once.
 const TROUBLE: Duration = Duration::from_mins(1);
 
 /// A client for a store of shared templates.
@@ -65,9 +65,9 @@ pub struct RemoteCache {
     address: RemoteAddress,
     cache: Cache,
     trusted: Vec<TrustedKey>,
-    /// The key that signs templates built here. If this is `None`, nothing is pushed.
+    /// The key that signs templates built here. If `None`, nothing is pushed.
     pushes_with: Option<Arc<SigningKey>>,
-    /// Time of the remote's last failure. `None` if it never failed.
+    /// When the remote last failed. `None` if it never did.
     failed: Mutex<Option<Instant>>,
 }
 
@@ -77,24 +77,24 @@ impl fmt::Debug for RemoteCache {
     }
 }
 
-/// The place that a fetched template goes to.
+/// Destination of a fetched template.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination<'a> {
-    /// The right to create the template's entry in the cache.
+    /// The right to create the template's cache entry.
     pub building: &'a Building,
     /// Maximum size of the template, in bytes.
     pub limit: u64,
 }
 
 impl RemoteCache {
-    /// Creates a client for the store at `address` that fetches into `cache`. The client accepts only templates that
-    /// one of the `trusted` keys has signed.
+    /// Creates a client for the store at `address` that fetches into `cache`. The client only accepts templates signed
+    /// by one of the `trusted` keys.
     #[must_use]
     pub fn new(address: RemoteAddress, cache: Cache, trusted: Vec<TrustedKey>) -> Self {
         Self { address, cache, trusted, pushes_with: None, failed: Mutex::new(None) }
     }
 
-    /// Enables pushes: templates that this machine builds are signed with `key` and pushed.
+    /// Enables pushes: templates built on this machine are signed with `key` and pushed.
     #[must_use]
     pub fn pushing(self, key: Arc<SigningKey>) -> Self {
         Self { pushes_with: Some(key), ..self }
@@ -108,12 +108,11 @@ impl RemoteCache {
 
     /// Fetches the template `fingerprint` into the cache, unless it is larger than the destination's limit.
     ///
-    /// Returns `None` if the remote doesn't have the template. `progress` is called with the number of bytes received
-    /// and the total number of bytes.
+    /// Returns `None` if the remote lacks the template. `progress` receives the number of bytes received so far and the
+    /// total.
     ///
     /// # Errors
-    /// Returns an error if the remote failed, or if its template is too large or isn't trusted. After an error, the
-    /// cache is unchanged.
+    /// Returns an error if the remote fails, or if its template is too large or untrusted. The cache is then unchanged.
     pub fn fetch(
         &self,
         fingerprint: &str,
@@ -150,8 +149,8 @@ impl RemoteCache {
             .map(Some)
     }
 
-    /// Returns an error if this machine has already seen a later signature for this template. Without this check, an
-    /// attacker who controls the store could bring back an older build of the template.
+    /// Returns an error if this machine has already seen a later signature for this template. Otherwise, an attacker
+    /// who controls the store could roll the template back to an older build.
     fn expect_newest(&self, fingerprint: &str, signed: u64) -> Result<(), RemoteError> {
         let note = format!("signed-{fingerprint}");
         let seen =
@@ -166,7 +165,7 @@ impl RemoteCache {
         Ok(())
     }
 
-    /// Checks the settings without sending a request. For a `file` remote, also checks that its directory exists.
+    /// Checks the settings without sending a request, including whether a `file` remote's directory exists.
     ///
     /// # Errors
     /// Returns an error if a push can't succeed.
@@ -174,10 +173,10 @@ impl RemoteCache {
         with_store(&self.address, |_, _| Ok(()))
     }
 
-    /// Pushes an entry of the cache, signed with `key`, unless the remote already has it.
+    /// Pushes a cache entry, signed with `key`, unless the remote already has it.
     ///
     /// # Errors
-    /// Returns an error if the remote failed. In this case the remote doesn't offer the template.
+    /// Returns an error if the remote fails, in which case it doesn't offer the template.
     pub fn push(
         &self,
         entry: &Entry,
@@ -213,7 +212,7 @@ impl RemoteCache {
                 ))?;
                 let sent = pushed.bytes + published.tree;
                 pushed.bytes = sent + published.head;
-                // A concurrent collection can remove blobs that this push found in the store and didn't send.
+                // A concurrent collection can remove blobs that this push found in the store and therefore didn't send.
                 let all = published.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
                 if sent == all || runtime.block_on(push::is_complete(store, &published.blobs, patience))? {
                     return Ok(pushed);
@@ -233,11 +232,11 @@ impl RemoteCache {
         with_store(&self.address, |runtime, store| runtime.block_on(garbage::usage(store, within)))
     }
 
-    /// Removes the templates that were pushed longer than `age` ago. Also removes blobs that no other template needs,
-    /// if they are older than a day.
+    /// Removes the templates pushed more than `age` ago, as well as blobs older than a day that no other template
+    /// needs.
     ///
     /// # Errors
-    /// Returns an error if the remote failed. Even after an error, all needed blobs are still there.
+    /// Returns an error if the remote fails. Even then, no needed blobs are removed.
     pub fn collect(&self, age: Duration) -> Result<Collected, RemoteError> {
         let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
         with_store(&self.address, |runtime, store| runtime.block_on(garbage::collect(store, before)))
@@ -248,12 +247,12 @@ impl RemoteCache {
         failed.is_some_and(|when| when.elapsed() < TROUBLE)
     }
 
-    /// Converts an error for the caller of this source. If the remote failed, also records the time of the failure, so
-    /// that the remote isn't used for a while.
+    /// Converts an error for the caller of this source. If the remote itself failed, records the time, so that the
+    /// remote isn't used for a while.
     fn source_error(&self, error: RemoteError) -> SourceError {
         use RemoteError::{Missing, TooLarge, Untrusted};
-        // If an object is missing during a read, only this template is affected and the remote remains usable. If an
-        // object is missing during a write, that does count as a failure of the remote.
+        // A missing object during a read only affects this template, so the remote remains usable. During a write, it
+        // does count as a failure of the remote.
         if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { verb: "read", .. }) {
             *lock(&self.failed) = Some(Instant::now());
         }
@@ -265,7 +264,7 @@ impl RemoteCache {
 enum Presence {
     Complete,
     Absent,
-    /// The remote has a head, but the head isn't trusted, or one of its blobs is missing.
+    /// The remote has a head, but the head isn't trusted or one of its blobs is missing.
     Useless,
 }
 
@@ -286,7 +285,7 @@ async fn is_there(
     }
 }
 
-/// Returns how long the build took, according to the template's description `about`.
+/// Returns the build time from the template's description `about`.
 fn build_time(about: &str) -> Duration {
     let took = EntryDescription::parse(about).map_or(0.0, |about| about.took);
     Duration::try_from_secs_f64(took).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! Logs in to a registry with the credentials that `docker login` stored.
 //!
-//! A registry accepts either basic authentication or a bearer token. In the first case, we send the credentials
-//! themselves. In the second, we exchange them for a token.
+//! A registry accepts either basic authentication, for which we send the credentials themselves, or a bearer token, for
+//! which we exchange them.
 //!
 //! Source: distribution.github.io/distribution/spec/auth/token.
 
@@ -26,9 +26,9 @@ const LONGEST_ANSWER: u64 = 1 << 20;
 pub(crate) struct Login {
     client: Client,
     repository: String,
-    /// User and password in base64, in the format that both the HTTP header and docker's configuration file use.
+    /// User and password in base64, as used by both the HTTP header and docker's configuration file.
     basic: Option<String>,
-    /// The most recent value of the authorization header.
+    /// The most recent authorization header.
     current: Mutex<Option<String>>,
 }
 
@@ -92,7 +92,7 @@ impl Login {
     }
 }
 
-/// Returns the paths of the files in which docker and podman store credentials.
+/// Returns the paths of docker's and podman's credential files.
 fn files() -> Vec<PathBuf> {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from);
     let home = folder("HOME").map(|home| home.join(".docker"));
@@ -102,7 +102,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Returns the credentials for `host` from the content of a file in [`files`].
+/// Returns the credentials for `host` from the contents of one of [`files`].
 fn stored(text: &str, host: &str) -> Option<String> {
     let file: Value = serde_json::from_str(text).ok()?;
     let auths = file["auths"].as_object()?;
@@ -115,7 +115,7 @@ fn stored(text: &str, host: &str) -> Option<String> {
     Some(auth.to_owned())
 }
 
-/// Returns the value of the parameter `name` in a challenge. Parameters look like `name="value"`.
+/// Returns the value of a challenge's parameter `name`. Parameters look like `name="value"`.
 fn parameter(text: &str, name: &str) -> Option<String> {
     let mut rest = text;
     while let Some((key, more)) = rest.split_once('=') {

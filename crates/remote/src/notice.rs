@@ -1,20 +1,19 @@
 //! Notices about builds in progress.
 //!
-//! When a machine starts to build a template, it posts a notice in the remote. Other machines see the notice and wait
+//! When a machine starts building a template, it posts a notice in the remote. Other machines that see the notice wait
 //! for the template instead of building it a second time.
 //!
 //! ```text
 //! pgfresh building 1
 //! fingerprint c50c4d91…
-//! builder 8f14e45fceea167a             random id of the builder
+//! builder 8f14e45fceea167a             the builder's random ID
 //! beat 7                               incremented every second
 //! signed 1700000000                    seconds since 1970
 //! untrusted comment: …                 and three more lines, in minisign's format
 //! ```
-//! Only machines that are allowed to push can post notices. They sign each notice, so no other account can make
-//! machines wait.
+//! Only machines that may push can post notices. Since each notice is signed, no other account can make machines wait.
 //!
-//! A notice is valid as long as its beat increases. The waiting machine checks this with its own clock, so the
+//! A notice is valid as long as its beat keeps increasing. Waiting machines measure this with their own clocks, so the
 //! machines' clocks can differ by minutes.
 
 use std::pin::pin;
@@ -33,15 +32,14 @@ use crate::store::{TemplateStore, with_store};
 
 /// Interval between beats.
 const BEAT: Duration = Duration::from_secs(1);
-/// Timeout for writing one beat. This is long, because the build and other transfers use the disk and the network at
-/// the same time.
+/// Timeout for writing one beat. It is long because the build and other transfers use the disk and the network at the
+/// same time.
 const BEAT_BOUND: Duration = Duration::from_secs(5);
-/// Maximum time without a new beat. After that, we consider the builder dead.
+/// Maximum time without a new beat before we consider the builder dead.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Maximum difference between the clocks of two machines.
+/// Maximum clock difference between two machines.
 const SKEW: Duration = Duration::from_mins(5);
-/// Timeout at the end of a build. It applies twice: to a beat that is still being written, and then to the removal of
-/// the notice.
+/// Timeout at the end of a build. It applies twice: to a beat still being written, and then to the notice's removal.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// Maximum size of a notice, in bytes.
 pub(crate) const LONGEST_NOTICE: u64 = 4 << 10;
@@ -75,7 +73,7 @@ impl Notice {
         text + &signature
     }
 
-    /// Parses a notice that a `trusted` key signed for the template `fingerprint`. Returns `None` for any other text.
+    /// Parses a notice signed by a `trusted` key for the template `fingerprint`. Returns `None` for any other text.
     fn parse(text: &str, fingerprint: &str, trusted: &[TrustedKey]) -> Option<Self> {
         let (said, _) = text.split_once("\nuntrusted comment")?;
         let (said, signature) = text.split_at(said.len() + 1);
@@ -98,7 +96,7 @@ fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Finds out whether the builder behind a notice is alive, by comparing the notice's beats over time.
+/// Determines whether the builder behind a notice is alive, by comparing the notice's beats over time.
 #[derive(Debug, Default)]
 pub(crate) struct BeatWatch {
     last: Option<(Notice, Instant)>,
@@ -106,7 +104,7 @@ pub(crate) struct BeatWatch {
 
 impl BeatWatch {
     /// Returns true if the builder that wrote the notice `text` for the template `fingerprint` is still alive. `now` is
-    /// the time at which the notice was read.
+    /// when the notice was read.
     pub(crate) fn is_alive(
         &mut self,
         text: &str,
@@ -119,8 +117,8 @@ impl BeatWatch {
             return false;
         }
         match &self.last {
-            // An attacker can put an older notice back, but that doesn't make the builder look alive, because its beat
-            // isn't new.
+            // An attacker can restore an older notice, but its beat isn't new, so that doesn't make the builder look
+            // alive.
             Some((last, since)) if last.builder == notice.builder && last.beat >= notice.beat => {
                 now.duration_since(*since) < SILENCE
             }
@@ -131,14 +129,13 @@ impl BeatWatch {
         }
     }
 
-    /// Returns true if [`Self::is_alive`] saw a new beat within the last [`SILENCE`]. This needs no access to the
-    /// remote.
+    /// Returns true if [`Self::is_alive`] saw a new beat within the last [`SILENCE`]. Doesn't access the remote.
     pub(crate) fn was_alive(&self, now: Instant) -> bool {
         self.last.as_ref().is_some_and(|(_, since)| now.duration_since(*since) < SILENCE)
     }
 }
 
-/// A notice that this machine posted. A thread renews the notice, and dropping this value removes it.
+/// A notice posted by this machine. A thread renews the notice, and dropping this value removes it.
 #[derive(Debug)]
 pub(crate) struct PostedNotice {
     stop: Option<oneshot::Sender<()>>,
@@ -146,11 +143,11 @@ pub(crate) struct PostedNotice {
 }
 
 impl PostedNotice {
-    /// Posts a notice in `store`, whose address is `address`. If `left` is true, first removes the notice that a dead
-    /// builder left. Returns `None` if another machine posted its notice first.
+    /// Posts a notice in `store`, whose address is `address`. If `left` is true, first removes the notice left by a
+    /// dead builder. Returns `None` if another machine posted its notice first.
     ///
     /// # Errors
-    /// Returns an error if the store accepts no notices, or if it failed.
+    /// Returns an error if the store fails or accepts no notices.
     pub(crate) async fn post(
         store: &TemplateStore,
         address: &RemoteAddress,
@@ -183,8 +180,8 @@ impl PostedNotice {
                         tokio::select! {
                             done = &mut put => note("renewed", done),
                             _ = &mut stopped => {
-                                // Wait for the beat in progress. If it arrived after the removal, it would create the
-                                // notice again. The timeout is short, because this wait delays the run.
+                                // Wait for the beat in progress, because it would recreate the notice if it arrived
+                                // after the removal. The timeout is short, since this wait delays the run.
                                 note("renewed", timeout(FAREWELL, put).await.flatten());
                                 break;
                             }
@@ -203,7 +200,7 @@ impl PostedNotice {
     }
 }
 
-/// Logs a failed write. The failure is harmless: at worst, other machines build the template themselves.
+/// Logs a failed write. At worst, other machines build the template themselves.
 fn note(what: &str, done: Result<Result<(), StoreError>, Elapsed>) {
     match done {
         Ok(Ok(())) => {}
@@ -258,8 +255,7 @@ mod tests {
             let (key, trusted) = key();
             let begun = Instant::now();
             let (mut watch, mut now) = (BeatWatch::default(), begun);
-            // Model of what the waiting machine knows: the last builder, that builder's newest beat, and the time of
-            // that beat.
+            // Model of what the waiting machine knows: the last builder, its newest beat, and when that beat arrived.
             let mut model: Option<(u64, u64, Instant)> = None;
             for (builder, beat, pause, is_read) in beats {
                 now += Duration::from_millis(pause);

@@ -38,24 +38,23 @@ use crate::error::{StoreError, innermost};
 use crate::stored::{ByteStream, StoredObject, skip};
 use crate::wary::WaryConnector;
 
-/// Timeout for opening a connection. Callers limit all other waits.
+/// Timeout for opening a connection. Callers bound all other waits.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for checking that the directory exists. If the check times out because the file system hangs, the first read
-/// reports the problem.
+/// Timeout for checking that the directory exists. If the file system hangs, the first read reports the problem.
 const LOOK_BOUND: Duration = Duration::from_secs(1);
 pub(crate) const HEADS: &str = "heads";
 pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const NOTICES: &str = "notices";
 
-/// The part of an object store that belongs to one remote. The names of all its objects begin with the same prefix.
+/// The part of an object store that belongs to one remote. All its objects share a name prefix.
 #[derive(Debug)]
 pub(crate) struct ObjectBucket {
     store: Arc<dyn ObjectStore>,
-    /// The store for notices. For a `file` remote, this store doesn't flush its writes to disk, because notices exist
-    /// only for seconds.
+    /// The store for notices. For a `file` remote, it doesn't flush writes to disk, because notices only exist for
+    /// seconds.
     notices: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// The directory of a `file` remote; `None` for other kinds.
+    /// A `file` remote's directory. `None` for other kinds.
     folder: Option<std::path::PathBuf>,
 }
 
@@ -75,7 +74,7 @@ impl From<object_store::Error> for StoreError {
     }
 }
 
-/// Formats an error for a message. If the server responded, the result is only the HTTP status.
+/// Formats an error for a message. If the server responded, only the HTTP status is included.
 fn words(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -85,7 +84,7 @@ fn words(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     let said = error.to_string();
-    // The text is, for example, "Server returned non-2xx status code: 503 Service Unavailable: BODY". Cut the body off,
+    // The text looks like "Server returned non-2xx status code: 503 Service Unavailable: BODY". Cut off the body,
     // because it can contain anything.
     match said.split_once("status code: ") {
         Some((_, status)) => {
@@ -126,7 +125,7 @@ impl ObjectBucket {
         let folder = (address.kind == StoreKind::File).then(|| address.folder()).flatten();
         let prefix = match &folder {
             Some(folder) => Path::from_absolute_path(folder).map_err(|error| StoreError::broken(&error))?,
-            // The URL of an HTTP server already contains the path.
+            // An HTTP server's URL already contains the path.
             None if address.kind == StoreKind::Http => Path::default(),
             None => Path::from_url_path(address.path()).map_err(|error| StoreError::broken(&error))?,
         };
@@ -173,7 +172,7 @@ impl ObjectBucket {
         let options = GetOptions::new().with_range(Some(range.clone()));
         match self.store.get_opts(&path, options).await {
             Ok(found) => Ok(found.into_stream().map_err(StoreError::from).boxed()),
-            // This server doesn't support ranges, so it sends the whole blob.
+            // A server without range support sends the whole blob.
             Err(object_store::Error::NotSupported { .. }) => {
                 let found = self.store.get(&path).await?;
                 Ok(skip(found.into_stream().map_err(StoreError::from).boxed(), range.start))
@@ -208,8 +207,8 @@ impl ObjectBucket {
         if !replace {
             let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
             match store.put_opts(&path, payload(), create).await {
-                // If the store has no conditional writes, two concurrent writers can both succeed. This is fine,
-                // because both texts are valid.
+                // Without conditional writes, two concurrent writers can both succeed. This is fine, because both texts
+                // are valid.
                 Err(
                     object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
                 ) => {}
@@ -253,11 +252,11 @@ impl ObjectBucket {
     }
 }
 
-/// `object_store` uses this character in the names of files that it hasn't finished writing. It doesn't list such
-/// files, so those of a killed writer would stay forever.
+/// Character in the names of files that `object_store` hasn't finished writing. It doesn't list these files, so those
+/// of a killed writer would remain forever.
 const UNFINISHED: char = '#';
 
-/// Returns the unfinished files that killed writers left in `folder`.
+/// Returns the unfinished files left in `folder` by killed writers.
 fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let left = entries.filter_map(|entry| {
@@ -268,7 +267,7 @@ fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
     left.collect()
 }
 
-/// Moves the credentials from an HTTP server's URL into a header. Returns the URL without them.
+/// Moves the credentials from an HTTP server's URL into a header and returns the URL without them.
 fn without_password(
     address: &RemoteAddress,
     client: ClientOptions,
@@ -289,18 +288,18 @@ fn without_password(
     Ok((trimmed(url), client.with_default_headers(headers)))
 }
 
-/// Disables the retries of `object_store`, because this crate does its own retries within its own timeouts.
+/// Disables `object_store`'s retries, because this crate retries within its own timeouts.
 fn no_retry() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
 fn client_options(kind: StoreKind) -> ClientOptions {
-    // Callers limit every wait, so the client has no timeout for requests.
+    // Callers bound every wait, so the client has no request timeout.
     let options = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
     options.with_allow_http(kind == StoreKind::Http || emulated(kind))
 }
 
-/// Returns true if the environment names an endpoint on this machine, or if it allows an endpoint without TLS.
+/// Returns true if the environment sets an endpoint on this machine or allows one without TLS.
 fn emulated(kind: StoreKind) -> bool {
     let (endpoints, allow): (&[&str], _) = match kind {
         StoreKind::S3 => (&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"], "AWS_ALLOW_HTTP"),

@@ -1,6 +1,6 @@
 //! Timeouts for remotes.
 //!
-//! A remote is only useful as long as it saves time. Therefore a remote that fails costs at most a few seconds, and a
+//! A remote is only useful as long as it saves time. A failing remote therefore costs at most a few seconds, and a
 //! transfer may not take much longer than building the template.
 
 use std::future::Future;
@@ -13,8 +13,8 @@ use crate::error::{RemoteError, StoreError};
 pub(crate) const MARGIN: Duration = Duration::from_secs(3);
 /// Interval between progress reports.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// Minimum time that a transfer has to run before we estimate how long the rest will take. Only time spent waiting for
-/// the network counts.
+/// Minimum time before we estimate how long the rest of a transfer will take. Only time spent waiting for the network
+/// counts.
 const MEASURED: Duration = Duration::from_secs(1);
 
 /// The timeouts for operations on a remote.
@@ -22,18 +22,18 @@ const MEASURED: Duration = Duration::from_secs(1);
 pub struct Patience {
     /// Timeout for looking up a template, i.e. for reading its head and its tree.
     pub(crate) answer: Duration,
-    /// Maximum time without a received byte.
+    /// Maximum time without receiving a byte.
     pub(crate) stall: Duration,
-    /// If true, pgfresh aborts a transfer that would take longer than a build.
+    /// True if a transfer that would take longer than a build should be aborted.
     pub(crate) projects: bool,
 }
 
 impl Patience {
-    /// Timeouts for a fetch while a server starts. A remote that fails costs at most 3 s.
+    /// Timeouts for a fetch during server startup. A failing remote costs at most 3 s.
     pub const ON_THE_WAY: Self =
         Self { answer: Duration::from_secs(2), stall: Duration::from_millis(900), projects: true };
-    /// Timeouts for a push between a build and the user's command. A failing push can run into two timeouts, so each of
-    /// them is shorter.
+    /// Timeouts for a push between a build and the user's command. They are shorter because a failing push can run into
+    /// two of them.
     pub const AFTER_A_BUILD: Self =
         Self { answer: Duration::from_millis(1400), stall: Duration::from_millis(1400), projects: true };
     /// Timeouts for a transfer that the user requested.
@@ -41,16 +41,15 @@ impl Patience {
         Self { answer: Duration::from_secs(20), stall: Duration::from_secs(10), projects: false };
 }
 
-/// Limits of a transfer.
+/// A transfer's limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TransferBounds {
     pub(crate) patience: Patience,
-    /// Duration of the template's build. A transfer that takes longer saves no time.
+    /// How long building the template took. A transfer that takes longer saves no time.
     pub(crate) took: Duration,
 }
 
-/// Runs `work` with the timeout `after`. `verb` and `object` are for the error message, which says "could not `verb`
-/// `object`".
+/// Runs `work` with the timeout `after`. The error message is "could not `verb` `object`".
 pub(crate) async fn within<T>(
     after: Duration,
     verb: &'static str,
@@ -63,7 +62,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Returns `None` in place of [`StoreError::Absent`].
+/// Converts [`StoreError::Absent`] to `None`.
 pub(crate) async fn present<T>(
     work: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<Option<T>, StoreError> {
@@ -73,14 +72,14 @@ pub(crate) async fn present<T>(
     }
 }
 
-/// Measures the speed of a transfer. Time spent waiting for the network counts, but time spent writing to disk doesn't.
+/// Measures a transfer's speed. Time spent waiting for the network counts, but time spent writing to disk doesn't.
 #[derive(Debug)]
 pub(crate) struct Pace {
     total: u64,
-    /// The number of threads that wait in parallel.
+    /// The number of threads waiting in parallel.
     waiters: u64,
     done: AtomicU64,
-    /// Total waiting time of all threads, in microseconds.
+    /// Total time all threads have waited, in microseconds.
     waited: AtomicU64,
 }
 
@@ -97,7 +96,7 @@ impl Pace {
         self.total
     }
 
-    /// Records that a wait for the network is over. The wait started at `begun` and brought `bytes` bytes.
+    /// Records a completed wait for the network, which started at `begun` and yielded `bytes` bytes.
     pub(crate) fn count(&self, bytes: usize, begun: Instant) {
         self.done.fetch_add(bytes as u64, Ordering::Relaxed);
         let waited = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -116,8 +115,7 @@ impl Pace {
         Some(waited.as_secs_f64() * rest / done.max(1.0))
     }
 
-    /// Returns an error if the rest of the transfer would take longer than `took`, the duration of a build, plus
-    /// [`MARGIN`].
+    /// Returns an error if the rest of the transfer would take longer than `took` (the build time) plus [`MARGIN`].
     pub(crate) fn expect_gain(&self, took: Duration) -> Result<(), RemoteError> {
         match self.left() {
             Some(left) if left > (took + MARGIN).as_secs_f64() => {
@@ -140,7 +138,7 @@ mod tests {
     #[test]
     fn transfer_stops_when_rest_outlasts_a_build() {
         let second = Duration::from_secs(1);
-        // 1 B/s. There is no estimate before a second has passed.
+        // 1 B/s. There is no estimate during the first second.
         let pace = Pace::new(1000, 1);
         assert!(after(&pace, 1, second / 2).is_ok());
         assert!(matches!(after(&pace, 1, second), Err(RemoteError::Slow { .. })));

@@ -1,8 +1,8 @@
 //! Uploads a template.
 //!
-//! A push first uploads packs with the new frames, then the tree, and finally the head. Until its head exists, a
-//! template is invisible to other machines. If the push is interrupted before that, a later collection removes the
-//! uploaded blobs.
+//! A push uploads packs with the new frames, then the tree, and finally the head. A template is invisible to other
+//! machines until its head exists. If the push is interrupted before that, a later collection removes the uploaded
+//! blobs.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,7 +26,7 @@ use crate::tree::{FrameTree, LARGEST_FRAME, LEVEL, PackedFrame, TreeDocument};
 
 /// Target size of a pack, in bytes.
 const PACK: usize = 32 << 20;
-/// Target size of the first pack, in bytes. It's small because the first upload measures the speed of the remote.
+/// Target size of the first pack, in bytes. It is small because the first upload serves to measure the remote's speed.
 const FIRST_PACK: usize = 512 << 10;
 /// The number of packs to upload in parallel.
 const SENDERS: u32 = 2;
@@ -34,36 +34,36 @@ const SENDERS: u32 = 2;
 /// The result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
-    /// Number of bytes sent. This is 0 if the remote already had the template.
+    /// Number of bytes sent: 0 if the remote already had the template.
     pub bytes: u64,
-    /// Total size in bytes of the frames that this push didn't send, because the remote already had them.
+    /// Total size in bytes of the frames this push skipped because the remote already had them.
     pub shared: u64,
 }
 
-/// A pack that is ready for its upload.
+/// A pack ready to be uploaded.
 struct NewPack {
     bytes: Bytes,
     blob: Blob,
 }
 
-/// Splits files into frames, and collects the new frames in packs.
+/// Splits files into frames and collects the new frames in packs.
 struct Packer {
     tree: FrameTree,
-    /// Maps the digest of each frame in the tree to the frame's index.
+    /// Maps each frame's digest to the frame's index in the tree.
     known: HashMap<[u8; 32], usize>,
-    /// Maps the digest of each frame in the related trees to the frame and its pack. These frames are already in the
-    /// remote. When a file uses one of them, its pack is added to this tree.
+    /// Maps each frame's digest in the related trees to the frame and its pack. These frames are already in the remote.
+    /// If a file uses one, the frame's pack is added to this tree.
     related: HashMap<[u8; 32], (Blob, PackedFrame)>,
     /// Maps the digest of each pack shared with a related tree to the pack's index in this tree.
     borrowed: HashMap<BlobDigest, usize>,
     pack: Vec<u8>,
-    /// The frames in the current pack, as indexes in the tree.
+    /// The current pack's frames, as tree indexes.
     pending: Vec<usize>,
     shared: u64,
     sink: SyncSender<NewPack>,
 }
 
-/// The result of a [`Packer`] step. `Err(None)` means that an upload failed, so no thread receives further packs.
+/// Result of a [`Packer`] step. `Err(None)` means that an upload failed, so no thread receives any more packs.
 type Packed<T> = Result<T, Option<CacheError>>;
 
 impl Packer {
@@ -86,7 +86,7 @@ impl Packer {
         }
     }
 
-    /// Adds all files of an entry, and checks them against the entry's manifest.
+    /// Adds all files of an entry, verifying them against the entry's manifest.
     fn add_entry(&mut self, entry: &Entry, packed: &dyn Fn(u64)) -> Packed<()> {
         for file in entry.contents() {
             let path = entry.data().join(&file.path);
@@ -115,7 +115,7 @@ impl Packer {
         self.close_pack()
     }
 
-    /// Returns the index of the frame with these bytes. Adds the frame if the tree doesn't have it yet.
+    /// Returns the index of the frame with these bytes, adding it if the tree lacks it.
     fn add(&mut self, raw: &[u8]) -> Packed<usize> {
         let digest = *blake3::hash(raw).as_bytes();
         if let Some(number) = self.known.get(&digest) {
@@ -134,7 +134,7 @@ impl Packer {
             let packed = zstd::bulk::compress(raw, LEVEL)
                 .map_err(|_| CacheError::Invalid { path: "frame".into(), what: "it cannot be compressed" })?;
             let offset = self.pack.len() as u64;
-            // This is a placeholder. The index of the pack is only known once the pack is complete.
+            // A placeholder, since a pack's index is only known once the pack is complete.
             self.tree.frames.push(PackedFrame {
                 pack: usize::MAX,
                 offset,
@@ -188,8 +188,8 @@ impl TransferBounds {
     }
 }
 
-/// Uploads the frames of an entry, except for those in the related trees. Returns the entry's tree, and how many bytes
-/// were sent and saved.
+/// Uploads an entry's frames, except for those in the related trees. Returns the entry's tree and how many bytes were
+/// sent and saved.
 pub(crate) fn send_packs(
     runtime: &Handle,
     store: &TemplateStore,
@@ -222,7 +222,7 @@ pub(crate) fn send_packs(
             }
             progress(done, total);
         }
-        // A failing sender closes the channel, which ends the packer.
+        // A failing sender closes the channel, which stops the packer.
         let sent: Vec<_> = senders.into_iter().map(join).collect();
         let (result, tree, shared) = join(packer);
         let sent = sent.into_iter().sum::<Result<u64, RemoteError>>()?;
@@ -243,7 +243,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Uploads packs until the packer ends. Returns the number of bytes sent. If an upload fails, stops the packer as well.
+/// Uploads packs until the packer finishes. Returns the number of bytes sent. A failed upload also stops the packer.
 async fn send(
     store: &TemplateStore,
     packs: &Mutex<Receiver<NewPack>>,
@@ -271,7 +271,7 @@ async fn send(
     result
 }
 
-/// Uploads one blob unless the store already has it. Returns the number of bytes sent.
+/// Uploads one blob unless the store already has it, returning the number of bytes sent.
 async fn put(
     store: &TemplateStore,
     blob: &Blob,
@@ -292,7 +292,7 @@ async fn put(
     Ok(blob.bytes)
 }
 
-/// Runs `work`, and runs it once more if it fails with [`StoreError::Broken`].
+/// Runs `work`, retrying once if it fails with [`StoreError::Broken`].
 async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F) -> Result<(), StoreError> {
     match work().await {
         Err(StoreError::Broken(_)) => work().await,
@@ -302,19 +302,19 @@ async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F)
 
 /// The result of [`publish`].
 pub(crate) struct Published {
-    /// All blobs of the template.
+    /// All of the template's blobs.
     pub(crate) blobs: Vec<Blob>,
-    /// Number of bytes sent for the tree. This is 0 if the store already had it.
+    /// Number of bytes sent for the tree: 0 if the store already had it.
     pub(crate) tree: u64,
     /// Number of bytes sent for the head.
     pub(crate) head: u64,
 }
 
-/// Uploads the tree and then the head. If `replace` is true, overwrites an existing head.
+/// Uploads the tree, then the head. If `replace` is true, overwrites an existing head.
 ///
 /// # Errors
-/// Returns an error if the remote failed, or if a registry has removed a blob that this template shares with another
-/// one. A template with a missing blob gets no head, so it stays invisible.
+/// Returns an error if the remote fails, or if a registry has removed a blob that this template shares with another. A
+/// template with a missing blob gets no head, so it remains invisible.
 pub(crate) async fn publish(
     store: &TemplateStore,
     fingerprint: &str,

@@ -1,8 +1,8 @@
 //! Remotes in OCI registries.
 //!
-//! Many teams already have a registry but no object store. Each template becomes a manifest with the fingerprint as its
-//! tag. The head is an annotation of that manifest, and the blobs are its layers. Therefore the registry keeps the
-//! blobs that a template needs, and removes all others.
+//! Many teams already have a registry but no object store. Each template becomes a manifest tagged with its
+//! fingerprint. The head is an annotation of that manifest, and the blobs are its layers, so the registry retains the
+//! blobs that templates need and removes all others.
 //!
 //! Source: github.com/opencontainers/distribution-spec, spec.md.
 
@@ -30,7 +30,7 @@ const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 const HEAD: &str = "pgfresh.head";
 /// The annotation that contains the time of the push, in seconds since 1970.
 const WRITTEN: &str = "pgfresh.written";
-/// Maximum size of a manifest, in bytes. Registries don't accept larger manifests.
+/// Maximum size of a manifest, in bytes. Registries reject larger ones.
 const LONGEST_MANIFEST: u64 = 4 << 20;
 /// The number of tags per page of a listing.
 const PAGE: usize = 500;
@@ -64,13 +64,13 @@ impl OciRegistry {
         self.base.join(path).map_err(|error| StoreError::broken(&error))
     }
 
-    /// Returns true if `url` is on the registry itself. A registry can redirect uploads to another server, which must
-    /// not see the credentials.
+    /// Returns true if `url` points to the registry itself. A registry can redirect uploads to another server, which
+    /// must not receive the credentials.
     fn may_see_login(&self, url: &Url) -> bool {
         url.origin() == self.base.origin()
     }
 
-    /// Sends a request. If the registry demands a login, logs in and sends the request again.
+    /// Sends a request. If the registry demands a login, logs in and retries.
     ///
     /// # Errors
     /// Returns an error unless the response has a success status.
@@ -127,7 +127,7 @@ impl OciRegistry {
     }
 
     fn blob_url(&self, digest: &BlobDigest) -> Result<Url, StoreError> {
-        // Without `./`, the URL parser would read "sha256:" as a scheme.
+        // Without `./`, the URL parser would treat "sha256:" as a scheme.
         self.url(&format!("./blobs/sha256:{digest}"))
     }
 
@@ -196,8 +196,7 @@ impl OciRegistry {
         Ok(())
     }
 
-    /// Returns the tags and manifests of our templates. Skips tags that aren't fingerprints, and manifests without a
-    /// head.
+    /// Returns our templates' tags and manifests, skipping tags that aren't fingerprints and manifests without a head.
     async fn manifests(&self) -> Result<Vec<(String, Value)>, StoreError> {
         let mut tags = Vec::new();
         let mut next = Some(self.url(&format!("tags/list?n={PAGE}"))?);
@@ -215,7 +214,7 @@ impl OciRegistry {
                 names.filter(|tag| tag.bytes().all(|byte| byte.is_ascii_hexdigit())).map(str::to_owned),
             );
             let link = link.as_deref().and_then(|link| link.strip_prefix('<')?.split_once('>'));
-            // Stop after a page without any of our tags. Otherwise a server could keep us busy with empty pages
+            // Stop after a page without any of our tags. Otherwise, a server could keep us busy with empty pages
             // forever.
             next = link.filter(|_| tags.len() > before).and_then(|(path, _)| url.join(path).ok());
         }

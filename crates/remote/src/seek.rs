@@ -1,7 +1,7 @@
 //! Looks for a template that this machine doesn't have.
 //!
 //! There are three cases: the remote has the template, another machine is building it, or this machine has to build it.
-//! This module finds out which case it is. It usually prevents two machines from building the same template.
+//! This module determines the case and so usually prevents duplicate builds.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::notice::{BeatWatch, LONGEST_NOTICE, PostedNotice};
 use crate::store::{TemplateStore, with_store};
 use crate::{Destination, Patience, RemoteCache};
 
-/// Interval between checks for a template that another machine is building.
+/// Interval between checks for a template being built by another machine.
 const POLL: Duration = Duration::from_millis(200);
 /// Maximum random delay before a machine takes over from a dead builder.
 const HESITATION: Duration = Duration::from_millis(500);
@@ -22,7 +22,7 @@ const HESITATION: Duration = Duration::from_millis(500);
 const READ_BOUND: Duration = Duration::from_millis(500);
 const WRITE_BOUND: Duration = Duration::from_secs(2);
 
-/// The state of the machine that builds the template, according to its notice.
+/// State of the machine building the template, according to its notice.
 enum OtherBuilder {
     AtWork,
     /// The builder no longer renews its notice.
@@ -40,8 +40,8 @@ enum Posted {
 }
 
 impl RemoteCache {
-    /// Fetches the template, or waits while another machine builds it. If the template isn't in the remote and no
-    /// machine is building it, posts a notice that this machine builds it.
+    /// Fetches the template, or waits while another machine builds it. If neither is possible, posts a notice that this
+    /// machine is building it.
     pub(crate) fn seek(
         &self,
         fingerprint: &str,
@@ -59,12 +59,12 @@ impl RemoteCache {
                 match runtime.block_on(self.look_for_builder(store, fingerprint, &mut watch)) {
                     OtherBuilder::AtWork => {}
                     // Either the template appeared between the two reads, or the build on the other machine failed.
-                    // After a wait, this machine builds without a notice.
+                    // Having waited already, this machine builds without a notice.
                     OtherBuilder::Absent if waits => {
                         return Ok(fetch()?.map_or(FetchResult::Missing(None), FetchResult::Fetched));
                     }
-                    // Several machines notice the dead builder at the same time. Each of them waits for a random time,
-                    // so that one posts its notice first and the others see that notice.
+                    // Several machines may notice the dead builder at once. Each waits for a random time, so that one
+                    // posts its notice first and the others see it.
                     OtherBuilder::Dead if std::mem::take(&mut hesitates) => {
                         thread::sleep(HESITATION.mul_f64(chance()));
                         continue;
@@ -83,7 +83,8 @@ impl RemoteCache {
         })
     }
 
-    /// Looks for a machine that builds the template. If the notice can't be read, the worst outcome is a second build.
+    /// Looks for a machine that is building the template. If the notice can't be read, the worst outcome is a duplicate
+    /// build.
     async fn look_for_builder(
         &self,
         store: &TemplateStore,
@@ -97,13 +98,13 @@ impl RemoteCache {
                 if alive { OtherBuilder::AtWork } else { OtherBuilder::Dead }
             }
             Ok(Err(StoreError::Absent)) => OtherBuilder::Absent,
-            // If the remote is unreachable, the next fetch reports that.
+            // If the remote is unreachable, the next fetch reports it.
             Ok(Err(_)) | Err(_) if watch.was_alive(Instant::now()) => OtherBuilder::AtWork,
             Ok(Err(_)) | Err(_) => OtherBuilder::Unknown,
         }
     }
 
-    /// Posts a notice that this machine builds the template. Does nothing if this machine doesn't push.
+    /// Posts a notice that this machine is building the template. Does nothing if this machine doesn't push.
     async fn post_notice(&self, store: &TemplateStore, fingerprint: &str, other: &OtherBuilder) -> Posted {
         let Some(key) = self.pushes_with.as_ref().filter(|_| !matches!(other, OtherBuilder::Unknown)) else {
             return Posted::Nothing;
@@ -118,7 +119,7 @@ impl RemoteCache {
     }
 }
 
-/// Returns a random number from 0 to 1. Returns 1 if the system provides no random bytes.
+/// Returns a random number from 0 to 1, or 1 if the system provides no random bytes.
 fn chance() -> f64 {
     let mut byte = [u8::MAX];
     drop(sys::fill_random(&mut byte));

@@ -1,7 +1,7 @@
 //! The interface that all stores implement.
 //!
-//! A store finds heads by fingerprint and immutable blobs by digest. The rest of the crate doesn't need to know whether
-//! the store is a bucket, a directory or a registry.
+//! A store finds heads by fingerprint and immutable blobs by digest. To the rest of the crate, it makes no difference
+//! whether the store is a bucket, a directory or a registry.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ impl TemplateStore {
     /// Opens the store at `address` without sending a request.
     ///
     /// # Errors
-    /// Returns an error if the settings in the environment contradict each other.
+    /// Returns an error if the environment's settings contradict each other.
     pub(crate) fn open(address: &RemoteAddress) -> Result<Self, StoreError> {
         match address.kind {
             StoreKind::Oci => Ok(Self::Registry(OciRegistry::open(address)?)),
@@ -37,9 +37,9 @@ impl TemplateStore {
     /// If the store is a directory, checks that it exists.
     ///
     /// # Errors
-    /// Returns an error if the directory is missing. This function doesn't create it, because a network share may not
-    /// be mounted at the moment. A new directory would then be on the local disk, and no other machine would see the
-    /// pushed templates.
+    /// Returns an error if the directory is missing. We don't create it, because it may be a network share that isn't
+    /// mounted at the moment. The new directory would be on the local disk, where no other machine sees the pushed
+    /// templates.
     async fn expect_directory(&self) -> Result<(), StoreError> {
         match self {
             Self::Objects(bucket) => bucket.expect_directory().await,
@@ -47,7 +47,7 @@ impl TemplateStore {
         }
     }
 
-    /// Returns the head of the template `fingerprint`. The head can have at most `most` bytes.
+    /// Returns the head of the template `fingerprint`, which can have at most `most` bytes.
     pub(crate) async fn head(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
             Self::Objects(bucket) => collect(bucket.text(HEADS, fingerprint).await?, most).await,
@@ -55,7 +55,7 @@ impl TemplateStore {
         }
     }
 
-    /// Streams a range of a blob. The store can send more or fewer bytes than `range` asks for.
+    /// Streams a range of a blob. The store can send more or fewer bytes than requested.
     pub(crate) async fn blob(
         &self,
         digest: &BlobDigest,
@@ -67,7 +67,7 @@ impl TemplateStore {
         }
     }
 
-    /// Returns a whole blob after checking its digest.
+    /// Returns a whole blob after verifying its digest.
     pub(crate) async fn whole_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
         let bytes = collect(self.blob(&blob.digest, 0..blob.bytes).await?, blob.bytes).await?;
         if BlobDigest::of(&bytes) != blob.digest {
@@ -90,7 +90,7 @@ impl TemplateStore {
         }
     }
 
-    /// Writes the head of a template. All `blobs` of the template must already be in the store.
+    /// Writes a template's head. All of the template's `blobs` must already be in the store.
     ///
     /// # Errors
     /// Returns [`StoreError::Exists`] if an object store already has a head for this template and `replace` is false.
@@ -107,7 +107,7 @@ impl TemplateStore {
         }
     }
 
-    /// Returns the notice about the build of a template.
+    /// Returns the notice about a template's build.
     ///
     /// Registries have no notices, because a registry can't tell which of two concurrent writers came first.
     pub(crate) async fn notice(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
@@ -117,7 +117,7 @@ impl TemplateStore {
         }
     }
 
-    /// Writes the notice about the build of a template.
+    /// Writes the notice about a template's build.
     ///
     /// # Errors
     /// Returns [`StoreError::Exists`] if `new` is true and the template already has a notice.
@@ -156,7 +156,7 @@ impl TemplateStore {
         }
     }
 
-    /// Lists all blobs. For a registry, lists only the blobs that a head needs.
+    /// Lists all blobs, or for a registry, only those needed by a head.
     pub(crate) async fn blobs(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
             Self::Objects(bucket) => bucket.list(BLOBS).await,
@@ -171,7 +171,7 @@ impl TemplateStore {
         }
     }
 
-    /// Removes a blob. Does nothing for a registry, because a registry removes unneeded blobs itself.
+    /// Removes a blob. Does nothing for a registry, which removes unneeded blobs itself.
     pub(crate) async fn remove_blob(&self, name: &str) -> Result<(), StoreError> {
         match self {
             Self::Objects(bucket) => bucket.remove(BLOBS, name).await,
@@ -179,18 +179,19 @@ impl TemplateStore {
         }
     }
 
-    /// Returns true if unneeded blobs stay in the store until this crate removes them.
+    /// Returns true if unneeded blobs remain in the store until this crate removes them.
     pub(crate) fn keeps_garbage(&self) -> bool {
         matches!(self, Self::Objects(_))
     }
 }
 
-/// Opens the store at `address` and starts a runtime for it, and passes both to `work`. Closes both before it returns.
+/// Opens the store at `address`, starts a runtime for it, and passes both to `work`. Both are closed before this
+/// returns.
 pub(crate) fn with_store<T>(
     address: &RemoteAddress,
     work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
 ) -> Result<T, RemoteError> {
-    // The call fails if another part of the process has already installed a provider, which is fine.
+    // This fails if another part of the process has already installed a provider, which is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
     // Callers add the address to the message.
     let open = |error: StoreError| error.attempt("open", "the store");
@@ -206,7 +207,7 @@ pub(crate) fn with_store<T>(
     work(&handle, &store)
 }
 
-/// Shuts a runtime down without waiting for its tasks, because one of them can be a DNS lookup that blocks for a long
+/// Shuts down a runtime without waiting for its tasks, because one of them can be a DNS lookup that blocks for a long
 /// time.
 struct Ended(Option<Runtime>);
 

@@ -1,4 +1,4 @@
-//! Types for the bytes that a store sends and for the objects that it lists.
+//! Types for the bytes a store sends and the objects it lists.
 
 use std::time::SystemTime;
 
@@ -21,12 +21,12 @@ pub(crate) struct StoredObject {
     pub(crate) time: SystemTime,
 }
 
-/// Returns the body of a response as a stream.
+/// Returns a response body as a stream.
 pub(crate) fn body(answer: reqwest::Response) -> ByteStream {
     answer.bytes_stream().map_err(|error| StoreError::broken(&error)).boxed()
 }
 
-/// Collects a stream into memory. Returns an error if the stream has more than `most` bytes.
+/// Collects a stream into memory. Returns an error if it has more than `most` bytes.
 pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, StoreError> {
     let too_long = || StoreError::Refused("it is longer than it may be".to_owned());
     let add = |mut all: Vec<u8>, more: Bytes| async move {

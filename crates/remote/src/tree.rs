@@ -1,7 +1,6 @@
 //! The tree of a template.
 //!
-//! A tree lists the frames that make up each file, and the position of each frame in its pack. It's stored as one
-//! compressed blob.
+//! A tree lists each file's frames and each frame's position in its pack. It is stored as one compressed blob.
 //!
 //! ```text
 //! pgfresh tree 1
@@ -11,35 +10,35 @@
 //! manifest BYTES
 //! about BYTES
 //!
-//! …                                       these two texts
+//! …                                       the manifest and the description
 //! ```
-//! The tree isn't signed, because it only says where the bytes are. The signed manifest decides whether they are the
-//! right bytes.
+//! The tree isn't signed, because it only determines where the bytes are. The signed manifest determines whether they
+//! are the right bytes.
 
 use std::io::Read;
 
 use crate::digest::{Blob, BlobDigest, parse_hex};
 use crate::error::StoreError;
 
-/// Maximum size of a compressed tree, in bytes. A template of 60 GB has a tree of about this size.
+/// Maximum size of a compressed tree, in bytes. A 60 GB template has a tree of about this size.
 ///
-/// The limit protects the reader's memory. A reader has to decompress the tree before it can check that the tree
-/// belongs to the signed head. This takes about ten times as much memory as the size of the text.
+/// The limit protects the reader's memory. A tree has to be decompressed before we can check that it belongs to the
+/// signed head, and decompression takes about ten times as much memory as the text's size.
 pub(crate) const LONGEST_TREE: u64 = 8 << 20;
 const LONGEST_TEXT: u64 = 4 * LONGEST_TREE;
 /// Maximum size of a frame before compression, in bytes.
 pub(crate) const LARGEST_FRAME: usize = 256 * 1024;
-/// Reason in the error for a tree that is too large.
+/// Reason in the error about an oversized tree.
 const TOO_LONG: &str = "it is too long";
 /// The first line of a tree.
 const HEADER: &str = "pgfresh tree 1";
 /// The compression level, which is also zstd's default.
 pub(crate) const LEVEL: i32 = 3;
 
-/// The position of a frame in a pack.
+/// A frame's position in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PackedFrame {
-    /// The index of the pack in the tree.
+    /// The pack's index in the tree.
     pub(crate) pack: usize,
     pub(crate) offset: u64,
     /// Compressed size in bytes.
@@ -50,16 +49,16 @@ pub(crate) struct PackedFrame {
     pub(crate) digest: [u8; 32],
 }
 
-/// The files of a template, each a sequence of frames.
+/// A template's files, each a sequence of frames.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct FrameTree {
     pub(crate) packs: Vec<Blob>,
     pub(crate) frames: Vec<PackedFrame>,
-    /// For each file, the indexes of its frames.
+    /// The frame indexes of each file.
     pub(crate) files: Vec<Vec<usize>>,
 }
 
-/// A tree together with the manifest and the description of its template.
+/// A tree together with its template's manifest and description.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TreeDocument {
     pub(crate) tree: FrameTree,
@@ -106,7 +105,7 @@ impl TreeDocument {
     /// Parses the output of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// Returns the reason, worded as the end of a sentence, if `bytes` is not a valid tree.
+    /// Returns the reason, worded as the end of a sentence, if `bytes` isn't a valid tree.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let foreign = "it is no tree of a template";
         let mut text = String::new();
@@ -144,7 +143,7 @@ fn pack(text: &str) -> Option<Blob> {
     Some(Blob { digest: digest.parse::<BlobDigest>().ok()?, bytes: bytes.parse().ok()? })
 }
 
-/// Parses a frame. Returns `None` if the frame isn't inside its pack.
+/// Parses a frame. Returns `None` if it isn't inside its pack.
 fn frame(text: &str, packs: &[Blob]) -> Option<PackedFrame> {
     let mut words = text.splitn(5, ' ');
     let pack: usize = words.next()?.parse().ok()?;
@@ -152,7 +151,7 @@ fn frame(text: &str, packs: &[Blob]) -> Option<PackedFrame> {
     let length: usize = words.next()?.parse().ok()?;
     let raw: usize = words.next()?.parse().ok()?;
     let digest = parse_hex(words.next()?)?;
-    // A frame can be longer after compression, because incompressible data grows slightly.
+    // Compression can make a frame longer, because incompressible data grows slightly.
     let sensible = (1..=LARGEST_FRAME).contains(&raw) && (1..=2 * LARGEST_FRAME).contains(&length);
     let end = offset.checked_add(length as u64)?;
     (sensible && end <= packs.get(pack)?.bytes).then_some(PackedFrame { pack, offset, length, raw, digest })

@@ -1,11 +1,11 @@
 //! An HTTP client for object stores that doesn't trust the announced length of a response.
 //!
 //! Before `object_store` reads a listing, a token or an error body, it allocates as many bytes as the response
-//! announces. If a store announced terabytes, the allocation would abort the process. This client therefore hides the
+//! announces. If a store announced terabytes, the allocation would abort the process, so this client hides the
 //! announced length.
 //!
-//! The default client of `object_store` would also add HTTP/2 to our binary. This client doesn't, because all stores
-//! speak HTTP/1.1.
+//! `object_store`'s default client would also add HTTP/2 to our binary. All stores speak HTTP/1.1, so this client goes
+//! without.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -21,12 +21,12 @@ use reqwest::{Client, Request, Url};
 
 /// The user agent for all requests.
 const USER_AGENT: &str = concat!("pgfresh/", env!("CARGO_PKG_VERSION"));
-/// Maximum size of a response, in bytes, which is eight times the size of a pack. A longer response fails.
+/// Maximum response size in bytes: eight times the size of a pack. A longer response fails.
 const LONGEST_ANSWER: u64 = 256 << 20;
-/// Maximum size of an error response's body, in bytes. The rest is ignored.
+/// Maximum size of an error response's body, in bytes. Anything beyond that is ignored.
 const LONGEST_REFUSAL: u64 = 64 << 10;
 
-/// Creates [`WaryClient`]s. Supports only the options that this crate and `object_store` set.
+/// Creates [`WaryClient`]s. Supports only the options set by this crate and `object_store`.
 #[derive(Debug)]
 pub(crate) struct WaryConnector;
 
@@ -49,7 +49,7 @@ impl HttpConnector for WaryConnector {
     }
 }
 
-/// Parses the duration in an option, e.g. `10s`.
+/// Parses an option's duration, e.g., `10s`.
 fn seconds(text: &str) -> Option<Duration> {
     text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
 }
@@ -71,7 +71,7 @@ impl HttpService for WaryClient {
             let url: Url = parts.uri.to_string().parse().map_err(unknown)?;
             let mut request = Request::new(parts.method, url);
             *request.headers_mut() = parts.headers;
-            // Pass on a body in one piece if possible, because such a body can be sent again after a redirect.
+            // Pass on a body in one piece if possible, since only then can it be resent after a redirect.
             let whole = body.as_bytes().cloned().map(reqwest::Body::from);
             *request.body_mut() = Some(whole.unwrap_or_else(|| reqwest::Body::wrap(body)));
             let answer = self.0.execute(request).await.map_err(without_url)?;
@@ -83,7 +83,7 @@ impl HttpService for WaryClient {
     }
 }
 
-/// Wraps an error so that `object_store` doesn't retry the request. This crate does its own retries.
+/// Wraps an error so that `object_store` doesn't retry the request. This crate handles retries itself.
 fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, error)
 }
@@ -92,12 +92,12 @@ fn without_url(error: reqwest::Error) -> HttpError {
     unknown(error.without_url())
 }
 
-/// A response body that hides its announced length.
+/// A response body without its announced length.
 struct WaryBody {
     body: reqwest::Body,
-    /// Number of bytes that can still arrive before the limit is reached.
+    /// How many more bytes can arrive before the limit is reached.
     left: u64,
-    /// If true, the rest of a longer body is ignored. If false, a longer body is an error.
+    /// Whether to ignore the rest of a longer body instead of failing.
     is_cut: bool,
 }
 
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Reads a body of four pieces with three bytes each. `left` is the limit.
+    /// Reads a body of four pieces of three bytes each. `left` is the limit.
     fn read(left: u64, is_cut: bool) -> Result<Bytes, HttpError> {
         let pieces = stream::iter(["abc"; 4]).map(Ok::<_, std::io::Error>);
         let body = WaryBody { body: reqwest::Body::wrap_stream(pieces), left, is_cut };
