@@ -1,16 +1,16 @@
 //! The binomial distribution for fair coins.
 //!
-//! The sign test for drift and the confidence interval of a median ask the same question: how likely are this many
-//! heads in `n` throws of a coin? This module computes the answer.
+//! The sign test for drift and a median's confidence interval ask the same question: how likely are this many heads in
+//! `n` coin tosses? This module computes the answer.
 
 use std::f64::consts::LN_2;
 
 use crate::sample::as_f64;
 
-/// Returns the probabilities that `n` fair coins show at most 0, 1, …, `n` heads.
+/// Returns the probabilities that `n` fair coins come up heads at most 0, 1, …, `n` times.
 ///
-/// We compute the terms from their logarithms, because 2⁻ⁿ underflows if `n` is 1075 or more. The relative error is
-/// below 10⁻⁸ for `n` up to a million.
+/// The terms are computed from their logarithms, because 2⁻ⁿ underflows for `n` ≥ 1075. The relative error is below
+/// 10⁻⁸ for `n` up to a million.
 pub(crate) fn cumulative(n: usize) -> impl Iterator<Item = f64> {
     let mut log_probability = -LN_2 * as_f64(n);
     let mut sum = 0.0;

@@ -1,6 +1,6 @@
-//! Distributions of the measured values.
+//! Distributions of measured values.
 //!
-//! A median can hide, for example, two peaks or a long tail. Reports therefore also show each sample as a histogram.
+//! A median can hide two peaks or a long tail, for example, so reports also show each sample as a histogram.
 
 use std::fmt;
 
@@ -9,24 +9,24 @@ use serde_json::{Map, Value, json};
 use crate::sample::as_f64;
 use crate::{Quantity, Sample, Unit, text};
 
-/// Number of bins in a histogram. On a terminal, each bin is a column.
+/// Number of bins in a histogram. On a terminal, each bin takes up one column.
 pub(crate) const BINS: usize = 60;
 /// The percentiles for JSON and CSV. 0 and 100 are the minimum and the maximum.
 const PERCENTILES: [f64; 7] = [0.0, 50.0, 90.0, 95.0, 99.0, 99.9, 100.0];
-/// The characters for bars with a height of 0 to 8 eighths of a line.
+/// Characters for bars from 0 to 8 eighths of a line high.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Samples with the same unit. Reports draw them one below the other, on a logarithmic axis that they share.
+/// Samples with the same unit, drawn one below the other on a shared logarithmic axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     pub(crate) title: String,
     pub(crate) samples: Vec<Sample>,
 }
 
-/// A logarithmic axis. It goes from the smallest positive value of all samples to the largest 99.9th percentile.
+/// A logarithmic axis, from the smallest positive value of all samples to the largest 99.9th percentile.
 ///
-/// A few values beyond that percentile would leave no room for all others. Values outside of the axis count in the
-/// first or the last bin.
+/// A few values beyond that percentile would leave no room for all the others. Values off the axis count toward the
+/// first or last bin.
 pub(crate) struct Axis {
     low: f64,
     high: f64,
@@ -38,13 +38,13 @@ impl Axis {
         (Quantity::new(self.low, self.unit), Quantity::new(self.high, self.unit))
     }
 
-    /// Returns the position of a value on the axis, from 0 (the left end) to 1 (the right end).
+    /// Returns a value's position on the axis, from 0 (the left end) to 1 (the right end).
     pub(crate) fn place(&self, value: f64) -> f64 {
         let place = (value.max(self.low).ln() - self.low.ln()) / (self.high.ln() - self.low.ln());
         place.clamp(0.0, 1.0)
     }
 
-    /// Returns the height of each bin as a fraction of the height of the fullest bin.
+    /// Returns each bin's height as a fraction of the fullest bin's.
     pub(crate) fn shares(&self, sample: &Sample) -> Vec<f64> {
         let mut counts = [0_usize; BINS];
         for value in sample.values() {
@@ -62,7 +62,7 @@ impl Axis {
 }
 
 impl Distribution {
-    /// Creates the distributions of `samples`, which must have the same unit. Ignores empty samples.
+    /// Creates the distributions of `samples`, which must have the same unit. Empty samples are ignored.
     #[must_use]
     pub fn new(title: impl Into<String>, samples: impl IntoIterator<Item = Sample>) -> Self {
         let samples = samples.into_iter().filter(|sample| !sample.is_empty()).collect();
@@ -76,12 +76,12 @@ impl Distribution {
             self.samples.iter().flat_map(Sample::values).copied().filter(positive).reduce(f64::min)?;
         let tops = self.samples.iter().filter_map(|sample| sample.percentile(99.9));
         let top = tops.map(|top| top.value).fold(least, f64::max);
-        // Make the axis longer than 0.
+        // Give the axis a nonzero length.
         let high = top.max(least * 1.1);
         Some(Axis { low: least, high, unit: self.samples[0].unit() })
     }
 
-    /// Yields an object for each sample: `{"title": …, "name": …, "unit": …, "count": …, "percentiles": {"50": …, …}}`.
+    /// Yields one object per sample: `{"title": …, "name": …, "unit": …, "count": …, "percentiles": {"50": …, …}}`.
     pub(crate) fn to_json(&self) -> impl Iterator<Item = Value> {
         self.samples.iter().map(|sample| {
             let percentiles = PERCENTILES
@@ -97,7 +97,7 @@ impl Distribution {
         format!("## {}\n\n```text\n{}```\n", text::markdown(&self.title), self.drawing())
     }
 
-    /// For each percentile of each sample, yields the title, the sample's name, the percentile, the value and the unit.
+    /// Yields the title, the sample's name, the percentile, the value and the unit for each percentile of each sample.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.samples.iter().flat_map(move |sample| {
             PERCENTILES.iter().filter_map(move |percent| {
@@ -124,7 +124,7 @@ impl Distribution {
     }
 }
 
-/// Returns the caption of a sample, which is above its histogram.
+/// Returns the caption above a sample's histogram.
 pub(crate) fn caption(sample: &Sample) -> String {
     let of = |percent| sample.percentile(percent).map_or_else(String::new, |value| value.to_string());
     format!("{}: p50 {}, p99 {}, most {}", sample.name(), of(50.0), of(99.0), of(100.0))

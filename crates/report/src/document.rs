@@ -1,7 +1,7 @@
 //! Reports.
 //!
-//! A report gathers everything that a command measured and concluded, and the environment in which it did. We can
-//! format it for a terminal, for a web page, or for programs.
+//! A report gathers everything a command measured and concluded, together with the environment. It can be formatted for
+//! a terminal, for a web page, or for programs.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 use crate::junit;
 use crate::{Distribution, Finding, Layer, MeasuredTests, Plot, Sample, Table, text};
 
-/// Line width of sentences on a terminal, in columns. Tables may be wider.
+/// Maximum width of prose on a terminal, in columns. Tables may be wider.
 const WIDTH: usize = 100;
 
-/// The results of a measurement, with a title and the environment of the measurement.
+/// A measurement's results, with a title and the environment.
 ///
 /// A report contains layers, findings, plots, distributions, tables and notes. It also contains every single measured
-/// value, but only the machine-readable formats show these.
+/// value, but only the machine-readable formats include these.
 ///
-/// `Display` formats the report for a terminal, without colours.
+/// `Display` formats the report for a terminal, without colors.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     pub(crate) title: String,
@@ -42,7 +42,7 @@ impl Report {
     }
 
     /// Adds a fact about the environment, for example `"AMD EPYC 7B13"` under the key `"processor"`. Keys should be
-    /// unique, because JSON has only one value for each key.
+    /// unique, because JSON only has one value per key.
     pub fn add_environment(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.environment.push((key.into(), value.into()));
     }
@@ -52,7 +52,7 @@ impl Report {
         self.layers.push(layer);
     }
 
-    /// Appends findings. Readers see them in this order.
+    /// Appends findings, which are presented in this order.
     pub fn add_findings(&mut self, findings: impl IntoIterator<Item = Finding>) {
         self.findings.extend(findings);
     }
@@ -67,24 +67,23 @@ impl Report {
         self.distributions.push(distribution);
     }
 
-    /// Adds all measured values of a contender, with a sample for each phase. Only the machine-readable formats contain
-    /// these values.
+    /// Adds all of a contender's measured values, one sample per phase. Only the machine-readable formats contain them.
     pub fn add_samples(&mut self, name: impl Into<String>, phases: impl IntoIterator<Item = Sample>) {
         self.samples.push((name.into(), phases.into_iter().collect()));
     }
 
-    /// Adds `value` to the JSON object, under the key `key`. Other formats don't contain it.
+    /// Adds `value` to the JSON object under `key`. Other formats omit it.
     pub fn add_data(&mut self, key: &'static str, value: Value) {
         self.data.push((key, value));
     }
 
-    /// Sets the tests for [`Self::to_junit`]. Other formats don't contain them.
+    /// Sets the tests for [`Self::to_junit`]. Other formats omit them.
     pub fn set_tests(&mut self, tests: MeasuredTests) {
         self.tests = Some(tests);
     }
 
-    /// Returns JUnit XML with a testcase for each of the tests from [`Self::set_tests`]. A testcase says how long the
-    /// test took, but not whether it passed.
+    /// Returns JUnit XML with a testcase for each test from [`Self::set_tests`]. A testcase contains how long the test
+    /// took, but not whether it passed.
     #[must_use]
     pub fn to_junit(&self) -> String {
         junit::render(self.tests.as_ref())
@@ -100,7 +99,7 @@ impl Report {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
     }
 
-    /// Formats the report as GitHub Flavored Markdown. Users can paste it into an issue.
+    /// Formats the report as GitHub Flavored Markdown, which users can paste into an issue.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut sections = vec![format!("# {}\n", text::markdown(&self.title))];
@@ -122,11 +121,11 @@ impl Report {
 
     /// Formats the report as CSV with the columns `section`, `row`, `column`, `value` and `unit`.
     ///
-    /// Each single value has its own line: for example each fact of a layer, each cell of a table, and each note. A
-    /// finding has lines for its name, its evidence, its factor and its remedy.
+    /// Each value has its own line: each fact of a layer, each cell of a table, each note, and so on. A finding has
+    /// lines for its name, its evidence, its factor and its remedy.
     ///
-    /// All lines of a CSV file must have the same columns (RFC 4180, section 2), but the tables in a report have
-    /// different columns. With a line for each value, they can share one file.
+    /// All lines of a CSV file must have the same columns (RFC 4180, section 2), but a report's tables have different
+    /// ones. With a line per value, they can share a file.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let head = ["section", "row", "column", "value", "unit"].map(str::to_owned);
@@ -166,7 +165,7 @@ impl Report {
             .collect()
     }
 
-    /// For each measured value, yields the contender, the round (counted from 1), the phase, the value and the unit.
+    /// Yields the contender, the round (counted from 1), the phase, the value and the unit for each measured value.
     fn sample_cells(&self) -> impl Iterator<Item = [String; 5]> {
         let phases =
             self.samples.iter().flat_map(|(name, phases)| phases.iter().map(move |phase| (name, phase)));
@@ -186,13 +185,12 @@ impl Report {
 
     /// Returns the report as a JSON object.
     ///
-    /// Its form is `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […],
+    /// The form is `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […],
     /// "distributions": […], "tables": […], "notes": […], "samples": [{"name": …, "phases": […]}, …]}`. For tables, see
     /// [`Table::to_json`]. A layer is `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`, and a phase is `{"name":
     /// …, "unit": …, "values": […]}`.
     ///
-    /// The object contains empty lists, too, but leaves out empty distributions and samples. Callers can add keys to
-    /// it.
+    /// Empty lists are included, except for distributions and samples. Callers can add further keys.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let environment: Map<_, _> =
@@ -215,7 +213,7 @@ impl Report {
     }
 }
 
-/// Joins the lines of a section below its heading. Returns `None` if the section has no lines.
+/// Joins a section's lines below its heading. Returns `None` if there are no lines.
 fn section(head: &str, lines: impl Iterator<Item = String>) -> Option<String> {
     let lines: String = lines.collect();
     (!lines.is_empty()).then(|| format!("{head}{lines}"))

@@ -1,12 +1,12 @@
-//! Reads the JSON of an earlier report.
+//! Reads an earlier report's JSON.
 //!
-//! A user can profile a suite on one machine, and pass the report to an examination on another machine.
+//! Users can profile a suite on one machine and pass the report to an examination on another machine.
 
 use serde::Deserialize;
 
 use crate::{Finding, Layer};
 
-/// Parts of an earlier report that a new report can repeat.
+/// The parts of an earlier report that a new one can repeat.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Earlier {
     /// The title of the earlier report.
@@ -23,16 +23,16 @@ struct Verdict {
 }
 
 impl Earlier {
-    /// Parses JSON that [`crate::Report::to_json`] produced.
+    /// Parses JSON produced by [`crate::Report::to_json`].
     ///
     /// # Errors
-    /// Returns an error if `json` doesn't have the format of a report.
+    /// Returns an error if `json` isn't in the report format.
     pub fn read(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 
-    /// Returns the layer called `name`, with its verdict but without its facts. Returns `None` if the report has no
-    /// such layer.
+    /// Returns the layer called `name`, with its verdict but without its facts, or `None` if the report has no such
+    /// layer.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
         let found = self.layers.iter().find(|layer| layer.name == name)?;

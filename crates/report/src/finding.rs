@@ -1,7 +1,7 @@
 //! Findings.
 //!
-//! A finding is what a user takes away from a report. It consists of a conclusion, the evidence for it, a remedy, and
-//! how much the remedy gains.
+//! A finding is what a user takes away from a report: a conclusion, the evidence for it, a remedy, and how much the
+//! remedy gains.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Interval, Quantity, Sample, text};
 
-/// Says where the factor of a gain comes from.
+/// Origin of a gain's factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// We calculated it from other measurements.
+    /// Calculated from other measurements.
     Predicted,
-    /// We measured with the remedy and without it, in turn.
+    /// Measured with and without the remedy, in turn.
     Measured,
 }
 
@@ -24,33 +24,33 @@ pub enum Basis {
 pub struct Gain {
     /// The thing that becomes faster, for example `"commits"` or `"the suite"`.
     pub of: String,
-    /// How many times as fast it becomes. 1 means that nothing changes.
+    /// How many times as fast it becomes. 1 means no change.
     pub factor: Factor,
-    /// Says where the factor comes from.
+    /// Origin of the factor.
     pub basis: Basis,
     /// The values before and after the remedy. `None` if we only have the factor.
     pub change: Option<[Quantity; 2]>,
 }
 
-/// How many times as fast something becomes, with or without the uncertainty.
+/// How many times as fast something becomes, with or without uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Factor {
     /// An estimate with its 95 % confidence interval.
     Interval(Interval),
-    /// An estimate with an unknown uncertainty.
+    /// An estimate of unknown uncertainty.
     Point(Quantity),
 }
 
 impl Factor {
-    /// Returns the median of the ratios. With at least 6 ratios, adds a confidence interval. Returns `None` for an
-    /// empty sample.
+    /// Returns the median of the ratios, with a confidence interval if there are at least 6 ratios. Returns `None` for
+    /// an empty sample.
     #[must_use]
     pub fn of(ratios: &Sample) -> Option<Self> {
         Interval::of_median(ratios).map(Self::Interval).or_else(|| ratios.median().map(Self::Point))
     }
 
-    /// Returns the estimate alone, without its uncertainty.
+    /// Returns the estimate alone, without the uncertainty.
     #[must_use]
     pub fn point(&self) -> f64 {
         match self {
@@ -92,22 +92,21 @@ pub struct Finding {
     pub name: String,
     /// The evidence, in a sentence with figures.
     pub evidence: String,
-    /// How much the remedy gains. `None` if we don't know the gain, or if the finding isn't about speed.
+    /// How much the remedy gains. `None` if the gain is unknown or the finding isn't about speed.
     pub gain: Option<Gain>,
     /// The remedy, in one or two sentences.
     pub remedy: String,
 }
 
 impl Finding {
-    /// Sorts findings by their gain, with the largest first. Findings without a gain come last, in their previous
-    /// order.
+    /// Sorts findings by their gain, largest first. Findings without a gain come last, in their previous order.
     pub fn rank(findings: &mut [Self]) {
         let factor = |finding: &Self| finding.gain.as_ref().map_or(0.0, |gain| gain.factor.point());
         findings.sort_by(|one, other| factor(other).total_cmp(&factor(one)));
     }
 
-    /// Formats the finding for a terminal. The name comes first. The gain, the evidence and the remedy follow. Lines
-    /// have at most `width` columns.
+    /// Formats the finding for a terminal: the name, followed by the gain, the evidence and the remedy. Lines have at
+    /// most `width` columns.
     pub(crate) fn to_text(&self, number: usize, width: usize) -> String {
         let lead = format!("{number}. ");
         let blank = " ".repeat(lead.len());

@@ -1,14 +1,14 @@
 //! HTML reports.
 //!
 //! An HTML report is a single page that loads no scripts, fonts or style sheets, so it works offline. Users can attach
-//! it to an email, or keep it as a build artifact.
+//! it to an email or save it as a build artifact.
 
 use crate::svg::PALETTE;
 use crate::text::{Alignment, html};
 use crate::{Cell, Distribution, Finding, Layer, Plot, Report, Table};
 
-/// The page's style sheet. Its colours follow the reader's choice of a light or a dark theme. Wide tables and pictures
-/// scroll within the page.
+/// The page's style sheet. Colors follow the reader's choice of a light or dark theme. Wide tables and pictures scroll
+/// within the page.
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}\
@@ -24,8 +24,8 @@ tr,li{break-inside:avoid}h2{break-after:avoid}\
 svg{min-width:0}}";
 
 impl Report {
-    /// Formats the report as an HTML page. `figure` is HTML for the place after the findings, for example an inline
-    /// SVG. It can be empty.
+    /// Formats the report as an HTML page. `figure` is HTML to insert after the findings, for example an inline SVG. It
+    /// can be empty.
     #[must_use]
     pub fn to_html(&self, figure: &str) -> String {
         let title = html(&self.title);

@@ -1,6 +1,6 @@
 //! Confidence intervals of a median.
 //!
-//! The interval is valid for every distribution. This is important because durations rarely have a normal distribution.
+//! The interval is valid for every distribution, which matters because durations rarely follow a normal distribution.
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use serde::{Deserialize, Serialize};
 use crate::sample::median_of_sorted;
 use crate::{Quantity, Sample, binomial};
 
-/// Maximum probability that the median is below the interval. The interval has the same limit for a median above it.
+/// Maximum probability that the median is below the interval. The limit for a median above it is the same.
 const TAIL: f64 = 0.025;
 
 /// A 95 % confidence interval. `Display` formats it as `1.23 ms [1.20 ms, 1.27 ms]`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Lower end, which is at most `point`.
+    /// Lower end, at most `point`.
     pub low: Quantity,
-    /// Estimate, which is the median of the sample.
+    /// Estimate: the sample's median.
     pub point: Quantity,
-    /// Upper end, which is at least `point`.
+    /// Upper end, at least `point`.
     pub high: Quantity,
 }
 
 impl Interval {
-    /// Returns the confidence interval for the median of the distribution that `sample` comes from.
+    /// Returns the confidence interval for the median of the distribution `sample` comes from.
     ///
     /// Returns `None` for fewer than 6 values. With 5 values, even the minimum and the maximum enclose the median with
     /// a probability of only 93.75 %.
     ///
-    /// Both ends are measured values. Their ranks are equal if we count one from the bottom and the other from the top.
-    /// Of all such pairs, we choose the narrowest that encloses the median with a probability of at least 95 %. For
-    /// independent values from a continuous distribution, the probability is exact. For other distributions of
-    /// independent values, it is a lower bound. Values that drift aren't independent (see [`crate::Warning::Drift`]).
+    /// Both ends are measured values, equally far from the two ends of the sorted sample. Among these pairs, we choose
+    /// the narrowest that encloses the median with a probability of at least 95 %. For independent values, the
+    /// probability is exact if the distribution is continuous, and a lower bound otherwise. Values that drift aren't
+    /// independent (see [`crate::Warning::Drift`]).
     ///
-    /// For the interval of a gain, pass the ratios of paired samples (see [`Sample::ratio_to`]).
+    /// To get the interval of a gain, pass the ratios of paired samples (see [`Sample::ratio_to`]).
     ///
     /// Source: David and Nagaraja, "Order Statistics", 3rd edition (2003), section 7.1; Le Boudec, "Performance
     /// Evaluation of Computer and Communication Systems" (2010), theorem 2.1 and its table for small samples.
@@ -63,7 +63,7 @@ mod tests {
     use crate::sample::as_f64;
     use crate::sample::tests::{finite, sample};
 
-    /// Returns the ranks of both ends, counted from 1.
+    /// Returns both ends' ranks, counted from 1.
     fn ranks(n: usize) -> Option<(f64, f64)> {
         let interval = Interval::of_median(&sample((1..=n).map(as_f64)))?;
         Some((interval.low.value, interval.high.value))
@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(gain.to_string(), "2.00 × [2.00 ×, 3.00 ×]");
     }
 
-    /// `SplitMix64` (Steele, Lea and Flood 2014). Returns uniform numbers between 0 and 1, and the same numbers on
-    /// every run.
+    /// `SplitMix64` (Steele, Lea and Flood 2014). Returns uniform numbers between 0 and 1, which are the same on every
+    /// run.
     fn uniform(state: &mut u64) -> f64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = *state;
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn median_interval_keeps_coverage_for_skewed_distribution() {
-        // An exponential distribution, whose median is ln 2. The 8th and 18th of 25 values enclose it with probability
-        // 0.9567.
+        // An exponential distribution with a median of ln 2. The 8th and 18th of 25 values enclose the median with
+        // probability 0.9567.
         let (mut state, rounds) = (17, 20_000);
         let covered = (0..rounds)
             .filter(|_| {
@@ -126,7 +126,7 @@ mod tests {
                 (interval.low.value..=interval.high.value).contains(&std::f64::consts::LN_2)
             })
             .count();
-        // Four standard errors of a share near 0.957 over 20 000 rounds are 0.0057.
+        // For a proportion near 0.957 over 20 000 rounds, four standard errors are 0.0057.
         let share = as_f64(covered) / as_f64(rounds);
         assert!((share - 0.9567).abs() < 0.0057, "{share}");
     }

@@ -1,39 +1,38 @@
 //! JUnit XML for CI systems.
 //!
-//! CI systems such as Jenkins and GitLab read this format. With it, they can show the measured times beside each test.
+//! CI systems such as Jenkins and GitLab read this format and show the measured times beside each test.
 
-/// The class of all testcases. Only the test runner's own file knows the real classes.
+/// Class of all testcases. Only the test runner's own file contains the real classes.
 const CLASS: &str = "pgfresh";
 
-/// The tests of a run. We don't know here whether they passed.
+/// A run's tests. Their outcomes are unknown here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTests {
     /// The command that ran the tests.
     pub name: String,
     /// Duration of the run, in seconds.
     pub seconds: f64,
-    /// The tests of the run.
+    /// The run's tests.
     pub tests: Vec<MeasuredTest>,
 }
 
 /// The measurements of one test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTest {
-    /// The test's name, as the test runner gives it.
+    /// The test's name, as reported by the test runner.
     pub name: String,
     /// How long the test was busy, in seconds.
     pub seconds: f64,
     /// Names and values for programs.
     pub properties: Vec<(&'static str, String)>,
-    /// Sentences about the test for humans.
+    /// Human-readable sentences about the test.
     pub notes: Vec<String>,
 }
 
-/// Formats a testcase for each test. Returns a document without testcases for `None`.
+/// Formats one testcase per test. For `None`, returns a document without testcases.
 ///
-/// A testcase contains no result, so no CI system counts it as failed. We use only elements on which Jenkins, GitLab
-/// and pytest agree. They come from the schema of Ant's junit task, and from the `properties` that pytest writes in a
-/// testcase.
+/// A testcase contains no result, so no CI system counts it as failed. We only use elements on which Jenkins, GitLab
+/// and pytest agree: those from the schema of Ant's junit task, plus the `properties` that pytest writes in a testcase.
 pub(crate) fn render(tests: Option<&MeasuredTests>) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     if let Some(suite) = tests {
@@ -71,15 +70,15 @@ impl MeasuredTest {
     }
 }
 
-/// Formats seconds with six decimals and no exponent, because decimals in XML have none.
+/// Formats seconds with six decimals and no exponent, which XML decimals don't allow.
 fn decimal(seconds: f64) -> String {
     if seconds.is_finite() { format!("{seconds:.6}") } else { "0.000000".to_owned() }
 }
 
 /// Escapes `text` for use in an element or an attribute.
 ///
-/// Characters that XML forbids become replacement characters. Some characters would not survive a parser, for example a
-/// line break in an attribute. They become character references.
+/// Characters that XML forbids become replacement characters. Those that wouldn't survive parsing, such as a line break
+/// in an attribute, become character references.
 ///
 /// Source: XML 1.0, fifth edition, 2.2 and 3.3.3.
 fn escaped(text: &str) -> String {
@@ -145,7 +144,7 @@ mod tests {
         assert_eq!(document.descendants().filter(|node| node.has_tag_name("testcase")).count(), 0);
     }
 
-    /// Replaces the characters that XML forbids, as the tested code should do.
+    /// Replaces the characters that XML forbids, as the code under test should.
     fn possible(text: &str) -> String {
         text.replace(
             |sign: char| sign < ' ' && !"\t\n\r".contains(sign) || "\u{fffe}\u{ffff}".contains(sign),

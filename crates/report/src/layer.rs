@@ -1,13 +1,14 @@
 //! Layers of an examined system.
 //!
-//! A suite can be slow because of, for example, the disk, the file system or the settings. A report describes each of
+//! A suite can be slow because of the disk, the file system or the settings, for example. A report describes each of
+//! these layers with a verdict and facts.
 //! these layers by a verdict and by facts.
 
 use serde_json::{Map, Value, json};
 
 use crate::{Cell, text};
 
-/// A layer of a system, for example its disk. The layer has a sentence for humans, and facts for programs.
+/// A layer of a system, such as its disk, with a sentence for humans and facts for programs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     name: String,
@@ -16,14 +17,14 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Creates a layer that has no facts yet. `verdict` is a single sentence.
+    /// Creates a layer without facts. `verdict` is a single sentence.
     #[must_use]
     pub fn new(name: impl Into<String>, verdict: impl Into<String>) -> Self {
         Self { name: name.into(), verdict: verdict.into(), facts: Vec::new() }
     }
 
-    /// Adds a fact. Names should be unique, because JSON has only one value for each key. Formats for humans leave out
-    /// facts whose value is missing.
+    /// Adds a fact. Names should be unique, because JSON only has one value per key. Human-readable formats omit facts
+    /// without a value.
     pub fn add_fact(&mut self, name: impl Into<String>, value: impl Into<Cell>) {
         self.facts.push((name.into(), value.into()));
     }
@@ -34,7 +35,7 @@ impl Layer {
         &self.name
     }
 
-    /// Returns the sentence about the layer.
+    /// Returns the layer's verdict.
     #[must_use]
     pub fn verdict(&self) -> &str {
         &self.verdict
@@ -42,7 +43,7 @@ impl Layer {
 
     pub(crate) fn known_facts(&self) -> String {
         let known = self.facts.iter().filter(|(_, value)| *value != Cell::Missing);
-        // Use no-break spaces to keep a number and its unit on the same line.
+        // Use no-break spaces so that a number and its unit stay on the same line.
         let read = |value: &Cell| match value {
             Cell::Quantity(_) => value.to_human_text().replace(' ', text::NO_BREAK),
             _ => value.to_human_text(),
@@ -50,8 +51,8 @@ impl Layer {
         known.map(|(name, value)| format!("{name}: {}", read(value))).collect::<Vec<_>>().join("; ")
     }
 
-    /// Formats the layer for a terminal. The name and the sentence are side by side, and the facts are below them.
-    /// Lines have at most `width` columns, and the name takes `margin` columns.
+    /// Formats the layer for a terminal, with the name and the verdict side by side and the facts below them. Lines
+    /// have at most `width` columns, of which the name takes up `margin`.
     pub(crate) fn to_text(&self, margin: usize, width: usize) -> String {
         let lead = text::pad(&self.name, margin, text::Alignment::Left) + "  ";
         let mut lines = text::hang(&lead, &self.verdict, width);
@@ -75,7 +76,7 @@ impl Layer {
         json!({ "name": self.name, "verdict": self.verdict, "facts": facts })
     }
 
-    /// For each fact, yields its name, its value and its unit.
+    /// Yields each fact's name, value and unit.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&str, String, &'static str)> {
         self.facts.iter().map(|(name, value)| {
             let (value, unit) = value.value_and_unit();

@@ -1,16 +1,16 @@
 //! Statistics of measurements, and reports about them.
 //!
-//! Benchmarks and examinations share this crate, so that all of them treat noise and present results in the same way. A
-//! [`Sample`] holds measured values. An [`Interval`] and [`Warning`]s say how reliable the values are. A [`Table`] or a
-//! [`Report`] formats them for a terminal, or as Markdown, HTML, CSV or JSON. A [`Layer`] describes a part of a system,
-//! and a [`Finding`] gives a conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turn, and tells a [`Progress`]
-//! how far it is.
+//! Benchmarks and examinations share this crate, so that they all treat noise and present results the same way. A
+//! [`Sample`] holds measured values, and an [`Interval`] and [`Warning`]s describe how reliable these values are. A
+//! [`Table`] or a [`Report`] formats them for a terminal or as Markdown, HTML, CSV or JSON. A [`Layer`] describes a
+//! part of a system, and a [`Finding`] gives a conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turn and
+//! reports to a [`Progress`].
 //!
-//! This crate only returns values and strings. It never writes to a file or a terminal, and doesn't know about
+//! This crate only returns values and strings. It never writes to a file or a terminal and knows nothing about
 //! PostgreSQL.
 //!
-//! Formats for programs contain each number with all its digits, in the base unit (see [`Unit`]). Formats for humans
-//! contain three significant digits, in a unit that suits the size of the number.
+//! Machine-readable formats contain each number with all its digits, in the base unit (see [`Unit`]). Human-readable
+//! formats contain three significant digits, in a unit that suits the number's size.
 //!
 //! ```
 //! use report::{Interval, Report, Sample, Table, Unit, Warning};

@@ -1,7 +1,7 @@
 //! Plots of time series.
 //!
-//! A rate that falls halfway through a run is easy to see in a plot, but not in a table. Plots consist of characters,
-//! so they work even in a terminal or in an issue.
+//! A rate that drops halfway through a run is easy to see in a plot, but not in a table. Plots consist of characters,
+//! so they even work in a terminal or an issue.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use crate::{Quantity, Unit, text};
 const COLUMNS: usize = 60;
 /// Height of the first time series, in lines.
 const LINES: usize = 6;
-/// The characters for bars with a height of 0 to 8 eighths of a line.
+/// Characters for bars from 0 to 8 eighths of a line high.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A time series has a value for each step, and all steps are equally long. `None` means that a step has no measured
-/// value.
+/// A time series, which has one value for each of its equally long steps. `None` means that nothing was measured in a
+/// step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TimeSeries {
     /// Name of the measured quantity.
@@ -30,8 +30,8 @@ pub struct TimeSeries {
 
 /// Several time series over the same steps.
 ///
-/// On a terminal, the first time series has several lines, and its axis begins at zero. Each of the others has one
-/// line, which ranges from the series' minimum to its maximum. In HTML, time series with the same unit share a picture.
+/// On a terminal, the first time series takes up several lines, and its axis starts at zero. The others take up one
+/// line each, scaled from the series' minimum to its maximum. In HTML, time series with the same unit share a picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
     pub(crate) title: String,
@@ -51,7 +51,7 @@ impl TimeSeries {
         })
     }
 
-    /// Returns the mean of all values that fall into each column.
+    /// Returns the mean of all values in each column.
     fn columns(&self) -> Vec<Option<f64>> {
         let count = self.values.len();
         let columns = count.min(COLUMNS);
@@ -64,16 +64,16 @@ impl TimeSeries {
     }
 }
 
-/// Converts a share of `height` characters to eighths of a character. Returns at least 1, so that readers can see every
-/// measured value.
+/// Converts a fraction of `height` characters to eighths of a character. The result is at least 1, so that every
+/// measured value is visible.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 48")]
 fn eighths(share: f64, height: usize) -> usize {
     ((share * crate::sample::as_f64(height) * 8.0).round() as usize).clamp(1, height * 8)
 }
 
 impl Plot {
-    /// Creates a plot of `series`, all of which must have the same number of values. The horizontal axis goes from 0 to
-    /// `end`, which is a time or a count.
+    /// Creates a plot of `series`, which must all have the same number of values. The horizontal axis ranges from 0 to
+    /// `end`, a time or a count.
     #[must_use]
     pub fn new(title: impl Into<String>, end: Quantity, series: Vec<TimeSeries>) -> Self {
         Self { title: title.into(), end, series }
@@ -84,8 +84,7 @@ impl Plot {
         format!("## {}\n\n```text\n{drawing}```\n", text::markdown(&self.title))
     }
 
-    /// For each value, yields the title, the step (counted from 1), the name of the time series, the value and the
-    /// unit.
+    /// Yields the title, the step (counted from 1), the name of the time series, the value and the unit for each value.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.series.iter().flat_map(move |series| {
             (1..).zip(&series.values).filter_map(move |(step, value)| {

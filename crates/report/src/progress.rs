@@ -1,21 +1,20 @@
-//! Reports about the progress of a measurement, and its cancellation.
+//! Reporting on a measurement's progress and canceling it.
 
 use crate::Report;
 
-/// Observes a measurement, and can cancel it. The implementation for `()` ignores all reports and never cancels.
+/// Observes a measurement and can cancel it. The implementation for `()` ignores all reports and never cancels.
 pub trait Progress {
-    /// Tells the observer that the measurement of `what` begins.
+    /// Called when the measurement of `what` begins.
     fn measuring(&self, _what: &str) {}
 
-    /// Tells the observer that `done` of `of` rounds are complete. Warm-up rounds don't count, so `done` is 0 when the
-    /// warm-up ends.
+    /// Called when `done` of `of` rounds are complete. Warm-up rounds don't count, so `done` is 0 after the warm-up.
     fn finished_round(&self, _done: u32, _of: u32) {}
 
-    /// Offers an interim report about the complete rounds. The time that the observer spends on it isn't part of any
+    /// Offers an interim report on the complete rounds. The time the observer spends on it isn't part of any
     /// measurement.
     fn interim_report(&self, _report: &dyn Fn() -> Report) {}
 
-    /// Returns true if the measurement should stop, and should keep only the complete rounds.
+    /// Returns true if the measurement should stop and discard the incomplete round.
     fn is_cancelled(&self) -> bool {
         false
     }

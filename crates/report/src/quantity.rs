@@ -1,30 +1,30 @@
-//! Numbers with units, and their format for humans.
+//! Numbers with units and their human-readable format.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The unit of a number. Formats for programs always use this unit itself. Formats for humans use a suitable multiple
-/// of it.
+/// A number's unit. Machine-readable formats always use this unit itself, whereas human-readable formats choose a
+/// suitable multiple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// A time. Humans see it in ns, µs, ms or s.
+    /// A time, displayed in ns, µs, ms or s.
     Seconds,
-    /// Events per second. Humans see them in /s, k/s or M/s.
+    /// Events per second, displayed in /s, k/s or M/s.
     PerSecond,
-    /// Bytes. Humans see them in B, kB, MB, GB or TB, which are powers of 1000.
+    /// Bytes, displayed in B, kB, MB, GB or TB (powers of 1000).
     Bytes,
-    /// A count. Humans see whole numbers with all their digits.
+    /// A count. Whole numbers are displayed with all their digits.
     Count,
-    /// The quotient of two quantities with the same unit.
+    /// The quotient of two quantities of the same unit.
     Ratio,
     /// Degrees Celsius.
     Celsius,
 }
 
-/// A multiple of a unit, which is 10 to the power of `exponent`. We use it for numbers whose own decimal exponent is at
-/// least `from`.
+/// A multiple of a unit: 10 to the power of `exponent`. It is used for numbers whose own decimal exponent is at least
+/// `from`.
 struct Scale {
     from: i32,
     exponent: i32,
@@ -36,7 +36,7 @@ const fn scale(from: i32, exponent: i32, symbol: &'static str) -> Scale {
 }
 
 impl Unit {
-    /// Returns the name of the unit in JSON and CSV.
+    /// Returns the unit's name in JSON and CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,13 +49,13 @@ impl Unit {
         }
     }
 
-    /// Returns the multiples of the unit, with the smallest first. The first one is also for all smaller numbers.
+    /// Returns the unit's multiples, smallest first. The first one also covers all smaller numbers.
     fn scales(self) -> &'static [Scale] {
         match self {
             Self::Seconds => {
                 const { &[scale(-9, -9, "ns"), scale(-6, -6, "µs"), scale(-3, -3, "ms"), scale(0, 0, "s")] }
             }
-            // Rates of databases usually have four digits, and people are more used to "2590 /s" than to "2.59 k/s".
+            // Database rates usually have four digits, and people are more used to "2590 /s" than to "2.59 k/s".
             Self::PerSecond => const { &[scale(0, 0, "/s"), scale(4, 3, "k/s"), scale(7, 6, "M/s")] },
             Self::Bytes => {
                 const {
@@ -74,7 +74,7 @@ impl Unit {
         }
     }
 
-    /// Returns the limit below which a whole number has no decimals. For example, 5 bytes are "5 B", and not "5.00 B".
+    /// Returns the limit below which whole numbers have no decimals, as in "5 B" rather than "5.00 B".
     fn exact_below(self) -> f64 {
         match self {
             Self::Bytes => 1e3,
@@ -86,11 +86,11 @@ impl Unit {
 
 /// A number with a unit.
 ///
-/// `Display` shows three significant digits, for example `1.23 ms`, `45.6 µs`, `12.3 MB`, `512 /s` or `1.15 ×`. Very
-/// large and very small numbers have an exponent. A number that isn't finite is `NaN` or `inf`.
+/// `Display` uses three significant digits, as in `1.23 ms`, `45.6 µs`, `12.3 MB`, `512 /s` or `1.15 ×`. Very large and
+/// very small numbers have an exponent. Numbers that aren't finite are `NaN` or `inf`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantity {
-    /// The number in multiples of `unit`, without any rounding.
+    /// The number in multiples of `unit`, unrounded.
     pub value: f64,
     /// The unit of `value`.
     pub unit: Unit,
@@ -103,7 +103,7 @@ impl Quantity {
         Self { value, unit }
     }
 
-    /// Returns the number as humans see it, and the symbol of its unit.
+    /// Returns the number in its human-readable form and its unit's symbol.
     fn number_and_symbol(self) -> (String, &'static str) {
         let Self { value, unit } = self;
         let scales = unit.scales();
@@ -114,8 +114,8 @@ impl Quantity {
         if value.fract() == 0.0 && value.abs() < unit.exact_below() {
             return (value.to_string(), base);
         }
-        // Round the number before choosing the multiple, because 999.9 µs, for example, is 1.00 ms. Round in decimal,
-        // because powers of ten aren't binary fractions.
+        // Round the number before choosing the multiple, because 999.9 µs, for example, becomes 1.00 ms. Round in
+        // decimal, because powers of ten aren't binary fractions.
         let rounded = format!("{value:.2e}");
         let Some((mantissa, exponent)) = rounded.split_once('e') else { return (rounded, base) };
         let (Ok(digits), Ok(exponent)) = (mantissa.parse::<f64>(), exponent.parse::<i32>()) else {
@@ -207,7 +207,7 @@ pub(crate) mod tests {
         prop::sample::select(UNITS.to_vec())
     }
 
-    /// Parses `text` as a reader would understand it.
+    /// Parses `text` the way a reader would understand it.
     fn understood(text: &str, unit: Unit) -> f64 {
         let (number, symbol) = text.split_once(' ').unwrap_or((text, ""));
         let scale = unit.scales().iter().find(|scale| scale.symbol == symbol).unwrap();

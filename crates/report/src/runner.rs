@@ -1,29 +1,29 @@
 //! Measures several contenders in turn.
 //!
-//! No machine is equally fast all the time. If contenders run in turn, a disturbance affects neighbouring turns alike,
-//! so the ratios between the contenders stay reliable.
+//! No machine is equally fast all the time. If contenders run in turn, a disturbance affects neighboring turns alike,
+//! so the ratios between the contenders remain reliable.
 //!
 //! ```text
 //! warm-up   A B C     discarded
 //! round 1   C B A
-//! round 2   A B C     each contender in turn inherits the dirty pages and the heat of another one
+//! round 2   A B C     each contender inherits the dirty pages and the heat of a different one in turn
 //! ```
 //! The order alternates from the first round on, even without a warm-up.
 //!
-//! A cancelled turn can be too short. So a round counts only if every contender finished its turn before the
-//! cancellation. For this reason, all samples have the same length and the same order.
+//! A canceled turn may be too short, so a round only counts if every contender finished its turn before the
+//! cancellation. All samples therefore have the same length and the same order.
 
 use std::time::{Duration, Instant};
 
 use crate::{Progress, Report, Sample, Unit};
 
-/// The steps of one turn, with their names and durations, in order.
+/// The steps of one turn in order, with their names and durations.
 pub type PhaseTimes = Vec<(&'static str, Duration)>;
 
-/// A function that builds a report about the rounds so far.
+/// A function that builds a report on the rounds so far.
 pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
 
-/// One of the candidates in a comparison. We run it repeatedly, and each turn returns a `T`.
+/// A candidate in a comparison. It runs repeatedly, and each turn returns a `T`.
 #[allow(missing_debug_implementations)]
 pub struct Contender<'a, E, T = PhaseTimes> {
     name: String,
@@ -31,13 +31,13 @@ pub struct Contender<'a, E, T = PhaseTimes> {
 }
 
 impl<'a, E, T> Contender<'a, E, T> {
-    /// Creates a contender. `run` performs one turn and measures its durations itself, so its preparations don't count.
+    /// Creates a contender. `run` performs one turn and measures the durations itself, so preparations don't count.
     pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<T, E> + 'a) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 }
 
-/// Number of warm-up rounds, and number of rounds that count.
+/// Numbers of warm-up rounds and of rounds that count.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounds {
     warm_up: u32,
@@ -45,31 +45,31 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Creates `warm_up` rounds without results, and `counted` rounds after them that count.
+    /// Creates `warm_up` rounds without results, followed by `counted` rounds that count.
     #[must_use]
     pub const fn new(warm_up: u32, counted: u32) -> Self {
         Self { warm_up, counted }
     }
 
-    /// Returns how long a single turn can be if all turns of all contenders together must fit into `length`.
+    /// Returns how long a single turn can be for all turns of all contenders to fit into `length`.
     #[must_use]
     pub fn turn_within(self, length: Duration, contenders: usize) -> Duration {
         let turns = u32::try_from(contenders).unwrap_or(u32::MAX).saturating_mul(self.warm_up + self.counted);
         length / turns.max(1)
     }
 
-    /// Yields the indexes of the contenders, in the order in which they run in `round`.
+    /// Yields the contenders' indexes in the order in which they run in `round`.
     pub fn order(round: u32, contenders: usize) -> impl Iterator<Item = usize> {
         let backwards = round % 2 == 1;
         (0..contenders).map(move |turn| if backwards { contenders - 1 - turn } else { turn })
     }
 
-    /// Runs the contenders in turn. Passes the results of each round that counts to `keep`, in the order of the
-    /// contenders. After a cancellation, discards the round that isn't complete.
+    /// Runs the contenders in turn, passing the results of each round that counts to `keep`, in contender order. After
+    /// a cancellation, the incomplete round is discarded.
     ///
     /// # Errors
-    /// Returns the error of the first contender that fails. Ignores errors after a cancellation, because the
-    /// cancellation may be their cause.
+    /// Returns the error of the first contender that fails. Errors after a cancellation are ignored, because the
+    /// cancellation may have caused them.
     pub fn run<E, T>(
         self,
         contenders: &mut [Contender<'_, E, T>],
@@ -101,8 +101,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Measures the contenders, and returns their times in the same order. If there is a `report`, offers `progress` an
-    /// interim report after each round.
+    /// Measures the contenders and returns their times in the same order. With `report`, offers `progress` an interim
+    /// report after each round.
     ///
     /// Returns the complete rounds even after an error. For the errors, see [`Rounds::run`].
     pub fn time<E>(
@@ -137,19 +137,19 @@ impl Timed {
         &self.name
     }
 
-    /// Returns a sample for each phase. There are none before the first round is complete.
+    /// Returns one sample per phase, or none before the first round is complete.
     #[must_use]
     pub fn phases(&self) -> &[Sample] {
         &self.phases
     }
 
-    /// Returns the sum of all phases in each round.
+    /// Returns each round's sum of all phases.
     #[must_use]
     pub fn total(&self) -> Sample {
         self.sum_of(|_| true)
     }
 
-    /// Returns the sum of the phases in `names` in each round.
+    /// Returns each round's sum of the phases in `names`.
     #[must_use]
     pub fn sum(&self, names: &[&str]) -> Sample {
         self.sum_of(|name| names.contains(&name))
@@ -176,8 +176,7 @@ impl Timed {
     }
 }
 
-/// Repeats `cycle` until `span` has passed. Runs it at least once. Returns how often it ran, and how long all runs
-/// took.
+/// Repeats `cycle` until `span` has passed, but at least once. Returns how often it ran and the total duration.
 pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Result<(u32, Duration), E> {
     let begun = Instant::now();
     let mut count = 0;
@@ -188,7 +187,7 @@ pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Re
     Ok((count, begun.elapsed()))
 }
 
-/// Repeats `cycle` until `span` has passed. Runs it at least once. Returns the mean duration as a phase called `name`.
+/// Repeats `cycle` until `span` has passed, but at least once. Returns the mean duration as a phase called `name`.
 pub fn mean_cycle<E>(
     name: &'static str,
     span: Duration,
@@ -204,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// An observer that records all calls, and cancels after `max_turns` turns.
+    /// An observer that records all calls and cancels after `max_turns` turns.
     #[derive(Default)]
     struct Log {
         turns: RefCell<String>,

@@ -1,4 +1,4 @@
-//! Samples, which are series of measured values, and their basic statistics.
+//! Samples (series of measured values) and their basic statistics.
 
 use std::fmt;
 
@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::{Quantity, Unit};
 
-/// A series of measured values with a name and a unit. The values stay in the order of measurement, and all of them are
-/// finite.
+/// A series of measured values with a name and a unit. The values are all finite and remain in measurement order.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sample {
     name: String,
@@ -15,26 +14,26 @@ pub struct Sample {
     values: Vec<f64>,
 }
 
-/// An error from adding a value to a sample, or from pairing two samples.
+/// An error when adding a value to a sample or pairing two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SampleError {
-    /// The value is infinite, or not a number.
+    /// The value is infinite or not a number.
     NotFinite {
         /// The sample's name.
         sample: String,
-        /// The value that the sample rejected.
+        /// The rejected value.
         value: f64,
     },
     /// The samples have different units.
     Units {
-        /// The names of the samples.
+        /// The samples' names.
         samples: [String; 2],
-        /// The units of the samples.
+        /// The samples' units.
         units: [Unit; 2],
     },
     /// The samples have different numbers of values.
     Lengths {
-        /// The names of the samples.
+        /// The samples' names.
         samples: [String; 2],
         /// The numbers of values.
         lengths: [usize; 2],
@@ -77,7 +76,7 @@ impl Sample {
     /// Appends a measured value, which must have the sample's unit. For example, a duration must be in seconds.
     ///
     /// # Errors
-    /// Returns [`SampleError::NotFinite`] if `value` isn't finite. The sample then stays unchanged.
+    /// Returns [`SampleError::NotFinite`] if `value` isn't finite, leaving the sample unchanged.
     pub fn push(&mut self, value: f64) -> Result<(), SampleError> {
         if !value.is_finite() {
             return Err(SampleError::NotFinite { sample: self.name.clone(), value });
@@ -98,7 +97,7 @@ impl Sample {
         self.unit
     }
 
-    /// Returns all values in the order of measurement.
+    /// Returns all values in measurement order.
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.values
@@ -116,20 +115,20 @@ impl Sample {
         self.values.is_empty()
     }
 
-    /// Returns the minimum. Returns `None` for an empty sample.
+    /// Returns the minimum, or `None` for an empty sample.
     #[must_use]
     pub fn min(&self) -> Option<Quantity> {
         self.values.iter().copied().reduce(f64::min).map(|value| self.quantity(value))
     }
 
-    /// Returns the maximum. Returns `None` for an empty sample.
+    /// Returns the maximum, or `None` for an empty sample.
     #[must_use]
     pub fn max(&self) -> Option<Quantity> {
         self.values.iter().copied().reduce(f64::max).map(|value| self.quantity(value))
     }
 
-    /// Returns the arithmetic mean. Returns `None` for an empty sample. The median is usually the better choice,
-    /// because a single outlier can change the mean a lot.
+    /// Returns the arithmetic mean, or `None` for an empty sample. The median is usually the better choice, because a
+    /// single outlier can change the mean a lot.
     #[must_use]
     pub fn mean(&self) -> Option<Quantity> {
         let n = as_f64(self.len());
@@ -137,16 +136,16 @@ impl Sample {
         (!self.is_empty()).then(|| self.quantity(self.values.iter().map(|value| value / n).sum()))
     }
 
-    /// Returns the middle value. For an even number of values, returns the mean of the two middle values. Returns
+    /// Returns the middle value, or the mean of the two middle values if there is an even number of them. Returns
     /// `None` for an empty sample.
     #[must_use]
     pub fn median(&self) -> Option<Quantity> {
         median_of_sorted(&self.sorted()).map(|value| self.quantity(value))
     }
 
-    /// Returns the smallest measured value for which at least `percent` % of all values are equal or smaller.
+    /// Returns the smallest measured value that is at least as large as `percent` % of all values.
     ///
-    /// Returns `None` for an empty sample, and if `percent` isn't between 0 and 100.
+    /// Returns `None` for an empty sample or if `percent` isn't between 0 and 100.
     ///
     /// Source: the nearest-rank method, which is definition 1 of Hyndman and Fan, "Sample Quantiles in Statistical
     /// Packages", The American Statistician 50 (1996). For an even number of values, the 50th percentile is the lower
@@ -164,15 +163,15 @@ impl Sample {
         self.sorted().get(index).map(|value| self.quantity(*value))
     }
 
-    /// Divides each value of this sample by the value that `base` has at the same position. Returns the ratios.
+    /// Divides each value of this sample by the value at the same position in `base`. Returns the ratios.
     ///
-    /// Measure both samples in turn (A B B A), so that a disturbance affects both values of a pair. If you do,
-    /// [`crate::Interval::of_median`] of the result is the interval of the gain. The gain is the median of the ratios,
-    /// and not the ratio of the medians.
+    /// Measure both samples in turn (A B B A), so that a disturbance affects both values of a pair.
+    /// [`crate::Interval::of_median`] of the result is then the interval of the gain. Note that the gain is the median
+    /// of the ratios, not the ratio of the medians.
     ///
     /// # Errors
-    /// Returns [`SampleError::Units`] or [`SampleError::Lengths`] if the samples don't match. Returns
-    /// [`SampleError::NotFinite`] if a value of `base` is zero, or so small that a ratio overflows.
+    /// Returns [`SampleError::Units`] or [`SampleError::Lengths`] if the samples don't match, or
+    /// [`SampleError::NotFinite`] if a value of `base` is zero or so small that a ratio overflows.
     pub fn ratio_to(&self, base: &Self) -> Result<Self, SampleError> {
         let samples = || [self.name.clone(), base.name.clone()];
         if self.unit != base.unit {
@@ -211,7 +210,7 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// Converts a count to a float. The result is exact below 2⁵³, and we have no larger counts.
+/// Converts a count to a float. The result is exact below 2⁵³, and no count is larger than that.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "see above")]
 pub fn as_f64(count: impl TryInto<u64>) -> f64 {

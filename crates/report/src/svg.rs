@@ -1,31 +1,31 @@
 //! SVG pictures for HTML reports.
 //!
-//! Time series become lines, and distributions become histograms. The pictures use the text colour and the background
-//! of the page, so they work in light and dark themes and in print.
+//! Time series become lines, and distributions become histograms. The pictures use the page's text and background
+//! colors, so they work in light and dark themes as well as in print.
 
 use crate::distribution::{BINS, caption};
 use crate::sample::as_f64;
 use crate::text::html;
 use crate::{Distribution, Plot, Quantity, TimeSeries, Unit};
 
-/// Width of a picture, and width of the left margin for its labels, in SVG units.
+/// Width of a picture and of the left margin for its labels, in SVG units.
 const WIDTH: f64 = 760.0;
 const MARGIN: f64 = 90.0;
-/// Height of a plot's first panel, height of its other panels, and distance between panels.
+/// Height of a plot's first panel, height of its other panels, and gap between panels.
 const FIRST: f64 = 200.0;
 const OTHERS: f64 = 80.0;
 const GAP: f64 = 26.0;
 /// Height of a histogram.
 const HISTOGRAM_HEIGHT: f64 = 44.0;
-/// The variables for colours in the page's style sheet.
+/// Color variables in the page's style sheet.
 const COLOURS: [&str; 4] = ["var(--one)", "var(--two)", "var(--three)", "var(--four)"];
-/// The colours for light and for dark backgrounds. Readers who are colour-blind can tell them apart. Source: Okabe and
-/// Ito, "Color Universal Design" (2008).
+/// Colors for light and dark backgrounds that color-blind readers can tell apart. Source: Okabe and Ito, "Color
+/// Universal Design" (2008).
 pub(crate) const PALETTE: &str = "\
 :root{--one:#0072b2;--two:#d55e00;--three:#00805d;--four:#b0508a}\
 @media (prefers-color-scheme:dark){@media screen{:root{--one:#56b4e9;--two:#e69f00;--three:#2fc99a;--four:#e3a3c6}}}";
 
-/// Time series that have the same unit and therefore share a picture.
+/// Time series that share a picture because they have the same unit.
 struct Panel<'a> {
     unit: Unit,
     series: Vec<&'a TimeSeries>,
@@ -43,8 +43,8 @@ fn panels(plot: &Plot) -> Vec<Panel<'_>> {
 }
 
 impl Panel<'_> {
-    /// Returns the range of the vertical axis. The first panel's range includes zero. The ranges of the other panels
-    /// begin at their minimum, because the distance between 60 °C and 0 °C, for example, tells the reader nothing.
+    /// Returns the range of the vertical axis. The first panel's range includes zero. The other panels start at their
+    /// minimum, because the distance between 60 °C and 0 °C, for example, is meaningless.
     fn range(&self, first: bool) -> (f64, f64) {
         let ranges = self.series.iter().filter_map(|series| series.range());
         let (low, high) = ranges.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (least, most)| {
@@ -83,8 +83,8 @@ impl Panel<'_> {
     }
 }
 
-/// Splits the values at gaps, and pairs each value with the index of its step. Repeats a single value, so that it
-/// appears as a dot.
+/// Splits the values at gaps and pairs each value with its step's index. A lone value is repeated so that it appears as
+/// a dot.
 fn runs(values: &[Option<f64>]) -> Vec<Vec<(usize, f64)>> {
     let mut runs: Vec<Vec<(usize, f64)>> = vec![Vec::new()];
     for (index, value) in values.iter().enumerate() {
@@ -125,7 +125,7 @@ fn figure(title: &str, height: f64, content: &str) -> String {
 }
 
 impl Plot {
-    /// Formats the plot with its title as an inline SVG.
+    /// Formats the plot and its title as an inline SVG.
     pub(crate) fn to_html(&self) -> String {
         let (mut svg, mut top) = (String::new(), 18.0);
         for (index, panel) in panels(self).iter().enumerate() {
@@ -140,7 +140,7 @@ impl Plot {
 }
 
 impl Distribution {
-    /// Formats the distributions with their title as an inline SVG. Each sample is a histogram with lines at the median
+    /// Formats the distributions and their title as an inline SVG. Each sample is a histogram with lines at the median
     /// and the 99th percentile. All histograms share a logarithmic axis.
     pub(crate) fn to_html(&self) -> String {
         let Some(axis) = self.axis() else { return String::new() };
@@ -195,7 +195,7 @@ mod tests {
         ];
         let picture = Plot::new("a & b", Quantity::new(3000.0, Unit::Count), series).to_html();
         assert_eq!(picture.matches("<path").count(), 2, "{picture}");
-        // Each time series has a piece on either side of the gap.
+        // Each time series has a segment on either side of the gap.
         assert_eq!(picture.matches("<polyline").count(), 6, "{picture}");
         for part in
             [">a &amp; b</h2>", "fill:var(--one)\">&lt;each&gt;", "fill:var(--two)\">mean", ">3000</text>"]
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn plot_lines_follow_the_values() {
         let picture = cliff().to_html();
-        // 960 of 960 is at the top of the first panel. A third of it is two thirds of the way down.
+        // 960 of 960 is at the top of the first panel. One third of 960 is two thirds of the way down.
         assert!(picture.contains("145.8,18.0"), "{picture}");
         assert!(picture.contains("704.2,151.3"), "{picture}");
     }

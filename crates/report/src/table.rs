@@ -1,4 +1,4 @@
-//! Tables of texts and quantities, with a choice of formats.
+//! Tables of texts and quantities in several formats.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Quantity;
 use crate::text::{self, Alignment};
 
-/// Title and alignment of a column.
+/// A column's title and alignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub(crate) title: String,
@@ -28,15 +28,14 @@ impl Column {
     }
 }
 
-/// A cell of a table.
+/// A table cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// A text. Callers can pass any text, because each format escapes it and replaces control characters.
+    /// A text. Any text is fine, because each format escapes it and replaces control characters.
     Text(String),
     /// A number with a unit.
     Quantity(Quantity),
-    /// A value that we don't know or didn't measure. Humans see a dash. In CSV, the cell is empty, and in JSON it is
-    /// `null`.
+    /// A value that is unknown or wasn't measured: a dash for humans, empty in CSV, and `null` in JSON.
     Missing,
 }
 
@@ -82,8 +81,7 @@ impl Cell {
         }
     }
 
-    /// Returns the number with all its digits in the base unit, and the name of the base unit. A text has an empty
-    /// unit.
+    /// Returns the number with all its digits in the base unit, and the base unit's name. A text has an empty unit.
     pub(crate) fn value_and_unit(&self) -> (String, &'static str) {
         match self {
             Self::Text(text) => (text.clone(), ""),
@@ -93,8 +91,8 @@ impl Cell {
     }
 }
 
-/// A table with a title. `Display` formats it for a terminal, with aligned columns and without colours. Lines can be of
-/// any length.
+/// A table with a title. `Display` formats it for a terminal, with aligned columns and without colors. Line length is
+/// unlimited.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     pub(crate) title: String,
@@ -103,8 +101,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table without rows. The titles of the columns must be unique, because they are the keys of the cells
-    /// in JSON.
+    /// Creates a table without rows. Column titles must be unique, because they are the cells' keys in JSON.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         let (title, columns): (String, Vec<Column>) = (title.into(), columns.into_iter().collect());
@@ -115,7 +112,7 @@ impl Table {
         Self { title, columns, rows: Vec::new() }
     }
 
-    /// Creates a table without rows. Its first column is for words, and all other columns are for numbers.
+    /// Creates a table without rows. The first column is for words, and the others are for numbers.
     #[must_use]
     pub fn numbers(
         title: impl Into<String>,
@@ -135,7 +132,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Formats the title, and below it a GitHub Flavored Markdown table. Rounds numbers for humans.
+    /// Formats the title and, below it, a GitHub Flavored Markdown table. Numbers are rounded for humans.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -154,8 +151,8 @@ impl Table {
 
     /// Returns `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`.
     ///
-    /// A cell is a string, null, or `{"value": …, "unit": …}`. The value has all digits and is in the base unit. If the
-    /// number isn't finite, the value is null.
+    /// A cell is a string, null, or `{"value": …, "unit": …}`. The value has all digits and is in the base unit, or is
+    /// null if the number isn't finite.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let titles = || self.columns.iter().map(|column| column.title.clone());
@@ -163,7 +160,7 @@ impl Table {
         json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
     }
 
-    /// For each cell, yields the table's title, the row (counted from 1), the column's title, the value and the unit.
+    /// Yields the table's title, the row (counted from 1), the column's title, the value and the unit for each cell.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.rows.iter().enumerate().flat_map(move |(index, row)| {
             row.iter().zip(&self.columns).map(move |(cell, column)| {
@@ -204,10 +201,10 @@ pub(crate) mod tests {
     use crate::text::tests::read_csv;
 
     impl Table {
-        /// Formats a header line and a line for each row. Numbers have all their digits, in the base unit.
+        /// Formats a header line and one line per row. Numbers have all their digits, in the base unit.
         ///
-        /// If all numbers in a column share a unit, the unit is part of the column's title, e.g. `median (seconds)`.
-        /// Otherwise the unit follows each number.
+        /// If all numbers in a column share a unit, it becomes part of the column's title, as in `median (seconds)`.
+        /// Otherwise, the unit follows each number.
         fn to_csv(&self) -> String {
             let units: Vec<Option<Unit>> =
                 (0..self.columns.len()).map(|index| self.shared_unit(index)).collect();
@@ -225,8 +222,7 @@ pub(crate) mod tests {
             text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
         }
 
-        /// Returns the unit that all numbers in a column have. Returns `None` if they have several units, or if there
-        /// are no numbers.
+        /// Returns the unit shared by all numbers in a column. Returns `None` if there are several units or no numbers.
         fn shared_unit(&self, column: usize) -> Option<Unit> {
             let mut units = self.rows.iter().filter_map(|row| match row[column] {
                 Cell::Quantity(quantity) => Some(quantity.unit),

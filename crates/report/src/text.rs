@@ -1,6 +1,6 @@
-//! Layout of text for terminals, and escaping for Markdown, HTML and CSV.
+//! Text layout for terminals and escaping for Markdown, HTML and CSV.
 
-/// The alignment of a column.
+/// A column's alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alignment {
     Left,
@@ -39,9 +39,9 @@ const DOUBLE_WIDTH: [(char, char); 12] = [
     ('\u{20000}', '\u{3fffd}'),
 ];
 
-/// Returns the number of columns that `text` takes up on a terminal.
+/// Returns how many columns `text` takes up on a terminal.
 ///
-/// The result is right for words and names in any script. For joined sequences of emoji, it is too large.
+/// The result is correct for words and names in any script, but too large for joined emoji sequences.
 ///
 /// Source: Unicode Standard Annex 11, as in Markus Kuhn's wcwidth.c (2007), and the Unicode blocks of emoji.
 #[must_use]
@@ -57,7 +57,7 @@ pub fn width(text: &str) -> usize {
         .sum()
 }
 
-/// Adds spaces to `text` until it takes up `columns` columns.
+/// Pads `text` with spaces to `columns` columns.
 pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     let blanks = " ".repeat(columns.saturating_sub(width(text)));
     match alignment {
@@ -66,10 +66,10 @@ pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     }
 }
 
-/// A no-break space. [`hang`] never breaks a line here, and prints it as an ordinary space.
+/// A no-break space. [`hang`] never breaks a line here and prints it as an ordinary space.
 pub(crate) const NO_BREAK: &str = "\u{a0}";
 
-/// Formats `text` after `lead`, and indents all further lines by the width of `lead`. Lines have at most `columns`
+/// Formats `text` after `lead`, indenting the following lines by the width of `lead`. Lines have at most `columns`
 /// columns, unless a single word is longer.
 pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
     let margin = " ".repeat(width(lead));
@@ -110,7 +110,7 @@ pub(crate) fn markdown(text: &str) -> String {
     escaped
 }
 
-/// Escapes `text` for HTML elements and for attributes in quotes.
+/// Escapes `text` for HTML elements and quoted attributes.
 #[must_use]
 pub fn html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -126,9 +126,9 @@ pub fn html(text: &str) -> String {
     escaped
 }
 
-/// Formats a line of CSV with its line feed. Puts a field in quotes only if it needs them.
+/// Formats a CSV line, including its line feed. Fields are only quoted if necessary.
 ///
-/// Source: RFC 4180. Unlike there, lines end with a line feed alone.
+/// Source: RFC 4180, except that lines end with a line feed alone.
 pub(crate) fn csv(fields: &[impl AsRef<str>]) -> String {
     let fields: Vec<String> = fields
         .iter()
@@ -150,7 +150,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Parses CSV according to RFC 4180. The parser shares no code with [`csv`], so it can check the output of [`csv`].
+    /// Parses CSV according to RFC 4180. It shares no code with [`csv`], so it can check that function's output.
     pub(crate) fn read_csv(text: &str) -> Vec<Vec<String>> {
         let (mut lines, mut line, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
         let mut rest = text.chars().peekable();

@@ -1,6 +1,6 @@
-//! Warnings about samples that readers shouldn't trust.
+//! Warnings about samples that shouldn't be trusted.
 //!
-//! A median means something only if nothing disturbed the measurement, and if the system was in a steady state. These
+//! A median is only meaningful if nothing disturbed the measurement and the system was in a steady state. These
 //! warnings point out outliers and drift.
 
 use std::f64::consts::FRAC_PI_2;
@@ -12,27 +12,26 @@ use crate::{Quantity, Sample, binomial};
 /// A value is an outlier if its modified Z-score is beyond this number.
 const OUTLYING: f64 = 3.5;
 
-/// Minimum number of values for the modified Z-score. Its authors did not test smaller samples.
+/// Minimum number of values for the modified Z-score. Its authors didn't test smaller samples.
 const FEWEST_FOR_OUTLIERS: usize = 10;
 
-/// Rate of false warnings about drift. A report contains many samples, so the usual 5 % would lead to too many of them.
+/// Rate of false drift warnings. A report contains many samples, so the usual 5 % would produce too many of them.
 const FALSE_ALARMS: f64 = 0.01;
 
-/// Minimum drift for a warning, as a share of the median. In large samples, the test is so sensitive that even a tiny
-/// drift is significant.
+/// Minimum drift worth a warning, as a fraction of the median. In large samples, the test is so sensitive that even a
+/// tiny drift is significant.
 const NEGLIGIBLE_DRIFT: f64 = 0.01;
 
 /// A reason to doubt a sample. `Display` formats it as a sentence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Warning {
-    /// Too many values are far from the median, which means at least 1 % of them. A smaller share is normal in large
-    /// samples.
+    /// Too many values (at least 1 %) are far from the median. A smaller share is normal in large samples.
     ///
-    /// A value is far from the median if its modified Z-score is beyond ±3.5. The score is 0.6745 (x - median) / MAD,
-    /// where MAD is the median of the distances from the median.
+    /// A value is far from the median if its modified Z-score, 0.6745 (x - median) / MAD, is beyond ±3.5. MAD is the
+    /// median distance from the median.
     ///
-    /// If more than half of the values are equal, MAD is zero. In this case, √(π/2) times the mean distance replaces
-    /// MAD / 0.6745. Both are estimates of the standard deviation if the distribution is normal.
+    /// If more than half of the values are equal, MAD is zero. In that case, √(π/2) times the mean distance replaces
+    /// MAD / 0.6745. For a normal distribution, both estimate the standard deviation.
     ///
     /// Samples with fewer than 10 values never get this warning.
     ///
@@ -46,37 +45,37 @@ pub enum Warning {
         of: usize,
         /// The sample's median.
         median: Quantity,
-        /// The outlier that is farthest from the median.
+        /// The outlier farthest from the median.
         farthest: Quantity,
     },
     /// The second half of the values differs from the first half. Either the warm-up was too short, or something fills
     /// up, heats up or ages during the measurement.
     ///
-    /// The test compares each value in the first half with its partner in the second half (x₁ with x₁₊ₖ and so on). For
-    /// an odd number of values, it ignores the middle one. The test is a two-sided sign test at a level of 1 %. Pairs
-    /// of equal values don't count.
+    /// A two-sided sign test at a level of 1 % compares each value in the first half with its partner in the second
+    /// half (x₁ with x₁₊ₖ and so on). Pairs of equal values don't count, and neither does the middle value of an odd
+    /// number of values.
     ///
     /// The warning only appears if the medians differ by more than 1 %. With fewer than 16 values, the test can't be
-    /// significant. The test assumes that values are independent, so slow waves (for example from checkpoints) can also
-    /// lead to this warning.
+    /// significant. Since the test assumes that values are independent, slow waves (for example from checkpoints) can
+    /// also cause this warning.
     ///
     /// Source: Cox and Stuart, "Some quick sign tests for trend in location and dispersion", Biometrika 42 (1955).
     Drift {
         /// The sample's name.
         sample: String,
-        /// The median of the first half.
+        /// The first half's median.
         first: Quantity,
-        /// The median of the second half.
+        /// The second half's median.
         second: Quantity,
-        /// The p-value of the test. This is the probability that a sample without drift looks at least as suspicious.
-        /// From 0 to 0.01.
+        /// The test's p-value, from 0 to 0.01: the probability that a sample without drift looks at least as
+        /// suspicious.
         p: f64,
     },
 }
 
 impl Warning {
-    /// Returns all warnings about `sample`. Small samples get no warnings. Their uncertainty is visible in a missing or
-    /// a wide interval.
+    /// Returns all warnings about `sample`. Small samples get none, since a missing or wide interval already shows
+    /// their uncertainty.
     #[must_use]
     pub fn of(sample: &Sample) -> Vec<Self> {
         [outliers(sample), drift(sample)].into_iter().flatten().collect()
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
     use crate::sample::tests::{finite, sample};
 
-    /// Yields `n` values near 1 without a trend or an outlier. They come from multiples of the golden ratio, which
+    /// Yields `n` values near 1 without trends or outliers. They are based on multiples of the golden ratio, which
     /// spread evenly over 0 to 1.
     fn steady(n: usize) -> impl Iterator<Item = f64> {
         (0..n).map(|i| 1.0 + 0.1 * (as_f64(i) * 0.618_034).fract())
@@ -234,7 +233,7 @@ mod tests {
 
         #[test]
         fn warnings_do_not_depend_on_scale(values in prop::collection::vec(0.5..9.0, 0..60), power in -20..20) {
-            // Scale with powers of two, which needs no rounding.
+            // Scale by powers of two, which needs no rounding.
             let scaled: Vec<f64> = values.iter().map(|value| value * f64::from(power).exp2()).collect();
             prop_assert_eq!(texts(values).len(), texts(scaled).len());
         }
