@@ -1,15 +1,15 @@
-//! Divides the time of a recording among statements, waits and databases.
+//! Divides a recording's time among statements, waits and databases.
 //!
-//! Each sample stands for a stretch of time around it. The stretch reaches halfway to the sample before and halfway to
-//! the sample after. There are three ways to count this time.
+//! Each sample represents the time around it, from halfway to the previous sample until halfway to the next one. This
+//! time is counted in three ways.
 //!
-//! *Session time* counts it once for every session at work. For example, three sessions at work for a second make three
-//! seconds. *Wall time* divides it among the sessions at work. The wall times of everything and the time without any
-//! session at work add up to the length of the recording.
+//! *Session time* counts it once for every session at work: three sessions at work for a second make three seconds.
+//! *Wall time* divides it among the sessions at work. All wall times, together with the time without any session at
+//! work, add up to the recording's length.
 //!
-//! *Saved time* divides it by the number of sessions that are usually at work around that moment. It estimates how much
-//! sooner the whole suite would end without this work. Suppose that three sessions share the suite's work. If one of
-//! them waits while the others continue, the suite would end only a little sooner without the wait. If one session
+//! *Saved time* divides it by the number of sessions usually at work around that moment, to estimate how much sooner
+//! the whole suite would finish without this work. Suppose that three sessions share the suite's work. If one of them
+//! waits while the others continue, the suite would finish only a little sooner without that wait. But if one session
 //! prepares something for all three, they all wait for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,53 +19,53 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// A number of sessions counts as usual if at least that many sessions are at work for this share of the time in the
+/// A number of sessions counts as usual if at least that many are at work for this fraction of the time in the
 /// database.
 const MIN_USUAL_SHARE: f64 = 0.05;
-/// Wait event of a backend that flushes a file immediately after creating it. Source: the tables of I/O wait events in
-/// the manuals of versions 13 to 18.
+/// Wait event of a backend that flushes a file right after creating it. Source: the tables of I/O wait events in the
+/// manuals of versions 13 to 18.
 const NEW_FILE: &str = "IO DataFileImmediateSync";
 /// Seconds before and after a moment that determine how many sessions are usually at work then. One second contains
 /// enough samples.
 const WIDTH_WINDOW: f64 = 1.0;
-/// Number of standard errors between the mean and each end of a 95 % confidence interval.
+/// Distance from the mean to each end of a 95 % confidence interval, in standard errors.
 const STANDARD_ERRORS: f64 = 1.96;
 
-/// Time and number of runs of one statement, regardless of the values of its parameters.
+/// Time and number of runs of one statement, regardless of its parameter values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TimeAndRuns {
     /// Total time of all runs.
     pub time: Time,
-    /// Number of runs that appear in at least one sample, over all recordings.
+    /// Number of runs seen in at least one sample, over all recordings.
     pub seen: usize,
-    /// Estimated number of runs in each recording. It is at least `seen` divided by the number of recordings.
+    /// Estimated number of runs per recording, which is at least `seen` divided by the number of recordings.
     ///
-    /// On average, a sample hits a run of length d when half of the run (d/2) is over. A run is therefore twice as long
-    /// as the mean elapsed time, and the total time divided by this length is the number of runs. The estimate is right
-    /// if all runs are about equally long. It is too small if there are long runs among short ones.
+    /// On average, a sample hits a run of length d when half of it (d/2) is over. A run is therefore twice as long as
+    /// the mean elapsed time, and dividing the total time by this length yields the number of runs. The estimate is
+    /// right if all runs are about equally long, and too small if there are a few long runs among short ones.
     pub runs: f64,
 }
 
 impl TimeAndRuns {
-    /// Returns the mean duration of a run, in seconds.
+    /// Returns a run's mean duration, in seconds.
     #[must_use]
     pub fn each(&self) -> f64 {
         self.time.sessions / self.runs.max(1.0)
     }
 }
 
-/// The time of a recording, divided in several ways.
+/// A recording's time, divided in several ways.
 #[derive(Debug, Clone, Default)]
 pub struct Attribution {
-    /// True if times and runs are exact. False if they are estimates from samples.
+    /// True if times and runs are exact, false if they are estimates from samples.
     pub exact: bool,
-    /// Length of the recording, in seconds.
+    /// The recording's length, in seconds.
     pub wall: f64,
-    /// Time in which sessions were at work, i.e. the time in the database.
+    /// Time with sessions at work, i.e., the time in the database.
     pub database: Time,
-    /// Seconds in which a transaction was open while the server was not at work.
+    /// Seconds in which a transaction was open but the server wasn't at work.
     pub in_transaction: f64,
-    /// Number of sessions that are usually at work at the same time. Ignores the time in which no session is at work.
+    /// Number of sessions usually at work at the same time, ignoring the time in which none is.
     pub width: f64,
     /// Largest number of sessions at work at the same time.
     pub max_sessions: usize,
@@ -75,26 +75,25 @@ pub struct Attribution {
     pub causes: BTreeMap<Cause, Time>,
     /// Time of each combination of a kind of statement and a cause of waiting.
     pub kinds_and_causes: BTreeMap<(StatementKind, Cause), Time>,
-    /// Time of each statement, by the statement's index in the recording. The longest time comes first.
+    /// Time of each statement, by the statement's index in the recording, longest first.
     pub statements: Vec<(u32, TimeAndRuns)>,
-    /// Time of each database. The longest time comes first.
+    /// Time of each database, longest first.
     pub databases: Vec<(String, Time)>,
-    /// Time and runs of the statements that empty tables. Includes the commits of their transactions.
+    /// Time and runs of the statements that empty tables, including their transactions' commits.
     pub clean_up: TimeAndRuns,
-    /// Session time of sampled sessions that did not go through the gateway, in seconds. 0 without exact reports.
+    /// Session time of sampled sessions that bypassed the gateway, in seconds. 0 without exact reports.
     pub(crate) outside_gateway: f64,
-    /// Time of waits for syncs. Includes waits for another session that performs the sync and holds the lock.
+    /// Time of waits for syncs, including waits for another session that performs the sync while holding the lock.
     pub syncing: Time,
-    /// Standard error of the saved syncing time, times 1.96, in seconds. There is such an error because syncs between
-    /// two samples remain unseen.
+    /// Standard error of the saved syncing time, times 1.96, in seconds. It exists because syncs between two samples go
+    /// unseen.
     pub syncing_error: f64,
-    /// Time of waits for new files. The server flushes these files immediately, before the statement that creates them
-    /// ends.
+    /// Time of waits for new files, which the server flushes before the statement that creates them completes.
     pub new_files: Time,
 }
 
 impl Attribution {
-    /// Divides the time of `recording` with the help of its samples alone.
+    /// Divides the time of `recording` based on its samples alone.
     pub(crate) fn sampled(recording: &Recording) -> Self {
         let mut attribution = Self { wall: recording.seconds, ..Self::default() };
         let mut runs = Runs::default();
@@ -168,8 +167,8 @@ impl Attribution {
         self
     }
 
-    /// Returns how many sessions are usually at work at the same time. `at_once` maps each number of sessions to
-    /// seconds, and `all` is the sum of these seconds.
+    /// Returns how many sessions are usually at work at the same time. `at_once` maps numbers of sessions to seconds,
+    /// and `all` is the sum of these seconds.
     pub(crate) fn usual(at_once: &BTreeMap<usize, f64>, all: f64) -> f64 {
         let mut seconds = 0.0;
         let usual = at_once.iter().rev().find(|(_, time)| {
@@ -179,13 +178,13 @@ impl Attribution {
         usual.map_or(1.0, |(count, _)| report::as_f64(*count))
     }
 
-    /// Returns the number of seconds in which the server was not at work.
+    /// Returns for how many seconds the server was idle.
     #[must_use]
     pub fn idle_seconds(&self) -> f64 {
         self.wall - self.database.wall
     }
 
-    /// Returns what share of the recording's length `seconds` is, from 0 to 1.
+    /// Returns `seconds` as a fraction (0 to 1) of the recording's length.
     #[must_use]
     pub fn share(&self, seconds: f64) -> f64 {
         if self.wall > 0.0 { seconds / self.wall } else { 0.0 }
@@ -208,8 +207,8 @@ impl Snapshot {
 
 /// Returns how many sessions are usually at work around each sample.
 ///
-/// This is the smaller of two numbers: one for the second before the sample, and one for the second after it. If the
-/// number changes at some moment, samples before this moment thus get the old number, and samples after it get the new
+/// This is the smaller of two numbers: one for the second before the sample and one for the second after it. If the
+/// number of sessions changes at some moment, samples before it thus get the old number and samples after it the new
 /// one.
 fn widths(samples: &[Snapshot]) -> Vec<f64> {
     let (mut at_once, mut from) = (BTreeMap::<usize, f64>::new(), 0);
@@ -223,7 +222,7 @@ fn widths(samples: &[Snapshot]) -> Vec<f64> {
         Attribution::usual(&at_once, busy)
     };
     let until: Vec<f64> = samples.iter().map(&mut until).collect();
-    // Index of the last sample within one second after `at`. The second before that sample is the same as the second
+    // Index of the last sample within one second after `at`. The second before that sample is identical to the second
     // after `at`.
     let later = |at: f64| samples.partition_point(|sample| sample.at <= at + WIDTH_WINDOW).saturating_sub(1);
     let whole = samples.first().map_or(0, |first| later(first.at));
@@ -231,20 +230,19 @@ fn widths(samples: &[Snapshot]) -> Vec<f64> {
     samples.iter().enumerate().map(around).collect()
 }
 
-/// Intermediate results while we go through the samples.
+/// Intermediate results while iterating over the samples.
 #[derive(Debug, Default)]
 struct Runs {
-    /// Seconds in which a certain number of sessions was at work, by this number.
+    /// Seconds during which each number of sessions was at work.
     at_once: BTreeMap<usize, f64>,
     statements: HashMap<u32, Run>,
     databases: BTreeMap<String, Time>,
-    /// Transactions that emptied a table, as session and start.
+    /// Transactions that emptied a table, by session and start.
     clearing: HashSet<(u32, u64)>,
-    /// Seconds that the previous sample attributed to syncs.
+    /// Seconds the previous sample attributed to syncs.
     before: f64,
-    /// Sum of the squared differences between neighbouring samples. If samples follow each other as regularly as these
-    /// do, half of the sum is the variance of the total. Source: Wolter, Introduction to Variance Estimation, chapter
-    /// 8.
+    /// Sum of the squared differences between neighboring samples. For samples as regular as these, half of the sum is
+    /// the variance of the total. Source: Wolter, Introduction to Variance Estimation, chapter 8.
     steps: f64,
 }
 
@@ -257,9 +255,9 @@ impl Runs {
 #[derive(Debug, Default)]
 struct Run {
     time: Time,
-    /// Runs that appear in samples, by session and start.
+    /// Runs seen in samples, by session and start.
     seen: HashSet<(u32, u64)>,
-    /// Sum of the seconds since the start of the run, each weighted with the time that its sample represents.
+    /// Sum of the seconds since the run's start, each weighted by the time its sample represents.
     elapsed: f64,
 }
 
@@ -270,7 +268,7 @@ impl Run {
         self.elapsed += seconds * seen.elapsed;
     }
 
-    /// Returns the mean of `of` recordings.
+    /// Returns the mean over `of` recordings.
     fn spent(&self, of: u32) -> TimeAndRuns {
         let (time, seen) = (self.time, self.seen.len());
         let length = 2.0 * self.elapsed / time.sessions;
@@ -286,9 +284,9 @@ pub(crate) mod tests {
 
     /// Returns a recording in which each sample represents 10 ms.
     ///
-    /// Each sample lists the sessions that are not idle in the form `SESSION:SQL:WAIT`. WAIT is `cpu`, `sync`,
-    /// `checkpoint`, `lock` or `open` (idle in a transaction). If consecutive samples contain the same statement, they
-    /// show a single run.
+    /// Each sample lists its non-idle sessions in the form `SESSION:SQL:WAIT`, where WAIT is `cpu`, `sync`,
+    /// `checkpoint`, `lock` or `open` (idle in a transaction). Consecutive samples of the same statement belong to a
+    /// single run.
     pub(crate) fn recording(samples: &[&[&str]]) -> Recording {
         let mut recording = Recording { major: 15, ..Recording::default() };
         let mut running: HashMap<u32, (u32, f64)> = HashMap::new();
@@ -394,7 +392,7 @@ pub(crate) mod tests {
 
     #[test]
     fn run_estimate_includes_unsampled_runs() {
-        // 1000 runs of 2 ms, one after another, with a sample every 15.1 ms.
+        // 1000 consecutive runs of 2 ms, with a sample every 15.1 ms.
         let mut recording = recording(&[]);
         let template = super::tests::recording(&[&["a:TRUNCATE t:cpu"]]);
         (recording.sessions, recording.statements) = (template.sessions, template.statements);
@@ -445,14 +443,14 @@ pub(crate) mod tests {
 
     #[test]
     fn syncing_error_bounds_sampling_deviation() {
-        // A sync takes 30 % of every 13 ms. There is a sample every 10 ms.
+        // A sync takes up 30 % of every 13 ms, and there is a sample every 10 ms.
         let seen = |sample: u32| f64::from(sample * 10 % 13) < 0.3 * 13.0;
         let samples: Vec<&[&str]> =
             (0..500).map(|sample| if seen(sample) { &["a:COMMIT:sync"] as &[&str] } else { &[] }).collect();
         let attribution = Attribution::of(&recording(&samples));
         let off = (attribution.syncing.saved - 0.3 * attribution.wall).abs();
         assert!(off < attribution.syncing_error && attribution.syncing_error < 0.3, "{off} {attribution:?}");
-        // If the state is the same in all samples, there is no error.
+        // If all samples show the same state, there is no error.
         let steady = Attribution::of(&recording(&[["a:COMMIT:sync"].as_slice(); 500]));
         assert!(steady.syncing_error < 0.02, "{steady:?}");
     }

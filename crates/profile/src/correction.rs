@@ -1,4 +1,4 @@
-//! Replaces the sampled times with the gateway's exact times, if these are complete.
+//! Replaces the sampled times with the gateway's exact times, provided that these are complete.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::time::Time;
 use pgwire::StatementKind;
 use report::as_f64;
 
-/// Share of the time that is too small to matter.
+/// Fraction of the time that is too small to matter.
 const NEGLIGIBLE_SHARE: f64 = 0.1;
 
 impl Attribution {
-    /// Divides the time of `recording`, with the gateway's exact times if it has them.
+    /// Divides the time of `recording`, using the gateway's exact times if there are any.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
         let sampled = Self::sampled(recording);
@@ -24,15 +24,15 @@ impl Attribution {
     }
 }
 
-/// Returns true if the exact reports cover nearly all sessions in the samples.
+/// Returns true if the exact reports cover nearly all sampled sessions.
 fn covers(exact: &GatewayTimes, sampled: &Attribution) -> bool {
     !exact.incomplete && sampled.outside_gateway <= NEGLIGIBLE_SHARE * sampled.database.sessions
 }
 
 /// Replaces the times in `sampled` with the exact ones.
 ///
-/// Only samples show what a statement waits for. So each kind of statement keeps the proportions between its sampled
-/// waits. If the exact reports are incomplete, returns `sampled` unchanged.
+/// Only samples show what a statement waits for, so each kind of statement keeps the ratios between its sampled waits.
+/// If the exact reports are incomplete, `sampled` is returned unchanged.
 fn correct(exact: &GatewayTimes, mut sampled: Attribution, recording: &Recording) -> Attribution {
     if !covers(exact, &sampled) {
         return sampled;

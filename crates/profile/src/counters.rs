@@ -6,29 +6,29 @@ use postgres::SimpleQueryMessage;
 use crate::ProfileError;
 
 /// The counters at one moment, or their increase between two moments. A counter is `None` if the server's major version
-/// doesn't have it.
+/// lacks it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
-    /// Amount of WAL that the server wrote, in bytes.
+    /// Amount of WAL written by the server, in bytes.
     pub wal_bytes: Option<f64>,
     /// Number of WAL flushes. Available since version 14.
     pub wal_syncs: Option<f64>,
-    /// Number of checkpoints on request. CREATE and DROP DATABASE, the CHECKPOINT command, and large amounts of WAL
-    /// request checkpoints.
+    /// Number of requested checkpoints. They are caused by CREATE and DROP DATABASE, the CHECKPOINT command, and large
+    /// amounts of WAL.
     pub checkpoints_requested: Option<f64>,
     /// Number of scheduled checkpoints.
     pub checkpoints_timed: Option<f64>,
-    /// Seconds that checkpoints spent on syncing files.
+    /// Seconds spent by checkpoints on syncing files.
     pub checkpoint_sync_seconds: Option<f64>,
-    /// Number of files that sessions synced themselves. Available since version 16.
+    /// Number of files synced by the sessions themselves. Available since version 16.
     pub session_syncs: Option<f64>,
-    /// Number of commits in the databases that exist.
+    /// Number of commits in existing databases.
     pub commits: Option<f64>,
-    /// Number of sessions that started in the databases that exist. Available since version 14.
+    /// Number of sessions started in existing databases. Available since version 14.
     pub sessions: Option<f64>,
 }
 
-/// Returns the queries for a major version. Each query returns a single number. Source: the manual's "Cumulative
+/// Returns the queries for a major version, each of which returns a single number. Source: the manual's "Cumulative
 /// Statistics System", 13 to 18.
 fn queries(major: u32) -> [Option<&'static str>; 8] {
     let by = |from: u32, new, old| if major >= from { new } else { old };
@@ -92,8 +92,8 @@ impl Counters {
         })
     }
 
-    /// Returns the increase since `before`. A counter can only fall if another session reset the statistics or dropped
-    /// a database. Such a counter becomes `None`.
+    /// Returns the increase since `before`. A counter can only decrease if another session reset the statistics or
+    /// dropped a database. Such a counter becomes `None`.
     pub(crate) fn since(self, before: Self) -> Self {
         self.combine(before, |now, before| Some(now - before).filter(|added| *added >= 0.0))
     }
@@ -108,7 +108,7 @@ impl Counters {
         self.combine(self, |count, _| Some(count * factor))
     }
 
-    /// Combines each counter with its counterpart. The result is `None` if one of the two is missing.
+    /// Combines each counter with its counterpart. The result is `None` if either is missing.
     fn combine(self, other: Self, make: impl Fn(f64, f64) -> Option<f64>) -> Self {
         let both = |one: Option<f64>, other: Option<f64>| make(one?, other?);
         Self {

@@ -1,24 +1,24 @@
-//! Counts the databases that a suite creates with SQL, and the sessions that exist only because of these databases.
+//! Counts the databases that a suite creates with SQL, and the sessions that only exist because of these databases.
 //!
-//! The sessions that create and drop the databases belong to this group, and so does the first session in each
-//! database. A connection pool can't save the suite these sessions, but fresh databases can.
+//! These sessions are the ones that create and drop the databases and the first one in each database. A connection pool
+//! can't save the suite these sessions, but fresh databases can.
 
 use std::collections::{HashMap, HashSet};
 
 use pgwire::{SqlLexer, StatementKind, Token};
 
-/// Databases that a suite created with SQL, and the sessions that exist only because of these databases.
+/// Databases that a suite created with SQL, and the sessions that only exist because of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CreatedDatabases {
-    /// Number of databases that the suite created.
+    /// Number of databases created by the suite.
     pub(crate) count: u64,
-    /// Number of sessions that exist only because of the databases.
+    /// Number of sessions that only exist because of these databases.
     pub(crate) sessions: u64,
-    /// Seconds for which clients waited for these sessions.
+    /// How long clients waited for these sessions, in seconds.
     pub(crate) waited: f64,
-    /// Names of databases without a session so far.
+    /// Names of databases that haven't had a session yet.
     unused: HashSet<String>,
-    /// All other open sessions, with the seconds for which their clients waited.
+    /// All other open sessions, and how many seconds their clients waited for them.
     open_sessions: HashMap<u64, f64>,
 }
 
@@ -32,7 +32,7 @@ impl CreatedDatabases {
         }
     }
 
-    /// Records a statement that a session completed.
+    /// Records a statement completed by a session.
     pub(crate) fn statement_completed(&mut self, session: u64, statement: &str, kind: StatementKind) {
         if kind != StatementKind::Database {
             return;
@@ -57,7 +57,7 @@ impl CreatedDatabases {
     }
 }
 
-/// Returns the name of the database that the statement creates. Returns `None` for any other statement.
+/// Returns the name of the database created by the statement, or `None` for any other statement.
 fn created_name(statement: &str) -> Option<String> {
     let mut lexer = SqlLexer::new(statement.as_bytes(), true);
     if !(lexer.token()?.is_word(b"create") && lexer.token()?.is_word(b"database")) {

@@ -8,15 +8,15 @@ use crate::ranking::DATABASES;
 use crate::time::Time;
 use pgwire::StatementKind;
 
-/// Making databases is also worth a finding if it takes at least [`MIN_SHARE_OF_DATABASE_TIME`] of the time in the
+/// Creating databases is also worth a finding if it takes up at least [`MIN_SHARE_OF_DATABASE_TIME`] of the time in the
 /// database and [`MIN_SHARE_OF_WHOLE_TIME`] of the whole time.
 const MIN_SHARE_OF_DATABASE_TIME: f64 = 0.5;
 const MIN_SHARE_OF_WHOLE_TIME: f64 = 0.03;
 
 impl Analysis<'_> {
-    /// Returns the time of CREATE and DROP DATABASE, and the time of the sessions that exist only for these statements.
-    /// Returns `None` if their sum is too small for a finding. The sum is large enough if it reaches [`MIN_SHARE`], or
-    /// if it reaches both [`MIN_SHARE_OF_DATABASE_TIME`] and [`MIN_SHARE_OF_WHOLE_TIME`].
+    /// Returns the time of CREATE and DROP DATABASE and the time of the sessions that only exist for these statements.
+    /// Returns `None` if their sum is too small for a finding, i.e., if it reaches neither [`MIN_SHARE`] nor both
+    /// [`MIN_SHARE_OF_DATABASE_TIME`] and [`MIN_SHARE_OF_WHOLE_TIME`].
     fn made_databases(&self) -> Option<[Time; 2]> {
         let statements = self.attribution.kinds.get(&StatementKind::Database).copied()?;
         let sessions = self.waiting_for_sessions(self.for_databases().1);
@@ -31,8 +31,8 @@ impl Analysis<'_> {
         self.made_databases().is_some()
     }
 
-    /// Returns how many sessions exist only because the suite creates databases with SQL, and for how many seconds
-    /// their clients waited for them.
+    /// Returns how many sessions only exist because the suite creates databases with SQL, and for how many seconds
+    /// clients waited for these sessions.
     pub(crate) fn for_databases(&self) -> (f64, f64) {
         let made = self.recording.exact.as_ref().map(|exact| &exact.made);
         made.map_or((0.0, 0.0), |made| (as_f64(made.sessions), made.waited))
@@ -52,7 +52,7 @@ impl Analysis<'_> {
         }
         let fresh = self.circumstances.fresh_database;
         let fresh_time = fresh.map(|fresh| format!(" A new database takes {} here.", seconds(fresh)));
-        // The suite would use a fresh database wherever it creates one now.
+        // The suite would use a fresh database wherever it now creates one.
         let instead = self.waiting_for_sessions(fresh.unwrap_or(0.0) * count);
         let saved = statements.saved + sessions.saved - instead.saved;
         Some(Finding {
@@ -78,7 +78,7 @@ mod tests {
     use crate::ranking::SESSIONS;
 
     /// CREATE and DROP DATABASE alone take too little time for a finding, and so do the sessions for them. Together,
-    /// they are most of the time in the database.
+    /// they make up most of the time in the database.
     #[test]
     fn databases_per_test_are_one_finding_before_pool() {
         let of_database = samples(&["a:CREATE DATABASE d:cpu"], 6, &[], 100);
@@ -102,7 +102,7 @@ mod tests {
                 StatementKind::Database,
             );
         }
-        // From here on, only the samples show the statements.
+        // From here on, the statements only appear in the samples.
         exact.incomplete = true;
         recording.exact = Some(exact);
         let findings = found(&recording, &Circumstances::default());
@@ -110,10 +110,10 @@ mod tests {
         assert_eq!(findings[0].name, DATABASES);
         assert!(findings[0].evidence.contains("30 sessions that exist for that"), "{findings:?}");
         assert!((after(&findings[0]) - 0.89).abs() < 1e-9, "{findings:?}");
-        // Fresh databases would need a part of that time, too.
+        // Fresh databases would take some of that time, too.
         let fresh = Circumstances { fresh_database: Some(0.001), ..Circumstances::default() };
         assert!((after(&found(&recording, &fresh)[0]) - 0.90).abs() < 1e-9);
-        // With longer times, the remaining sessions are a finding about a pool, which must come second.
+        // With longer times, the remaining sessions become a finding about a pool, which must come second.
         let exact = recording.exact.as_mut().unwrap();
         (100..300).for_each(|session| wait(exact, session, 1, "app"));
         let names: Vec<_> =

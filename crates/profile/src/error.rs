@@ -2,13 +2,13 @@
 
 use std::io;
 
-/// The reason why pgfresh can't profile a server.
+/// Why pgfresh can't profile a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The text is not a valid server URL.
+    /// The text isn't a valid server URL.
     #[error("cannot read the URL of the server")]
     Url(#[source] postgres::Error),
-    /// The URL demands encryption, which profiling does not support.
+    /// The URL demands encryption, which profiling doesn't support.
     #[error("cannot observe this server: it demands encryption (sslmode=require)")]
     Encryption,
     /// The connection failed.
@@ -17,15 +17,15 @@ pub enum ProfileError {
     /// One of the profiler's queries failed.
     #[error("could not read {what}")]
     Ask {
-        /// Object that the query reads.
+        /// The object read by the query.
         what: &'static str,
         /// The server's or the connection's error.
         source: postgres::Error,
     },
-    /// The server's version is too old.
+    /// The server is too old.
     #[error("cannot observe PostgreSQL {0}: pgfresh supports version 13 and later")]
     TooOld(String),
-    /// The server did not respond in time.
+    /// The server didn't respond in time.
     #[error("could not finish the profile: the server has not responded for {0} s")]
     NoAnswer(u64),
     /// The sampling thread could not be started.
@@ -34,7 +34,7 @@ pub enum ProfileError {
 }
 
 impl ProfileError {
-    /// Returns the DETAIL of the server's error, if there is one.
+    /// Returns the DETAIL of the server's error, if any.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -45,7 +45,7 @@ impl ProfileError {
         }
     }
 
-    /// Returns advice for the user, if there is any.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

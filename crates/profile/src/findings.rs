@@ -1,8 +1,8 @@
-//! Derives findings from an attribution, and predicts how much each remedy gains.
+//! Derives findings from an attribution and predicts how much each remedy gains.
 //!
-//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration. It never goes below
-//! the time that the processors need. Each prediction assumes that the user applies a single remedy, so the gains can't
-//! be added up.
+//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration, but never goes below
+//! the time the processors need. Each prediction assumes that the user applies a single remedy, so gains can't be added
+//! up.
 
 use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit, as_f64};
 
@@ -17,25 +17,25 @@ use crate::wait::Cause;
 use pgwire::StatementKind;
 use server::Major;
 
-/// Share of the whole time that a problem must take for a finding.
+/// Minimum fraction of the whole time for a problem to become a finding.
 pub(crate) const MIN_SHARE: f64 = 0.1;
-/// Share of the whole time that the server must be at work. Below this share, the database can't be the problem.
+/// Minimum fraction of the whole time that the server must be at work. Below that, the database can't be the problem.
 const MIN_DATABASE_SHARE: f64 = 0.25;
 
-/// How much shorter the remaining work becomes if a suite that waited for disks nearly all the time no longer waits, as
-/// a share. The reason is that the processor's caches stay warm.
+/// How much shorter the remaining work becomes, as a fraction, once a suite that waited for disks nearly all the time
+/// no longer waits. The reason is that the processor's caches stay warm.
 ///
-/// This gain comes on top of the gain that the time of a single-row commit shows. We measured it with six suites on
-/// three disks (docs/results.md).
+/// This comes on top of the gain visible in the time of a single-row commit. We measured it with six suites on three
+/// disks (docs/results.md).
 const WARM_CACHE_GAIN: f64 = 0.16;
-/// How much longer and how much shorter than predicted the time without flushes can be, as shares. Sampling errors come
-/// on top.
+/// How much longer or shorter than predicted the time without flushes can be, as fractions. Sampling errors come on
+/// top.
 ///
-/// The reason is that the same work does not take the same time on another server. We measured these shares with the
+/// This error exists because the same work doesn't take the same time on a different server. We measured it with the
 /// suites of [`WARM_CACHE_GAIN`].
 const MODEL_ERROR: [f64; 2] = [0.3, 0.25];
 
-/// Everything from which findings are derived.
+/// Everything that findings are derived from.
 pub(crate) struct Analysis<'a> {
     pub(crate) recording: &'a Recording,
     pub(crate) attribution: &'a Attribution,
@@ -43,7 +43,7 @@ pub(crate) struct Analysis<'a> {
 }
 
 impl Analysis<'_> {
-    /// Returns all findings, with the largest gain first.
+    /// Returns all findings, largest gain first.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = [
             self.clean_up(),
@@ -70,17 +70,17 @@ impl Analysis<'_> {
         findings
     }
 
-    /// Returns how severe the shortage of processors was. Returns `None` if it is unknown.
+    /// Returns how severe the processor shortage was, or `None` if that is unknown.
     fn shortage(&self) -> Option<Shortage> {
         let waited = self.recording.machine?.cpu_pressure? / self.recording.seconds;
         Some(Shortage { waited: waited.is_finite().then_some(waited), stolen: None })
     }
 
-    /// Predicts how many seconds the suite takes if a remedy saves `saved` seconds. The result is never shorter than
-    /// the time for which the processors are busy.
+    /// Predicts the suite's duration in seconds if a remedy saves `saved` seconds. It can't fall below the time the
+    /// processors are busy.
     ///
-    /// Both the suite and simultaneous sessions need processors. With a single session at a time, the session's
-    /// processor time is part of its waits, so a remedy saves both.
+    /// Both the suite and simultaneous sessions need processors. If there is only one session at a time, its processor
+    /// time is part of its waits, so a remedy saves both.
     fn duration_without(&self, saved: f64) -> f64 {
         let Attribution { wall, width, .. } = *self.attribution;
         let busy = self.recording.machine.map_or(0.0, |machine| {
@@ -102,7 +102,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Returns how many times as long as `after` seconds the whole time is. The result is at most 1000.
+    /// Returns how many times as long as `after` seconds the whole time is, capped at 1000.
     fn times_as_fast(&self, after: f64) -> Quantity {
         let wall = self.attribution.wall;
         Quantity::new(wall / after.max(wall / 1000.0), Unit::Ratio)
@@ -118,9 +118,9 @@ impl Analysis<'_> {
 
     /// Returns how many seconds the suite saves if nothing waits for a disk.
     ///
-    /// `flushing` is the time of the flushes by the sessions themselves, which also slow down the work after them.
-    /// `checkpoints` is the time of flushes by other processes. Even if a commit seems very expensive, the result never
-    /// exceeds the server's total time.
+    /// `flushing` is the time of the sessions' own flushes, which also slow down the work after them, and `checkpoints`
+    /// is the time of other processes' flushes. However expensive a commit seems, the result never exceeds the server's
+    /// total time.
     fn saved_with_waits(&self, flushing: f64, checkpoints: f64) -> f64 {
         let cost = self.circumstances.waiting_cost.unwrap_or(1.0).max(1.0);
         let most = self.attribution.database.saved.max(flushing + checkpoints);
@@ -151,7 +151,7 @@ impl Analysis<'_> {
         if let Some(fresh) = fresh {
             evidence = format!("{evidence} A new database takes {} here.", seconds(fresh));
         }
-        // As many sessions as now would get new databases at the same time.
+        // As many sessions as before would get new databases at the same time.
         let instead = Time { sessions: fresh.unwrap_or(0.0) * spent.runs, ..Time::default() };
         let saved = spent.time.saved - instead.with_savings_of(spent.time, self.attribution.width).saved;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
@@ -185,8 +185,8 @@ impl Analysis<'_> {
         } else {
             "Run the suite on a server that flushes nothing: \"pgfresh run -- COMMAND\"."
         };
-        // A session that waits for a checkpoint finds cold caches only once, although the checkpointer flushes many
-        // files during the wait.
+        // Although the checkpointer flushes many files, a session that waits for the checkpoint only finds cold caches
+        // once.
         let checkpoints = self.attribution.causes.get(&Cause::Checkpoint).map_or(0.0, |time| time.saved);
         let saved = self.saved_with_waits((time.saved - checkpoints).max(0.0), checkpoints);
         let after = self.duration_without(saved);
@@ -233,11 +233,11 @@ impl Analysis<'_> {
         time.with_savings_of(Time::default(), self.attribution.width)
     }
 
-    /// Returns a finding about the cost of new sessions. Returns `None` if the number of sessions is unknown.
+    /// Returns a finding about the cost of new sessions, or `None` if the number of sessions is unknown.
     fn sessions(&self) -> Option<Finding> {
         let (mut count, mut spent) = self.connecting()?;
         if self.has_made_databases() {
-            // Fresh databases would save these sessions, but a pool wouldn't.
+            // Fresh databases would save these sessions, whereas a pool wouldn't.
             let (made, waited) = self.for_databases();
             (count, spent) = (count - made, (spent - waited).max(0.0));
         }
@@ -254,12 +254,12 @@ impl Analysis<'_> {
         })
     }
 
-    /// Returns the number of new sessions, and the seconds that clients waited for them.
+    /// Returns the number of new sessions, and how many seconds clients waited for them.
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
         let told = self.recording.exact.as_ref().map(|exact| exact.connected);
         told.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
-            // pgfresh's sessions that measure the cost of a session come after the recording, so they don't count. Old
-            // servers count sessions late. Their count therefore includes the session that took the samples.
+            // The sessions with which pgfresh measures the cost of a session come after the recording, so they don't
+            // count. Old servers count sessions late, so their count includes the sampling session.
             let ours = if Major(self.recording.major).counts_sessions_at_once() { 0.0 } else { 1.0 };
             let count = (self.recording.counters.sessions? - ours).max(0.0);
             Some((count, count * self.recording.session_cost?))
@@ -350,8 +350,8 @@ impl Analysis<'_> {
     }
 }
 
-/// Removes the interval of a prediction. In a shortage of processors, an unknown part of the apparent work is in fact
-/// waiting for a processor.
+/// Removes a prediction's interval. In a processor shortage, an unknown part of the apparent work is actually time
+/// spent waiting for a processor.
 fn mark_uncertain(finding: &mut Finding, shortage: &Shortage) {
     if let Some(gain) = &mut finding.gain {
         gain.factor = Factor::Point(Quantity::new(gain.factor.point(), Unit::Ratio));
@@ -372,7 +372,7 @@ pub(crate) mod tests {
     use crate::gateway_times::GatewayTimes;
     use crate::machine::MachineUsage;
 
-    /// Samples that each contain a single session.
+    /// Samples with a single session each.
     const WORDS: [&str; 6] = [
         "a:COMMIT:sync",
         "b:TRUNCATE t:cpu",
@@ -387,7 +387,7 @@ pub(crate) mod tests {
         Analysis { recording, attribution: &attribution, circumstances }.findings()
     }
 
-    /// Returns `of` samples. The first `count` of them contain `first`, and the others contain `second`.
+    /// Returns `of` samples. The first `count` contain `first`, and the others contain `second`.
     pub(crate) fn samples<'a>(
         first: &'a [&'a str],
         count: usize,
@@ -401,8 +401,8 @@ pub(crate) mod tests {
         finding.gain.as_ref().and_then(|gain| gain.change).map_or(f64::NAN, |[_, after]| after.value)
     }
 
-    /// Returns how much of `wall` remains without the waits of length `waited`. The remaining work becomes shorter by
-    /// `cost`, which is the additional cost of a commit.
+    /// Returns how much of `wall` remains without waits totaling `waited`. The remaining work becomes shorter by
+    /// `cost`, a commit's additional cost.
     fn remaining(wall: f64, waited: f64, cost: f64) -> f64 {
         (wall - waited - cost) * (1.0 - WARM_CACHE_GAIN * waited / wall)
     }
@@ -413,8 +413,8 @@ pub(crate) mod tests {
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
         assert!((after(&findings[0]) - remaining(1.0, 0.5, 0.0)).abs() < 1e-9, "{findings:?}");
-        // Two sessions are at work, and one of them waits for half of the time. Without this wait, the suite would end
-        // a quarter sooner.
+        // Two sessions are at work, one of which waits half of the time. Without this wait, the suite would finish a
+        // quarter sooner.
         let parallel = recording(&samples(
             &["a:COMMIT:sync", "b:SELECT 1:cpu"],
             50,
@@ -434,11 +434,11 @@ pub(crate) mod tests {
         };
         assert!((after_at(None) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
         assert!((after_at(Some(1.1)) - remaining(0.6, 0.5, 0.05)).abs() < 1e-9);
-        // If the disk seems faster with a flush than without one, this is noise, and there is no additional gain.
+        // If the disk seems faster with a flush than without one, that is just noise, and there is no additional gain.
         assert!((after_at(Some(0.7)) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
         // A remedy can't save more time than the suite takes.
         assert!(after_at(Some(100.0)).abs() < 1e-9);
-        // Waiting for a checkpoint counts as a single wait, even if the server flushes many files during it.
+        // Waiting for a checkpoint counts as a single wait, even if the server flushes many files meanwhile.
         let checkpoint =
             recording(&samples(&["a:CREATE DATABASE d:checkpoint"], 50, &["a:SELECT 1:cpu"], 60));
         let circumstances = Circumstances { waiting_cost: Some(1.1), ..Circumstances::default() };
@@ -477,12 +477,12 @@ pub(crate) mod tests {
         let cleaning = recording(&samples(&["a:TRUNCATE t:cpu"], 60, &[], 100));
         let whole = found(&cleaning, &Circumstances::default());
         assert!((after(&whole[0]) - 0.4).abs() < 1e-9, "{whole:?}");
-        // The only run lasts 0.6 s. A fresh database takes 0.1 s instead.
+        // The only run takes 0.6 s. A fresh database takes 0.1 s instead.
         let fresh = Circumstances { fresh_database: Some(0.1), ..Circumstances::default() };
         let findings = found(&cleaning, &fresh);
         assert_eq!(findings[0].name, "Tests clean up by TRUNCATE");
         assert!((after(&findings[0]) - 0.5).abs() < 0.05, "{findings:?}");
-        // Fresh databases that cost more than the work that they replace are no remedy.
+        // If fresh databases cost more than the work they replace, they are no remedy.
         let dear = Circumstances { fresh_database: Some(5.0), ..Circumstances::default() };
         let findings = found(&cleaning, &dear);
         assert!(findings[0].gain.is_none() && findings[0].remedy.contains("rollback"), "{findings:?}");

@@ -1,8 +1,8 @@
-//! Exact times of a suite, from the gateway through which its sessions go.
+//! A suite's exact times, from the gateway that its sessions go through.
 //!
 //! A session is at work from a request until the last response to it. While n sessions are at work, the clock `shared`
-//! advances n times more slowly than real time. The wall time of a statement is the time that passes on this clock
-//! between the statement's start and its end. In this way, simultaneous statements divide the time among them.
+//! runs at 1/n of real time. A statement's wall time is the time that passes on this clock between the statement's
+//! start and end. In this way, simultaneous statements divide the time among themselves.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,39 +16,39 @@ use crate::time::Time;
 use pgwire::{NormalizedStatement, StatementKind};
 use report::as_f64;
 
-/// Maximum number of statement texts in the cache.
+/// Maximum number of cached statement texts.
 const MAX_CACHED_TEXTS: usize = 4096;
-/// Maximum number of distinct statements. Further statements only count for their kind.
+/// Maximum number of distinct statements. Any further ones only count toward their kind.
 const MAX_DISTINCT_STATEMENTS: usize = 20_000;
 
-/// Times of all sessions, according to the reports from the gateway.
+/// Times of all sessions, as reported by the gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayTimes {
     pub(crate) begun: Instant,
-    /// Moment up to which all time is attributed, in seconds since `begun`.
+    /// Moment up to which all time has been attributed, in seconds since `begun`.
     pub(crate) now: f64,
-    /// Sum of all seconds, each divided by the number of sessions at work in that second.
+    /// Sum of all seconds, each divided by the number of sessions then at work.
     pub(crate) shared: f64,
     sessions: HashMap<u64, Session>,
-    /// Number of sessions that are at work now.
+    /// Number of sessions at work right now.
     pub(crate) at_work: usize,
-    /// Number of sessions with an open transaction that are waiting for their client.
+    /// Number of sessions that are waiting for their client with a transaction open.
     pub(crate) open: usize,
     pub(crate) known: HashMap<Arc<str>, u32>,
-    /// Process ids of the backends of all sessions that the gateway reported.
+    /// Backend process IDs of all sessions reported by the gateway.
     pub(crate) backends: HashSet<i32>,
     /// True if the gateway's reports are incomplete.
     pub(crate) incomplete: bool,
     pub(crate) database: Time,
     pub(crate) in_transaction: f64,
-    /// Seconds in which a certain number of sessions was at work, by this number.
+    /// Seconds during which each number of sessions was at work.
     pub(crate) at_once: BTreeMap<usize, f64>,
-    /// Time of each statement, and how often it ran.
+    /// Each statement's time and how often it ran.
     pub(crate) statements: HashMap<u32, (Time, u64)>,
     pub(crate) databases: BTreeMap<Arc<str>, Time>,
     pub(crate) tests: TestRecords,
     pub(crate) clean_up: (Time, u64),
-    /// Number of sessions that started, and total number of seconds for which clients waited for them.
+    /// Number of sessions started, and the total number of seconds clients waited for them.
     pub(crate) connected: (u64, f64),
     pub(crate) made: CreatedDatabases,
 }
@@ -57,7 +57,7 @@ pub struct GatewayTimes {
 #[derive(Debug, Clone, Copy, Default)]
 struct Session {
     /// Start of the session's current work: seconds since `begun`, and the value of `shared`. `None` while the session
-    /// is not at work.
+    /// isn't at work.
     working: Option<(f64, f64)>,
     open: bool,
     /// True if the session's transaction emptied a table.
@@ -98,7 +98,7 @@ impl GatewayTimes {
         self.connected.1 += waited.as_secs_f64();
     }
 
-    /// Records a request. From `at` on, the session is at work.
+    /// Records a request. The session is at work from `at` on.
     pub fn request_sent(&mut self, session: u64, at: Instant) {
         self.advance(at);
         let since = (self.now, self.shared);
@@ -112,7 +112,7 @@ impl GatewayTimes {
         self.backends.contains(&backend)
     }
 
-    /// Records the end of the test that used `database`. `name` is the name that its test runner has for the test.
+    /// Records the end of the test that used `database`. `name` is the test runner's name for the test.
     pub fn test_ended(&mut self, database: &str, name: Option<&str>) {
         self.tests.test_ended(database, name);
     }
@@ -144,7 +144,7 @@ impl GatewayTimes {
         }
     }
 
-    /// Attributes the time up to `at`. If a report comes late, the time that it describes counts as the current time.
+    /// Attributes the time up to `at`. If a report is late, its time counts as the current time.
     pub(crate) fn advance(&mut self, at: Instant) {
         let at = at.saturating_duration_since(self.begun).as_secs_f64();
         let passed = (at - self.now).max(0.0);
@@ -162,7 +162,7 @@ impl GatewayTimes {
 }
 
 impl GatewayTimes {
-    /// Records work that a session completed.
+    /// Records work completed by a session.
     pub fn statement_completed(
         &mut self,
         done: CompletedStatement<'_>,
@@ -225,7 +225,7 @@ mod tests {
     /// Replays these reports and returns the result.
     ///
     /// Each line has a time in milliseconds, a session, and `asked`, `left` or `idle|open|more:STATEMENT`. The samples
-    /// have the format that [`recording`] expects.
+    /// have the format expected by [`recording`].
     fn replay(talk: &[&str], samples: &[&[&str]]) -> (Attribution, Recording) {
         let begun = Instant::now();
         let (mut exact, mut recording) = (GatewayTimes::new(begun), recording(samples));

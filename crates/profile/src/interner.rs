@@ -1,4 +1,4 @@
-//! Interns values, so that equal values are in memory only once.
+//! Interns values, so that equal values are stored only once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,7 +17,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    /// Returns the index of `item`, and adds `item` if it is new.
+    /// Returns the index of `item`, adding it if it is new.
     pub(crate) fn intern(&mut self, item: T) -> u32 {
         if let Some(place) = self.places.get(&item) {
             return *place;
@@ -30,7 +30,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
 }
 
 impl<T> Interner<T> {
-    /// Returns the value at the index `place`.
+    /// Returns the value at index `place`.
     ///
     /// # Panics
     ///
@@ -40,7 +40,7 @@ impl<T> Interner<T> {
         &self.items[place as usize]
     }
 
-    /// Yields all values in the order of insertion.
+    /// Yields all values in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.items.iter()
     }

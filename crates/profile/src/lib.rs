@@ -1,9 +1,8 @@
-//! Profiles a test suite from the server's point of view. Shows where the suite's time in the database goes, and how to
-//! save it.
+//! Profiles a test suite from the server's point of view: where its time in the database goes, and how to save it.
 //!
 //! A [`Recorder`] samples a server and produces a [`Recording`]. An [`Attribution`] divides the suite's time among
-//! statements, waits and databases. A [`Profile`] derives findings from the attribution. This crate needs no extension
-//! in the server, and changes nothing there. It prints nothing, and doesn't know about the command line.
+//! statements, waits and databases, and a [`Profile`] derives findings from it. This crate needs no server extension
+//! and changes nothing on the server. It prints nothing and knows nothing about the command line.
 
 mod attribution;
 mod circumstances;

@@ -1,4 +1,4 @@
-//! Measures what a server uses on this machine: processor time, waits for processors, and bytes written.
+//! Measures a server's resource usage on this machine: processor time, waits for processors, and bytes written.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,22 +6,22 @@ use std::path::PathBuf;
 
 use report::as_f64;
 
-/// Use of this machine's resources between two moments.
+/// Usage of this machine's resources between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MachineUsage {
     /// Number of processors in this machine.
     pub processors: f64,
-    /// Processor time of the suite, in seconds. Includes only the children of pgfresh that have exited.
+    /// The suite's processor time, in seconds. Only covers pgfresh's child processes that have exited.
     pub suite_cpu: f64,
     /// Processor time of the observed backends, in seconds.
     pub backend_cpu: f64,
-    /// Seconds in which these backends were ready to run but had no processor.
+    /// Seconds during which these backends were ready to run but had no processor.
     pub backend_delay: f64,
-    /// Number of bytes that these backends wrote to disks.
+    /// Number of bytes these backends wrote to disks.
     pub backend_written: f64,
-    /// Seconds in which at least one process on this machine waited for a processor.
+    /// Seconds during which at least one process on this machine waited for a processor.
     pub cpu_pressure: Option<f64>,
-    /// Seconds in which at least one process on this machine waited for a disk.
+    /// Seconds during which at least one process on this machine waited for a disk.
     pub io_pressure: Option<f64>,
 }
 
@@ -54,8 +54,8 @@ impl MachineUsage {
     }
 }
 
-/// Resources that a process used since its start: processor time in seconds, waits for a processor in seconds, and
-/// bytes written.
+/// A process's resource usage since its start: processor time in seconds, waits for a processor in seconds, and bytes
+/// written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Usage {
     cpu: f64,
@@ -69,7 +69,7 @@ pub(crate) struct ProcfsSampler {
     procfs: PathBuf,
     suite_cpu: f64,
     pressure: [Option<f64>; 2],
-    /// First and last usage that we read for each backend, by process id and start.
+    /// First and last usage read for each backend, by process ID and start.
     usage: HashMap<(i32, i64), (Usage, Usage)>,
 }
 
@@ -82,7 +82,7 @@ impl ProcfsSampler {
     }
 
     /// Returns true if the process is waiting for a disk although the server reports no wait event. Such waits happen
-    /// inside system calls without a wait event, for example when the server removes a file. Source: proc(5),
+    /// inside system calls that have no wait event, for example when the server removes a file. Source: proc(5),
     /// `/proc/PID/stat`, state `D`.
     pub(crate) fn waits_for_disk(&self, pid: i32) -> bool {
         self.read(pid, "stat").is_some_and(|stat| {
@@ -90,20 +90,20 @@ impl ProcfsSampler {
         })
     }
 
-    /// Records the current usage of a process. `new` is true if the process started after the recording.
+    /// Records a process's current usage. `new` is true if the process started after the recording.
     pub(crate) fn record(&mut self, pid: i32, began: i64, new: bool) {
         let Some(now) = self.usage_of(pid) else { return };
         let first = if new { Usage::default() } else { now };
         self.usage.entry((pid, began)).or_insert((first, now)).1 = now;
     }
 
-    /// Reads how much of each resource a process used so far. Source: Linux, Documentation/scheduler/sched-stats.rst
+    /// Reads a process's resource usage so far. Source: Linux, Documentation/scheduler/sched-stats.rst
     /// (`/proc/PID/schedstat`, nanoseconds); proc(5), `io`.
     fn usage_of(&self, pid: i32) -> Option<Usage> {
         let schedule = self.read(pid, "schedstat")?;
         let mut times = schedule.split_whitespace().map(|time| time.parse::<f64>().unwrap_or(0.0) / 1e9);
         let (cpu, delay) = (times.next()?, times.next()?);
-        // Only root and the owner of the process can read this file.
+        // Only root and the process's owner can read this file.
         let io = self.read(pid, "io").unwrap_or_default();
         let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
         Some(Usage { cpu, delay, written: written.unwrap_or(0.0) })
@@ -117,7 +117,7 @@ impl ProcfsSampler {
         sys::pressure(&self.procfs, resource)
     }
 
-    /// Returns the processor time of those children of pgfresh that have exited, in seconds. Source: proc(5),
+    /// Returns the processor time of pgfresh's child processes that have exited, in seconds. Source: proc(5),
     /// `/proc/PID/stat`, fields 16 and 17.
     fn children_cpu(&self) -> f64 {
         let stat = fs::read_to_string(self.procfs.join("self/stat")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The complete profile, which consists of a recording, facts about its run, and findings.
+//! The complete profile: a recording, facts about its run, and findings.
 
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit, as_f64};
 
@@ -12,7 +12,7 @@ use crate::test_records::TestRecord;
 use crate::test_report::Tests;
 use crate::time::Time;
 
-/// Maximum number of lines in a table of statements or of databases.
+/// Maximum number of lines in a table of statements or databases.
 const LINES: usize = 20;
 
 /// A recording with its attribution and its findings.
@@ -22,12 +22,12 @@ pub struct Profile {
     pub(crate) attribution: Attribution,
     pub(crate) circumstances: Circumstances,
     pub(crate) findings: Vec<Finding>,
-    /// The records of the tests, with the longest time first. Empty without a gateway.
+    /// The tests' records, longest time first. Empty without a gateway.
     records: Vec<TestRecord>,
 }
 
 impl Profile {
-    /// Divides the time of the recording and derives the findings.
+    /// Divides the recording's time and derives the findings.
     #[must_use]
     pub fn new(recording: Recording, circumstances: Circumstances) -> Self {
         let attribution = Attribution::of(&recording);
@@ -36,15 +36,15 @@ impl Profile {
         let findings = case.findings();
         let records = recording.exact.as_ref().map_or_else(Vec::new, |exact| exact.tests.records());
         let mut profile = Self { recording, attribution, circumstances, findings, records };
-        // Findings about tests with names come before those about the whole suite.
+        // Findings about named tests come before those about the whole suite.
         let found = profile.tests().finding();
         profile.findings.splice(0..0, found);
         rank(&mut profile.findings);
         profile
     }
 
-    /// Returns true if the cost of a new database matters, because tests spend much time on clean-up or on making
-    /// databases.
+    /// Returns true if the cost of a new database matters, because tests spend much of their time on cleaning up or
+    /// creating databases.
     #[must_use]
     pub fn has_replaceable_databases(&self) -> bool {
         let Self { recording, attribution, circumstances, .. } = self;
@@ -91,13 +91,13 @@ impl Profile {
         report
     }
 
-    /// Returns the layers of the report: time, server counters and machine.
+    /// Returns the report's layers: time, server counters and machine.
     #[must_use]
     pub fn layers(&self) -> Vec<Layer> {
         [self.suite(), self.server()].into_iter().chain(self.machine()).collect()
     }
 
-    /// Returns the findings, with the largest gain first.
+    /// Returns the findings, largest gain first.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
@@ -179,8 +179,7 @@ impl Profile {
         Some(layer)
     }
 
-    /// Returns the cells for a time: the wall time, the session time, and its share of the session time of all
-    /// sessions.
+    /// Returns the cells for a time: wall time, session time, and its fraction of all sessions' time.
     fn cells(&self, time: Time) -> [Cell; 3] {
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         let all = self.attribution.database.sessions;
@@ -188,7 +187,7 @@ impl Profile {
         [quantity(time.wall).into(), quantity(time.sessions).into(), share.into()]
     }
 
-    /// Returns a table of the time in the database, with a line for each kind of statement.
+    /// Returns a table of the time in the database, one line per kind of statement.
     #[must_use]
     pub fn kinds(&self) -> Table {
         let numbers = ["wall", "sessions", "share"].map(Column::right);
@@ -267,7 +266,7 @@ impl Profile {
             samples.len(),
             seconds(*length),
             seconds(each),
-            // Two standard errors of a share, if the share is one half.
+            // Two standard errors of a proportion of one half.
             (100.0 / as_f64(samples.len().max(1)).sqrt()).round()
         ));
         notes.extend(self.tests().advice().map(str::to_owned));
@@ -286,7 +285,7 @@ impl Profile {
     }
 }
 
-/// Returns a table of the counts that the server itself keeps.
+/// Returns a table of the server's own counts.
 fn counted(lines: &[CountedStatement]) -> Table {
     let numbers = ["time", "runs", "each", "rows"].map(Column::right);
     let words = ["database", "statement"].map(Column::left);

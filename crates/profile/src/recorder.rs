@@ -1,8 +1,8 @@
 //! Samples a server until the caller stops it. The sampler has its own thread and its own session.
 //!
-//! A sample is a query for all sessions that are not idle. It costs the server about half a millisecond. Between two
-//! samples, the recorder pauses for a few milliseconds (see [`Pace`]). On a server with very many sessions, the query
-//! takes longer. The pause is then a multiple of the query's duration, so that sampling never disturbs the server much.
+//! A sample is a query for all non-idle sessions, which costs the server about half a millisecond. Between two samples,
+//! the recorder pauses for a few milliseconds (see [`Pace`]). On a server with very many sessions, the query takes
+//! longer. The pause is then a multiple of the query's duration, so that sampling never disturbs the server much.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -24,14 +24,14 @@ use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 use server::MAJORS;
 
-/// Timeout for the last sample and the counters. Their queries have shorter timeouts of their own, but the server
-/// enforces those only while it runs.
+/// Timeout for the last sample and the counters. These queries have shorter timeouts of their own, but only a running
+/// server enforces them.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// Number of sessions that pgfresh opens to measure the cost of a session.
+/// Number of sessions opened to measure the cost of a session.
 const TRIALS: usize = 5;
 
-/// Query for a sample. It calls the function behind the view, because the view looks up names that we don't need. It
-/// leaves out pgfresh's own sessions and databases.
+/// Query for a sample. It calls the function underlying the view, because the view looks up names that we don't need.
+/// pgfresh's own sessions and databases are excluded.
 const SAMPLE_QUERY: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
     a.wait_event, coalesce(a.query, ''), coalesce(extract(epoch FROM a.query_start), 0)::float8, \
     coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8, \
@@ -40,22 +40,22 @@ const SAMPLE_QUERY: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''),
     WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
-/// A function that passes on the gateway's reports since its last call (see [`GatewayTimes`]). The recorder calls it
+/// A function that passes on the gateway's reports since the last call (see [`GatewayTimes`]). The recorder calls it
 /// after each sample.
 pub type Feed = Box<dyn FnMut(&mut GatewayTimes, &mut Interner<NormalizedStatement>) + Send>;
 
-/// How often the recorder takes a sample.
+/// How often the recorder takes samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Every 15 ms, for at most 5 % of the time. Meant for a suite that runs because of its test results.
+    /// Every 15 ms, for at most 5 % of the time. Meant for a suite run for its test results.
     Calm,
-    /// Every 5 ms, for at most 20 % of the time. Meant for a suite that runs only to be profiled.
+    /// Every 5 ms, for at most 20 % of the time. Meant for a suite that is only run to be profiled.
     Dense,
 }
 
 impl Pace {
-    /// Returns the mean time between two samples. Also returns the minimum length of a pause, as a multiple of the
-    /// duration of the sample before it.
+    /// Returns the mean sampling interval, and the minimum length of a pause as a multiple of the duration of the
+    /// preceding sample.
     fn bounds(self) -> (Duration, u32) {
         match self {
             Self::Calm => (Duration::from_millis(15), 20),
@@ -64,7 +64,7 @@ impl Pace {
     }
 }
 
-/// A sampler that is running.
+/// A running sampler.
 #[derive(Debug)]
 pub struct Recorder {
     stop: Sender<()>,
@@ -73,29 +73,29 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts to sample `target`. With a `feed`, also records the gateway's reports.
+    /// Starts sampling `target`. With a `feed`, also records the gateway's reports.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server is unreachable or too old, or if it doesn't allow sampling.
+    /// Returns an error if the server is unreachable, too old, or doesn't allow sampling.
     pub fn start(target: &Target, pace: Pace, feed: Option<Feed>) -> Result<Self, ProfileError> {
         let sampler = Sampler::open(target, pace, feed)?;
         let ((stop, stopped), (done, recording)) = (channel(), channel());
         let thread = thread::Builder::new().name("profile".to_owned());
-        // After a timeout, the caller no longer waits for the recording.
+        // After a timeout, the caller is no longer waiting for the recording.
         let record = move || drop(done.send(sampler.record(&stopped)));
         let thread = thread.spawn(record).map_err(ProfileError::Thread)?;
         Ok(Self { stop, recording, thread })
     }
 
-    /// Returns true if the recorder stopped by itself because the server disappeared.
+    /// Returns true if the recorder stopped on its own because the server disappeared.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Stops sampling and returns the recording. This takes as long as one sample. Without a feed, also opens five
-    /// sessions to measure the cost of a session.
+    /// Stops sampling and returns the recording, which takes as long as one sample. Without a feed, five sessions are
+    /// opened to measure the cost of a session.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ struct Sampler {
     flushes: bool,
     before: Counters,
     /// Counts of each statement, or the reason why the server has none. `None` for one of pgfresh's own servers, which
-    /// don't need the counts.
+    /// don't need these counts.
     counts: Option<Result<Counts, String>>,
     observer: Option<ProcfsSampler>,
     feed: Option<Feed>,
@@ -172,7 +172,7 @@ impl Sampler {
 
     fn record(mut self, stopped: &Receiver<()>) -> Recording {
         let (period, times) = self.pace.bounds();
-        // Vary the pauses, so that samples don't coincide with a rhythm of the suite. The lengths come from multiples
+        // Vary the pauses so that samples don't coincide with a rhythm in the suite. The lengths are based on multiples
         // of the golden ratio.
         let mut rhythm = (0..).map(|step| period.mul_f64(0.5 + (f64::from(step) * 0.618_034).fract()));
         loop {
@@ -210,7 +210,7 @@ impl Sampler {
         let (pid, began): (i32, i64) =
             (row.try_get(0)?, row.try_get::<_, Option<i64>>(9)?.unwrap_or_default());
         let name = SessionName { pid, began, database: row.try_get(1)?, application: row.try_get(2)? };
-        // While a session starts, its state is NULL. Since version 18, its state is "starting".
+        // A session's state is NULL while it starts, or "starting" since version 18.
         let state: Option<&str> = row.try_get(3)?;
         let starting = matches!(state, None | Some("starting"));
         let in_transaction = state.is_some_and(|state| state.starts_with("idle in transaction"));
@@ -268,16 +268,15 @@ impl Sampler {
     }
 }
 
-/// Returns the median time that it takes to open a session, in seconds.
+/// Returns the median time to open a session, in seconds.
 fn session_cost(target: &Target) -> Option<f64> {
     let mut costs: Vec<f64> = (0..TRIALS).filter_map(|_| target.measure_session_start()).collect();
     costs.sort_by(f64::total_cmp);
     costs.get(costs.len() / 2).copied()
 }
 
-/// Sets how much time each sample represents. A sample represents the time from halfway to the previous sample until
-/// halfway to the next one. The first sample also represents the time since the start of the recording, and the last
-/// sample the time until its end.
+/// Sets how much time each sample represents: from halfway to the previous sample until halfway to the next one. The
+/// first sample extends to the start of the recording, and the last one to its end.
 fn set_weights(samples: &mut [Snapshot], end: f64) {
     let mut begin = 0.0;
     for place in 0..samples.len() {

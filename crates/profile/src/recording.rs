@@ -1,4 +1,4 @@
-//! A recording, which is a series of samples of a server's activity.
+//! A recording: a series of samples of a server's activity.
 
 use crate::counters::Counters;
 use crate::gateway_times::GatewayTimes;
@@ -8,29 +8,29 @@ use crate::statement_counts::Counted;
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 
-/// Activity of a session at the moment of a sample.
+/// A session's activity at the moment of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// The server is working for the session, or the session is waiting for something within the server.
+    /// The server is working for the session, or the session is waiting for something inside the server.
     Active,
-    /// A transaction is open, and the server is waiting for the client.
+    /// A transaction is open, but the server is waiting for the client.
     InTransaction,
 }
 
-/// A session in a sample, unless it is idle.
+/// A non-idle session in a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
     /// Index of the session in [`Recording::sessions`].
     pub session: u32,
-    /// Says whether the server or the client is at work.
+    /// Whether the server or the client is at work.
     pub state: State,
     /// Index of the session's current or last statement in [`Recording::statements`].
     pub statement: u32,
-    /// Index of the wait event in [`Recording::events`]. `None` if the session isn't waiting for an event.
+    /// Index of the wait event in [`Recording::events`]. `None` if there is no wait event.
     pub event: Option<u32>,
-    /// The reason why the statement has not finished.
+    /// Why the statement hasn't finished.
     pub cause: Cause,
-    /// Start of the statement, in seconds since an arbitrary moment. It distinguishes consecutive runs of a statement.
+    /// Start of the statement, in seconds since an arbitrary moment. Distinguishes consecutive runs of a statement.
     pub since: f64,
     /// Seconds between the start of the statement and the sample.
     pub elapsed: f64,
@@ -38,27 +38,27 @@ pub struct Observation {
     pub transaction: f64,
 }
 
-/// A sample: all sessions that are not idle at one moment.
+/// A sample: all non-idle sessions at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// Seconds between the start of the recording and the sample.
     pub at: f64,
-    /// Seconds that the sample represents: from halfway to the previous sample until halfway to the next one. In the
-    /// mean of several runs, this time is divided by the number of runs.
+    /// Seconds that the sample represents, from halfway to the previous sample until halfway to the next one. In a mean
+    /// of several runs, they are divided by the number of runs.
     pub seconds: f64,
-    /// All sessions that are not idle.
+    /// All non-idle sessions.
     pub seen: Vec<Observation>,
 }
 
 /// Identity of a session's backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionName {
-    /// Process id, as the server reports it.
+    /// Process ID, as reported by the server.
     pub pid: i32,
-    /// Start of the backend, in microseconds. Needed because the system uses process ids again.
+    /// Start of the backend, in microseconds. Needed because the system reuses process IDs.
     pub began: i64,
-    /// Name of the backend's database in the first sample. Later it may have another name, because pgfresh renames
-    /// databases while backends are connected.
+    /// Name of the backend's database in the first sample. It may change later, because pgfresh renames databases while
+    /// backends are connected.
     pub database: String,
     /// The backend's `application_name`.
     pub application: String,
@@ -75,33 +75,33 @@ pub struct Recording {
     pub seconds: f64,
     /// Samples in chronological order.
     pub samples: Vec<Snapshot>,
-    /// Backends that appear in the samples.
+    /// Backends seen in the samples.
     pub sessions: Interner<SessionName>,
-    /// Statements that appear in the samples, without their values.
+    /// Statements seen in the samples, without their values.
     pub statements: Interner<NormalizedStatement>,
-    /// Wait events that appear in the samples, as `TYPE EVENT`.
+    /// Wait events seen in the samples, as `TYPE EVENT`.
     pub events: Interner<String>,
     /// How much the server's counters increased during the recording.
     pub counters: Counters,
     /// The server's own counts for each statement. `None` for one of pgfresh's own servers.
     pub counted: Option<Counted>,
-    /// Use of this machine's resources. `None` if the server runs on another machine.
+    /// Usage of this machine's resources. `None` if the server runs on another machine.
     pub machine: Option<MachineUsage>,
     /// The gateway's exact reports. `None` without a gateway.
     pub exact: Option<GatewayTimes>,
-    /// Seconds that the recorder spent on sampling.
+    /// Seconds the recorder spent on sampling.
     pub sampling_time: f64,
-    /// Cost of a new session, in seconds. `None` if the gateway reports the cost of each session.
+    /// Cost of a new session, in seconds. `None` if the gateway reports each session's cost.
     pub session_cost: Option<f64>,
     /// Reason why the recording ended early, if it did.
     pub cut_short: Option<String>,
-    /// Number of runs in the mean. 0 if this is the recording of a single run.
+    /// Number of averaged runs. 0 if this is the recording of a single run.
     pub mean_of: u32,
 }
 
 impl Recording {
-    /// Returns the mean of recordings of the same suite, each on a separate server. Of the exact reports, uses only
-    /// those of the first recording. Returns `None` if there are no recordings.
+    /// Returns the mean of several recordings of the same suite, each on a separate server, or `None` if there are no
+    /// recordings. Only the first recording's exact reports are used.
     #[must_use]
     pub fn mean(runs: Vec<Self>) -> Option<Self> {
         let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
@@ -205,8 +205,8 @@ mod tests {
                 let (_, other) = of_mean.statements.iter().find(|(other, _)| other == statement).unwrap();
                 prop_assert!(near(spent.time.sessions, other.time.sessions) && near(spent.runs, other.runs));
             }
-            // The mean also contains the step from the end of one run to the beginning of the next. Here, this step is
-            // a single sample of 10 ms.
+            // The mean also contains the step from the end of one run to the start of the next, here a single sample of
+            // 10 ms.
             prop_assert!(of_mean.syncing_error <= once.syncing_error.hypot(0.01));
         }
     }

@@ -1,7 +1,7 @@
-//! Reads the counts of `pg_stat_statements` at the start and the end of a recording, if the server has this extension.
+//! Reads the counts of `pg_stat_statements` at the start and end of a recording, if the server has this extension.
 //!
-//! The counts are exact, but they cover only the server's own work. They don't cover the transfer of rows to the
-//! client, or the wait for the client in the meantime.
+//! The counts are exact but only cover the server's own work, not the transfer of rows to the client or the wait for
+//! the client meanwhile.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use postgres::{Client, Error, Row};
 use crate::error::explain;
 use pgwire::NormalizedStatement;
 
-/// Minimum version of the extension. It comes with PostgreSQL 13, and introduced the current names of the columns with
-/// execution times.
+/// Minimum version of the extension. It ships with PostgreSQL 13 and introduced the current column names for execution
+/// times.
 const MIN_EXTENSION_VERSION: (u32, u32) = (1, 8);
-/// First version of the extension that distinguishes clients' statements from statements within functions.
+/// First version of the extension that distinguishes clients' statements from those within functions.
 const FIRST_VERSION_WITH_LEVELS: (u32, u32) = (1, 9);
 
-/// A statement with the counts that the server has for it.
+/// A statement with the server's counts for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountedStatement {
     /// Text of the statement, without values.
@@ -27,16 +27,16 @@ pub struct CountedStatement {
     pub runs: f64,
     /// Total execution time in seconds.
     pub seconds: f64,
-    /// Total number of rows that the statement returned or changed.
+    /// Total number of rows returned or changed by the statement.
     pub rows: f64,
 }
 
 /// Outcome of reading the server's counts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Counted {
-    /// Statements with their counts, with the longest total time first.
+    /// Statements with their counts, longest total time first.
     Statements(Vec<CountedStatement>),
-    /// The server has no counts, for the reason in the text.
+    /// The server has no counts, for this reason.
     Unavailable(String),
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Counts {
     before: HashMap<Key, [f64; 3]>,
 }
 
-/// Identity of a count: the database, the user, the query id, and whether a client sent the statement.
+/// Identity of a count: the database, the user, the query ID, and whether a client sent the statement.
 type Key = (i64, i64, i64, bool);
 
 impl Counts {
@@ -87,7 +87,7 @@ impl Counts {
         let mut sums: HashMap<(NormalizedStatement, String), [f64; 3]> = HashMap::new();
         for row in &rows {
             let (now, text): (_, &str) = (numbers(row), row.get(8));
-            // If a count is smaller than before, the server discarded the statement's entry and started a new one.
+            // If a count has decreased, the server discarded the statement's entry and started a new one.
             let before = self.before.get(&key(row)).filter(|before| before[0] <= now[0]);
             let added = before.map_or(now, |before| [0, 1, 2].map(|at| now[at] - before[at]));
             if added[0] > 0.0 && !text.contains("/* pgfresh */") {

@@ -9,9 +9,9 @@ use crate::circumstances::{percent, seconds};
 use crate::profile::Profile;
 use crate::statement_counts::{Counted, CountedStatement};
 
-/// Maximum number of findings, and also of statements, in the summary.
+/// Maximum number of findings, and of statements, in the summary.
 const MAX_LINES: usize = 3;
-/// Maximum width of a statement or of a test's name, in characters.
+/// Maximum width of a statement or a test name, in characters.
 const WIDTH: usize = 110;
 
 /// Formats the summary for a terminal.
@@ -70,7 +70,7 @@ impl Profile {
         (!known.is_empty()).then(|| known.join(", "))
     }
 
-    /// Lists those parts that take at least 1 % of the time in the database.
+    /// Lists the parts that take at least 1 % of the time in the database.
     fn list<'a>(&self, parts: impl Iterator<Item = (&'a str, f64)>) -> String {
         let all = self.attribution.database.sessions;
         let named: Vec<String> = parts

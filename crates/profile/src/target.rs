@@ -1,4 +1,4 @@
-//! The server that pgfresh observes, and how pgfresh connects to it.
+//! The server that pgfresh observes and how to connect to it.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::ProfileError;
 
 /// Timeout for connecting, if the URL doesn't set one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Statement timeout of pgfresh's own sessions. It is very long, because a sample takes only about a millisecond.
+/// Statement timeout of pgfresh's own sessions. It is generous, since a sample only takes about a millisecond.
 const STATEMENT_TIMEOUT: &str = "-c statement_timeout=10s";
-/// If the server acknowledges no TCP packets for this time, pgfresh considers it gone.
+/// How long a server may leave TCP packets unacknowledged before pgfresh considers it gone.
 const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// `application_name` of all of pgfresh's own sessions.
 pub(crate) const APPLICATION_NAME: &str = "pgfresh";
@@ -27,7 +27,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns the target for a server that pgfresh started. Connects over the server's own socket.
+    /// Returns the target for a server that pgfresh started. The connection uses the server's own socket.
     #[must_use]
     pub fn of(server: &Server) -> Self {
         let mut config = Config::new();
@@ -35,17 +35,17 @@ impl Target {
         Self { config: config.clone(), is_own_server: true }.with_defaults()
     }
 
-    /// Returns the target for a server that pgfresh did not start.
+    /// Returns the target for a server that pgfresh didn't start.
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is not a valid URL, or if the URL demands encryption.
+    /// Returns an error if the text isn't a valid URL or if the URL demands encryption.
     pub fn from_url(url: &str) -> Result<Self, ProfileError> {
         let mut config = Config::from_str(url).map_err(ProfileError::Url)?;
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ProfileError::Encryption);
         }
-        // Like libpq, read the password from the environment. All users could see it among the program's arguments.
+        // Read the password from the environment, as libpq does. All users could see it among the program's arguments.
         if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
             config.password(password);
         }
@@ -56,7 +56,7 @@ impl Target {
     }
 
     fn with_defaults(mut self) -> Self {
-        // If an option occurs twice, the last one counts.
+        // If an option occurs twice, the last one wins.
         let theirs = self.config.get_options().map(|theirs| format!("{theirs} "));
         let options = theirs.unwrap_or_default() + STATEMENT_TIMEOUT;
         self.config.application_name(APPLICATION_NAME).options(&options);
@@ -75,7 +75,7 @@ impl Target {
         self.is_own_server
     }
 
-    /// Returns the host and the port of the server, or the directory of its unix socket.
+    /// Returns the server's host and port, or its Unix socket's directory.
     #[must_use]
     pub fn location(&self) -> String {
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
@@ -90,7 +90,7 @@ impl Target {
         self.config.connect(NoTls).map_err(ProfileError::Connect)
     }
 
-    /// Opens and closes a session. Returns the seconds until the session was ready, or `None` if opening it failed.
+    /// Opens and closes a session. Returns the seconds until the session was ready, or `None` if it couldn't be opened.
     #[must_use]
     pub fn measure_session_start(&self) -> Option<f64> {
         let begun = Instant::now();
@@ -101,7 +101,7 @@ impl Target {
     }
 }
 
-/// Returns true if `pid`, which the server reported, is a PostgreSQL backend on this machine and in pgfresh's pid
+/// Returns true if `pid`, as reported by the server, is a PostgreSQL backend on this machine and in pgfresh's PID
 /// namespace.
 pub(crate) fn is_visible(pid: i32) -> bool {
     u32::try_from(pid).is_ok_and(|pid| sys::command_line(pid).starts_with(b"postgres: "))

@@ -1,10 +1,10 @@
-//! Finds out what each test did in its database, and which queries it ran again and again.
+//! Determines what each test did in its database and which queries it repeated.
 //!
-//! A record begins with the first use of a database. It ends when a client names its test, releases the database, or
-//! disconnects. A record without a name counts as a test only if each test has its own database. Suites that were not
-//! adapted to pgfresh often use one database for all tests, or one for each worker process. In such a database, many
-//! tests may run the same query once each, and this must not count as an N+1. Transactions and savepoints can't
-//! separate the tests, because applications use them as well.
+//! A record starts with the first use of a database and ends when a client names its test, releases the database, or
+//! disconnects. A record without a name only counts as a test if each test has its own database. Suites that weren't
+//! adapted to pgfresh often use one database for all tests, or one per worker process. In such a database, many tests
+//! may run the same query once each, which must not count as an N+1. Transactions and savepoints can't separate the
+//! tests, because applications use them as well.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,9 @@ use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 /// Maximum number of repeated queries in a test's record.
 const MAX_REPETITIONS: usize = 5;
 
-/// If a suite uses fewer databases than this, mostly one after another, pgfresh doesn't assume that each test has its
-/// own.
+/// If a suite uses fewer databases than this, mostly one after another, we don't assume that each test has its own.
 const MIN_TEST_DATABASES: usize = 10;
-/// Minimum ratio between the number of all databases and the number of databases in use at the same time.
+/// Minimum ratio between the total number of databases and the number of databases in use at the same time.
 const MIN_DATABASE_TURNOVER: usize = 3;
 /// Database from which programs create and drop other databases. It belongs to no test.
 const MAINTENANCE: &str = "postgres";
@@ -28,24 +27,24 @@ const MAINTENANCE: &str = "postgres";
 /// Record of what one test did in its database.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TestRecord {
-    /// The name that the test runner has for the test. For a test without one, the name of its database.
+    /// The test runner's name for the test, or else the name of the test's database.
     pub(crate) name: String,
     /// True if the record belongs to exactly one test.
     pub(crate) is_test: bool,
-    /// Time for which the server worked for the test.
+    /// How long the server worked for the test.
     pub(crate) time: Time,
-    /// Number of statements that ran.
+    /// Number of statements run.
     pub(crate) statements: u64,
-    /// Number of rows that the statements returned or changed.
+    /// Number of rows returned or changed by the statements.
     pub(crate) rows: u64,
-    /// Number of sessions that started.
+    /// Number of sessions started.
     pub(crate) sessions: u64,
     /// Number of COMMIT statements.
     pub(crate) commits: u64,
-    /// The statement that took longest, and its duration in seconds.
+    /// The statement that took longest, with its duration in seconds.
     pub(crate) longest: Option<(u32, f64)>,
-    /// Queries that the test repeated, with the longest total time first. Empty if the record doesn't belong to exactly
-    /// one test.
+    /// Queries that the test repeated, longest total time first. Empty if the record doesn't belong to exactly one
+    /// test.
     pub(crate) repetitions: Vec<Repetition>,
 }
 
@@ -58,16 +57,16 @@ pub(crate) struct Repetition {
     pub(crate) count: u64,
     /// Total time of all runs, in seconds.
     pub(crate) seconds: f64,
-    /// Says whether the values were the same each time.
+    /// Whether the values were the same each time.
     pub(crate) kind: RepetitionKind,
 }
 
 /// The kind of a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepetitionKind {
-    /// The query ran with other values each time, so a single query could replace all runs.
+    /// The query ran with different values each time, so a single query could replace all runs.
     NPlusOne {
-        /// Index of the statement before the first run, if this statement returned several rows.
+        /// Index of the statement before the first run, if that statement returned several rows.
         after: Option<u32>,
     },
     /// The query ran with the same values each time.
@@ -81,43 +80,43 @@ pub(crate) struct TestRecords {
     ended: Vec<EndedTest>,
 }
 
-/// The record of a database after its client released it.
+/// A database's record after its client released it.
 #[derive(Debug, Clone)]
 struct EndedTest {
-    /// The record with its repetitions. It counts as a test if the client named the test.
+    /// The record with its repetitions. It counts as a test if the client named one.
     record: TestRecord,
     lasted: Option<TimeSpan>,
 }
 
-/// The times at which the first statement and the last statement ended.
+/// When the first and the last statement ended.
 type TimeSpan = (Instant, Instant);
 
-/// The record of a test that has not ended yet.
+/// The record of a test that hasn't ended yet.
 #[derive(Debug, Clone, Default)]
 struct RunningTest {
     record: TestRecord,
     queries: HashMap<u32, Runs>,
-    /// The last statement, and the number of rows that it returned.
+    /// The last statement and the number of rows it returned.
     last: Option<(u32, u64)>,
     lasted: Option<TimeSpan>,
 }
 
-/// The runs of one query.
+/// A query's runs.
 #[derive(Debug, Clone, Default)]
 struct Runs {
     counted: QueryRuns,
     seconds: f64,
-    /// The query before the first run, if that query returned several rows.
+    /// The query before the first run, if it returned several rows.
     after: Option<u32>,
 }
 
 impl TestRecords {
-    /// Records the start of a session with this database.
+    /// Records the start of a session in this database.
     pub(crate) fn session_started(&mut self, database: &Arc<str>) {
         self.at_work.entry(Arc::clone(database)).or_default().record.sessions += 1;
     }
 
-    /// Records a completed statement and the time that it took.
+    /// Records a completed statement and how long it took.
     pub(crate) fn statement_completed(
         &mut self,
         done: &CompletedStatement<'_>,
@@ -136,7 +135,7 @@ impl TestRecords {
             record.longest = Some((statement, time.sessions));
         }
         let last = ongoing.last.replace((statement, done.rows));
-        // In a batch, the client doesn't wait for each run.
+        // Batched runs cost no round trip each, so don't count them as repetitions.
         if kind == StatementKind::Select && done.runs == 1 {
             let after = last.filter(|(last, rows)| *last != statement && *rows > 1).map(|(last, _)| last);
             let runs = ongoing.queries.entry(statement).or_insert_with(|| Runs { after, ..Runs::default() });
@@ -145,7 +144,7 @@ impl TestRecords {
         }
     }
 
-    /// Ends the test in `database`. `name` is the name that its test runner has for the test.
+    /// Ends the test in `database`. `name` is the test runner's name for the test.
     pub(crate) fn test_ended(&mut self, database: &str, name: Option<&str>) {
         if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
             let lasted = ongoing.lasted;
@@ -154,7 +153,7 @@ impl TestRecords {
         }
     }
 
-    /// Returns all records, including those of tests that haven't ended, with the longest time first.
+    /// Returns all records, including those of unfinished tests, longest time first.
     pub(crate) fn records(&self) -> Vec<TestRecord> {
         let one_each = self.has_one_database_for_each_test();
         let at_work = self.at_work.iter().map(|(database, ongoing)| {
@@ -175,9 +174,8 @@ impl TestRecords {
         records
     }
 
-    /// Returns true if each test seems to have its own database. This is the case if there are many databases and only
-    /// a few of them are in use at the same time. A worker's database, by contrast, is in use until the end of the
-    /// suite.
+    /// Returns true if each test seems to have its own database, i.e., if there are many databases but only a few of
+    /// them are in use at once. A worker's database, by contrast, remains in use until the end of the suite.
     fn has_one_database_for_each_test(&self) -> bool {
         let of_tests = self.at_work.iter().filter(|(database, _)| &***database != MAINTENANCE);
         let at_work = of_tests.map(|(_, ongoing)| ongoing.lasted);
@@ -203,7 +201,7 @@ impl RunningTest {
 }
 
 impl Runs {
-    /// Returns the query's repetition, if the query ran often enough.
+    /// Returns the query's repetition if the query ran often enough.
     fn repetition(self, statement: u32) -> Option<Repetition> {
         let Self { counted, seconds, after } = self;
         let kind = match counted.repeated()? {
@@ -307,11 +305,11 @@ mod tests {
             .collect();
         let records = simulate(&apart).0.records();
         assert!(records.iter().all(|record| record.repetitions.is_empty()));
-        // An implicit commit does not count as a COMMIT statement.
+        // An implicit commit doesn't count as a COMMIT statement.
         assert!(records.iter().all(|record| record.commits == 0));
     }
 
-    /// If many tests run the same query once each, the query must not count as an N+1 in one of them.
+    /// If many tests run the same query once each, it must not count as an N+1 in any of them.
     #[test]
     fn databases_that_tests_share_have_no_repetitions() {
         let lookups =
@@ -330,11 +328,11 @@ mod tests {
         let mut workers = one_after_another(12);
         workers.sort_by_key(|line| line.rsplit(' ').next().and_then(|key| key.parse::<u32>().ok()));
         assert_eq!(repetitions(&workers), 0);
-        // If a client releases a database without naming a test, its record does not count as a test.
+        // If a client releases a database without naming a test, the database's record doesn't count as a test.
         let (mut tests, _) = simulate(&[("leased:SELECT 1", 1); 9]);
         tests.test_ended("leased", None);
         assert!(tests.records()[0].repetitions.is_empty());
-        // A suite with one database for each test. The maintenance database belongs to no test.
+        // A suite with one database per test. The maintenance database belongs to no test.
         let mut each = one_after_another(MIN_TEST_DATABASES);
         assert_eq!(repetitions(&each), MIN_TEST_DATABASES);
         each.extend(lookups(MAINTENANCE));

@@ -1,4 +1,4 @@
-//! Report about the single tests of a profile: tables for humans, and JSON for programs.
+//! Reports on a profile's individual tests: tables for humans and JSON for programs.
 
 use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use pgwire::NormalizedStatement;
 
 /// Maximum number of lines in the table of tests.
 const LINES: usize = 20;
-/// Number of times that a test must run a query for a finding.
+/// How often a test must run a query to cause a finding.
 const MIN_RUNS_FOR_FINDING: u64 = 10;
-/// Maximum number of tests that a finding names.
+/// Maximum number of tests to name in a finding.
 const MAX_NAMED_TESTS: usize = 3;
 
-/// The records of all tests, and the statements that they contain.
+/// All tests' records and the statements they refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Tests<'a> {
     pub(crate) records: &'a [TestRecord],
@@ -28,7 +28,7 @@ impl<'a> Tests<'a> {
         self.records.iter().filter(|record| record.is_test)
     }
 
-    /// Returns advice if some records may contain more than one test.
+    /// Returns advice if some records may cover more than one test.
     pub(crate) fn advice(self) -> Option<&'static str> {
         self.records.iter().any(|record| !record.is_test).then_some(
             "Tests share databases, so N+1 queries are not looked for in these. To get names and N+1 queries of \
@@ -37,7 +37,7 @@ impl<'a> Tests<'a> {
         )
     }
 
-    /// Returns a table with a line for each test. `wall` is the duration of the suite.
+    /// Returns a table with one line per test. `wall` is the suite's duration.
     pub(crate) fn table(&self, wall: f64) -> Table {
         let numbers = ["in the database", "share", "statements", "rows", "sessions", "commits", "longest"];
         let columns = numbers.map(Column::right).into_iter();
@@ -70,7 +70,7 @@ impl<'a> Tests<'a> {
         &self.statements.get(statement).text
     }
 
-    /// Returns the measured values of each test, for CI systems. `suite` is the name that the suite has there.
+    /// Returns each test's measured values, for CI systems. `suite` is the suite's name there.
     pub(crate) fn measured(&self, suite: &str, wall: f64) -> MeasuredTests {
         let is_n_plus_one = |one: &&Repetition| matches!(one.kind, RepetitionKind::NPlusOne { .. });
         let tests = self.single_tests().map(|record| {
@@ -133,7 +133,7 @@ impl<'a> Tests<'a> {
         })
     }
 
-    /// Yields a short line for each of the slowest tests, up to `count` tests.
+    /// Yields a short line for each of the `count` slowest tests.
     pub(crate) fn slowest(self, count: usize) -> impl Iterator<Item = String> + use<'a> {
         self.single_tests().take(count).map(move |record| {
             let n_plus_one =
@@ -145,7 +145,7 @@ impl<'a> Tests<'a> {
         })
     }
 
-    /// Returns a finding about queries that tests run once for each row.
+    /// Returns a finding about queries that tests run once per row.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let of = |record: &TestRecord| {
             let many = |one: &&Repetition| {

@@ -1,4 +1,4 @@
-//! Session time, and how much of it the user has to wait for.
+//! Session time and how much of it the user has to wait for.
 
 /// A number of seconds, counted in three ways.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -12,7 +12,8 @@ pub struct Time {
 }
 
 impl Time {
-    /// Adds `seconds` of one session. At that time, `among` sessions were at work. Usually, `width` sessions are.
+    /// Adds `seconds` of one session, while `among` sessions were at work. `width` is the usual number of sessions at
+    /// work.
     pub(crate) fn add(&mut self, seconds: f64, among: f64, width: f64) {
         self.wall += seconds / among;
         self.sessions += seconds;
@@ -35,8 +36,8 @@ impl Time {
         }
     }
 
-    /// Sets the saved time, so that its ratio to the session time is the same as in `seen`. If `seen` is empty, divides
-    /// the session time by `width` instead.
+    /// Sets the saved time to the same fraction of the session time as in `seen`. If `seen` is empty, the session time
+    /// is divided by `width` instead.
     pub(crate) fn with_savings_of(self, seen: Self, width: f64) -> Self {
         let each = if seen.sessions > 0.0 { seen.saved / seen.sessions } else { 1.0 / width };
         Self { saved: self.sessions * each, ..self }

@@ -1,4 +1,4 @@
-//! Draws a picture that shows when sessions were at work, and what they waited for.
+//! Draws a picture of when sessions were at work and what they waited for.
 //!
 //! ```text
 //! number of sessions at work, by cause        ▁▃▅▃▁
@@ -17,9 +17,9 @@ use crate::wait::Cause;
 
 /// Number of time slices in the picture.
 const TIME_SLICES: usize = 600;
-/// Maximum number of lanes. Sessions without a lane appear only in the sums.
+/// Maximum number of lanes. Sessions without a lane only appear in the sums.
 const MAX_LANES: usize = 40;
-/// Tolerance for comparing times, in seconds. It is much shorter than the time between two samples.
+/// Tolerance for comparing times, in seconds. It is much shorter than the sampling interval.
 const TIME_TOLERANCE: f64 = 1e-6;
 /// Sizes of the picture's parts, in SVG units.
 const WIDTH: f64 = 1200.0;
@@ -27,15 +27,15 @@ const SUMS_HEIGHT: f64 = 120.0;
 const LANE_HEIGHT: f64 = 14.0;
 const GAP: f64 = 28.0;
 
-/// The mark of a session in one time slice.
+/// A session's mark in one time slice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mark {
     seen: Observation,
-    /// Seconds that the mark stands for.
+    /// Seconds the mark stands for.
     seconds: f64,
 }
 
-/// Returns an HTML figure with the picture as an inline SVG, and its legend. Returns an empty text if there are no
+/// Returns an HTML figure with the picture as an inline SVG and its legend. Returns an empty text if there are no
 /// samples.
 pub(crate) fn draw(recording: &Recording) -> String {
     let lanes = lanes(recording);
@@ -64,8 +64,8 @@ pub(crate) fn draw(recording: &Recording) -> String {
     svg + "</svg>\n</div>\n"
 }
 
-/// Returns the colour of a mark. Readers who are colour-blind can tell the colours apart. Source: Okabe and Ito, "Color
-/// Universal Design" (2008).
+/// Returns a mark's color. Color-blind readers can tell the colors apart. Source: Okabe and Ito, "Color Universal
+/// Design" (2008).
 fn colour(seen: &Observation) -> &'static str {
     match (seen.state, seen.cause) {
         (State::InTransaction, _) => "#bbbbbb",
@@ -94,8 +94,8 @@ fn legend() -> String {
     words.join(" ")
 }
 
-/// Yields each sample with the time slices that it covers, and the seconds that fall into each of these slices. A
-/// sample begins where the previous sample ends.
+/// Yields each sample with the time slices it covers and the seconds in each of these slices. A sample starts where the
+/// previous one ends.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclusive<usize>, f64)> {
     let slice = |at: f64| ((at / recording.seconds * as_size(TIME_SLICES)) as usize).min(TIME_SLICES - 1);
@@ -106,7 +106,7 @@ fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclus
     })
 }
 
-/// Draws how many sessions are at work in each time slice, by colour.
+/// Draws how many sessions are at work in each time slice, by color.
 fn draw_sums(recording: &Recording, svg: &mut String) {
     let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); TIME_SLICES];
     let mut lengths = vec![0.0; TIME_SLICES];
@@ -135,8 +135,8 @@ fn draw_sums(recording: &Recording, svg: &mut String) {
     ));
 }
 
-/// Distributes the sessions over as few lanes as possible. Each time slice of a lane shows the sample that represents
-/// the most time in it.
+/// Distributes the sessions over as few lanes as possible. Each time slice of a lane shows the sample that takes up
+/// most of the slice.
 fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     let mut spans: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for sample in &recording.samples {
@@ -168,7 +168,7 @@ fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     lanes
 }
 
-/// Draws a lane. Joins equal neighbours to a single rectangle.
+/// Draws a lane, merging equal neighbors into a single rectangle.
 fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut String) {
     let width = WIDTH / as_size(TIME_SLICES);
     let same = |one: &Option<Mark>, other: &Option<Mark>| match (one, other) {
@@ -209,7 +209,7 @@ fn draw_rectangle(svg: &mut String, rectangle: &Rectangle, colour: &str, title: 
     ));
 }
 
-/// Converts a count to a float, which is exact up to 2⁵³.
+/// Converts a count to a float. The result is exact up to 2⁵³.
 fn as_size(count: usize) -> f64 {
     report::as_f64(count)
 }

@@ -1,41 +1,41 @@
 //! Derives the cause of a wait from the server's wait event.
 //!
-//! The names of the events changed between versions 13 and 18: for example, `WALSync` became `WalSync` in 17. Some
-//! types changed, too: `BufferIO` is an `LWLock` in 13, and an `IPC` since 14. Newer versions also have additional
-//! events. Source: the tables of wait events in the manuals of versions 13 to 18.
+//! Event names changed between versions 13 and 18: for example, `WALSync` became `WalSync` in 17. So did some types:
+//! `BufferIO` is an `LWLock` in 13 and an `IPC` since 14. Newer versions also have additional events. Source: the
+//! tables of wait events in the manuals of versions 13 to 18.
 
 use std::fmt;
 
-/// The reason why a statement has not finished.
+/// Why a statement hasn't finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// There is no wait event. The backend is running, or it is ready to run.
+    /// No wait event: the backend is running or ready to run.
     Cpu,
-    /// The session flushes the WAL, or waits for another session that flushes the WAL on its behalf.
+    /// The session flushes the WAL or waits for another session to do so on its behalf.
     WalSync,
     /// Flush of data files.
     DataSync,
     /// Wait for a checkpoint.
     Checkpoint,
-    /// Wait inside a system call that flushes nothing itself, for example a write or the removal of a file. On a server
+    /// Wait inside a system call that doesn't flush anything itself, such as a write or a file's removal. On a server
     /// with `fsync=on`, such a call waits for the file system's journal, which is busy with another process's flush.
     FileSystem,
     /// Read or write of WAL in the operating system's cache.
     WalIo,
     /// Read, write, extension or removal of data files.
     DataIo,
-    /// Wait for a lock that another transaction holds.
+    /// Wait for another transaction's lock.
     Lock,
     /// Short-lived lock in shared memory.
     Internal,
-    /// Wait for the client to send more data, or to read more.
+    /// Wait for the client to send or read more data.
     Client,
-    /// Any other wait, for example a sleep, or a wait for a parallel worker, replication, or an extension.
+    /// Any other wait, for example a sleep or a wait for a parallel worker, replication, or an extension.
     Other,
 }
 
 impl Cause {
-    /// Returns the name that reports use for the cause.
+    /// Returns the cause's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,27 +53,27 @@ impl Cause {
         }
     }
 
-    /// Returns true if a server without flushes would not have this wait.
+    /// Returns true if this wait wouldn't exist on a server without flushes.
     #[must_use]
     pub fn is_sync(self) -> bool {
         matches!(self, Self::WalSync | Self::DataSync | Self::Checkpoint | Self::FileSystem)
     }
 
     /// Returns true if a backend with this cause may be waiting for another process's flush while it sleeps in the
-    /// kernel. This is only possible if it changes files. Reading them doesn't wait for a flush.
+    /// kernel. Only a backend that changes files can be, since reading doesn't wait for a flush.
     pub(crate) fn may_wait_for_others(self, event: Option<&str>) -> bool {
         let reads = || event.is_some_and(|event| event.to_ascii_lowercase().contains("read"));
         matches!(self, Self::Cpu) || matches!(self, Self::WalIo | Self::DataIo) && !reads()
     }
 
-    /// Returns the cause for a wait event `event` of type `kind`. Both are `None` if the backend has no wait event.
+    /// Returns the cause for the wait event `event` of type `kind`. Both are `None` if there is no wait event.
     #[must_use]
     pub fn of(kind: Option<&str>, event: Option<&str>) -> Self {
         let Some(kind) = kind else { return Self::Cpu };
         let event = event.unwrap_or_default().to_ascii_lowercase();
         match kind {
             "IO" => of_io(&event),
-            // The session is waiting for another session that flushes the WAL on its behalf.
+            // The session is waiting for another session to flush the WAL on its behalf.
             "LWLock" if event == "walwrite" => Self::WalSync,
             "LWLock" | "IPC" if event == "bufferio" => Self::DataIo,
             "LWLock" => Self::Internal,
@@ -90,7 +90,7 @@ impl Cause {
 
 fn of_io(event: &str) -> Cause {
     let wal = event.starts_with("wal") || event.starts_with("timelinehistory");
-    // An event with "sync" in its name is a flush, and this includes "…syncmethodassign".
+    // Any event with "sync" in its name is a flush, including "…syncmethodassign".
     match (wal, event.contains("sync")) {
         (true, true) => Cause::WalSync,
         (true, false) => Cause::WalIo,
