@@ -1,13 +1,14 @@
-//! Finds change points, which are the places where the level of a series of rates changes for good.
+//! Finds change points, where the level of a series of rates changes for good.
 //!
-//! A soak uses them to distinguish a disk that slows down for good from a disk that is merely noisy.
+//! A soak (minutes of repeated syncs) uses them to distinguish a disk that slows down for good from one that is merely
+//! noisy.
 
 /// Minimum number of values on each side of a change.
 const MIN_VALUES_PER_SIDE: usize = 4;
-/// Two medians count as different if their ratio is at least this large.
+/// Minimum ratio between two medians that count as different.
 const MIN_LEVEL_RATIO: f64 = 1.25;
 /// Minimum score of the rank test for a significant change, as a standard normal deviate. By chance, a single place
-/// reaches this score once in 370 cases. The limit is so strict because the search examines many places.
+/// reaches this score once in 370 cases. The limit is this strict because the search examines many places.
 const MIN_RANK_SCORE: f64 = 3.0;
 
 /// A change of level.
@@ -21,11 +22,11 @@ pub(crate) struct Change {
     pub(crate) after: f64,
 }
 
-/// Returns all changes of level in `values`, in order. The values must be positive.
+/// Returns all level changes in `values`, in order. The values must be positive.
 ///
-/// The method is binary segmentation. It cuts the series in two, at the place where the distances of all values from
-/// the median of their part have the smallest sum. A cut counts as a change if the medians differ by a quarter and the
-/// rank test of Mann and Whitney is significant. The search then continues in both parts.
+/// The method is binary segmentation. It cuts the series in two where the sum of all distances from the values to the
+/// median of their part is smallest. A cut counts as a change if the medians differ by a quarter and the Mann–Whitney
+/// rank test is significant. The search then continues in both parts.
 ///
 /// Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints", JASA 107 (2012), section 2.2.
 pub(crate) fn changes(values: &[f64]) -> Vec<Change> {
@@ -61,7 +62,7 @@ fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Returns the quantile `share` of `values`, where `share` is between 0 and 1. Returns 0 if there are no values.
+/// Returns the quantile `share` (0 to 1) of `values`, or 0 if there are no values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -75,13 +76,13 @@ fn distance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - median).abs()).sum()
 }
 
-/// Returns the score that two samples of these sizes reach if they don't overlap, which is the maximum.
+/// Returns the maximum score for samples of these sizes, reached if the samples don't overlap.
 fn maximum_score(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     n * m / 2.0 / (n * m * (n + m + 1.0) / 12.0).sqrt()
 }
 
-/// Returns the absolute score of the rank test, as a standard normal deviate. Source: Mann and Whitney, Annals of
+/// Returns the rank test's absolute score, as a standard normal deviate. Source: Mann and Whitney, Annals of
 /// Mathematical Statistics 18 (1947).
 fn score(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
@@ -98,7 +99,7 @@ fn score(left: &[f64], right: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Yields values within ±10 % of `level`. They come from multiples of the golden ratio, which are evenly spread.
+    /// Yields values within ±10 % of `level`, spread evenly by multiples of the golden ratio.
     fn steady(level: f64, count: u32) -> impl Iterator<Item = f64> {
         (0..count).map(move |i| level * (0.9 + 0.2 * (f64::from(i) * 0.618_034).fract()))
     }

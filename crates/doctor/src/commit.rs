@@ -1,9 +1,9 @@
 //! Measures what a commit costs.
 //!
-//! Suites on a disk are often slow because each commit waits for a flush. We measure this with inserts of single rows
-//! on pgfresh's own servers, with different settings and numbers of clients.
+//! Suites on a disk are often slow because each commit waits for a flush. We measure this with single-row inserts on
+//! pgfresh's own servers, with different settings and numbers of clients.
 //!
-//! For a gain, we compute a ratio in each round, and take the median of these ratios.
+//! A gain is the median of the ratios from all rounds.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use crate::fixture::{Fixture, Setup};
 use crate::latencies::Latencies;
 use crate::proof::{MIN_WORTHWHILE_GAIN, Proof};
 
-/// One warm-up round, and 12 rounds that count. With 12 rounds, the interval of a median excludes the two smallest and
-/// the two largest values.
+/// One warm-up round, followed by 12 rounds that count. With 12 rounds, a median's interval excludes the two smallest
+/// and the two largest values.
 const ROUNDS: Rounds = Rounds::new(1, 12);
-/// Minimum gain of RAM over a disk with the same settings. A smaller gain isn't worth mentioning.
+/// Minimum gain of RAM over a disk with the same settings. Anything smaller isn't worth mentioning.
 const MIN_RAM_GAIN: f64 = 1.1;
 
 /// A kind of commit.
@@ -32,7 +32,7 @@ pub(crate) enum CommitKind {
     Asynchronous,
     Fast,
     FastInRam,
-    /// Durable commits by this number of simultaneous clients.
+    /// Durable commits by this many simultaneous clients.
     Clients(usize),
 }
 
@@ -56,26 +56,25 @@ impl CommitKind {
     }
 }
 
-/// The measurements of one kind of commit.
+/// The measurements for one kind of commit.
 #[derive(Debug, Clone)]
 struct Measured {
     kind: CommitKind,
-    /// Number of commits per second in each round.
+    /// Commits per second in each round.
     rates: Sample,
-    /// Median duration of the commits in each round, in seconds. If something disturbs a few commits, the median stays
-    /// the same.
+    /// Median duration of a commit in each round, in seconds. It isn't affected if something disturbs a few commits.
     typical: Sample,
-    /// Duration of each single commit, in seconds.
+    /// Duration of every single commit, in seconds.
     latencies: Latencies,
 }
 
-/// The measurements of all kinds of commits.
+/// The measurements for all kinds of commits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commits {
     measured: Vec<Measured>,
-    /// The reason why pgfresh can't measure commits in RAM. `None` if it can.
+    /// Why pgfresh can't measure commits in RAM. `None` if it can.
     why_no_ram: Option<String>,
-    /// How much processor time was lacking during the measurement.
+    /// How severe the processor shortage was during the measurement.
     shortage: Shortage,
 }
 
@@ -102,11 +101,10 @@ impl Measured {
 }
 
 impl Commits {
-    /// Measures for `length`, or until the user cancels. Needs more time than that, because the servers have to start
-    /// and stop.
+    /// Measures for `length`, or until the user cancels. Starting and stopping the servers takes additional time.
     ///
     /// # Errors
-    /// Returns an error if a server doesn't start, or if it disappears.
+    /// Returns an error if a server doesn't start or if it disappears.
     pub(crate) fn measure(
         fixture: &Fixture<'_>,
         length: Duration,
@@ -145,14 +143,14 @@ impl Commits {
         self.measured.iter().find(|measured| measured.kind == kind && !measured.rates.is_empty())
     }
 
-    /// Returns whether the measurements prove a gain of `kind` over `base`. Only a gain of at least `least` can be
+    /// Returns whether the measurements prove a gain of `kind` over `base`. A gain must be at least `least` to be
     /// proven.
     fn proof(&self, kind: CommitKind, base: CommitKind, least: f64) -> Option<Proof> {
         Some(Proof::of(self.gain(kind, base)?, least, &self.shortage))
     }
 
-    /// Returns how many times as fast as commits of `base` the commits of `kind` are. For several clients, this is the
-    /// ratio of their rates.
+    /// Returns how many times as fast as `base` commits of `kind` are. For several clients, this is the ratio of their
+    /// rates.
     pub(crate) fn gain(&self, kind: CommitKind, base: CommitKind) -> Option<Factor> {
         let (kind, base) = (self.of(kind)?, self.of(base)?);
         let ratios = match kind.kind {
@@ -163,12 +161,12 @@ impl Commits {
     }
 
     /// Returns how much longer a commit takes with a flush than without one, in seconds. This is the difference between
-    /// two medians. Returns `None` if one of them is missing.
+    /// two medians. Returns `None` if either is missing.
     pub(crate) fn flush_cost(&self) -> Option<f64> {
         Some(self.time(CommitKind::Durable)?.value - self.time(CommitKind::Fast)?.value)
     }
 
-    /// Returns the median duration of a commit of this kind.
+    /// Returns the median duration of this kind of commit.
     fn time(&self, kind: CommitKind) -> Option<report::Quantity> {
         self.of(kind)?.latencies.p50()
     }
@@ -274,7 +272,7 @@ impl Commits {
         findings
     }
 
-    /// Returns the finding about RAM. Examinations with a suite contain this finding, too.
+    /// Returns the finding about RAM, which examinations with a suite also contain.
     pub(crate) fn finding_on_ram(&self) -> Option<Finding> {
         let factor = self.proof(CommitKind::FastInRam, CommitKind::Fast, MIN_RAM_GAIN)?.gain()?;
         let change = self
@@ -291,7 +289,7 @@ impl Commits {
     }
 }
 
-/// Opens as many sessions as a kind of commit needs.
+/// Opens as many sessions as this kind of commit needs.
 fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, ProvisionError> {
     let count = if let CommitKind::Clients(count) = kind { count } else { 1 };
     let mut sessions = Vec::new();
@@ -305,8 +303,8 @@ fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, Pr
     Ok(sessions)
 }
 
-/// Commits in all sessions at the same time, for `length`. Returns the duration of each commit in seconds, and the
-/// number of commits per second.
+/// Commits in all sessions simultaneously, for `length`. Returns each commit's duration in seconds, and the number of
+/// commits per second.
 fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
     let begun = Instant::now();
     let workers = |session| move || commit_in(session, length);
@@ -330,7 +328,7 @@ fn commit_in(session: &mut AdminConnection, length: Duration) -> Result<Vec<f64>
 mod tests {
     use super::*;
 
-    /// Returns measurements in which each of six rounds has these numbers of commits per second.
+    /// Returns measurements of six rounds, each with these numbers of commits per second.
     fn commits(rates: &[(CommitKind, f64)]) -> Commits {
         let measured = rates.iter().map(|(kind, rate)| {
             let mut measured = Measured::new(*kind);
@@ -383,7 +381,7 @@ mod tests {
     fn busy_machine_makes_commit_finding_unknown_but_likely() {
         let equal = [CommitKind::Durable, CommitKind::Fast, CommitKind::FastInRam].map(|kind| (kind, 50.0));
         let mut noisy = commits(&equal);
-        // Over all commits, the medians differ. Within the rounds, they don't.
+        // The medians differ over all commits, but not within the rounds.
         for Measured { kind, latencies, .. } in &mut noisy.measured {
             *latencies = Latencies::new("");
             latencies.add(if *kind == CommitKind::Durable { 20.7e-3 } else { 105e-6 });
@@ -397,7 +395,7 @@ mod tests {
         let end = "processors were short, some task waited for a processor 97 % of the time.";
         assert!(evidence.ends_with(end), "{evidence}");
         assert!(noisy.layer().verdict().ends_with("whether RAM would add to that is not known."));
-        // A gain that is significant in spite of the noise still leads to a finding.
+        // A gain that is significant despite the noise still leads to a finding.
         let mut slow = commits(&[(CommitKind::Durable, 50.0), (CommitKind::Fast, 5000.0)]);
         slow.shortage = noisy.shortage;
         assert_eq!(names(&slow), ["Commits wait for the disk"]);

@@ -1,6 +1,6 @@
-//! Compares our sync probe with `pg_test_fsync`, and with published figures.
+//! Compares our sync probe with `pg_test_fsync` and with published figures.
 //!
-//! The comparison shows that the probe measures the right thing. Both programs run in turn on the same file system.
+//! The comparison shows that the probe measures the right thing. Both programs take turns on the same file system.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,14 +16,14 @@ use crate::examination::REQUIRED_SPACE;
 use crate::sync::{METHODS, Syncs, TestFile};
 use crate::{DoctorError, machine};
 
-/// Duration of each method in a round. `pg_test_fsync` doesn't accept a shorter one.
+/// Duration of each method in a round. `pg_test_fsync` doesn't accept anything shorter.
 const METHOD_DURATION: Duration = Duration::from_secs(1);
-/// Published rates in operations per second, in the order of all methods. 0 stands for a rate that the author didn't
-/// publish.
+/// Published rates in operations per second, in the order of all methods. 0 means that the author didn't publish a
+/// rate.
 ///
-/// The first rates are those of a consumer drive (Samsung 990 Pro, xfs). The second ones are those of a drive with
-/// power-loss protection (`Micron 7400`, LVM), for which the test ended at 2 kB. Source: "Using Postgres
-/// `pg_test_fsync` tool for testing low latency writes" (2025-05-27).
+/// The first rates are for a consumer drive (Samsung 990 Pro, xfs). The second ones are for a drive with power-loss
+/// protection (`Micron 7400`, LVM), where the test ended at 2 kB. Source: "Using Postgres `pg_test_fsync` tool for
+/// testing low latency writes" (2025-05-27).
 #[rustfmt::skip]
 const PUBLISHED: [[f64; METHODS]; 2] = [
     [
@@ -36,8 +36,8 @@ const PUBLISHED: [[f64; METHODS]; 2] = [
     ],
 ];
 
-/// Observes the rounds of our probe within its turn. Forwards cancellations, but not the progress, because these rounds
-/// aren't rounds of the comparison.
+/// Observes our probe's rounds within its turn. Forwards cancellations but not the progress, because these rounds
+/// aren't the comparison's.
 struct WithinTurn<'a>(&'a dyn Progress);
 
 impl Progress for WithinTurn<'_> {
@@ -53,7 +53,8 @@ pub struct SyncComparison {
     pub path: PathBuf,
     /// Path of `pg_test_fsync`.
     pub original: PathBuf,
-    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard, a process that cleans up after pgfresh; see
+    /// [`server::Guard::over`].
     pub program: PathBuf,
     /// Number of rounds. Each round takes 36 s.
     pub rounds: u32,
@@ -63,7 +64,7 @@ impl SyncComparison {
     /// Measures both programs in turn.
     ///
     /// # Errors
-    /// Returns an error if the path isn't writable, or if `pg_test_fsync` doesn't run.
+    /// Returns an error if the path isn't writable or if `pg_test_fsync` doesn't run.
     #[allow(clippy::missing_panics_doc)]
     pub fn measure(&self, progress: &dyn Progress) -> Result<Report, DoctorError> {
         let (roots, account) = (Roots::default(), Account::ours());
@@ -109,14 +110,13 @@ impl SyncComparison {
         Ok(report)
     }
 
-    /// Runs `pg_test_fsync`, and returns its rates in the order in which it prints them. `None` stands for a method for
-    /// which it prints "n/a".
+    /// Runs `pg_test_fsync` and returns its rates in the order printed. `None` stands for "n/a".
     fn run_original(&self, folder: &Path) -> Result<Vec<Option<f64>>, DoctorError> {
         let mut command = Command::new(&self.original);
         command.args(["-s", "1", "-f"]).arg(folder.join("pg_test_fsync.out")).env("LC_ALL", "C");
         let output =
             command.stdin(Stdio::null()).stderr(Stdio::null()).output().attempt("run", &self.original)?;
-        // `pg_test_fsync` exits with an error if the system refuses a write. Its output up to this point is valid.
+        // `pg_test_fsync` exits with an error if the system refuses a write, but its output up to this point is valid.
         Ok(parse_rates(&String::from_utf8_lossy(&output.stdout)))
     }
 }

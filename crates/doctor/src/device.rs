@@ -1,9 +1,9 @@
-//! The disks below a path, and what happens to the contents of their caches when the power fails.
+//! The disks below a path, and what happens to the contents of their caches in a power failure.
 
 use report::{Cell, Layer, Quantity, Unit, as_f64};
 use sys::{Bottom, Disk, Roots, Stack};
 
-/// Name prefixes of virtual devices, with the software that provides the devices. Source: Linux,
+/// Name prefixes of virtual devices, with the software that provides them. Source: Linux,
 /// Documentation/admin-guide/devices.txt.
 const VIRTUAL_NAMES: [(&str, &str); 8] = [
     ("vd", "virtio"),
@@ -16,7 +16,7 @@ const VIRTUAL_NAMES: [(&str, &str); 8] = [
     ("loop", "over a file"),
 ];
 
-/// Parts of the model names of virtual disks and cloud volumes, with the names of their providers.
+/// Parts of virtual disks' and cloud volumes' model names, with the names of their providers.
 const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("QEMU", "QEMU"),
     ("VBOX", "VirtualBox"),
@@ -35,7 +35,7 @@ const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("Virtual", "unnamed host"),
 ];
 
-/// Prefixes of the names of models with power-loss protection, according to the makers. Other models may have it as
+/// Prefixes of the names of models with power-loss protection, according to their makers. Other models may have it as
 /// well. Source: data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
 const PROTECTED_MODELS: [&str; 16] = [
     "Micron_7300",
@@ -60,26 +60,26 @@ const PROTECTED_MODELS: [&str; 16] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) stack: Stack,
-    /// Limit on the writes per second of our control group. `None` if there is no limit.
+    /// Our control group's limit on writes per second. `None` if there is no limit.
     pub(crate) cap: Option<u64>,
 }
 
-/// Durability of a flushed write, as far as the device tells us.
+/// Durability of a flushed write, as far as the device reveals it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FlushDurability {
-    /// The data is in the memory of this machine, so it is lost when the machine stops.
+    /// The data is in this machine's memory, so it is lost when the machine stops.
     Memory,
-    /// A host, a cloud or a server decides about durability. The string contains its name.
+    /// A host, a cloud or a server determines the durability. The string contains its name.
     HostDecides(String),
-    /// The cache is volatile, and an administrator told the kernel not to flush it.
+    /// The cache is volatile, but an administrator told the kernel not to flush it.
     FlushesDisabled,
     /// The drive has power-loss protection, according to its maker.
     Protected,
     /// The drive reports that it has no volatile cache.
     WriteThrough,
-    /// The drive has a volatile cache, which it empties at each flush.
+    /// The drive has a volatile cache, which each flush empties.
     Volatile,
-    /// We don't know, for the reason in the string.
+    /// The durability is unknown for this reason.
     Unknown(String),
 }
 
@@ -109,14 +109,14 @@ impl Device {
             Bottom::Memory => FlushDurability::Memory,
             Bottom::Network(what) => FlushDurability::HostDecides(what.clone()),
             Bottom::Unknown(why) => FlushDurability::Unknown(why.clone()),
-            // The disk that is the least reliable determines the result.
+            // The least reliable disk determines the result.
             Bottom::Disks(disks) => {
                 disks.iter().map(durability_of).max_by_key(uncertainty).unwrap_or(FlushDurability::Volatile)
             }
         }
     }
 
-    /// Returns the names of the disks, in a form that can begin a sentence.
+    /// Returns the disks' names, in a form that can start a sentence.
     fn subject(&self) -> String {
         let names = self.disks().iter().map(|disk| match &disk.model {
             Some(model) => format!("{} ({model})", disk.name),
@@ -172,7 +172,7 @@ impl Device {
     }
 }
 
-/// Adds the same facts about a disk that `lsds` shows, in the same order.
+/// Adds the facts about a disk that `lsds` shows, in the same order.
 fn describe(layer: &mut Layer, disk: &Disk) {
     let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
     let count = |count: u32| Quantity::new(f64::from(count), Unit::Count);
@@ -212,7 +212,7 @@ fn durability_of(disk: &Disk) -> FlushDurability {
     }
 }
 
-/// Returns the provider of a virtual disk. Returns `None` for a physical disk.
+/// Returns a virtual disk's provider, or `None` for a physical disk.
 fn provider_of(disk: &Disk) -> Option<&'static str> {
     let model = disk.model.as_deref().unwrap_or_default();
     let by_model = VIRTUAL_MODELS.iter().find(|(part, _)| model.contains(part));

@@ -11,16 +11,16 @@ pub enum DoctorError {
     /// A file or directory isn't usable.
     #[error(transparent)]
     File(#[from] FileError),
-    /// psql failed, or it couldn't reach the server.
+    /// psql failed or couldn't reach the server.
     #[error("could not ask the server: {reason}")]
     Psql {
-        /// The first line that psql printed to standard error.
+        /// The first line psql printed to standard error.
         reason: String,
     },
 }
 
 impl DoctorError {
-    /// Returns advice for the user, or `None` if there is no advice.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -23,14 +23,14 @@ use crate::suite::Suite;
 use crate::sync::{Syncs, TestFile};
 use crate::{DoctorError, findings, machine};
 
-/// Size of the test files with a reserve, in bytes.
+/// Size of the test files including a reserve, in bytes.
 pub(crate) const REQUIRED_SPACE: u64 = 64 << 20;
 
-/// Share of the time in which the examination measures syncs. In the rest of the time, it measures commits.
+/// Fraction of the time spent measuring syncs. The rest is spent on commits.
 const SYNC_SHARE: f64 = 0.4;
 
-/// The pictures on the HTML page. Each entry has a title and the name prefixes of its samples. Each picture shows an
-/// operation in which PostgreSQL waits for the disk.
+/// The HTML page's pictures, each with a title and the name prefixes of its samples. Each picture shows an operation in
+/// which PostgreSQL waits for the disk.
 const PICTURES: [(&str, &[&str]); 2] = [
     ("Time of a synced write of 8 kB", &["one 8 kB write: ", "fdatasync, soak"]),
     ("Time of a commit", &["a commit"]),
@@ -41,26 +41,27 @@ const PICTURES: [(&str, &[&str]); 2] = [
 pub struct Examination {
     /// A directory on the disk to examine.
     pub path: PathBuf,
-    /// The directories of the kernel's files, which are usually `/sys` and `/proc`.
+    /// The directories of the kernel's files, usually `/sys` and `/proc`.
     pub roots: Roots,
-    /// Total time of all measurements, usually a few seconds. Starting and stopping servers takes additional time.
+    /// Total time for all measurements, usually a few seconds. Starting and stopping servers takes additional time.
     pub length: Duration,
-    /// Length of the soak, which precedes all other measurements. `None` for an examination without a soak.
+    /// Length of the soak (a long series of syncs), which precedes all other measurements. `None` means no soak.
     pub soak: Option<Duration>,
-    /// The user's test suite. `None` for an examination without a suite.
+    /// The user's test suite. `None` means no suite.
     pub suite: Option<Tests>,
-    /// True if the examination tries remedies. It tries them on the suite or, without a suite, on a typical test.
+    /// Whether to try remedies: on the suite, or without one, on a typical test.
     pub try_remedies: bool,
-    /// True if tables contain all lines. Otherwise they contain only the lines that most users need.
+    /// Whether tables contain all lines, as opposed to only those that most users need.
     pub all_rows: bool,
-    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard, a process that cleans up after pgfresh; see
+    /// [`server::Guard::over`].
     pub program: PathBuf,
-    /// The provisioner for the servers. If this is an error, the examination doesn't measure commits, and the diagnosis
-    /// contains the error.
+    /// The provisioner for the servers. If it is an error, commits aren't measured, and the diagnosis contains the
+    /// error.
     pub provisioner: Result<Provisioner, ProvisionError>,
 }
 
-/// Source of the examination's facts about the test suite.
+/// Source of the facts about the test suite.
 #[derive(Debug, Clone)]
 pub enum Tests {
     /// A shell command that runs the tests. It finds the server's URL in `DATABASE_URL`.
@@ -76,12 +77,12 @@ pub struct Diagnosis {
     pub report: Report,
     /// Durations of single operations, for the machine-readable formats.
     pub samples: Vec<Sample>,
-    /// The reason why measurements of commits, the suite or the remedies are incomplete. `None` if they are complete.
+    /// Why measurements of commits, the suite or the remedies are incomplete. `None` if they are complete.
     pub without_servers: Option<String>,
 }
 
 impl Diagnosis {
-    /// Formats the report as an HTML page, with pictures of the durations of syncs and commits.
+    /// Formats the report as an HTML page, with pictures of how long syncs and commits take.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut page = self.report.clone();
@@ -102,8 +103,8 @@ impl Examination {
     /// Examines all layers.
     ///
     /// # Errors
-    /// Returns an error if the path isn't writable, or if the disk can't be tested there. Failures of servers and of
-    /// the suite are not errors, but part of the diagnosis.
+    /// Returns an error if the path isn't writable or if the disk can't be tested there. If servers or the suite fail,
+    /// that isn't an error but part of the diagnosis.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         let account = Account::ours();
         let place =
@@ -122,7 +123,7 @@ impl Examination {
         let mut chart = PartialDiagnosis { report, found, samples: Vec::new(), is_suite_watched: false };
 
         let target = TestFile::create(folder)?;
-        // Begin with the soak, because it needs a cool disk.
+        // Start with the soak, because it needs a cool disk.
         let soak = self.soak.map(|length| {
             progress.measuring("a soak");
             Soak::measure(&target, &Sensors::of(&self.roots, device.disks().first()), length, progress)
@@ -240,7 +241,7 @@ impl Examination {
     }
 }
 
-/// A diagnosis that isn't complete yet.
+/// An incomplete diagnosis.
 struct PartialDiagnosis {
     report: Report,
     found: Vec<Finding>,

@@ -1,7 +1,7 @@
 //! The file system that contains a path.
 //!
-//! The file system decides how fast pgfresh can copy a template, for example because copies share blocks with the
-//! original. This module finds the file system's type, its options and its free space.
+//! The file system determines how fast pgfresh can copy a template, for example because copies share blocks with the
+//! original. This module determines the file system's type, options and free space.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +10,7 @@ use report::{Cell, Layer, Quantity, Unit, as_f64};
 use storage::{Attempt, FileError};
 use sys::{Filesystem, Mount};
 
-/// Size of `/dev/shm` in a container by default, in bytes. Source: Docker, `--shm-size`.
+/// Default size of `/dev/shm` in a container, in bytes. Source: Docker, `--shm-size`.
 pub(crate) const CONTAINER_SHM: u64 = 64 << 20;
 
 /// The properties of a file system.
@@ -18,16 +18,16 @@ pub(crate) const CONTAINER_SHM: u64 = 64 << 20;
 pub(crate) struct FilesystemInfo {
     pub(crate) mount: Mount,
     pub(crate) here: Filesystem,
-    /// True if files can share blocks. `None` if the attempt to share blocks failed for another reason.
+    /// Whether files can share blocks. `None` if the attempt failed for another reason.
     pub(crate) reflinks: Option<bool>,
     /// The file system of `/dev/shm`, if it is a tmpfs.
     pub(crate) shm: Option<Filesystem>,
-    /// Memory that this process and its children can still use, in bytes.
+    /// Memory still available to this process and its children, in bytes.
     pub(crate) memory: Option<u64>,
 }
 
 impl FilesystemInfo {
-    /// Examines the file system of `folder`. Creates two small files there for this purpose, and removes them again.
+    /// Examines the file system of `folder`, where it creates two small files and removes them again.
     pub(crate) fn examine(folder: &Path, mount: Mount) -> Result<Self, FileError> {
         let here = Filesystem::of(folder).attempt("examine", folder)?;
         let shm =
@@ -36,7 +36,7 @@ impl FilesystemInfo {
         Ok(Self { mount, here, reflinks: try_reflink(folder), shm, memory })
     }
 
-    /// Returns true if `/dev/shm` is no larger than in a container by default.
+    /// Returns true if `/dev/shm` is no larger than the default in a container.
     pub(crate) fn has_small_shm(&self) -> bool {
         self.shm.is_some_and(|shm| shm.total <= CONTAINER_SHM)
     }
@@ -52,7 +52,7 @@ impl FilesystemInfo {
         let mut layer = Layer::new("File system", verdict);
         let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
         layer.add_fact("free", limit_cell(self.here.free));
-        // All options of the mount and of the file system, each only once.
+        // All options of the mount and the file system, without duplicates.
         let mut all: Vec<&str> = options.split(',').collect();
         all.extend(
             super_options.split(',').filter(|option| !options.split(',').any(|other| other == *option)),
@@ -65,7 +65,7 @@ impl FilesystemInfo {
     }
 }
 
-/// Returns true if reports should hide the option. The directories of an overlay are long and tell the reader nothing.
+/// Returns true if reports should hide the option. An overlay's directories are long and tell the reader nothing.
 fn is_hidden_option(option: &str) -> bool {
     ["lowerdir=", "upperdir=", "workdir=", "lowerdir+="].iter().any(|prefix| option.starts_with(prefix))
 }
@@ -78,8 +78,8 @@ fn limit_cell(bytes: u64) -> Cell {
     }
 }
 
-/// Tries to clone a small file. Returns true if this worked, false if the file system can't do it, and `None` after any
-/// other error.
+/// Tries to clone a small file. Returns true if this worked, false if the file system doesn't support it, and `None`
+/// after any other error.
 #[expect(
     clippy::let_underscore_must_use,
     reason = "what is not there need not be removed; the whole folder goes later"

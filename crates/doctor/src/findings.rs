@@ -1,4 +1,4 @@
-//! Findings without a measurement: the properties of a device or a file system alone show the problem.
+//! Findings that need no measurement, because the properties of a device or a file system reveal the problem.
 
 use report::{Finding, Quantity, Unit, as_f64};
 

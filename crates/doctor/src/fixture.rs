@@ -1,6 +1,6 @@
 //! pgfresh's own servers at the examined path and in RAM.
 //!
-//! The examination measures commits and remedies on these servers, so it never touches a server of the user.
+//! The examination measures commits and remedies on these servers, so it never touches the user's.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use server::{Data, Preset, Server, StartOptions};
 use storage::{Place, PlaceError, PlaceRequest};
 use template::{ProvisionError, Provisioner, Template};
 
-/// The place of a server's data, and the server's settings.
+/// A server's settings and the place of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setup {
     /// At the path, with PostgreSQL's default durability.
@@ -22,7 +22,7 @@ pub(crate) enum Setup {
     FastInRam,
 }
 
-/// A template for such servers, and the places for their data.
+/// A template for these servers, and the places for their data.
 #[derive(Debug)]
 pub(crate) struct Fixture<'a> {
     provisioner: &'a Provisioner,
@@ -35,7 +35,7 @@ impl<'a> Fixture<'a> {
     /// Prepares to start servers on copies of `template`.
     ///
     /// # Errors
-    /// Returns an error if the servers' account can't access `path`, or if there isn't enough space.
+    /// Returns an error if the servers' account can't access `path` or if there isn't enough space.
     pub(crate) fn new(
         provisioner: &'a Provisioner,
         template: Template,
@@ -49,12 +49,12 @@ impl<'a> Fixture<'a> {
         Ok(Self { provisioner, template, disk, ram })
     }
 
-    /// Returns true if the path itself is in RAM. Separate servers in RAM would then make no sense.
+    /// Returns true if the path itself is in RAM, which makes separate servers in RAM pointless.
     pub(crate) fn is_ram(&self) -> bool {
         self.disk.kind() == sys::FilesystemKind::Memory
     }
 
-    /// Returns the reason why there can be no servers in RAM. Returns `None` if there can be some.
+    /// Returns the reason why there can't be servers in RAM, or `None` if there can be.
     pub(crate) fn why_no_ram(&self) -> Option<String> {
         self.ram.as_ref().err().map(ToString::to_string)
     }
@@ -64,8 +64,7 @@ impl<'a> Fixture<'a> {
         &self.template.database
     }
 
-    /// Starts a server for each distinct setup, and runs `sql` on it. Once the user has cancelled, starts no further
-    /// servers.
+    /// Starts a server for each distinct setup and runs `sql` on it. Stops starting servers once the user has canceled.
     ///
     /// # Errors
     /// Returns an error if a server doesn't start or refuses a statement.
@@ -87,8 +86,7 @@ impl<'a> Fixture<'a> {
         Ok(servers)
     }
 
-    /// Starts a server, which stops when the returned value is dropped. The user's settings take precedence over those
-    /// of the setup.
+    /// Starts a server that stops when the returned value is dropped. The user's settings override those of the setup.
     ///
     /// # Errors
     /// Returns an error if the server doesn't start.

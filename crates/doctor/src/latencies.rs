@@ -1,10 +1,10 @@
-//! Repeats an operation, and measures how long it takes each time.
+//! Repeats an operation and measures how long it takes each time.
 
 use std::time::{Duration, Instant};
 
 use report::{Quantity, Sample, Unit, as_f64};
 
-/// The latencies of an operation that runs repeatedly, in seconds and in order.
+/// The latencies of a repeated operation, in seconds and in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Latencies {
     sample: Sample,
@@ -17,7 +17,7 @@ impl Latencies {
         Self { sample: Sample::new(name, Unit::Seconds), busy: 0.0 }
     }
 
-    /// Repeats `operation` until `length` has passed. Runs it at least once.
+    /// Repeats `operation` until `length` has passed, but at least once.
     pub(crate) fn measure<E>(
         &mut self,
         length: Duration,
@@ -26,8 +26,8 @@ impl Latencies {
         self.measure_by(1, length, operation)
     }
 
-    /// Like [`Self::measure`], but measures batches of `batch` operations and keeps the mean of each batch. This is for
-    /// operations that are too fast to measure each of them.
+    /// Like [`Self::measure`], but measures batches of `batch` operations and records each batch's mean. Use this for
+    /// operations that are too fast to measure one by one.
     pub(crate) fn measure_by<E>(
         &mut self,
         batch: u32,
@@ -56,7 +56,7 @@ impl Latencies {
         &self.sample
     }
 
-    /// Returns the operations per second. Returns `None` before the first operation.
+    /// Returns the operations per second, or `None` before the first operation.
     pub(crate) fn rate(&self) -> Option<Quantity> {
         (self.busy > 0.0).then(|| Quantity::new(as_f64(self.sample.len()) / self.busy, Unit::PerSecond))
     }
@@ -66,7 +66,7 @@ impl Latencies {
         self.sample.percentile(50.0)
     }
 
-    /// Returns the 5th percentile in seconds, which is how long an operation takes without disturbances.
+    /// Returns the 5th percentile in seconds: how long an operation takes without disturbances.
     pub(crate) fn least(&self) -> Option<Quantity> {
         self.sample.percentile(5.0)
     }

@@ -1,11 +1,11 @@
-//! Finds out why a database is slow, and suggests remedies.
+//! Finds out why a database is slow and suggests remedies.
 //!
 //! An [`Examination`] measures one layer after another and returns a [`Diagnosis`]. The layers are the device below a
 //! path, its file system, its syncs, and the cost of a commit with different settings. The diagnosis also contains
-//! findings, which are conclusions with a remedy. Each measurement is in a separate file.
+//! findings, which are conclusions with a remedy. Each measurement has its own file.
 //!
-//! This crate prints nothing and doesn't know about the command line. It writes only to its own run directories. These
-//! directories disappear when this process ends, even if it's killed.
+//! This crate prints nothing and knows nothing about the command line. It only writes to its own run directories, which
+//! disappear when this process exits, even if it's killed.
 
 mod change_points;
 mod commit;

@@ -1,4 +1,4 @@
-//! Describes the machine of a diagnosis, without anything that identifies the machine.
+//! Describes the machine in a diagnosis, without anything that could identify the machine.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     }
 }
 
-/// Returns the number of processors that this process may use.
+/// Returns the number of processors available to this process.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

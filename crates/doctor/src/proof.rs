@@ -1,15 +1,14 @@
 //! Decides whether a gain is significant.
 //!
-//! Advice that rests on noise wastes the user's time. We therefore call a gain proven, disproven or unknown, and
-//! recommend only what has a proven gain.
+//! Advice based on noise wastes the user's time. We therefore call a gain proven, disproven or unknown, and only
+//! recommend remedies with a proven gain.
 
 use report::Factor;
 use sys::Shortage;
 
-/// Minimum gain that is worth a change. Most suites do other work besides commits, so they get only a part of this
-/// gain.
+/// Minimum gain that is worth a change. Most suites don't only commit, so they get just a part of this gain.
 pub(crate) const MIN_WORTHWHILE_GAIN: f64 = 1.15;
-/// If the upper end of the interval is below this value, there can be no worthwhile gain.
+/// If the upper end of the interval is below this value, there can't be a worthwhile gain.
 const MAX_NEGLIGIBLE_GAIN: f64 = 1.3;
 
 /// The result of testing whether a gain is significant.
@@ -19,14 +18,14 @@ pub(crate) enum Proof {
     Gain(Factor),
     /// There is no worthwhile gain: the whole interval is below [`MAX_NEGLIGIBLE_GAIN`].
     NoGain(Factor),
-    /// The measurements prove neither. The string contains the reason.
+    /// The measurements prove neither, for this reason.
     Unknown(Factor, String),
 }
 
 impl Proof {
-    /// Tests whether `factor` proves a gain. A proven gain must be at least `least`.
+    /// Tests whether `factor` proves a gain, which must be at least `least`.
     ///
-    /// A shortage of processors can hide a gain. With a shortage, the result is therefore never [`Self::NoGain`].
+    /// A processor shortage can hide a gain, so the result is never [`Self::NoGain`] during a severe one.
     pub(crate) fn of(factor: Factor, least: f64, shortage: &Shortage) -> Self {
         match factor {
             Factor::Interval(interval) if interval.low.value > 1.0 && interval.point.value >= least => {
@@ -76,7 +75,7 @@ mod tests {
         // The medians are 20.7 ms and 105 µs, but in some rounds the order was reversed.
         assert!(matches!(proof(0.8, 190.0, 210.0, false), Proof::Unknown(..)));
         assert!(matches!(proof(0.7, 1.0, 1.4, false), Proof::Unknown(..)));
-        // This is significantly greater than 1, but too small to be worthwhile.
+        // Significantly greater than 1, but too small to be worthwhile.
         assert!(matches!(proof(1.01, 1.05, 1.1, false), Proof::NoGain(_)));
         let point = Factor::Point(Quantity::new(50.0, Unit::Ratio));
         assert!(matches!(Proof::of(point, MIN_WORTHWHILE_GAIN, &shortage(false)), Proof::Unknown(..)));
@@ -96,8 +95,8 @@ mod tests {
                 ratios.push(truth * (noise * (one - other)).exp()).unwrap();
             }
             let proof = Proof::of(Factor::of(&ratios).unwrap(), MIN_WORTHWHILE_GAIN, &shortage(disturbed));
-            // The interval misses the truth once in twenty times. The result must always agree with the interval. With
-            // little noise, it must also agree with the truth.
+            // The interval misses the truth once in twenty times. The result must always agree with the interval, and
+            // if there is little noise, also with the truth.
             match proof {
                 Proof::Gain(factor) => prop_assert!(factor.point() >= MIN_WORTHWHILE_GAIN),
                 Proof::NoGain(factor) => prop_assert!(factor.point() < MAX_NEGLIGIBLE_GAIN && !disturbed),

@@ -1,7 +1,7 @@
-//! Tries remedies, and measures how much each of them gains.
+//! Tries remedies and measures how much each of them gains.
 //!
-//! We don't guess which remedy helps. Instead, this module runs the user's suite with each remedy in turn. Without a
-//! suite, it runs a typical test. For a gain, we compute a ratio in each round, and take the median of these ratios.
+//! Instead of guessing which remedy helps, this module runs the user's suite (or else a typical test) with each remedy
+//! in turn. A gain is the median of the ratios from all rounds.
 
 use std::time::Duration;
 
@@ -17,29 +17,29 @@ use crate::fixture::{Fixture, Setup};
 use crate::proof::{MIN_WORTHWHILE_GAIN, Proof};
 use crate::suite::Suite;
 
-/// The rounds of a trial. With fewer than six rounds, a median has no 95 % interval.
+/// The rounds of a trial. With fewer than six, a median has no 95 % interval.
 const ROUNDS: Rounds = Rounds::new(0, 6);
-/// Number of tables in the typical test. Source: a medium-sized service.
+/// Number of tables in the typical test, taken from a medium-sized service.
 const TABLE_COUNT: usize = 30;
-/// Remedies whose gain reaches this share of the best gain are equally good. For example, if the best gain is 10 ×, a
-/// remedy with a gain of 9 × is equally good.
+/// Remedies count as equally good if their gain reaches this fraction of the best one. For example, if the best gain is
+/// 10 ×, a gain of 9 × is equally good.
 const EQUALLY_GOOD: f64 = 0.9;
-/// How long each turn repeats the test. A turn runs the test at least once.
+/// How long each turn repeats the test, which runs at least once.
 const TURN_DURATION: Duration = Duration::from_millis(150);
 
-/// The durations with each remedy. The first entry has no remedy.
+/// The durations with each remedy. The first entry is without any remedy.
 #[derive(Debug)]
 pub(crate) struct Remedies {
     what: &'static str,
     tried: Vec<(&'static str, Sample)>,
-    /// How much processor time was lacking during the measurement.
+    /// How severe the processor shortage was during the measurement.
     shortage: Shortage,
 }
 
-/// Name of a remedy, and a function that runs one turn with this remedy.
+/// A remedy's name, and a function that runs one turn with the remedy.
 type RemedyTrial<'a> = (&'static str, Box<dyn FnMut() -> Result<PhaseTimes, ProvisionError> + 'a>);
 
-/// The way in which a test cleans up.
+/// How a test cleans up.
 #[derive(Debug, Clone, Copy)]
 enum CleanUp {
     Truncate,
@@ -48,7 +48,7 @@ enum CleanUp {
 }
 
 impl Remedies {
-    /// Runs the suite without a remedy and with each remedy. Each run has a new server.
+    /// Runs the suite without a remedy and with each one. Each run has a new server.
     pub(crate) fn try_on_suite(
         suite: &Suite<'_>,
         roots: &Roots,
@@ -69,8 +69,8 @@ impl Remedies {
         Self::take_turns("the suite", tries, roots, progress)
     }
 
-    /// Runs a test with five inserts and a clean-up of 30 tables, and cleans up in several ways. The servers keep
-    /// running between the turns.
+    /// Runs a test with five inserts and a cleanup of 30 tables, cleaning up in several ways. The servers keep running
+    /// between turns.
     pub(crate) fn try_on_typical_test(
         fixture: &Fixture<'_>,
         roots: &Roots,
@@ -113,7 +113,7 @@ impl Remedies {
         Ok(Self { what, tried: names.into_iter().zip(totals).collect(), shortage: watch.shortage() })
     }
 
-    /// Returns the gain of a remedy. Returns `None` before the first round.
+    /// Returns a remedy's gain, or `None` before the first round.
     fn gain(&self, remedy: &Sample) -> Option<Gain> {
         let (_, base) = self.tried.first()?;
         let factor = Factor::of(&base.ratio_to(remedy).ok()?)?;
@@ -137,8 +137,8 @@ impl Remedies {
         self.tried.iter().map(|(_, sample)| sample).filter(|sample| !sample.is_empty())
     }
 
-    /// Returns a finding about the best remedy with a proven gain. Among equally good remedies, chooses the first,
-    /// which needs the least effort.
+    /// Returns a finding about the best remedy with a proven gain. Among equally good remedies, the first one wins,
+    /// because it needs the least effort.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let gains = self.tried.iter().skip(1).filter_map(|(name, sample)| Some((*name, self.gain(sample)?)));
         let gains: Vec<_> = gains.collect();
@@ -174,7 +174,7 @@ impl Remedies {
     }
 }
 
-/// Returns the finding for the case that no remedy has a proven gain. `name` is the remedy with the best gain.
+/// Returns the finding for when no remedy has a proven gain. `name` is the remedy with the best gain.
 fn no_remedy_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) -> Finding {
     let why = proofs.find_map(|proof| match proof {
         Proof::Unknown(_, why) => Some(why),
@@ -195,7 +195,7 @@ fn no_remedy_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Pro
     Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
 }
 
-/// Returns SQL that creates the tables of the typical test.
+/// Returns SQL that creates the typical test's tables.
 fn create_tables() -> String {
     let table = |n| {
         format!("CREATE TABLE t{n} (id serial PRIMARY KEY, a integer, b text); CREATE INDEX ON t{n} (a);")
@@ -203,7 +203,7 @@ fn create_tables() -> String {
     (1..=TABLE_COUNT).map(table).collect()
 }
 
-/// Repeats the typical test for one turn. Returns the mean duration.
+/// Repeats the typical test for one turn, returning the mean duration.
 fn run_test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<PhaseTimes, SessionError> {
     let insert = |n| format!("INSERT INTO t{n} (a, b) SELECT g, 'x' || g FROM generate_series(1, 10) g");
     let inserts: Vec<String> = (1..=5).map(insert).collect();
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// An observer that records one letter for each remedy, and cancels after the seventh turn.
+    /// An observer that records one letter per remedy and cancels after the seventh turn.
     struct CancelAfterSeven(RefCell<String>);
 
     impl Progress for CancelAfterSeven {

@@ -1,13 +1,12 @@
-//! Examines a server that pgfresh did not start, without changing anything there.
+//! Examines a server that pgfresh didn't start, without changing anything there.
 //!
-//! With this, a user can examine for example a staging server: its settings, and what a commit costs there.
+//! For example, users can find out which settings a staging server has, and what a commit costs there.
 //!
-//! psql makes the connection, because psql supports every way to connect and to log in. It also measures how long each
+//! psql makes the connection, because it supports every way to connect and to log in. It also measures how long each
 //! statement takes.
 //!
-//! To measure commits, we write messages into the WAL with `pg_logical_emit_message`. The server flushes a message like
-//! any other commit. A message needs neither a table nor special privileges, and leaves only about a hundred bytes of
-//! WAL.
+//! To measure commits, we write messages to the WAL with `pg_logical_emit_message`. The server flushes them like any
+//! other commit. A message needs neither a table nor special privileges, and only leaves about a hundred bytes of WAL.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -28,11 +27,11 @@ use crate::{Diagnosis, DoctorError};
 
 /// Number of rounds, as in `commit`.
 const ROUNDS: u32 = 12;
-/// Number of commits in a trial run, which shows how many commits fit into a round.
+/// Number of commits in a trial run, which determines how many commits fit into a round.
 const PROBE_COMMITS: usize = 20;
-/// Minimum and maximum number of commits that a round has of each kind.
+/// Minimum and maximum number of commits of each kind per round.
 const COMMITS_PER_ROUND: (f64, f64) = (2.0, 2000.0);
-/// The settings that affect a suite's speed. Source: docs/settings.md.
+/// Settings that affect a suite's speed. Source: docs/settings.md.
 const SETTINGS: [&str; 10] = [
     "fsync",
     "synchronous_commit",
@@ -47,8 +46,8 @@ const SETTINGS: [&str; 10] = [
 ];
 /// Timeout of our own statements.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s';\n";
-/// The queries for facts about the server. Each fact is a line of the form `name|value`. The result lacks facts that
-/// our role isn't allowed to read.
+/// Queries for facts about the server. Each fact is a line of the form `name|value`. Facts that our role can't read are
+/// missing from the result.
 const INFO_QUERIES: &str = r"
 SELECT 'version|' || current_setting('server_version');
 SELECT 'superuser|' || rolsuper FROM pg_roles WHERE rolname = current_user;
@@ -58,7 +57,7 @@ SELECT 'source ' || name || '|' || source FROM pg_settings;
 SELECT 'folder|' || setting FROM pg_settings WHERE name = 'data_directory' AND setting <> '';
 ";
 
-/// The queries for facts that only a superuser can read. From the environment, they return only entries that begin with
+/// Queries for facts that only a superuser can read. From the environment, they only return entries that begin with
 /// POSTGRES_ and don't contain PASSWORD.
 const SUPERUSER_QUERIES: &str = r"
 SELECT 'mount|' || line FROM regexp_split_to_table(pg_read_file('/proc/self/mountinfo', 0, 1000000, true), E'\n') AS line;
@@ -70,14 +69,14 @@ FROM environment, regexp_split_to_table(encode(bytes, 'escape'), '\\000') AS ent
 WHERE entry LIKE 'POSTGRES\_%' AND entry NOT LIKE '%PASSWORD%';
 ";
 
-/// The options of an examination of a user's server.
+/// Options for examining a user's server.
 #[derive(Debug, Clone)]
 pub struct RemoteExamination {
     /// A connection string in psql's format.
     pub target: ConnectionString,
     /// The path of psql.
     pub psql: PathBuf,
-    /// Total time in which to measure commits.
+    /// Total time for measuring commits.
     pub length: Duration,
 }
 
@@ -91,15 +90,15 @@ struct ServerInfo {
 }
 
 impl RemoteExamination {
-    /// Examines the server. For this, reads settings and writes messages into the WAL. Changes nothing else.
+    /// Examines the server by reading settings and writing messages to the WAL. Nothing else changes.
     ///
     /// # Errors
-    /// Returns an error if the server is unreachable, or if it rejects the login.
+    /// Returns an error if the server is unreachable or rejects the login.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         progress.measuring("what is in effect");
         let mut facts = ServerInfo::read(&self.psql(INFO_QUERIES)?);
         if facts.is("superuser", "true") {
-            // Other operating systems lack these facts, and so do containers without /proc.
+            // These facts are missing on other operating systems and in containers without /proc.
             facts.add(&self.psql(SUPERUSER_QUERIES).unwrap_or_default());
         }
         progress.measuring("commits");
@@ -124,7 +123,7 @@ impl RemoteExamination {
         Ok(Diagnosis { report, samples, without_servers: None })
     }
 
-    /// Runs `script` in psql, and returns its output.
+    /// Runs `script` in psql and returns its output.
     #[expect(
         clippy::let_underscore_must_use,
         reason = "what psql did not read it did not want: its status tells"
@@ -138,8 +137,8 @@ impl RemoteExamination {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().attempt("run", &self.psql)?;
         let mut input = child.stdin.take().expect("it is a pipe");
-        // The script can have hundreds of kilobytes. Write it in another thread, so that this one can read psql's
-        // output meanwhile.
+        // Scripts can be hundreds of kilobytes long, so write them in another thread while this one reads psql's
+        // output.
         let script = [STATEMENT_TIMEOUT, script].concat();
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output().attempt("read from", &self.psql)?;
@@ -183,13 +182,13 @@ impl RemoteExamination {
     }
 }
 
-/// The setting before a block of statements, which shows of which kind they are. Empty for `SELECT 1`.
+/// The setting before a block of statements, which identifies their kind. Empty for `SELECT 1`.
 const COMMIT: &str = "SET synchronous_commit = on";
 const ASYNCHRONOUS: &str = "SET synchronous_commit = off";
 const ROUND_TRIP: &str = "";
 const MESSAGE: &str = "SELECT pg_logical_emit_message(true, 'pgfresh', '');\n";
 
-/// Returns a script with which psql measures each statement of these blocks, and nothing else.
+/// Returns a script that makes psql measure each statement of these blocks, and nothing else.
 fn timing_script(blocks: &[(&str, usize)]) -> String {
     let mut script = "\\o /dev/null\n".to_owned();
     for (setting, count) in blocks {
@@ -200,7 +199,7 @@ fn timing_script(blocks: &[(&str, usize)]) -> String {
     script
 }
 
-/// Parses the times that psql printed. Returns them in seconds.
+/// Parses the times printed by psql, converting them to seconds.
 fn parse_times(text: &str) -> Vec<f64> {
     let times =
         text.lines().filter_map(|line| line.strip_prefix("Time: ")?.split(' ').next()?.parse::<f64>().ok());
@@ -245,7 +244,7 @@ impl ServerInfo {
         Mount::in_table(&self.mounts, Path::new(self.get("folder")))
     }
 
-    /// Describes the settings in effect, and which of them our role can change.
+    /// Describes the settings in effect and which of them our role can change.
     fn server(&self) -> Layer {
         let may = match (self.is("superuser", "true"), self.is("owner", "true")) {
             (true, _) => "you are a superuser, so you can use ALTER SYSTEM",
@@ -295,7 +294,7 @@ impl ServerInfo {
         for (variable, value) in &self.variables {
             let setting = variable.trim_start_matches("POSTGRES_").to_ascii_lowercase();
             let effect = self.get(&format!("set {setting}"));
-            // This variable has the name of a setting, but no effect. We don't check other variables, because the
+            // This variable is named after a setting but has no effect. We don't check other variables, because the
             // user's own scripts may read them.
             if !effect.is_empty() && effect != value {
                 add(
@@ -332,9 +331,9 @@ struct Commits {
     asynchronous: Sample,
     /// Round trips of `SELECT 1`.
     round_trip: Sample,
-    /// Number of statements that each round has of each kind.
+    /// Number of statements of each kind per round.
     each: usize,
-    /// How much processor time was lacking on this machine during the measurement.
+    /// How severe the processor shortage was on this machine during the measurement.
     shortage: Shortage,
 }
 
@@ -356,7 +355,7 @@ impl Commits {
         PROBE_COMMITS + self.durable.len() + self.asynchronous.len()
     }
 
-    /// Returns the total duration of each round.
+    /// Returns each round's total duration.
     fn rounds(&self, sample: &Sample) -> Sample {
         let mut sums = Sample::new(sample.name(), Unit::Seconds);
         for round in sample.values().chunks_exact(self.each) {
@@ -465,7 +464,7 @@ mod tests {
             ServerInfo::read(TEXT).files().verdict(),
             "\"/var/lib/postgresql/data\" is in RAM (tmpfs)."
         );
-        // A configuration for version 16 puts the data of version 18 outside of the tmpfs.
+        // A configuration meant for version 16 puts version 18's data outside of the tmpfs.
         let moved = ServerInfo::read(
             &TEXT.replace("folder|/var/lib/postgresql/data", "folder|/var/lib/postgresql/18/docker"),
         );

@@ -1,13 +1,13 @@
-//! The soak repeats a sync for minutes, and records the state of the machine in the meantime.
+//! The soak repeats a sync for minutes while recording the state of the machine.
 //!
-//! Many disks are fast for a short time and then slow down, for example because they get hot or because a cache is
-//! full. A short measurement doesn't show this.
+//! Many disks are fast for a short time and then slow down, for example because they get hot or because a cache fills
+//! up. A short measurement doesn't reveal this.
 //!
 //! ```text
 //! cold  ──▶ a second of syncs ─▶ sensors ─▶ a second of syncs ─▶ …
 //! ```
-//! Reading the sensors takes about 0.1 ms in each second. We read them between two syncs, so this time isn't part of
-//! any latency.
+//! Reading the sensors takes about 0.1 ms per second. We read them between two syncs, so this time isn't part of any
+//! latency.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -20,61 +20,60 @@ use crate::device::Device;
 use crate::latencies::Latencies;
 use crate::sync::{TestFile, assess_flushes};
 
-/// Minimum number of steps. If the soak has fewer seconds than this, each step is shorter than a second.
+/// Minimum number of steps. If the soak has fewer seconds than this, steps are shorter than a second.
 const MIN_STEPS: u32 = 30;
-/// A fall of the rate counts as a cliff if the rate before is at least this many times the rate after it.
+/// Minimum ratio between the rates before and after a fall for the fall to count as a cliff.
 const MIN_CLIFF_RATIO: f64 = 2.0;
-/// Minimum rise of the temperature for blaming heat for a cliff, in degrees. Not necessary if the disk itself reports
-/// that it throttles.
+/// Minimum temperature rise for blaming a cliff on heat, in degrees. Not required if the disk itself reports that it
+/// throttles.
 const MIN_TEMPERATURE_RISE: f64 = 5.0;
-/// Maximum time between a cliff and the disk's own report for blaming what the disk reports, in seconds. The disk's
-/// counters have a resolution of a second, and we know the position of a cliff only to about one step.
+/// Maximum time between a cliff and the disk's own report for blaming the cliff on what the disk reports, in seconds.
+/// The disk's counters have a resolution of a second, and we only know the cliff's position to within about one step.
 const MAX_REPORT_DISTANCE: f64 = 2.0;
-/// A disk counts as noisy if the 90th percentile of the rates is at least this many times the 10th percentile.
+/// Minimum ratio between the rates' 90th and 10th percentiles for a disk to count as noisy.
 const MIN_NOISE_RATIO: f64 = 1.5;
-/// Minimum share of the time in which tasks wait for processors, for blaming other programs for a disturbed soak.
+/// Minimum fraction of the time that tasks wait for processors, for blaming a disturbed soak on other programs.
 const MIN_BUSY_SHARE: f64 = 0.5;
-/// A disk counts as capped if the 99th percentile of the latencies is at least this long: in seconds, and as a multiple
-/// of the median. Caps work in time slices of 100 ms.
+/// Minimum 99th percentile of the latencies for a disk to count as capped, in seconds and as a multiple of the median.
+/// Caps work in time slices of 100 ms.
 const MIN_CAPPED_TAIL: (f64, f64) = (0.02, 50.0);
 
 /// The measurements of a soak.
 #[derive(Debug, Clone)]
 pub(crate) struct Soak {
-    /// Mean duration of a step, in seconds. Steps are a little longer than planned, because each step ends with a
-    /// complete sync.
+    /// Mean duration of a step, in seconds. Steps are slightly longer than planned, because each ends with a complete
+    /// sync.
     step: f64,
-    /// Syncs per second in each step, and the values of the sensors after the step.
+    /// Syncs per second in each step, and the sensor values after the step.
     steps: Vec<(f64, Readings)>,
-    /// Values of the sensors before the first step, when the disk is cold.
+    /// Sensor values before the first step, when the disk is cold.
     cold: Readings,
-    /// Temperature at which the disk throttles itself, in degrees Celsius. `None` if the disk doesn't report this
-    /// temperature.
+    /// Temperature at which the disk throttles itself, in degrees Celsius. `None` if the disk doesn't report it.
     limit: Option<f64>,
     latencies: Latencies,
 }
 
-/// Conclusion from a soak.
+/// Conclusion drawn from a soak.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum SoakResult {
-    /// The rate fell for good, and the temperature rose.
+    /// The rate fell for good while the temperature rose.
     Throttles(Change),
     /// The rate fell for good, but the temperature didn't rise.
     Fills(Change),
     /// The rate fell for good, for an unknown reason.
     Slows(Change),
-    /// Most syncs are fast, and the slow ones take about as long as a time slice of a cap.
+    /// Most syncs are fast, and the slow ones take about as long as a cap's time slice.
     Capped,
     /// The rate varies a lot.
     Noisy,
     /// The rate varies, but tasks waited for processors at the same time.
     Disturbed,
-    /// The rate stays the same.
+    /// The rate remains the same.
     Steady,
 }
 
 impl Soak {
-    /// Repeats syncs for `length`, or until the user cancels. Runs at least one step.
+    /// Repeats syncs for `length` or until the user cancels, but for at least one step.
     pub(crate) fn measure(
         target: &TestFile,
         sensors: &Sensors,
@@ -137,7 +136,7 @@ impl Soak {
             p99.value >= MIN_CAPPED_TAIL.0 && p99.value >= MIN_CAPPED_TAIL.1 * p50.value
         });
         match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
-            // The kernel assigns processor time in slices as well, so a busy machine can look like a cap.
+            // The kernel also assigns processor time in slices, so a busy machine can look like a cap.
             spread if (capped || spread >= MIN_NOISE_RATIO) && self.is_busy(0) => SoakResult::Disturbed,
             _ if capped => SoakResult::Capped,
             spread if spread < MIN_NOISE_RATIO => SoakResult::Steady,
@@ -145,13 +144,13 @@ impl Soak {
         }
     }
 
-    /// Yields the values of the sensors at all moments. The first values are those of the cold disk.
+    /// Yields the sensor values at all moments, starting with those of the cold disk.
     fn readings(&self) -> impl Iterator<Item = &Readings> {
         std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, readings)| readings))
     }
 
-    /// Returns the disk's own report about heat. It must come within [`MAX_REPORT_DISTANCE`] seconds of the beginning
-    /// of `step`.
+    /// Returns the disk's own report about heat, provided that it came within [`MAX_REPORT_DISTANCE`] seconds of the
+    /// start of `step`.
     fn heat_report(&self, step: usize) -> Option<String> {
         let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= MAX_REPORT_DISTANCE;
         let looks =
@@ -164,14 +163,14 @@ impl Soak {
         alarm.then(|| "its alarm for temperature was on".to_owned())
     }
 
-    /// Returns the share of the time in which tasks waited. `gauge` returns a counter of the seconds in which they did.
+    /// Returns the fraction of the time that tasks waited. `gauge` returns a counter of the seconds they spent waiting.
     fn waiting_share(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
         let seconds = self.step * as_f64(self.steps.len());
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
     }
 
-    /// Returns true if tasks waited for processors most of the time since the beginning of `step`.
+    /// Returns true if tasks have waited for processors most of the time since the start of `step`.
     fn is_busy(&self, step: usize) -> bool {
         let (before, last) = (self.readings().nth(step), self.steps.last());
         let seconds = self.step * as_f64(self.steps.len() - step);
@@ -180,12 +179,12 @@ impl Soak {
         waited.is_some_and(|waited| waited / seconds > MIN_BUSY_SHARE)
     }
 
-    /// Returns the time at which a step begins.
+    /// Returns when a step starts.
     fn step_start(&self, step: usize) -> Quantity {
         Quantity::new(self.step * as_f64(step), Unit::Seconds)
     }
 
-    /// Describes how the rate of syncs changed during the soak.
+    /// Describes how the sync rate changed during the soak.
     fn verdict(&self) -> String {
         let rate = |value| Quantity::new(value, Unit::PerSecond);
         let from_to = |change: &Change| {
@@ -258,7 +257,7 @@ impl Soak {
         format!("{low} to {high} in 9 of 10 steps")
     }
 
-    /// Plots the rate, and the values of the sensors below it.
+    /// Plots the rate, with the sensor values below it.
     pub(crate) fn plot(&self) -> Plot {
         let course = |name: &str, unit, values| TimeSeries { name: name.to_owned(), unit, values };
         let readings = |value: fn(&Readings) -> Option<f64>| {
@@ -277,7 +276,7 @@ impl Soak {
         Plot::new("Soak: fdatasyncs of 8 kB, and the state of the machine", end, series)
     }
 
-    /// Returns the finding about a cliff or a cap. Returns `None` if the soak shows neither.
+    /// Returns the finding about a cliff or a cap, or `None` if the soak shows neither.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let make = |name: &str, fall: Change, evidence: String, remedy: &str| Finding {
             name: name.to_owned(),
@@ -325,8 +324,7 @@ fn counter_increase<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<Hea
     Some(heats.last()?.since(*heats.first()?))
 }
 
-/// Returns how often and how long a drive throttled itself while we recorded these values. Returns `None` if it never
-/// did.
+/// Returns how often and how long a drive throttled itself while these values were recorded, or `None` if it never did.
 fn throttling_report<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
     let heat = counter_increase(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
     let times = if heat.throttles == 1 { "once".to_owned() } else { format!("{} times", heat.throttles) };
@@ -337,8 +335,8 @@ fn throttling_report<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<St
 mod tests {
     use super::*;
 
-    /// Returns a soak with these rates. During its first third, the temperature rises from the first to the second of
-    /// the two values.
+    /// Returns a soak with these rates. During its first third, the temperature rises from the first of the two values
+    /// to the second.
     fn soak(rates: impl IntoIterator<Item = f64>, temperature: Option<(f64, f64)>) -> Soak {
         let readings = |share: f64| Readings {
             temperature: temperature.map(|(cold, hot)| cold + (hot - cold) * share.min(1.0)),
@@ -355,7 +353,7 @@ mod tests {
         Soak { step: 1.0, steps, cold: readings(0.0), limit: None, latencies }
     }
 
-    /// An observer that has cancelled from the beginning if it contains true, and that never cancels otherwise.
+    /// An observer that is canceled from the start if it contains true, and never otherwise.
     struct Cancelled(bool);
 
     impl Progress for Cancelled {
@@ -397,8 +395,8 @@ mod tests {
         assert!(finding.evidence.contains("at 80 °C"), "{}", finding.evidence);
     }
 
-    /// Returns a soak of thirty steps, with a cliff after ten. `say` changes the values of the sensors after each
-    /// number of steps.
+    /// Returns a soak of thirty steps with a cliff after ten. `say` adjusts the sensor values after each number of
+    /// steps.
     fn cliff(temperature: Option<(f64, f64)>, say: impl Fn(u64, &mut Readings)) -> Soak {
         let mut soak = soak(levels(&[(988.0, 10), (299.0, 20)]), temperature);
         let looks =
@@ -421,7 +419,7 @@ mod tests {
                 let soak = cliff(temperature, counted(from));
                 assert!(matches!(soak.classify(), SoakResult::Throttles(fall) if fall.at == 10), "{from}");
             }
-            // Throttling that begins after the cliff can't be its cause.
+            // Throttling that starts after the cliff can't be its cause.
             assert!(!matches!(cliff(temperature, counted(15)).classify(), SoakResult::Throttles(_)));
             let idle = cliff(temperature, |_, readings| {
                 readings.heat = Some(Heat { throttles: 70, ..Heat::default() });
@@ -430,7 +428,7 @@ mod tests {
             let alarm = cliff(temperature, |steps, readings| readings.alarm = Some(steps > 10));
             assert!(matches!(alarm.classify(), SoakResult::Throttles(_)));
         }
-        // The drive was throttled from the beginning.
+        // The drive throttled itself from the start.
         assert!(matches!(cliff(None, counted(0)).classify(), SoakResult::Throttles(_)));
     }
 
@@ -458,7 +456,7 @@ mod tests {
         let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
         let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
-        // One processor is offline, so its counter is missing from the sum.
+        // One processor goes offline, so its counter is missing from the sum.
         let offline = cliff(None, |steps, readings| readings.throttles = Some(9 - steps / 10));
         assert!(fact(&offline, "processors throttled").is_null());
         let cool =
@@ -508,7 +506,7 @@ mod tests {
                 "{from}"
             );
         }
-        // The machine was busy before the cliff, but hardly busy after it.
+        // The machine was busy before the cliff, but hardly after it.
         assert!(matches!(
             cliff(None, |steps, readings| readings.cpu_pressure = Some(as_f64(steps.min(10)))).classify(),
             SoakResult::Slows(_)

@@ -18,14 +18,14 @@ use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
 
-/// Exit codes with which a shell reports that it can't find or can't run a program. Source: POSIX, 2.8.2.
+/// Exit codes with which shells report that they can't find or can't run a program. Source: POSIX, 2.8.2.
 const COMMAND_FAILED_CODES: [i32; 2] = [126, 127];
-/// Maximum number of runs in which we observe a suite.
+/// Maximum number of observed suite runs.
 const MAX_RUNS: usize = 5;
-/// Total duration of the runs after which we don't run the suite again.
+/// Total duration after which the suite isn't run again.
 const MIN_TOTAL_DURATION: Duration = Duration::from_secs(8);
 
-/// The user's test command, and the servers for it.
+/// The user's test command and the servers for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Suite<'a> {
     pub(crate) command: &'a str,
@@ -42,10 +42,10 @@ pub(crate) struct ObservedSuite {
 }
 
 impl Suite<'_> {
-    /// Runs the suite on new durable servers, and takes samples of what it waits for.
+    /// Runs the suite on new durable servers, sampling what it waits for.
     ///
-    /// A few samples don't tell us much, so a short suite runs several times. The runs end after a failure, or when
-    /// `cancelled` returns true. For `waiting_cost`, see [`Circumstances`].
+    /// A few samples don't tell us much, so a short suite runs several times, until a run fails or `cancelled` returns
+    /// true. For `waiting_cost`, see [`Circumstances`].
     pub(crate) fn observe(
         &self,
         waiting_cost: Option<f64>,
@@ -69,7 +69,7 @@ impl Suite<'_> {
         Ok(ObservedSuite { profile: Profile::new(recording, circumstances), status, last_line })
     }
 
-    /// Runs the suite once, on a new server with this setup. Returns how long the run took.
+    /// Runs the suite once on a new server with this setup. Returns how long the run took.
     pub(crate) fn time(&self, setup: Setup) -> Result<PhaseTimes, ProvisionError> {
         Ok(vec![("the suite", self.run(&self.fixture.start(setup)?)?.0)])
     }
@@ -97,13 +97,13 @@ fn last_line(path: &Path) -> Option<String> {
 }
 
 impl ObservedSuite {
-    /// Returns the reason why the shell couldn't run the suite. Returns `None` if the suite ran.
+    /// Returns why the shell couldn't run the suite, or `None` if the suite ran.
     pub(crate) fn why_not_run(&self) -> Option<String> {
         let is_missing = self.status.code().is_some_and(|code| COMMAND_FAILED_CODES.contains(&code));
         is_missing.then(|| self.last_line.clone().unwrap_or_else(|| "its program does not exist".to_owned()))
     }
 
-    /// Returns layers about the suite's time. If the suite failed, another layer describes the failure.
+    /// Returns layers about the suite's time, plus one that describes the failure if the suite failed.
     pub(crate) fn layers(&self) -> Vec<Layer> {
         let mut layers = self.profile.layers();
         let ended = match (self.status.success(), self.status.code(), self.status.signal()) {

@@ -1,7 +1,7 @@
 //! Measures how fast the disk syncs.
 //!
-//! The duration of a sync decides how long a commit takes. Our probe has every method and size of `pg_test_fsync`, and
-//! works in the same way:
+//! How long a commit takes depends on the duration of a sync. Our probe covers every method and size of
+//! `pg_test_fsync`, and works the same way:
 //!
 //! ```text
 //! one and two 8 kB writes   open_datasync  fdatasync  fsync  open_sync     at the offsets 0 and 8 kB of a 16 MiB file
@@ -9,7 +9,7 @@
 //! another descriptor        write, fsync, close; write, close, open, fsync
 //! not synced                write
 //! ```
-//! Each method has several turns, so that a short disturbance affects more than one method. As in the original,
+//! Each method has several turns, so that a short disturbance is spread over more than one method. As in the original,
 //! `open_datasync` and `open_sync` bypass the page cache. Source: PostgreSQL 18,
 //! `src/bin/pg_test_fsync/pg_test_fsync.c`.
 
@@ -32,36 +32,35 @@ use crate::latencies::Latencies;
 const FILE_SIZE: usize = 16 << 20;
 /// Size of a WAL page, in bytes.
 const PAGE_SIZE: usize = 8192;
-/// The rounds of turns. Each method has one turn in each round.
+/// The rounds of turns, one turn per method.
 const ROUNDS: Rounds = Rounds::new(0, 3);
-/// Number of unsynced writes between two readings of the clock.
+/// Number of unsynced writes between two clock readings.
 const BATCH: u32 = 16;
 /// If a drive without power-loss protection flushes faster than this, in seconds, its flushes aren't plausible. See
 /// [`assess_flushes`].
 const MIN_UNPROTECTED_FLUSH: f64 = 100e-6;
-/// We expect a drive with power-loss protection to flush at least this fast, in seconds, because it doesn't have to
-/// empty its cache.
+/// A drive with power-loss protection should flush at least this fast, in seconds, because it doesn't have to empty its
+/// cache.
 const MAX_PROTECTED_FLUSH: f64 = 1e-3;
-/// Minimum duration of a flush by a rotating disk, in seconds. It has to wait for the right position of the disk.
+/// Minimum duration of a flush by a rotating disk, in seconds, since it has to wait for the right position.
 const MIN_ROTATING_FLUSH: f64 = 2e-3;
 
-/// The operation that a method repeats.
+/// The operation repeated by a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// Direct writes, each of which waits for the disk. The numbers are the number of writes and the size of each
-    /// write.
+    /// Direct writes, each of which waits for the disk. The numbers are how many writes there are and the size of each.
     Waiting(Waiting, usize, usize),
-    /// Writes of pages, and one `fdatasync` after them. The number is the number of pages.
+    /// Writes of this many pages, followed by one `fdatasync`.
     Data(usize),
-    /// Writes of pages, and one `fsync` after them. The number is the number of pages.
+    /// Writes of this many pages, followed by one `fsync`.
     All(usize),
     /// A method that doesn't exist on this system.
     Absent,
-    /// A write of a page and a sync with the same new descriptor.
+    /// A write of a page and a sync, using the same new descriptor.
     SameDescriptor,
-    /// A write of a page with one new descriptor, and a sync with another.
+    /// A write of a page using one new descriptor, and a sync using another.
     OtherDescriptor,
-    /// A write of a page that goes only to the page cache.
+    /// A write of a page that only goes to the page cache.
     Unsynced,
 }
 
@@ -103,11 +102,11 @@ pub(crate) struct MethodResult {
     name: &'static str,
     action: Action,
     latencies: Latencies,
-    /// The reason why the system refused the method. `None` if the method worked.
+    /// Why the system refused the method. `None` if the method worked.
     refusal: Option<String>,
 }
 
-/// The file to which we write. It disappears together with its directory.
+/// The file we write to. It disappears along with its directory.
 #[derive(Debug)]
 pub(crate) struct TestFile {
     path: PathBuf,
@@ -115,7 +114,7 @@ pub(crate) struct TestFile {
 }
 
 impl TestFile {
-    /// Creates the file in `folder` and syncs it. The file's bytes can't be compressed.
+    /// Creates the file in `folder` and syncs it. Its contents are incompressible.
     pub(crate) fn create(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join("sync");
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -137,12 +136,12 @@ impl TestFile {
         &page_aligned(&self.buffer)[..FILE_SIZE]
     }
 
-    /// Opens the file for writes that go to the page cache.
+    /// Opens the file for writes to the page cache.
     pub(crate) fn open(&self) -> io::Result<File> {
         open_for_writes(&self.path, Waiting::Not, false)
     }
 
-    /// Overwrites the first page through `file`, and waits for the disk.
+    /// Overwrites the first page through `file` and waits for the disk.
     pub(crate) fn commit(&self, file: &File) -> io::Result<()> {
         self.write(file, 1, PAGE_SIZE)?;
         file.sync_data()
@@ -178,7 +177,7 @@ impl TestFile {
                 self.write(&file, 1, PAGE_SIZE)?;
                 file.sync_all()?;
                 drop(file);
-                // This method must open and close files as often as the other one, so open the file once more.
+                // For a fair comparison with the other method, open and close the file just as often.
                 self.open().map(drop)
             }),
             Action::OtherDescriptor => latencies.measure(length, || {
@@ -189,8 +188,8 @@ impl TestFile {
             }),
             Action::Unsynced => {
                 let file = self.open()?;
-                // An unsynced write takes about a microsecond. A reading of the clock for each write would add a tenth
-                // to that.
+                // An unsynced write takes about a microsecond. Reading the clock for each write would add a tenth to
+                // that.
                 latencies.measure_by(BATCH, length, || self.write(&file, 1, PAGE_SIZE))
             }
         }
@@ -201,13 +200,12 @@ impl TestFile {
 #[derive(Debug, Clone)]
 pub(crate) struct Syncs {
     trials: [MethodResult; METHODS],
-    /// Number of flushes that the disk receives for each fdatasync of a page. `None` if the kernel doesn't count
-    /// flushes.
+    /// Number of flushes the disk receives for each fdatasync of a page. `None` if the kernel doesn't count flushes.
     pub(crate) flushes: Option<f64>,
 }
 
 impl Syncs {
-    /// Measures all methods for `length`, or until the user cancels. Methods without a turn have no values.
+    /// Measures all methods for `length` or until the user cancels. Methods that haven't had a turn have no values.
     pub(crate) fn measure(
         target: &TestFile,
         device: &Device,
@@ -252,18 +250,18 @@ impl Syncs {
         &trial.expect("all actions are tried").latencies
     }
 
-    /// Returns the group and the name of each method, in order.
+    /// Returns each method's group and name, in order.
     pub(crate) fn names() -> [(&'static str, &'static str); METHODS] {
         ACTIONS.map(|(group, name, _)| (group, name))
     }
 
-    /// Yields the operations per second of each method. Yields `None` for a method that the system refused.
+    /// Yields each method's operations per second, or `None` if the system refused the method.
     pub(crate) fn rates(&self) -> impl Iterator<Item = Option<f64>> {
         let rate = |trial: &MethodResult| trial.latencies.rate().filter(|_| trial.refusal.is_none());
         self.trials.iter().map(move |trial| rate(trial).map(|rate| rate.value))
     }
 
-    /// Returns how long an fdatasync of one page takes. With default settings, a commit needs such a sync.
+    /// Returns how long an fdatasync of one page takes. With default settings, each commit needs one.
     pub(crate) fn fdatasync(&self) -> &Latencies {
         self.of(Action::Data(1))
     }
@@ -294,8 +292,8 @@ impl Syncs {
         layer
     }
 
-    /// Formats a line for each method. Without `all`, the table contains only the methods for a single page, and the
-    /// methods that the system refused.
+    /// Formats one line per method. Without `all`, the table only contains the methods for a single page and those that
+    /// the system refused.
     pub(crate) fn table(&self, all: bool) -> Table {
         let columns = [Column::left("writes"), Column::left("method")];
         let numbers = ["rate", "p50", "p99", "longest"].map(Column::right);
@@ -315,21 +313,21 @@ impl Syncs {
     }
 }
 
-/// Formats an error without the number that the operating system has for it.
+/// Formats an error without the operating system's error number.
 fn message_without_number(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// Judges whether a disk's flushes are plausible. `time` is their duration, and `flushes` is the number of flushes for
-/// each fdatasync.
+/// Judges whether a disk's flushes are plausible. `time` is their duration, and `flushes` is the number of flushes per
+/// fdatasync.
 ///
-/// `time` must be the duration of the fastest flushes, not the median. In a shortage of processors, the median is long
-/// even if a flush does nothing.
+/// `time` must be the duration of the fastest flushes, not the median. In a processor shortage, the median is long even
+/// if a flush does nothing.
 ///
-/// A disk lies if it has a volatile cache but receives no flush. A rotating disk that flushes within 2 ms isn't
-/// plausible. A flush within 100 µs isn't plausible either, unless the drive has power-loss protection, because no
-/// consumer drive is that fast. The text never calls a disk safe.
+/// A disk lies if it has a volatile cache but receives no flushes. It isn't plausible for a rotating disk to flush
+/// within 2 ms, or for any drive without power-loss protection to flush within 100 µs, since no consumer drive is that
+/// fast. The text never calls a disk safe.
 pub(crate) fn assess_flushes(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
     let (keeping, seconds) = (device.flush_durability(), time.value);
     let unsent = flushes.is_some_and(|flushes| flushes < 0.5);
