@@ -1,6 +1,7 @@
 //! Starts servers with PostgreSQL's own programs, so that benchmarks can compare them with pgfresh.
 //!
-//! Each server has its own run directory with a guard, so nothing is left behind even if the benchmark is killed.
+//! Each server has its own run directory with a guard, a process that removes the directory even if the benchmark is
+//! killed.
 
 use std::fs;
 use std::path::Path;
@@ -18,10 +19,10 @@ use crate::floor::Tree;
 
 /// Timeout for a server to become ready and to respond.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
-/// Interval at which the floor contender reads the server's pid file. inotify would notice changes faster, but waiting
-/// with inotify is a part of what pgfresh gains.
+/// Interval at which the floor contender reads the server's PID file. inotify would notice changes faster, but waiting
+/// with inotify is part of what pgfresh gains.
 const PID_FILE_POLL_INTERVAL: Duration = Duration::from_micros(100);
-/// Pause after the start of a guard, so that the guard's startup doesn't disturb the contender.
+/// Pause after starting a guard, so that its startup doesn't disturb the contender.
 const PAUSE_AFTER_GUARD: Duration = Duration::from_millis(5);
 
 /// Measures consecutive phases.
@@ -42,10 +43,10 @@ impl Stopwatch {
     }
 }
 
-/// Runs the floor contender, which performs only the steps that no program can skip.
+/// Runs the floor contender, which only performs the steps that no program can skip.
 ///
-/// Copies the tree, runs `postgres` with pgfresh's settings until the server responds, stops the server immediately and
-/// removes the directory.
+/// It copies the tree, runs `postgres` with pgfresh's settings until the server responds, stops the server immediately
+/// and removes the directory.
 pub(crate) fn run_floor(
     provisioner: &Provisioner,
     place: &Place,
@@ -78,7 +79,7 @@ pub(crate) fn run_floor(
     Ok(watch.phases)
 }
 
-/// Waits until the server in `run` says that it is ready.
+/// Waits until the server in `run` reports that it is ready.
 pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Result<(), BenchError> {
     let begun = Instant::now();
     let pid_file = run.data().join("postmaster.pid");
@@ -97,13 +98,13 @@ pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Re
 /// Options for PostgreSQL's programs, as a user would choose them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProgramOptions {
-    /// Options for initdb, besides those for the directory and the superuser.
+    /// Options for initdb, in addition to those for the directory and the superuser.
     pub(crate) initdb: &'static [&'static str],
-    /// Options for postgres, besides the one for the private socket.
+    /// Options for postgres, in addition to the one for the private socket.
     pub(crate) postgres: &'static str,
 }
 
-/// Runs `initdb`, `pg_ctl start -w`, `SELECT 1` and `pg_ctl stop -m fast`. Then removes the directory.
+/// Runs `initdb`, `pg_ctl start -w`, `SELECT 1` and `pg_ctl stop -m fast`, then removes the directory.
 pub(crate) fn start_and_stop(
     provisioner: &Provisioner,
     place: &Place,
@@ -112,7 +113,7 @@ pub(crate) fn start_and_stop(
     let guard = guarded_directory(provisioner, place)?;
     let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let data = run.data();
-    // Create these for the server's account, which isn't allowed to create files in the run directory itself.
+    // Create these for the server's account, which can't create files in the run directory itself.
     run.create_data(&provisioner.account)?;
     run.create_file("log", &provisioner.account)?;
     let socket = run.socket_directory().display().to_string().replace('\'', "'\\''");
@@ -139,14 +140,14 @@ pub(crate) fn start_and_stop(
     Ok(watch.phases)
 }
 
-/// Creates a run directory, with a guard that will remove the directory.
+/// Creates a run directory and a guard that will remove it.
 pub(crate) fn guarded_directory(provisioner: &Provisioner, place: &Place) -> Result<Guard, BenchError> {
     let guard = Guard::over(place, &provisioner.account, &provisioner.program)?;
     std::thread::sleep(PAUSE_AFTER_GUARD);
     Ok(guard)
 }
 
-/// Runs a program on the data directory and waits for its end. Writes its output to a file in the run directory.
+/// Runs a program on the data directory and waits for it to exit. Its output goes to a file in the run directory.
 fn run_program(
     guarded: &GuardedCommand<'_>,
     provisioner: &Provisioner,
@@ -164,8 +165,7 @@ fn run_program(
     BenchError::check_status(name, status, &run.path().join("output"))
 }
 
-/// Opens a session and runs its first query. Does so without psql, because psql's own startup would be part of the
-/// time.
+/// Opens a session and runs its first query, but without psql, whose own startup would be part of the time.
 fn run_first_query(run: &RunDirectory) -> Result<(), BenchError> {
     AdminConnection::open(&run.socket_directory(), SUPERUSER, "postgres", START_TIMEOUT)?
         .query("SELECT 1")?;

@@ -1,5 +1,5 @@
-//! A client that behaves like a test's client. It connects over TCP or a unix socket, and sends its password if the
-//! server asks for it.
+//! A client that behaves like a test's. It connects over TCP or a Unix socket and sends its password if the server asks
+//! for it.
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -19,21 +19,21 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 pub(crate) enum Address {
     /// A TCP address, with the password in case the server asks for it.
     Tcp(SocketAddr, String),
-    /// The path of a unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// A session over TCP or over a unix socket.
+/// A session over TCP or a Unix socket.
 pub(crate) type Client = AdminConnection<Box<dyn Stream>>;
 
-/// A connection over TCP or a unix socket.
+/// A connection over TCP or a Unix socket.
 pub(crate) trait Stream: Read + Write + Send + Debug {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
 impl Address {
-    /// Opens a session with `database`, and waits until the session is ready for queries. Adds `parameters` to the
-    /// startup message.
+    /// Opens a session with `database` and waits until it is ready for queries. `parameters` are added to the startup
+    /// message.
     pub(crate) fn connect(
         &self,
         database: &str,

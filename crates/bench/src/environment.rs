@@ -1,4 +1,4 @@
-//! Describes the machine on which a benchmark ran, without anything that identifies the machine.
+//! Describes the machine that ran a benchmark, without anything that could identify the machine.
 
 use report::Report;
 use template::Provisioner;

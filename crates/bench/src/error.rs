@@ -1,4 +1,4 @@
-//! The errors of a measurement.
+//! Errors of a measurement.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -9,7 +9,7 @@ use server::{SessionError, StartError};
 use storage::{CacheError, FileError};
 use template::ProvisionError;
 
-/// An error of a contender or of its preparation.
+/// An error of a contender or its preparation.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum BenchError {
@@ -21,7 +21,7 @@ pub enum BenchError {
     Database(#[from] LeaseError),
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    /// A program that a contender runs failed.
+    /// A program run by a contender failed.
     #[error("could not time \"{program}\": {status}")]
     Program {
         /// The name of the program.
@@ -31,7 +31,7 @@ pub enum BenchError {
         /// The last line of the program's output.
         last_line: Option<String>,
     },
-    /// A program that the workload needs isn't installed.
+    /// A program required by the workload isn't installed.
     #[error("could not find \"{program}\"")]
     NoProgram {
         /// The name of the program.
@@ -43,7 +43,7 @@ pub enum BenchError {
         /// The name of the program.
         program: &'static str,
     },
-    /// The text isn't a valid URL of a server.
+    /// The text isn't a valid server URL.
     #[error("could not read the URL")]
     Url(#[source] postgres::Error),
     /// The URL requires encryption, which the benchmark doesn't support.
@@ -73,7 +73,7 @@ pub enum BenchError {
         /// The reason, on one line.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A server that was started by hand didn't become ready.
+    /// A server started by hand didn't become ready.
     #[error("could not time a server started by hand: it was not ready after {seconds} s")]
     NotReady {
         /// The timeout, in seconds.
@@ -100,7 +100,7 @@ impl From<SessionError> for BenchError {
 }
 
 impl BenchError {
-    /// Returns the last output of the failed program or server. Returns `None` if there is no such output.
+    /// Returns the last output of the failed program or server, if there is any.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -113,7 +113,7 @@ impl BenchError {
         }
     }
 
-    /// Returns advice for the user, if there is any.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -143,7 +143,7 @@ impl BenchError {
         }
     }
 
-    /// Returns an error if `program` failed. `log` is the file with the program's output.
+    /// Returns an error if `program` failed. `log` contains the program's output.
     pub(crate) fn check_status(program: &str, status: ExitStatus, log: &Path) -> Result<(), Self> {
         if status.success() {
             return Ok(());

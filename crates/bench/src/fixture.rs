@@ -1,6 +1,6 @@
-//! A server with a template, leases of databases, and a gateway.
+//! A server with a template, database leases, and a gateway.
 //!
-//! Most benchmarks need all of this, because tests reach their databases in this way.
+//! Most benchmarks need all of these, because this is how tests reach their databases.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,25 +19,25 @@ use crate::{BenchError, environment};
 
 /// Number of tables in the template, unless a benchmark compares several numbers.
 pub(crate) const DEFAULT_TABLES: u32 = 30;
-/// Number of tables that one query creates. A transaction holds a lock for each table, and the server limits its locks.
+/// Number of tables to create per query. A transaction holds a lock for each table, and the server limits its locks.
 const TABLES_PER_QUERY: u32 = 100;
-/// A copy of the template. The contenders that work by hand make their copies from it.
+/// A copy of the template, from which the contenders that work by hand make their copies.
 pub(crate) const MANUAL_DATABASE: &str = "by_hand";
 /// The name of the template's database.
 const TEMPLATE: &str = "measured";
-/// The connection option that ends a lease at the end of its last session.
+/// Connection option that ends a lease along with its last session.
 pub(crate) const NO_LINGER: (&str, &str) = ("options", "-c pgfresh.linger=0");
-/// The connection options for a lease in rollback isolation that ends at the end of its last session.
+/// Connection options for a lease in rollback isolation that ends along with its last session.
 pub(crate) const ROLLBACK_ISOLATION: (&str, &str) =
     ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
 /// The server's default `max_connections`.
 const MAX_CONNECTIONS: u32 = 500;
-/// How long a database stays leased after its last session ends, by default.
+/// How long a database remains leased after its last session ends, by default.
 const LINGER: Duration = Duration::from_secs(5);
 /// Timeout for a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A running server with leases and a gateway. The fields are dropped in the order of their declaration.
+/// A running server with leases and a gateway. Fields are dropped in declaration order.
 pub(crate) struct Fixture {
     gateway: Gateway,
     pub(crate) leases: Leases,
@@ -72,13 +72,12 @@ impl Fixture {
         drop(session);
         // CREATE DATABASE waits until the session that created the tables has ended.
         admin.query(&format!("CREATE DATABASE {MANUAL_DATABASE} TEMPLATE {TEMPLATE}"))?;
-        // The cache's copy of the data directory doesn't contain a database with these tables.
+        // The cached copy of the data directory lacks a database with these tables.
         started.entry = None;
         Self::serve(provisioner, started, load, built)
     }
 
-    /// Opens a fixture whose server starts from a cached template, as a user's server does. There is no
-    /// [`MANUAL_DATABASE`] in this fixture.
+    /// Opens a fixture whose server starts from a cached template, as a user's does. It has no [`MANUAL_DATABASE`].
     pub(crate) fn of_template(
         server_options: &ServerOptions,
         template: TemplateSpec,
@@ -117,7 +116,7 @@ impl Fixture {
         Address::Tcp(self.gateway.address(), self.gateway.access().secret().to_owned())
     }
 
-    /// Returns the server's own unix socket.
+    /// Returns the server's own Unix socket.
     pub(crate) fn socket(&self) -> Address {
         Address::Unix(self.server.run().socket_directory().join(SOCKET))
     }
@@ -151,7 +150,7 @@ impl Fixture {
         environment::describe(report, &self.provisioner, &self.place, &self.load);
     }
 
-    /// Closes the gateway and the leases, and stops the server.
+    /// Closes the gateway and the leases and stops the server.
     pub(crate) fn close(self) {
         self.gateway.close();
         self.leases.close();
@@ -172,7 +171,7 @@ fn start(
     Ok((provisioner, started))
 }
 
-/// Writes the SQL for a template's tables to a file in `folder`, and returns the template's specification.
+/// Writes the SQL for a template's tables to a file in `folder` and returns the template's specification.
 pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     let file = folder.join("tables.sql");
     fs::write(&file, statements(DEFAULT_TABLES).join(";\n")).attempt("write", &file)?;
@@ -180,7 +179,7 @@ pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     Ok(TemplateSpec { name: TEMPLATE.to_owned(), folder: folder.to_owned(), sql, ..TemplateSpec::default() })
 }
 
-/// Opens leases for the databases of a server that has one template. Opens a gateway for these leases on a free port.
+/// Opens leases for a server with a single template, and a gateway for these leases on a free port.
 pub(crate) fn open_gateway(
     run: &RunDirectory,
     place: &Place,
@@ -217,8 +216,8 @@ pub(crate) fn open_gateway(
     Ok((leases, gateway))
 }
 
-/// Returns queries that create a sequence and `tables` tables. The tables resemble those of an application: they have
-/// keys, references to other tables, an index on a text column, and a timestamp.
+/// Returns queries that create a sequence and `tables` tables. The tables resemble an application's: they have keys,
+/// references to other tables, an index on a text column, and a timestamp.
 pub(crate) fn statements(tables: u32) -> Vec<String> {
     let table = |table: u32| {
         let refers = if table > 1 { format!(" REFERENCES t{}", table - 1) } else { String::new() };

@@ -1,10 +1,10 @@
 //! The `fleet` benchmark: many machines with empty caches need the same template at the same time.
 //!
-//! This happens in CI, where each job starts on an empty machine. The benchmark compares the ways in which the machines
-//! can get the template.
+//! This happens in CI, where each job starts on an empty machine. The benchmark compares the ways to get the template
+//! there.
 //!
-//! The "machines" are processes on one machine, and each process has its own cache. We call such a process a shard. All
-//! shards share the machine's processors.
+//! The "machines" are processes on one machine, each with its own cache. We call such a process a shard. All shards
+//! share the machine's processors.
 
 mod project;
 
@@ -23,11 +23,11 @@ use crate::goal::{self, Goal, Limit};
 use crate::{BenchError, Measured, environment};
 use project::Project;
 
-/// Interval at which the benchmark checks which shards have finished.
+/// Interval between checks for finished shards.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Size that each shard needs in the run directory, in bytes. It is enough for a base image and a template.
+/// Space per shard in the run directory, in bytes. It is enough for a base image and a template.
 const SHARD_SPACE: u64 = 400 << 20;
-/// Environment variables that would change the template or the cache of a shard.
+/// Environment variables that would change a shard's template or cache.
 const REMOVED_VARIABLES: [&str; 14] = [
     "PGFRESH_CACHE_KEYS",
     "PGFRESH_CACHE_PUSH",
@@ -44,7 +44,7 @@ const REMOVED_VARIABLES: [&str; 14] = [
     "PGFRESH_STEPS",
     "PGFRESH_TEMPLATE",
 ];
-/// Our goal for the time that all shards may need in addition to a download, in seconds.
+/// Our goal for how much time all shards may need beyond a download, in seconds.
 const MAX_EXTRA_SECONDS: f64 = 0.1;
 
 /// The benchmark's options.
@@ -52,28 +52,28 @@ const MAX_EXTRA_SECONDS: f64 = 0.1;
 pub struct Fleet {
     /// Options that determine the PostgreSQL installation.
     pub server_options: ServerOptions,
-    /// The cache directory, if the user chose one. The shards' caches are on the same file system as this directory.
+    /// The cache directory, if the user chose one. The shards' caches are on the same file system.
     pub cache: Option<PathBuf>,
-    /// A pgfresh executable that the shards run. It must be able to act as a guard, too; see [`server::Guard::over`].
+    /// A pgfresh executable for the shards to run, which can also act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
     /// The number of shards.
     pub shards: u32,
-    /// How long the template's setup takes on a machine without other work, in seconds.
+    /// How long the template's setup takes on an otherwise idle machine, in seconds.
     pub seconds: u32,
-    /// URL of the remote template cache. By default, the benchmark uses a directory beside the shards' caches.
+    /// URL of the remote template cache. Defaults to a directory beside the shards' caches.
     pub remote: Option<String>,
 }
 
-/// The way in which the shards get the template.
+/// How the shards get the template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TemplateOrigin {
     /// Each shard runs the setup itself.
     Migrating,
     /// Each shard restores a dump of the template.
     Restoring,
-    /// The shards share a remote cache, which is empty at the beginning.
+    /// The shards share a remote cache that is empty at the start.
     Cold,
-    /// The shards share a remote cache, which contains the template from the beginning.
+    /// The shards share a remote cache that contains the template from the start.
     Warm,
 }
 
@@ -92,20 +92,20 @@ impl TemplateOrigin {
 #[derive(Debug)]
 struct OriginResult {
     origin: TemplateOrigin,
-    /// Number of times that a shard ran the setup.
+    /// How often shards ran the setup.
     builds: usize,
     /// Time until the template was ready on each shard, in seconds.
     ready: Sample,
     /// Time from the end of the build until the last shard was ready, in seconds.
     after_build: Option<f64>,
-    /// Number of bytes that the shards pushed to the remote cache.
+    /// Number of bytes the shards pushed to the remote cache.
     sent: Option<u64>,
-    /// Messages of shards that couldn't use the remote cache.
+    /// Messages from shards that couldn't use the remote cache.
     remote_errors: Vec<String>,
 }
 
 impl Fleet {
-    /// Measures all ways to get the template, and reports the results.
+    /// Measures all ways to get the template and reports the results.
     ///
     /// # Errors
     /// Returns an error if nothing could be measured.
@@ -163,7 +163,7 @@ impl Fleet {
         Ok((report, failure))
     }
 
-    /// Writes the dump that [`TemplateOrigin::Restoring`] needs. Returns false if `pg_dump` is missing.
+    /// Writes the dump for [`TemplateOrigin::Restoring`]. Returns false if `pg_dump` is missing.
     fn write_dump(&self, provisioner: &Provisioner, project: &Project) -> Result<bool, BenchError> {
         let Some(program) = provisioner.installation.client("pg_dump") else { return Ok(false) };
         let log = project.folder.join("pg_dump.log");
@@ -177,7 +177,7 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Returns the pgfresh command for shard `number`, which uses its own cache.
+    /// Returns the pgfresh command for shard `number`, with its own cache.
     fn shard_command(&self, bin: &Path, project: &Project, number: u32, origin: TemplateOrigin) -> Command {
         let mut command = Command::new(&self.program);
         for name in REMOVED_VARIABLES {
@@ -195,7 +195,7 @@ impl Fleet {
         command
     }
 
-    /// Runs all shards with one way to get the template. Returns `None` if the user cancelled the measurement.
+    /// Runs all shards with one way to get the template. Returns `None` if the user canceled the measurement.
     fn run(
         &self,
         origin: TemplateOrigin,
@@ -311,7 +311,7 @@ impl Fleet {
     }
 }
 
-/// A running shard. When this value is dropped, the shard's process is killed.
+/// A running shard. Dropping this value kills the shard's process.
 struct Shard {
     number: u32,
     child: Option<Child>,
@@ -332,7 +332,7 @@ impl Shard {
 impl Drop for Shard {
     #[expect(clippy::let_underscore_must_use, reason = "it has ended already if it cannot be ended")]
     fn drop(&mut self) {
-        // Kill only the shard. Its guard ends the processes that the shard started.
+        // Only kill the shard. Its guard kills the processes that the shard started.
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();

@@ -1,7 +1,7 @@
-//! The floor for every start, which is the minimum work that any program has to do.
+//! The floor for every start: the minimum work for any program.
 //!
-//! The floor copies all bytes with all processors, and boots the server after that. It performs no lookup, has no guard
-//! and checks nothing. Unlike pgfresh, it doesn't boot the server during the copy.
+//! The floor copies all bytes with all processors, then boots the server. It performs no lookup, has no guard and
+//! checks nothing. Unlike pgfresh, it doesn't boot the server during the copy.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Uid, fchown, mkdirat, openat, seek, sendfile};
 use storage::{Account, Attempt, FileError};
 
-/// A tree of files. Listing the files takes place before the measurement.
+/// A tree of files, which are listed before the measurement.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
-    /// The directories of the tree. Each directory comes after its parent, and the first one is the root.
+    /// The tree's directories. Each comes after its parent, starting with the root.
     directories: Vec<PathBuf>,
-    /// The files of the tree. Each has the index of its directory and its name in that directory.
+    /// The tree's files, each with the index of its directory and its name there.
     files: Vec<(usize, PathBuf)>,
 }
 
@@ -71,7 +71,7 @@ impl Tree {
     }
 }
 
-/// Copies the parts of a file that contain data, and preserves the holes between them.
+/// Copies the parts of a file that contain data, preserving the holes between them.
 fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &Path, account: &Account) -> io::Result<()> {
     let from = openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Our goals for pgfresh, beside measured values.
+//! Our goals for pgfresh, alongside the measured values.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ pub(crate) struct Goal {
     pub(crate) measured: Option<Quantity>,
 }
 
-/// The limit that a quantity has to keep.
+/// A limit for a measured quantity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
     AtMost(Quantity),

@@ -1,11 +1,11 @@
 //! The workloads of `pgfresh bench`.
 //!
-//! A benchmark answers whether pgfresh is fast compared with what users would do without it. It names its contenders,
-//! and [`report::Rounds`] runs them in turn. The result is a [`report::Report`] that contains every measured value.
+//! A benchmark tells whether pgfresh is fast compared with what users would do without it. It defines contenders, which
+//! [`report::Rounds`] runs in turn. The result is a [`report::Report`] with every measured value.
 //!
-//! This crate prints nothing and doesn't know about the command line. The caller provides the pgfresh commands to
-//! measure. Contenders start servers in guarded run directories. These directories disappear when this process ends,
-//! even if it's killed.
+//! This crate prints nothing and knows nothing about the command line. The caller provides the pgfresh commands to
+//! measure. Contenders start servers in guarded run directories, which disappear when this process exits, even if it's
+//! killed.
 
 mod by_hand;
 mod client;
@@ -36,5 +36,5 @@ pub use start::Start;
 pub use transactions::Transactions;
 pub use truncate::Truncate;
 
-/// A report with all measured values. If an error ended the measurement early, the error is also here.
+/// A report with all measured values, along with the error that ended the measurement early, if any.
 pub type Measured = (report::Report, Option<BenchError>);

@@ -1,4 +1,4 @@
-//! Measures how much memory pgfresh itself needs while it serves, without the memory of the server.
+//! Measures how much memory pgfresh itself needs while serving, excluding the server's.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,17 +8,17 @@ use storage::Attempt;
 
 use crate::BenchError;
 
-/// The peak of each process's resident memory, in bytes. Source: proc(5), `VmHWM`.
+/// Each process's peak resident memory, in bytes. Source: proc(5), `VmHWM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peak {
     /// The process that owns the server and serves clients.
     pub(crate) owner: u64,
-    /// The guard. `None` if the kernel doesn't list child processes.
+    /// The guard, a process that cleans up after the owner. `None` if the kernel doesn't list child processes.
     pub(crate) guard: Option<u64>,
 }
 
-/// Runs the command `serve` until it is ready, and returns its peak memory. The command must write a line as soon as it
-/// is ready. It must exit when its standard input closes.
+/// Runs the command `serve` until it is ready and returns its peak memory. The command must write a line as soon as it
+/// is ready and exit when its standard input closes.
 pub(crate) fn measure_service(mut serve: Command) -> Result<Peak, BenchError> {
     let program = serve.get_program().to_owned();
     serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -40,7 +40,7 @@ fn read_peak(child: &mut Child) -> Result<Peak, BenchError> {
     Ok(Peak { owner: peak_of(pid)?, guard })
 }
 
-/// Returns the current resident memory of this process, in bytes.
+/// Returns this process's current resident memory, in bytes.
 pub(crate) fn resident() -> Result<u64, BenchError> {
     Ok(sys::resident_memory(std::process::id()).attempt("examine", Path::new("this process"))?)
 }

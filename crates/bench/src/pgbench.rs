@@ -24,7 +24,7 @@ impl Pgbench {
         Ok(Self { program })
     }
 
-    /// Creates pgbench's tables. Their size is `scale` branches of 15 MB each.
+    /// Creates pgbench's tables, with `scale` branches of 15 MB each.
     pub(crate) fn prepare(
         &self,
         address: &Address,
@@ -37,7 +37,7 @@ impl Pgbench {
         self.run(address, database, &arguments).map(drop)
     }
 
-    /// Runs pgbench for `seconds` seconds. Returns the mean time between two consecutive transactions, which can belong
+    /// Runs pgbench for `seconds` seconds. Returns the mean time between two consecutive transactions, which may belong
     /// to different clients.
     pub(crate) fn time(
         &self,
@@ -54,7 +54,7 @@ impl Pgbench {
         Ok(vec![("a transaction", Duration::from_secs_f64(1.0 / rate))])
     }
 
-    /// Runs pgbench and waits for its end. Returns an error if any of its clients fails.
+    /// Runs pgbench and waits for it to exit. Returns an error if any of its clients fails.
     fn run(&self, address: &Address, database: &str, arguments: &[&str]) -> Result<String, BenchError> {
         let mut command = Command::new(&self.program);
         for (name, _) in std::env::vars_os() {
@@ -72,9 +72,9 @@ impl Pgbench {
             }
         }
         command.args(["-U", SUPERUSER]).args(arguments).arg(database).stdin(Stdio::null());
-        // Run pgbench in a new session. The kernel divides processor time among sessions first, and each backend has
-        // its own session. Without this, a gateway in our process would share its part of the time with pgbench, while
-        // a proxy in another process wouldn't. Source: sched(7), autogroup.
+        // Run pgbench in a new session, because the kernel divides processor time among sessions first, and each
+        // backend has its own. Otherwise, a gateway in our process would share its time with pgbench, while a proxy in
+        // another process wouldn't. Source: sched(7), autogroup.
         sys::new_session(&mut command);
         let output = command.output().attempt("run", &self.program)?;
         if !output.status.success() {
@@ -89,7 +89,7 @@ impl Pgbench {
     }
 }
 
-/// Parses the rate, in transactions per second. Before version 14, pgbench prints two rates, and the first one includes
+/// Parses the rate in transactions per second. Before version 14, pgbench prints two rates, the first of which includes
 /// the time for connecting.
 fn parse_rate(output: &str) -> Option<f64> {
     let mut rates = output.lines().filter_map(|line| line.strip_prefix("tps = "));

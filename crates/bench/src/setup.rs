@@ -1,4 +1,4 @@
-//! Servers with the settings that published articles recommend, on disk or in RAM.
+//! Servers with the settings recommended by published articles, on disk or in RAM.
 //!
 //! Users find these settings on the web, so pgfresh should be compared with them.
 
@@ -10,22 +10,22 @@ use template::{Provisioner, ServerOptions};
 
 use crate::BenchError;
 
-/// The settings of a server, and the place of its data.
+/// A server's settings and the place of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setup {
     /// PostgreSQL's default settings, on disk.
     Normal,
-    /// Three settings are off, on disk. Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
+    /// With three settings off, on disk. Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
     Dangerous,
-    /// Seven settings differ from the defaults, on disk. Source: the last section of the article on tests in CI that
-    /// were cleaned by TRUNCATE.
+    /// With seven settings changed from the defaults, on disk. Source: the last section of the article on tests in CI
+    /// that were cleaned by TRUNCATE.
     Tuned,
     /// Default settings with larger buffers, in RAM. Source: the solution in the article on tests in CI that were
     /// cleaned by TRUNCATE.
     Tmpfs,
 }
 
-/// PostgreSQL's default values for the settings that our presets change. Source: the manual of version 15, chapter 20.
+/// PostgreSQL's defaults for the settings changed by our presets. Source: the manual of version 15, chapter 20.
 const DEFAULT_SETTINGS: [(&str, &str); 7] = [
     ("shared_buffers", "128MB"),
     ("autovacuum_naptime", "1min"),
@@ -41,7 +41,7 @@ const TUNED: [(&str, &str); 8] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),
     ("wal_level", "minimal"),
-    // With `wal_level=minimal`, a server starts only if `max_wal_senders` is 0.
+    // With `wal_level=minimal`, a server only starts if `max_wal_senders` is 0.
     ("max_wal_senders", "0"),
     ("full_page_writes", "off"),
     ("autovacuum", "off"),
@@ -51,7 +51,7 @@ const TUNED: [(&str, &str); 8] = [
 const TMPFS: [(&str, &str); 1] = [("shared_buffers", "256MB")];
 
 impl Setup {
-    /// Returns the setup's name as tables show it.
+    /// Returns the setup's name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal settings, on disk",
@@ -74,21 +74,20 @@ impl Setup {
 /// Options for starting servers with these setups.
 #[derive(Debug)]
 pub(crate) struct Setups<'a> {
-    /// Options that determine the PostgreSQL installation. Each setup overrides all other options.
+    /// Options that determine the PostgreSQL installation. Each setup overrides all others.
     pub(crate) server_options: &'a ServerOptions,
     pub(crate) cache: Option<&'a Path>,
     pub(crate) program: &'a Path,
-    /// A directory on the disk to test. By default, the servers use the place where pgfresh would put a server's data
-    /// on disk.
+    /// A directory on the disk to test. Defaults to where pgfresh would put a server's data on disk.
     pub(crate) disk: Option<&'a Path>,
 }
 
 impl Setups<'_> {
-    /// Starts a server with this setup. The server stops when the returned value is dropped. Also returns the place of
-    /// the server's data.
+    /// Starts a server with this setup, and returns it along with the place of its data. The server stops when the
+    /// returned value is dropped.
     ///
     /// # Errors
-    /// Returns an error if the server doesn't start, or if there isn't enough space.
+    /// Returns an error if the server doesn't start or if there isn't enough space.
     fn start(&self, setup: Setup) -> Result<(Server, String), BenchError> {
         let place = match (setup, self.disk) {
             (Setup::Tmpfs, _) => PlaceRequest::Ram,
@@ -110,13 +109,13 @@ impl Setups<'_> {
         Ok((started.server, place))
     }
 
-    /// Starts and prepares a server for each setup. Also returns one sentence about the place of each server.
+    /// Starts and prepares a server for each setup. The result includes one sentence about each server's place.
     ///
-    /// A server in RAM may fail to start, for example because there isn't enough space. Such a server is missing from
-    /// the result, and its sentence gives the reason.
+    /// A server in RAM may fail to start, for example because there isn't enough space. It is then missing from the
+    /// result, and its sentence gives the reason.
     ///
     /// # Errors
-    /// Returns an error if a server on disk doesn't start, or if a server can't be prepared.
+    /// Returns an error if a server on disk doesn't start or if a server can't be prepared.
     pub(crate) fn start_all(
         &self,
         setups: &[Setup],

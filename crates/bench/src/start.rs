@@ -18,38 +18,38 @@ use crate::start_report::{
 };
 use crate::{BenchError, Measured, environment, memory};
 
-/// Number of rounds before the measurement. They warm up the page cache and stabilize the processor's clock.
+/// Number of rounds before the measurement, to warm up the page cache and stabilize the processor's clock.
 const WARM_UP: u32 = 2;
-/// Number of rounds in which the benchmark measures memory. A few rounds suffice, because memory hardly varies.
+/// Number of rounds for measuring memory. A few rounds suffice, because memory hardly varies.
 const MEMORY_ROUNDS: u32 = 3;
 
 /// The benchmark's options.
 #[allow(missing_debug_implementations)]
 pub struct Start<'a> {
-    /// Options for the servers. With a template in them, the benchmark also measures two more kinds of server: servers
-    /// from this template, and servers that run the template's setup each time.
+    /// Options for the servers. If they include a template, the benchmark also measures servers from this template and
+    /// servers that run the template's setup each time.
     pub server_options: ServerOptions,
     /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Returns a pgfresh command that runs `true`, with a server that has no template.
+    /// Returns a pgfresh command that runs `true` with a server without a template.
     pub run: &'a dyn Fn() -> Command,
-    /// Returns a pgfresh command that serves without a template. The command must write a line as soon as it is ready.
-    /// It must exit when its standard input closes.
+    /// Returns a pgfresh command that serves without a template. The command must write a line as soon as it is ready
+    /// and exit when its standard input closes.
     pub serve: &'a dyn Fn() -> Command,
 }
 
 impl Start<'_> {
-    /// Measures in `rounds` rounds. Returns the report with all measured values. If an error ended the measurement
-    /// early, also returns the error.
+    /// Measures in `rounds` rounds. Returns the report with all measured values, along with the error that ended the
+    /// measurement early, if any.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load_averages();
         let provisioner = self.find(None)?;
-        // Build the base image if it's missing. Otherwise the first contender would spend time on this.
+        // Build the base image if it's missing. Otherwise, the first contender would spend time on it.
         let entry = provisioner.base_image(&|_| ())?.entry;
         let place = provisioner.place(entry.bytes())?;
         let disk =
@@ -100,8 +100,8 @@ impl Start<'_> {
         Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())
     }
 
-    /// Runs the phases of `pgfresh run -- true` within this process. Time that doesn't belong to the server's own
-    /// phases counts as `look_up`.
+    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the server's own phases counts as
+    /// `look_up`.
     #[expect(clippy::let_underscore_must_use, reason = "what cannot be swept stays, as at every start")]
     fn run_in_process(
         &self,
@@ -136,11 +136,11 @@ impl Start<'_> {
     }
 }
 
-/// Returns a specification that the cache can't store, so that its setup runs on each new server.
+/// Returns a specification that can't be cached, so that its setup runs on each new server.
 fn without_cache(spec: &TemplateSpec) -> TemplateSpec {
     let [beside, from] =
         [&spec.beside, &spec.from].map(|spec| spec.as_deref().map(without_cache).map(Box::new));
-    // A command with unknown inputs runs each time. All steps before and after it then run as well.
+    // A command with unknown inputs runs each time, and so do all steps before and after it.
     let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
     TemplateSpec { beside, from, setup, inputs: Vec::new(), ..spec.clone() }
 }

@@ -1,12 +1,11 @@
-//! The report of the `start` benchmark. It contains the contenders, their phases, our goals, and published figures for
-//! comparison.
+//! The report of the `start` benchmark: the contenders, their phases, our goals, and published figures for comparison.
 
 use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning, as_f64};
 
 use crate::memory::Peak;
 use crate::summary::{add_samples, find, interval, ratio};
 
-/// The phases of pgfresh's start, in order. After `first answer`, the user can start to work.
+/// The phases of pgfresh's start, in order. The user can start working after `first answer`.
 pub(crate) const PHASES: [&str; 8] =
     ["look-up", "copy", "boot", "rest of the copy", "first answer", "command", "stop", "remove"];
 /// The phases of all contenders up to the server's first response.
@@ -80,7 +79,7 @@ impl StartMeasurements<'_> {
     }
 }
 
-/// Lists the time until the first response and the total time of each contender, and its ratio to pgfresh.
+/// Lists each contender's time until the first response, its total time, and its ratio to pgfresh.
 fn contenders(facts: &StartMeasurements<'_>) -> Table {
     let columns = ["to first answer", "95 % of that", "stop, remove", "all of it", "95 %", "× pgfresh run"];
     let mut table = Table::numbers("Contenders, in turn", "what", columns);
@@ -164,7 +163,7 @@ fn bytes(count: u64) -> Quantity {
 
 /// Compares the published figures of tmp-postgres 1.34 with the times of the same steps on this machine.
 ///
-/// Source: an article of December 2019 by the author of tmp-postgres. The figures are for the old way, and for all of
+/// Source: an article of December 2019 by the author of tmp-postgres. The figures are for the old way and for all of
 /// his improvements.
 fn published(facts: &StartMeasurements<'_>) -> Table {
     let columns = [

@@ -1,4 +1,4 @@
-//! Parts that several benchmarks use in their reports.
+//! Report parts shared by several benchmarks.
 
 use report::{Interval, Quantity, Report, Sample, Timed, Unit, Warning};
 
@@ -14,7 +14,7 @@ pub(crate) fn find<'a>(timed: &'a [Timed], name: &str) -> Option<&'a Timed> {
     timed.iter().find(|timed| timed.name() == name)
 }
 
-/// Divides the time of `name` by the time of `base` in each round, and returns the median of these ratios.
+/// Returns the median, over all rounds, of the ratio between the times of `name` and `base`.
 pub(crate) fn ratio(timed: &[Timed], name: &str, base: &str) -> Option<Quantity> {
     let (one, base) = (find(timed, name)?.total(), find(timed, base)?.total());
     if one.len() == base.len() {
@@ -24,22 +24,22 @@ pub(crate) fn ratio(timed: &[Timed], name: &str, base: &str) -> Option<Quantity>
     Some(Quantity::new(one.median()?.value / base.median()?.value, Unit::Ratio))
 }
 
-/// Returns how many times per second a contender reaches its end.
+/// Returns how many times per second a contender finishes.
 pub(crate) fn rate(timed: &[Timed], name: &str) -> Option<Quantity> {
     let each = find(timed, name)?.total().median()?;
     Some(Quantity::new(1.0 / each.value, Unit::PerSecond))
 }
 
-/// Formats the confidence interval of the median.
+/// Formats the median's confidence interval.
 pub(crate) fn interval(sample: &Sample) -> Option<String> {
     Interval::of_median(sample).map(|interval| format!("{} to {}", interval.low, interval.high))
 }
 
-/// Minimum number of rounds for a confidence interval of the median.
+/// Minimum number of rounds for the median's confidence interval.
 const MIN_ROUNDS_FOR_INTERVAL: usize = 6;
 
-/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command-line option that
-/// sets this number.
+/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command-line option for
+/// that number.
 pub(crate) fn add_warnings(report: &mut Report, timed: &[Timed], option: &str) {
     let warnings: Vec<Warning> = timed.iter().flat_map(|timed| Warning::of(&timed.total())).collect();
     let doubtful = !warnings.is_empty();
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the notes about a contender. `seconds` contains the duration of each of its turns.
+    /// Returns the notes about a contender. `seconds` lists the durations of its turns.
     fn warnings(seconds: &[u64]) -> String {
         let mut left = seconds.iter();
         let take = || Ok::<_, ()>(vec![("all", std::time::Duration::from_secs(*left.next().unwrap()))]);

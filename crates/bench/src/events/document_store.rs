@@ -1,4 +1,4 @@
-//! An event store in `MongoDB`, or in a server that speaks `MongoDB`'s protocol. Uses the official driver.
+//! An event store in `MongoDB`, or in a server that speaks `MongoDB`'s protocol, using the official driver.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::BenchError;
 
 /// The benchmark's database. It must not exist before the benchmark starts.
 ///
-/// `FerretDB` stores this database in a PostgreSQL schema with the same name. The name must therefore differ from the
+/// `FerretDB` stores this database in a PostgreSQL schema of the same name. The name must therefore differ from the
 /// schema of [`super::sql`], so that both targets can share one PostgreSQL.
 pub(crate) const DATABASE: &str = "pgfresh_bench_documents";
-/// The collection that Axon Framework's extension for `MongoDB` uses. Source: its reference guide, 4.x.
+/// The collection used by Axon Framework's `MongoDB` extension. Source: its reference guide, 4.x.
 pub(crate) const COLLECTION: &str = "domainevents";
-/// The description of an event in the report.
+/// The report's description of an event.
 pub(crate) const EVENT_DESCRIPTION: &str = "By MongoDB's protocol, an event is a document with 300 bytes of content in a collection with three \
     indexes, in one insert command over one connection.";
 /// Timeout for finding a server, if the URL doesn't set one.
@@ -30,13 +30,13 @@ fn driver_error(verb: &'static str) -> impl Fn(Error) -> BenchError {
     move |source| BenchError::Documents { verb, source: reason(&source).into() }
 }
 
-/// Formats the reason of the error on one line. The driver's own text contains the raw bytes of the response.
+/// Formats the error's reason on one line. The driver's own text contains the response's raw bytes.
 fn reason(error: &Error) -> String {
     let text = match &*error.kind {
         ErrorKind::Command(failure) => failure.message.clone(),
         ErrorKind::Write(WriteFailure::WriteError(failure)) => failure.message.clone(),
         ErrorKind::Write(WriteFailure::WriteConcernError(failure)) => failure.message.clone(),
-        // The driver's message describes each server, and also contains the error of the last attempt.
+        // The driver's message describes each server and also contains the last attempt's error.
         ErrorKind::ServerSelection { message, .. } => {
             let last =
                 message.split_once("Error: Kind: ").and_then(|(_, last)| last.split_once(", labels: "));
@@ -47,7 +47,7 @@ fn reason(error: &Error) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Parses the URL of a server.
+/// Parses a server URL.
 ///
 /// # Errors
 /// Returns an error if the driver rejects the URL.
@@ -57,7 +57,7 @@ pub(crate) fn options(url: &str) -> Result<ClientOptions, BenchError> {
     Ok(options)
 }
 
-/// Returns the host and the port of the server.
+/// Returns the server's host and port.
 pub(crate) fn location(options: &ClientOptions) -> String {
     options.hosts.first().map_or_else(|| "MongoDB".to_owned(), ToString::to_string)
 }
@@ -66,8 +66,8 @@ fn connect(options: &ClientOptions) -> Result<Client, BenchError> {
     Client::with_options(options.clone()).map_err(driver_error("connect to the server"))
 }
 
-/// Returns the name and version of the server. `FerretDB` reports two versions: its own, and the version of `MongoDB`
-/// that it emulates.
+/// Returns the server's name and version. `FerretDB` reports two versions: its own and that of the `MongoDB` it
+/// emulates.
 fn version(build_info: &Document) -> String {
     let mongodb = format!("MongoDB {}", build_info.get_str("version").unwrap_or("of unknown version"));
     match build_info.get_str("ferretdbVersion") {
@@ -88,7 +88,7 @@ pub(crate) struct DocumentStore {
 }
 
 impl DocumentStore {
-    /// Connects and creates the indexes. The URL and the server decide whether an acknowledged event is durable.
+    /// Connects and creates the indexes. Whether an acknowledged event is durable depends on the URL and the server.
     ///
     /// # Errors
     /// Returns an error if the database isn't empty, because another benchmark is running or left its data behind.
@@ -104,7 +104,7 @@ impl DocumentStore {
         let keys = [doc! { "eventIdentifier": 1 }, doc! { "aggregateIdentifier": 1, "sequenceNumber": 1 }];
         let models = keys.map(|keys| IndexModel::builder().keys(keys).options(unique()).build());
         if let Err(error) = collection.create_indexes(models).run() {
-            // The server may have created the collection before it failed.
+            // The server may have created the collection before failing.
             remove(options)?;
             return Err(driver_error("create indexes")(error));
         }
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((server.command_count("dropDatabase"), server.collection_count()), (0, 1));
     }
 
-    /// Returns the cause of an error. Users see the cause, too.
+    /// Returns an error's cause, which users see as well.
     fn cause(error: &BenchError) -> String {
         std::error::Error::source(error).unwrap().to_string()
     }

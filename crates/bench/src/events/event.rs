@@ -3,11 +3,11 @@
 /// Size of the payload, in bytes.
 const PAYLOAD_SIZE: usize = 300;
 
-/// An event, whose content depends only on its serial number. All targets thus receive the same events.
+/// An event. Its content depends only on its serial number, so all targets receive the same events.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// An identifier that looks like a random UUID. Random identifiers make the server insert entries all over an
-    /// index.
+    /// An identifier that looks like a random UUID. Random identifiers make the server insert index entries all over
+    /// the place.
     pub(crate) id: String,
     pub(crate) aggregate: String,
     pub(crate) payload: Vec<u8>,
@@ -27,7 +27,7 @@ impl Event {
     }
 }
 
-/// Mixes the bits of a number. This is the finalizer of `SplitMix64`. Source: Steele, Lea and Flood, "Fast Splittable
+/// Mixes a number's bits with the finalizer of `SplitMix64`. Source: Steele, Lea and Flood, "Fast Splittable
 /// Pseudorandom Number Generators" (2014).
 fn mix_bits(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,6 +1,6 @@
-//! A fake server for tests. It implements the part of `MongoDB`'s protocol that the driver needs for appending events.
+//! A fake server for tests. It implements the part of `MongoDB`'s protocol that the driver needs to append events.
 //!
-//! Source: the manual of `MongoDB`, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY` with `OP_REPLY` for the first
+//! Source: the `MongoDB` manual, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY` with `OP_REPLY` for the first
 //! handshake.
 
 use std::io::{self, Read, Write};
@@ -20,13 +20,13 @@ struct ServerState {
     collections: Vec<String>,
     inserted: Vec<Document>,
     commands: Vec<String>,
-    /// Number of events that the server accepts. It refuses all further events.
+    /// How many events the server accepts before it refuses any more.
     refuses: Option<usize>,
-    /// True if the server creates the collection for an index, but then refuses the index.
+    /// True if the server creates an index's collection but then refuses the index.
     refuses_indexes: bool,
 }
 
-/// A server on a free port. It runs until the test process ends.
+/// A server on a free port. It runs until the test process exits.
 pub(crate) struct FakeServer {
     address: SocketAddr,
     memory: Arc<Mutex<ServerState>>,
@@ -41,7 +41,7 @@ impl FakeServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let memory = Arc::clone(&shared);
-                // The thread ends when the driver closes the connection.
+                // The thread finishes when the driver closes the connection.
                 thread::spawn(move || while serve(&stream, &memory).is_ok() {});
             }
         });
@@ -57,7 +57,7 @@ impl FakeServer {
         self.memory.lock().unwrap().inserted.clone()
     }
 
-    /// Returns how many commands with this `name` the server received.
+    /// Returns how many `name` commands the server received.
     pub(crate) fn command_count(&self, name: &str) -> usize {
         self.memory.lock().unwrap().commands.iter().filter(|command| *command == name).count()
     }
@@ -113,7 +113,7 @@ fn serve(mut stream: &TcpStream, memory: &Mutex<ServerState>) -> io::Result<()> 
     stream.write_all(&message)
 }
 
-/// Parses the command of a message, and the documents in the message's sequences.
+/// Parses a message's command and the documents in its sequences.
 fn sections(mut bytes: &[u8]) -> (Document, Vec<Document>) {
     let (mut command, mut documents) = (Document::new(), Vec::new());
     while let Some((kind, rest)) = bytes.split_first() {

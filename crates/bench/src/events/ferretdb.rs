@@ -1,7 +1,7 @@
-//! Tests with `FerretDB`, a server that speaks `MongoDB`'s protocol. It stores its data in a server of pgfresh.
+//! Tests with `FerretDB`, a server that speaks `MongoDB`'s protocol and stores its data in a pgfresh server.
 //!
 //! The program that starts `FerretDB` is in `tests/ferretdb/`, which also pins `FerretDB`'s version. `scripts/prepare
-//! test` builds the program.
+//! test` builds it.
 
 use std::error::Error as _;
 use std::io::{BufRead, BufReader};
@@ -17,18 +17,18 @@ use super::event::Event;
 use super::store::Store;
 use crate::{BenchError, EventStore, Measured};
 
-/// Returns the path of a program that `make test` prepares. Fails the test if the program is missing.
+/// Returns the path of a program prepared by `make test`. Fails the test if the program is missing.
 fn prepared(variable: &str) -> PathBuf {
     let program = std::env::var_os(variable).map(PathBuf::from).unwrap_or_default();
     assert!(program.is_file(), "{variable} names no program: run \"make test\"");
     program
 }
 
-/// `FerretDB` and its PostgreSQL server. Both stop when this value is dropped.
+/// `FerretDB` and its PostgreSQL server, which stop when this value is dropped.
 struct Servers {
     _folder: tempfile::TempDir,
     child: Child,
-    /// The standard input of the process. Both servers stop when we close it.
+    /// The process's standard input. Closing it stops both servers.
     input: Option<ChildStdin>,
     mongodb: String,
     postgres: String,
@@ -48,7 +48,7 @@ impl Servers {
         Self { _folder: folder, input: child.stdin.take(), child, mongodb, postgres }
     }
 
-    /// Returns the URL of `FerretDB` with a user, a password and options.
+    /// Returns `FerretDB`'s URL with a user, a password and options.
     fn url_as(&self, user: &str, options: &str) -> String {
         format!("{}?{options}", self.mongodb.replace("mongodb://", &format!("mongodb://{user}@")))
     }
@@ -65,7 +65,7 @@ impl Servers {
             .collect()
     }
 
-    /// Returns the schemas that benchmarks created.
+    /// Returns the schemas created by benchmarks.
     fn schemas(&self) -> Vec<String> {
         let mut client = postgres::Client::connect(&self.postgres, NoTls).unwrap();
         let statement = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'pgfresh%'";

@@ -1,7 +1,7 @@
-//! The `events` benchmark: an append-only event store, with one transaction for each event.
+//! The `events` benchmark: an append-only event store with one transaction per event.
 //!
-//! No other workload depends so much on the cost of a commit. The benchmark appends events in batches, and reports the
-//! mean time of an event in each batch.
+//! No other workload depends so much on the cost of a commit. The benchmark appends events in batches and reports each
+//! batch's mean time per event.
 
 #[cfg(feature = "mongodb")]
 mod document_store;
@@ -29,49 +29,48 @@ use store::Store;
 pub use target::EventStore;
 use target::EventsFixture;
 
-/// Number of batches before the measurement, which warm up connections, the page cache and plans. The report lists
-/// these batches separately.
+/// Number of batches before the measurement, to warm up connections, the page cache and plans. The report lists them
+/// separately.
 const WARM_UP: u32 = 1;
-/// Number of times that the benchmark reads the clock without appending an event. This shows how much of an event's
-/// time is overhead of the measurement.
+/// How often to read the clock without appending an event, to find out how much of an event's time is measurement
+/// overhead.
 const EMPTY_MEASUREMENTS: u32 = 10_000;
-/// Minimum interval between two readings of the disk's temperature. Each reading disturbs the disk.
+/// Minimum interval between two readings of the disk's temperature, because each reading disturbs the disk.
 const MIN_READING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The benchmark's options.
 #[allow(missing_debug_implementations)]
 pub struct Events<'a> {
-    /// Options for the servers that the benchmark starts.
+    /// Options for the servers started by the benchmark.
     pub server_options: ServerOptions,
     /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk to test. By default, the benchmark uses the place where pgfresh would put a server's
-    /// data on disk.
+    /// A directory on the disk to test. Defaults to where pgfresh would put a server's data on disk.
     pub disk: Option<PathBuf>,
-    /// The targets that receive the events. Each target receives one batch in turn. With a single target, batches
-    /// follow each other without a pause.
+    /// The targets for the events. They take turns, receiving one batch at a time. With a single target, batches follow
+    /// each other without a pause.
     pub targets: Vec<EventStore>,
     /// The number of events in a batch.
     pub batch: u32,
-    /// Returns the temperature of the disk in degrees Celsius. Returns `None` if the disk has no sensor.
+    /// Returns the disk's temperature in degrees Celsius, or `None` if the disk has no sensor.
     pub thermometer: &'a dyn Fn() -> Option<f64>,
 }
 
-/// The measurements of one target.
+/// One target's measurements.
 pub(crate) struct TargetSamples {
     pub(crate) name: String,
     /// Duration of each event, in seconds.
     pub(crate) each: Sample,
-    /// Mean duration of an event in the warm-up batch, in seconds.
+    /// Mean time per event in the warm-up batch, in seconds.
     pub(crate) warm_up: Option<f64>,
-    /// Temperature of the disk at the end of each batch.
+    /// The disk's temperature at the end of each batch.
     pub(crate) degrees: Vec<Option<f64>>,
 }
 
 impl Events<'_> {
-    /// Appends one batch to each target in turn, until each target has `batches` batches.
+    /// Appends one batch to each target in turn, until every target has received `batches` batches.
     ///
     /// # Errors
     /// Returns an error if there are no results at all, for example because a target is unreachable.
@@ -142,7 +141,7 @@ impl Events<'_> {
     }
 }
 
-/// Appends one event. Returns how long the store took.
+/// Appends one event, returning how long the store took.
 fn append(store: &mut dyn Store, event: &Event) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     store.append(event)?;
@@ -167,7 +166,7 @@ impl TargetSamples {
     }
 }
 
-/// A temperature sensor. It repeats the last value until [`MIN_READING_INTERVAL`] has passed.
+/// A temperature sensor that repeats its last value until [`MIN_READING_INTERVAL`] has passed.
 struct Thermometer<'a> {
     read: &'a dyn Fn() -> Option<f64>,
     last: RefCell<Option<(Instant, Option<f64>)>>,

@@ -1,6 +1,6 @@
 //! The report of the `events` benchmark.
 //!
-//! It contains tables, plots of the batches' means with their running average, and the distribution of all single
+//! It contains tables, plots of the batches' means with their running average, and the distribution of individual
 //! events.
 
 use report::{Cell, Distribution, Plot, Quantity, Report, Sample, Table, TimeSeries, Timed, Unit, as_f64};
@@ -8,8 +8,8 @@ use report::{Cell, Distribution, Plot, Quantity, Report, Sample, Table, TimeSeri
 use super::TargetSamples;
 use crate::summary::{add_samples, add_warnings, interval, ratio};
 
-/// Published rates, in events per second. The author measured them with Axon Framework on the JVM, with one transaction
-/// for each event.
+/// Published rates in events per second, measured by the author with Axon Framework on the JVM, with one transaction
+/// per event.
 ///
 /// Source: "That one time I had a Postgres cluster on my veranda", Digital Frontiers: an M.2 SSD, cool and at 80 °C. On
 /// the hot SSD, `fdatasync` fell from 988 to 299 calls per second.

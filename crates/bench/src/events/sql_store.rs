@@ -25,14 +25,14 @@ const INSERT: &str = "INSERT INTO pgfresh_bench.domain_event_entry (event_identi
     sequence_number, type, payload, payload_type, time_stamp) \
     VALUES ($1, $2, 0, 'Order', $3, 'shop.OrderPlaced', '2024-01-01T00:00:00Z')";
 
-/// The description of an event in the report.
+/// The report's description of an event.
 pub(crate) const EVENT_DESCRIPTION: &str = "In SQL, an event is a row of an event store with three indexes and 300 bytes of content, in BEGIN, \
     INSERT and COMMIT over one connection.";
 
-/// Parses the URL of a server.
+/// Parses a server URL.
 ///
 /// # Errors
-/// Returns an error if the text isn't a URL, or if the URL requires encryption.
+/// Returns an error if the text isn't a URL or if the URL requires encryption.
 pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
     let mut config = Config::from_str(url).map_err(BenchError::Url)?;
     if config.get_ssl_mode() == SslMode::Require {
@@ -44,7 +44,7 @@ pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
     Ok(config)
 }
 
-/// Returns the host and the port of the server, or the directory of its unix socket.
+/// Returns the server's host and port, or its Unix socket's directory.
 pub(crate) fn location(config: &Config) -> String {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     match config.get_hosts().first() {
@@ -96,7 +96,7 @@ impl Store for SqlStore {
     }
 }
 
-/// Drops the benchmark's schema together with its table.
+/// Drops the benchmark's schema, including the table.
 pub(crate) fn remove(config: &Config) -> Result<(), BenchError> {
     let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
     client.batch_execute(&format!("DROP SCHEMA {SCHEMA} CASCADE")).map_err(BenchError::Store)

@@ -3,9 +3,9 @@
 use super::event::Event;
 use crate::BenchError;
 
-/// An event store. Its configuration decides whether appended events are durable.
+/// An event store. Its configuration determines whether appended events are durable.
 pub(crate) trait Store {
-    /// Returns the name and version of the server.
+    /// Returns the server's name and version.
     fn version(&self) -> &str;
 
     fn append(&mut self, event: &Event) -> Result<(), BenchError>;

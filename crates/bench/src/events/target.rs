@@ -1,4 +1,4 @@
-//! The targets that receive the events: pgfresh's own servers, and existing servers.
+//! The targets for the events: pgfresh's own servers and existing servers.
 
 use std::str::FromStr;
 
@@ -18,7 +18,7 @@ use crate::BenchError;
 pub enum EventStore {
     /// A pgfresh server on disk, with PostgreSQL's default durability.
     Durable,
-    /// A pgfresh server on disk, whose commits don't wait for the disk.
+    /// A pgfresh server on disk whose commits don't wait for the disk.
     Asynchronous,
     /// A pgfresh server in its usual place, without flushes.
     Fast,
@@ -57,19 +57,19 @@ fn documents(_: &str) -> Result<EventStore, String> {
     Err("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb".to_owned())
 }
 
-/// The protocol of a target, with the target's connection options.
+/// A target's protocol and connection options.
 enum Connection {
     Sql(Box<Config>),
     #[cfg(feature = "mongodb")]
     Documents(Box<mongodb::options::ClientOptions>),
 }
 
-/// A target that is ready for use.
+/// A target that is ready to use.
 pub(crate) struct EventsFixture {
     name: String,
     /// The place of the server's data. Empty for an existing server.
     place: String,
-    /// The name and version of the server. Empty until [`Self::open`] connects.
+    /// The server's name and version. Empty until [`Self::open`] connects.
     version: String,
     connection: Connection,
     /// The pgfresh server, which stops when this value is dropped. `None` for an existing server.
@@ -119,7 +119,7 @@ impl EventsFixture {
         self.name.clone()
     }
 
-    /// Describes the target in one sentence for the report.
+    /// Describes the target for the report, in one sentence.
     pub(crate) fn describe(&self) -> String {
         match self.server {
             Some(_) => format!("{}: {}, {}.", self.name, self.version, self.place),
@@ -127,7 +127,7 @@ impl EventsFixture {
         }
     }
 
-    /// Describes in one sentence for the report what an event is on this target.
+    /// Describes for the report what an event is on this target, in one sentence.
     pub(crate) fn event(&self) -> &'static str {
         match self.connection {
             Connection::Sql(_) => sql_store::EVENT_DESCRIPTION,
@@ -147,7 +147,7 @@ impl EventsFixture {
         Ok(store)
     }
 
-    /// Removes the events from an existing server. Servers of pgfresh don't need this.
+    /// Removes the events from an existing server. pgfresh servers don't need this.
     pub(crate) fn close(self) -> Result<(), BenchError> {
         if self.server.is_some() || self.version.is_empty() {
             return Ok(());

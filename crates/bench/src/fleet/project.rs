@@ -1,6 +1,6 @@
-//! The project on which the shards work.
+//! The project that the shards work on.
 //!
-//! The project has a template whose setup takes a configurable time. It also has a dump of the same template.
+//! The project has a template whose setup takes a configurable time, and a dump of the same template.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const TABLES: u32 = 200;
 /// The number of rows in each table.
 const ROWS: u32 = 2000;
 
-/// The directory that contains all files of the shards.
+/// The directory that contains all of the shards' files.
 pub(super) struct Project {
     pub(super) folder: PathBuf,
 }
@@ -43,8 +43,7 @@ impl Project {
         fs::write(&path, text).attempt("write", &path)
     }
 
-    /// Returns the checkout of the project. If `restores` is true, the checkout restores the dump instead of running
-    /// the setup.
+    /// Returns the project's checkout. If `restores` is true, it restores the dump instead of running the setup.
     pub(super) fn checkout(&self, restores: bool) -> PathBuf {
         self.folder.join(if restores { "restores" } else { "migrates" })
     }
@@ -53,12 +52,12 @@ impl Project {
         self.folder.join("template.dump")
     }
 
-    /// Returns the directory that serves as the remote cache, unless the user names a remote.
+    /// Returns the directory that serves as the remote cache unless the user specifies a remote.
     pub(super) fn remote_path(&self) -> PathBuf {
         self.folder.join("store")
     }
 
-    /// Returns the cache directory of a shard.
+    /// Returns a shard's cache directory.
     pub(super) fn cache_path(&self, number: u32) -> PathBuf {
         self.folder.join(format!("cache-{number}"))
     }
@@ -68,7 +67,7 @@ impl Project {
         self.folder.join(format!("log-{number}"))
     }
 
-    /// Returns the messages in which a shard says that it built the template because it couldn't use the remote cache.
+    /// Returns a shard's messages about building the template because the remote cache was unusable.
     pub(super) fn remote_errors(&self, number: u32) -> Vec<String> {
         let text = fs::read_to_string(self.log_path(number)).unwrap_or_default();
         let lines = text.lines().filter(|line| line.contains(" is built here: "));
@@ -94,8 +93,8 @@ impl Project {
     }
 }
 
-/// Returns SQL that creates tables with an index and rows. It then sleeps until `seconds` seconds have passed since its
-/// start.
+/// Returns SQL that creates tables with an index and rows, then sleeps until `seconds` seconds have passed since it
+/// started.
 fn schema(seconds: u32) -> String {
     let mut sql = "CREATE TABLE begun AS SELECT clock_timestamp() AS at;\n".to_owned();
     for table in 1..=TABLES {

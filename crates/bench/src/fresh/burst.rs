@@ -1,4 +1,4 @@
-//! Requests more new databases at the same time than the pool has ready.
+//! Requests more new databases at once than the pool has ready.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn first_query(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Re
     Ok(client.close()?)
 }
 
-/// Runs all steps at the same time, each in its own thread. Returns the time until the last step has finished.
+/// Runs all steps at the same time, each in its own thread. Returns the time until the last one finishes.
 fn run_concurrently<F>(steps: impl Iterator<Item = F>) -> Result<PhaseTimes, BenchError>
 where
     F: FnOnce() -> Result<(), BenchError> + Send,
@@ -69,7 +69,7 @@ fn drop_all(admin: &mut AdminConnection, names: &[String]) -> Result<(), BenchEr
     Ok(())
 }
 
-/// Waits until the gateway has cleaned up after the burst. The clean-up would disturb the next contender.
+/// Waits until the gateway has cleaned up after the burst, because cleanup would disturb the next contender.
 fn wait_until_clean(fixture: &Fixture) {
     let begun = Instant::now();
     while !fixture.leases.status().leases.is_empty() && begun.elapsed() < Duration::from_mins(1) {

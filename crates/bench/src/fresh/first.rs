@@ -1,5 +1,5 @@
-//! Measures the first databases of a server. A test suite requests them immediately after the server's start, when
-//! hardly any database is ready.
+//! Measures a server's first databases. A test suite requests them right after the server has started, when hardly any
+//! database is ready.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::fixture::{Fixture, NO_LINGER, template_in};
 use crate::goal::{Goal, Limit};
 use crate::summary::add_samples;
 
-/// Number of databases that the benchmark requests from each server.
+/// Number of databases to request from each server.
 const DATABASES_PER_SERVER: u32 = 100;
-/// Interval between requests, in patterns with pauses.
+/// Interval between requests in patterns with pauses.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
-/// Minimum time that a test runner needs between its start and its first request.
+/// Minimum time a test runner needs before its first request.
 const MIN_RUNNER_START: Duration = Duration::from_millis(300);
 /// Maximum time until the pool's first databases are ready.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Space for the cache that contains the template, in bytes.
+/// Space for the template's cache, in bytes.
 const CACHE_SPACE: u64 = 200 << 20;
 
 /// A pattern in which test suites request their first databases.
@@ -34,10 +34,10 @@ const CACHE_SPACE: u64 = 200 << 20;
 struct RequestPattern {
     name: &'static str,
     parameters: &'static [(&'static str, &'static str)],
-    /// Pause between the moment at which the server's first database is ready and the first request.
+    /// Pause from the moment the server's first database is ready until the first request.
     start: Duration,
     pace: Duration,
-    /// True if the pool has to copy every database, because no test returns its database early enough for another test.
+    /// True if the pool has to copy every database, because no test returns its database in time for another test.
     copies_all: bool,
 }
 
@@ -72,12 +72,12 @@ impl Default for Samples {
     }
 }
 
-/// A cache with a template from which a server has already started once.
+/// A cache with a template that a server has already started from once.
 pub(super) struct PreparedCache(Guard);
 
 impl PreparedCache {
-    /// Builds the template and starts a server from it. As after an earlier run of a user, this server leaves facts in
-    /// the cache: about the template's files, and about the clients' startup parameters.
+    /// Builds the template and starts a server from it. As after a user's earlier run, this server leaves behind facts
+    /// in the cache, about the template's files and the clients' startup parameters.
     pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
         let cache = Cache::locate(fresh.cache.as_deref())?;
         let account = Account::ours();
@@ -85,7 +85,7 @@ impl PreparedCache {
             .map_err(ProvisionError::from)?;
         let ground = Self(Guard::over(&place, &account, &fresh.program)?);
         let fixture = ground.fixture(fresh)?;
-        // pgfresh reads the template's files during the second copy. Wait for it before any client connects.
+        // pgfresh reads the template's files during the second copy, so wait for that before any client connects.
         wait_for_pool(&fixture, 2);
         for manner in &PATTERNS {
             obtain(&fixture, manner.parameters)?;
@@ -189,7 +189,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     report
 }
 
-/// Returns the ratio of the 99th percentile to the median.
+/// Returns the 99th percentile as a multiple of the median.
 fn tail(sample: &Sample) -> Option<Quantity> {
     let (tail, median) = (sample.percentile(99.0)?, sample.median()?);
     Some(Quantity::new(tail.value / median.value, Unit::Ratio))

@@ -1,6 +1,6 @@
-//! The floor for every new database name, which is the minimum work of any gateway.
+//! The floor for every new database name: the minimum work for any gateway.
 //!
-//! The floor exchanges the messages of a session's start and first query, renames a database with one statement, and
+//! The floor exchanges the messages of a session's startup and first query, renames a database with one statement, and
 //! forwards messages in a single thread. It checks no names, rights or settings, and uses one server session for all
 //! clients.
 
@@ -21,7 +21,7 @@ use crate::fixture::{Fixture, MANUAL_DATABASE};
 const STARTUP_RESPONSE: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
-/// A thread that stands in for the gateway. The thread ends when this value is dropped.
+/// A thread that stands in for the gateway. It stops when this value is dropped.
 pub(super) struct MinimalGateway {
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
@@ -58,7 +58,7 @@ impl MinimalGateway {
         Ok(Self { address, thread: Some(thread) })
     }
 
-    /// Returns the thread's address. The password in it has no meaning, because the thread accepts any password.
+    /// Returns the thread's address. The password is arbitrary, because the thread accepts any.
     pub(super) fn address(&self) -> Address {
         Address::Tcp(self.address, "floor".to_owned())
     }
@@ -96,8 +96,7 @@ fn serve(
     let mut end = 0;
     while !buffer[..end].ends_with(READY) {
         match backend.read(&mut buffer[end..])? {
-            // Reading 0 bytes has two causes: the backend closed the connection, or its response is larger than the
-            // buffer.
+            // Reading 0 bytes means that either the backend closed the connection or its response exceeds the buffer.
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => end += count,
         }

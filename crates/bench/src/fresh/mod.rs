@@ -1,7 +1,7 @@
 //! The `fresh` benchmark: a new database for each test.
 //!
-//! This is what pgfresh is for. The benchmark compares databases that the gateway provides with databases that users
-//! create by hand on the same server.
+//! This is what pgfresh is for. The benchmark compares the gateway's databases with ones that users create by hand on
+//! the same server.
 
 mod burst;
 mod first;
@@ -27,11 +27,11 @@ use crate::{BenchError, Measured};
 
 /// The first query in each session.
 const QUERY: &str = "SELECT count(*) FROM t1";
-/// Number of rounds before the measurement. They fill the pool and the page cache.
+/// Number of rounds before the measurement, to fill the pool and the page cache.
 const WARM_UP: u32 = 1;
 
-/// The benchmark's options. The benchmark ignores the template in the server options, and creates a template with 30
-/// tables instead. [`Self::measure_tables`] creates one template for each number of tables that it compares.
+/// The benchmark's options. The template in the server options is ignored; the benchmark creates one with 30 tables
+/// instead. [`Self::measure_tables`] creates one template for each number of tables to compare.
 #[derive(Debug)]
 pub struct Fresh {
     /// The options for the server.
@@ -43,8 +43,8 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Measures in `rounds` rounds how long a new database takes. Requests the databases one after another, many at the
-    /// same time, and at the maximum rate.
+    /// Measures in `rounds` rounds how long a new database takes when requested one after another, many at once, and at
+    /// the maximum rate.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.
@@ -72,7 +72,7 @@ impl Fresh {
         let (mut timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         // These contenders run last and separately. They would disturb the others, because the pool keeps backends
-        // ready for the startup parameters that it saw most recently.
+        // ready for the most recent startup parameters.
         let mut strangers = paced::new_parameter_contenders(&fixture, &samples);
         let (strange, strange_end) = match &end {
             Ok(()) => Rounds::new(0, rounds).time(&mut strangers, progress, None),
@@ -85,8 +85,8 @@ impl Fresh {
         Ok((report, end.and(strange_end).err()))
     }
 
-    /// Measures how long it takes to reset a used database. Also measures complete cycles, in which a test gets, uses
-    /// and releases a database.
+    /// Measures how long it takes to reset a used database, as well as complete cycles, in which a test gets, uses and
+    /// releases a database.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.
@@ -113,7 +113,7 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures the first hundred databases of new servers. In each round, each pattern of requests has its own server.
+    /// Measures the first hundred databases of new servers. In each round, each request pattern has its own server.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.
@@ -134,7 +134,7 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures tests with a single session in rollback isolation. Compares them with tests that each have a database,
+    /// Measures tests with a single session in rollback isolation, in comparison with tests that each have a database
     /// and with tests that use BEGIN and ROLLBACK by hand.
     ///
     /// # Errors
@@ -154,8 +154,8 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures how long resets take with templates of `sizes` tables. The tests before the resets write to few or to
-    /// many of the tables.
+    /// Measures how long resets take with templates of `sizes` tables, after tests that write to few or many of the
+    /// tables.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.
@@ -191,17 +191,17 @@ impl Fresh {
     }
 }
 
-/// The way in which CREATE DATABASE copies a template.
+/// How CREATE DATABASE copies a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strategy {
-    /// The server's default: by WAL since PostgreSQL 15, and by copying files in older versions.
+    /// The server's default: by WAL since PostgreSQL 15, by copying files in older versions.
     Default,
-    /// Copying files, which is an option since PostgreSQL 15.
+    /// Copying files, available as an option since PostgreSQL 15.
     Files,
 }
 
 impl Strategy {
-    /// Returns the strategies that a major version supports.
+    /// Returns the strategies supported by a major version.
     fn all(major: u32) -> &'static [Self] {
         if Major(major).has_create_strategy() { &[Self::Default, Self::Files] } else { &[Self::Default] }
     }
@@ -213,7 +213,7 @@ impl Strategy {
         }
     }
 
-    /// Returns the fastest strategy that a major version supports.
+    /// Returns the fastest strategy supported by a major version.
     fn best(major: u32) -> Self {
         if Major(major).has_create_strategy() { Self::Files } else { Self::Default }
     }
@@ -225,9 +225,8 @@ impl Strategy {
     }
 }
 
-/// Connects to the gateway under a database name that no client has used, so that the gateway has to provide a new
-/// database. Then runs the first query. Returns how long both steps took. The time doesn't include the end of the
-/// session.
+/// Connects to the gateway under an unused database name, so that the gateway has to provide a new database, and runs
+/// the first query. Returns how long both steps took, without closing the session.
 fn obtain(fixture: &Fixture, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
     obtain_at(&fixture.gateway(), fixture, parameters)
 }
@@ -247,8 +246,8 @@ fn obtain_at(
     Ok(taken)
 }
 
-/// Creates a database by hand, connects to it and runs the first query. Returns how long all of this took. The time
-/// doesn't include dropping the database.
+/// Creates a database by hand, connects to it and runs the first query. Returns how long this took, without dropping
+/// the database.
 fn obtain_by_hand(
     fixture: &Fixture,
     admin: &mut AdminConnection,
@@ -265,7 +264,7 @@ fn obtain_by_hand(
     Ok(taken)
 }
 
-/// Runs `step` `count` times and adds each duration to `sample`. Returns the mean duration.
+/// Runs `step` `count` times, adding each duration to `sample`. Returns the mean duration.
 fn repeat(
     sample: &RefCell<Sample>,
     count: u32,

@@ -1,5 +1,4 @@
-//! Requests new databases one after another, 20 in each second. In the time between two requests, a real suite does
-//! other work.
+//! Requests new databases one after another, 20 per second. Between two requests, a real suite does other work.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -13,9 +12,9 @@ use crate::fixture::Fixture;
 
 /// Interval between requests.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of requests in each round.
+/// Number of requests per round.
 const REQUESTS_PER_ROUND: u32 = 20;
-/// Number of requests in each round for the slow contenders.
+/// Number of requests per round for the slow contenders.
 const SLOW_REQUESTS_PER_ROUND: u32 = 5;
 
 pub(super) const WARM: &str = "a new name through the gateway";
@@ -43,7 +42,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// Discards the values of the warm-up.
+    /// Discards the warm-up's values.
     pub(super) fn discard_warm_up(&self) {
         let Self { warm, floor, strange, by_hand } = self;
         [warm, floor, strange].into_iter().chain(by_hand.iter().map(|(_, sample)| sample)).for_each(clear);
@@ -73,7 +72,7 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Returns the contenders whose sessions each have startup parameters that the gateway never saw before.
+/// Returns the contenders whose sessions each have startup parameters new to the gateway.
 pub(super) fn new_parameter_contenders<'a>(
     fixture: &'a Fixture,
     samples: &'a Samples,
@@ -85,7 +84,7 @@ pub(super) fn new_parameter_contenders<'a>(
     vec![Contender::new(NEW_PARAMETERS, move || repeat(&samples.strange, SLOW_REQUESTS_PER_ROUND, strange))]
 }
 
-/// Runs `step`, and then waits until the next request is due.
+/// Runs `step`, then waits until the next request is due.
 fn paced(step: impl FnOnce() -> Result<Duration, BenchError>) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     let taken = step();

@@ -1,7 +1,7 @@
 //! Measures how long it takes to reset a used database.
 //!
-//! Each test writes three rows to each of three tables (out of 30), and takes a number from a sequence. The reset
-//! undoes this, so that the next test can use the database.
+//! Each test writes three rows to each of three tables (out of 30) and takes a number from a sequence. The reset undoes
+//! this, so that the next test can use the database.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use crate::fixture::{DEFAULT_TABLES, Fixture, NO_LINGER};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, rate, ratio};
 
-/// Number of resets in each round.
+/// Number of resets per round.
 const RESETS_PER_ROUND: u32 = 20;
-/// Duration of the complete cycles in each round.
+/// Duration of the complete cycles per round.
 const CYCLES_DURATION: Duration = Duration::from_secs(1);
 /// Maximum time until the gateway notices the end of a session.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
-/// The statements of a test.
+/// A test's statements.
 const TEST_STATEMENTS: [&str; 4] = [
     "INSERT INTO t3 (name) VALUES ('a'), ('b'), ('c')",
     "INSERT INTO t11 (name) VALUES ('a'), ('b'), ('c')",
@@ -51,7 +51,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// Discards the values of the warm-up.
+    /// Discards the warm-up's values.
     pub(super) fn discard_warm_up(&self) {
         self.0.iter().for_each(clear);
     }
@@ -94,12 +94,12 @@ pub(super) fn contenders<'a>(
     ])
 }
 
-/// Gets a database, uses it as a test does, and releases it.
+/// Gets a database, uses it like a test, and releases it.
 fn cycle(fixture: &Fixture) -> Result<(), BenchError> {
     Ok(run_test(&fixture.gateway(), &fixture.new_name(), &[NO_LINGER], &TEST_STATEMENTS)?.close()?)
 }
 
-/// Connects to a database and runs the statements of a test.
+/// Connects to a database and runs a test's statements.
 fn run_test(
     address: &Address,
     name: &str,
@@ -113,7 +113,7 @@ fn run_test(
     Ok(client)
 }
 
-/// Uses a database as a test does, closes the session, and returns how long the reset took.
+/// Uses a database like a test, closes the session, and returns how long the reset took.
 pub(super) fn time_reset(
     fixture: &Fixture,
     name: &str,
@@ -153,7 +153,7 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Uses a database as a test does. Then replaces the database, and returns how long that took.
+    /// Uses a database like a test, then replaces it. Returns how long the replacement took.
     fn replace(&mut self, name: &str) -> Result<Duration, BenchError> {
         run_test(&self.fixture.socket(), name, &[], &TEST_STATEMENTS)?.close()?;
         let begun = Instant::now();

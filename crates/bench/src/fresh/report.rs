@@ -78,7 +78,7 @@ fn sustained_table(timed: &[Timed]) -> Table {
     table
 }
 
-/// Returns a rate as a fraction of the best rate that the same contender reaches with any number of workers.
+/// Returns a rate as a fraction of the best rate that the contender reaches with any number of workers.
 fn share_of_best_rate(
     timed: &[Timed],
     name: Option<&str>,
@@ -114,8 +114,8 @@ fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
     goals
 }
 
-/// Returns a table row with statistics of a sample: its name, its minimum, median, 99th percentile and maximum, and the
-/// number of its values. A ratio follows in the last cell.
+/// Returns a table row with a sample's statistics: its name, minimum, median, 99th percentile, maximum, and number of
+/// values, with a ratio in the last cell.
 pub(super) fn statistics_row(sample: &Sample, ratio: Cell) -> [Cell; 7] {
     [
         sample.name().into(),

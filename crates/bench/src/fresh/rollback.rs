@@ -1,5 +1,5 @@
-//! Measures tests that write one row, and compares three ways to undo the write: rollback isolation, a separate
-//! database for each test, and ROLLBACK by hand.
+//! Measures tests that write one row, comparing three ways to undo the write: rollback isolation, a separate database
+//! per test, and ROLLBACK by hand.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::summary::{add_samples, rate, ratio};
 
 /// Duration of each contender's turn in a round.
 const SPAN: Duration = Duration::from_secs(1);
-/// The statement of a test.
+/// A test's statement.
 const WRITE: &str = "INSERT INTO t3 (name) VALUES ('a')";
 
 const ROLLBACK: &str = "pgfresh, rollback, one name";

@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, MANUAL_DATABASE, NO_LINGER};
 /// Duration of each contender's turn in a round.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// The names of the contenders that have `workers` workers.
+/// The names of the contenders with `workers` workers.
 ///
 /// By hand, more workers would gain nothing: copying a database already keeps one processor busy, and eight sessions
 /// keep two busy.
@@ -21,7 +21,7 @@ pub(super) struct WorkerContenders {
     pub(super) workers: usize,
     pub(super) gateway: &'static str,
     pub(super) by_hand: Option<&'static str>,
-    /// A contender that opens sessions with an existing database over the server's own socket. It shows how the rate of
+    /// A contender that opens sessions with an existing database over the server's own socket, to show how the rate of
     /// plain sessions grows with the number of workers.
     pub(super) session: Option<&'static str>,
 }
@@ -102,7 +102,7 @@ fn through_sql(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), Ben
     Ok(())
 }
 
-/// Runs `cycle` repeatedly in one thread for each worker. Returns the mean time for each database as a phase.
+/// Runs `cycle` repeatedly in one thread per worker. Returns the mean time per database as a phase.
 pub(super) fn run_workers<W: Send>(
     workers: &mut [W],
     cycle: &(dyn Fn(&mut W) -> Result<(), BenchError> + Sync),

@@ -1,4 +1,5 @@
-//! Measures how long a reset takes, depending on how many tables the template has and how many of them a test wrote to.
+//! Measures how the duration of a reset depends on how many tables the template has and how many of them a test wrote
+//! to.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -14,29 +15,29 @@ use crate::fixture::Fixture;
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, ratio};
 
-/// Numbers of tables to which a test writes.
+/// Numbers of tables that a test writes to.
 const WRITTEN_TABLES: [u32; 3] = [1, 10, 100];
-/// Largest number of tables for which we have a goal.
+/// Largest number of tables with a goal.
 const MAX_TABLES_WITH_GOAL: u32 = 3_000;
-/// Number of resets in each round.
+/// Number of resets per round.
 const RESETS_PER_ROUND: u32 = 10;
 /// Maximum time until the pool stops copying.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A server whose template has `tables` tables. Also says how long the first database took.
+/// A server whose template has `tables` tables, along with how long the first database took.
 pub(super) struct Server {
     tables: u32,
     fixture: Fixture,
     /// Name of the lease whose database the gateway resets.
     name: String,
-    /// Name of the database that we clean up by hand.
+    /// Name of the database to clean up by hand.
     by_hand: String,
     /// Time to create the tables, to copy the template by hand, and to reset a database for the first time.
     first: [Duration; 3],
 }
 
 impl Server {
-    /// Opens a server for each number of tables, and waits until the pools of all servers are idle.
+    /// Opens a server for each number of tables and waits until all servers' pools are idle.
     pub(super) fn open_all(fresh: &Fresh, sizes: &[u32]) -> Result<Vec<Self>, BenchError> {
         sizes.iter().map(|tables| Self::open(fresh, *tables)).collect()
     }
@@ -59,7 +60,7 @@ impl Server {
     }
 }
 
-/// Yields the numbers of the tables to write to. They are evenly spread over all tables.
+/// Yields the numbers of the tables to write to, spread evenly over all tables.
 fn written_tables(tables: u32, count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(move |number| number * (tables / count) + 1)
 }
@@ -69,8 +70,7 @@ fn write_statements(tables: u32, count: u32) -> String {
     written_tables(tables, count).map(row).collect::<Vec<_>>().join(";")
 }
 
-/// The samples for a combination of two numbers: how many tables the template has, and how many of them a test writes
-/// to.
+/// The samples for one combination of the number of tables in the template and the number of tables a test writes to.
 struct Row {
     tables: u32,
     touched: u32,
@@ -93,13 +93,13 @@ impl Samples {
         Self(pairs.filter(|(tables, touched)| touched <= tables).map(row).collect())
     }
 
-    /// Among the rows with the same number of written tables, returns the smallest number of tables in a template.
+    /// Returns the smallest number of tables in a template, among the rows with the same number of written tables.
     fn min_tables(&self, row: &Row) -> u32 {
         let alike = self.0.iter().filter(|other| other.touched == row.touched);
         alike.map(|other| other.tables).min().unwrap_or(row.tables)
     }
 
-    /// Discards the values of the warm-up.
+    /// Discards the warm-up's values.
     pub(super) fn discard_warm_up(&self) {
         self.0.iter().flat_map(|row| [&row.ours, &row.by_hand]).for_each(clear);
     }
@@ -134,8 +134,8 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Returns statements that undo a test's writes. They don't contain TRUNCATE, because TRUNCATE would also empty the
-/// tables that refer to the written ones.
+/// Returns statements that undo a test's writes. They avoid TRUNCATE, which would also empty the tables that refer to
+/// the written ones.
 fn delete_statements(tables: u32, count: u32) -> String {
     let undo = |table| format!("DELETE FROM t{table}; SELECT setval('t{table}_id_seq', 1, false)");
     written_tables(tables, count).map(undo).collect::<Vec<_>>().join(";")
@@ -211,8 +211,8 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
     report
 }
 
-/// Returns the time of a reset as a multiple of that with the smallest template. Both resets follow writes to the same
-/// number of tables.
+/// Returns the time of a reset as a multiple of that with the smallest template, after writes to the same number of
+/// tables.
 fn relative_time(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
     ratio(
         timed,

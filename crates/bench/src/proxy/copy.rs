@@ -14,10 +14,10 @@ use crate::client::Client;
 
 pub(super) const COPY_OUT: &str = "COPY out";
 pub(super) const COPY_IN: &str = "COPY in";
-/// Size of the rows in a single write in bytes, and number of writes.
+/// Size of the rows in a single write in bytes, and the number of writes.
 const BYTES_PER_WRITE: usize = 1 << 20;
 const WRITES: usize = 200;
-/// Size of a COPY message in bytes, as psql chooses it.
+/// Size of a COPY message in bytes, as chosen by psql.
 const MESSAGE_SIZE: usize = 8192;
 
 /// The rows to copy.
@@ -25,18 +25,18 @@ pub(super) struct Rows {
     /// Complete rows for COPY in, as messages. `bytes` is the size of these rows.
     messages: Vec<u8>,
     bytes: u64,
-    /// Size of the rows that COPY out returns, in bytes.
+    /// Size of the rows returned by COPY out, in bytes.
     pub(super) out: u64,
 }
 
 impl Rows {
-    /// Returns the total size of the rows that COPY in sends, in bytes.
+    /// Returns the total size of the rows sent by COPY in, in bytes.
     pub(super) fn bytes_in(&self) -> u64 {
         self.bytes * WRITES as u64
     }
 }
 
-/// Creates the table that receives the rows, and returns the rows.
+/// Creates the table for the rows and returns the rows.
 pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
     let mut client = fixture.address(Route::Socket).connect(DATABASE, &[])?;
     client.query("CREATE UNLOGGED TABLE sink (id int, word text)")?;
@@ -46,7 +46,7 @@ pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
     Ok(Rows { messages, bytes: rows.len() as u64, out: copy_out(&mut client)? })
 }
 
-/// Copies all rows out of the server, and returns their size in bytes.
+/// Copies all rows out of the server, returning their size in bytes.
 fn copy_out(client: &mut Client) -> Result<u64, SessionError> {
     let mut copied = 0;
     client.copy_out("COPY pgbench_accounts TO STDOUT", &mut |row| copied += row.len() as u64)?;

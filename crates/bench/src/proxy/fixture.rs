@@ -23,13 +23,13 @@ use crate::client::Address;
 use crate::fixture::open_gateway;
 use crate::floor::Tree;
 
-/// Size of the database in bytes, with the copies of its rows and its WAL.
+/// Size of the database in bytes, including copies of its rows and its WAL.
 pub(super) const BYTES: u64 = 2 << 30;
-/// The benchmark's database. SQL creates it.
+/// The benchmark's database, created with SQL.
 pub(super) const DATABASE: &str = "bench";
 /// Number of sessions that the server and `PgBouncer` accept.
 const SESSIONS: u32 = 2300;
-/// Number of attempts to find a free port. Between the search and its use, another process can take the port.
+/// Number of attempts to find a free port. Another process can take a port before it is used.
 const ATTEMPTS: u32 = 5;
 /// Maximum time until a process is ready.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -56,13 +56,13 @@ impl Route {
     }
 }
 
-/// A server, with the gateway and the proxies in front of it.
+/// A server with the gateway and the proxies in front of it.
 pub(super) struct ProxyFixture {
-    /// The available routes with their addresses, in the order in which the report shows them.
+    /// The available routes with their addresses, in report order.
     pub(super) routes: Vec<(Route, Address)>,
-    /// The version of `PgBouncer`. `None` if `PgBouncer` isn't installed.
+    /// `PgBouncer`'s version. `None` if it isn't installed.
     pub(super) bouncer: Option<String>,
-    /// The process id of `PgBouncer`, if it runs.
+    /// `PgBouncer`'s process ID, if it runs.
     bouncer_process: Option<u32>,
 }
 
@@ -81,7 +81,7 @@ impl ProxyFixture {
         let conf = guarded.run().data().join("postgresql.conf");
         fs::write(&conf, provisioner.settings(place.budget())?.to_conf()).attempt("write", &conf)?;
         let (mut postmaster, server) = start_server(provisioner, &guarded)?;
-        // The gateway looks for the server's socket under this name.
+        // The gateway expects the server's socket under this name.
         let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
         let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
@@ -105,8 +105,8 @@ impl ProxyFixture {
         result
     }
 
-    /// Returns the processor time so far of the process or thread between the client and the server. Returns `None` for
-    /// a direct route.
+    /// Returns how much processor time the process or thread between the client and the server has used so far. Returns
+    /// `None` for a direct route.
     pub(super) fn processor_time(&self, route: Route) -> Result<Option<Duration>, BenchError> {
         let ours = std::process::id();
         let (process, threads) = match route {
@@ -119,7 +119,7 @@ impl ProxyFixture {
         Ok(Some(sys::processor_time(process, threads).attempt("examine", Path::new(route.name()))?))
     }
 
-    /// Returns the address of a route.
+    /// Returns a route's address.
     pub(super) fn address(&self, route: Route) -> &Address {
         let found = self.routes.iter().find(|(there, _)| *there == route);
         &found.expect("asked for none but those that there are").1
@@ -167,7 +167,7 @@ fn start_server(
     }
 }
 
-/// Returns a loopback address with a port that is free at the moment.
+/// Returns a loopback address with a currently free port.
 fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     Ok(listener.attempt("bind", Path::new("127.0.0.1"))?)
@@ -179,7 +179,7 @@ struct RunningBouncer {
     version: String,
 }
 
-/// Starts `PgBouncer` in front of the server. Returns `None` if `PgBouncer` isn't installed.
+/// Starts `PgBouncer` in front of the server. Returns `None` if it isn't installed.
 fn start_bouncer(
     provisioner: &Provisioner,
     guarded: &GuardedCommand<'_>,
@@ -207,7 +207,7 @@ fn start_bouncer(
     command.arg("--quiet").arg(&path).stdout(Stdio::null()).stderr(Stdio::from(log));
     let mut child = command.spawn().attempt("run", Path::new(&program))?;
     let begun = Instant::now();
-    // `PgBouncer` doesn't tell us when it is ready, so try until a connection succeeds.
+    // `PgBouncer` doesn't report when it is ready, so try until a connection succeeds.
     while Address::Tcp(address, String::new()).connect("postgres", &[]).is_err() {
         if let Some(status) = child.try_wait().attempt("wait for", Path::new(&program))? {
             BenchError::check_status("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
@@ -220,7 +220,7 @@ fn start_bouncer(
     Ok(Some(RunningBouncer { child, address, version: version(&program) }))
 }
 
-/// Returns the first line of the output of `program --version`.
+/// Returns the first output line of `program --version`.
 fn version(program: &str) -> String {
     let output = Command::new(program).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

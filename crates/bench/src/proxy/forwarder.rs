@@ -1,8 +1,8 @@
-//! A bare forwarder, which does only the work that no gateway can avoid. One thread waits, reads and writes, and never
-//! looks at the bytes.
+//! A bare forwarder, which only does the work that no gateway can avoid. One thread waits, reads and writes without
+//! ever looking at the bytes.
 //!
-//! For each query, the forwarder waits, reads and writes once in each direction. The kernel needs the same time for
-//! this in any program.
+//! For each query, the forwarder waits, reads and writes once in each direction. This costs the kernel the same time in
+//! any program.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -22,11 +22,11 @@ use crate::BenchError;
 pub(super) const THREAD: &str = "forwarder";
 /// Size of the read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
-/// Event numbers for a new connection, and for the request to stop.
+/// Event numbers for a new connection and for the request to stop.
 const NEW_CONNECTION: u64 = 0;
 const STOP: u64 = 1;
-/// Event number for the client of the first session. The next number stands for that session's server, the one after it
-/// for the second session's client, and so on.
+/// Event number for the first session's client. The next number is that session's server, the one after it the second
+/// session's client, and so on.
 const FIRST_SESSION: u64 = 2;
 
 /// A running forwarder.
@@ -50,7 +50,7 @@ struct EventLoop {
 }
 
 impl Forwarder {
-    /// Forwards connections from a loopback port to the unix socket `server`.
+    /// Forwards connections from a loopback port to the Unix socket `server`.
     pub(super) fn start(server: &Path) -> Result<Self, BenchError> {
         let begin = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -85,7 +85,7 @@ impl EventLoop {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(number), EventFlags::IN)?)
     }
 
-    /// Forwards bytes until `_ended` becomes readable, because the other end was closed.
+    /// Forwards bytes until `_ended` becomes readable because the other end was closed.
     fn forward(mut self, _ended: UnixStream) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         loop {
@@ -114,7 +114,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Forwards bytes in one direction. Closes the session if the client or the server has ended.
+    /// Forwards bytes in one direction. Closes the session if the client or the server is gone.
     fn forward_side(&mut self, side: u64) {
         let place = usize::try_from(side / 2).unwrap_or(usize::MAX);
         let Some(Some(session)) = self.sessions.get_mut(place) else { return };

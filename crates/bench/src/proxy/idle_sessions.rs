@@ -1,5 +1,5 @@
-//! Measures a hundred busy sessions among thousands of idle ones, as an application with a large connection pool would
-//! have them.
+//! Measures a hundred busy sessions among thousands of idle ones, as with an application that has a large connection
+//! pool.
 
 use std::time::Duration;
 
@@ -17,13 +17,12 @@ const SECONDS: u32 = 10;
 
 /// The costs of the idle sessions.
 pub(super) struct IdleSessionCosts {
-    /// Our memory for each idle session, in bytes. This includes the memory at the client's end of the session, which
-    /// is small.
+    /// Our memory per idle session, in bytes. This includes the client's end of the session, which is small.
     pub(super) memory: f64,
-    /// Time between two transactions of the busy sessions, without idle sessions and with them.
+    /// Mean time between two transactions of the busy sessions, without and with idle sessions.
     pub(super) alone: Duration,
     pub(super) among: Duration,
-    /// Time between two transactions with the idle sessions, over a direct connection.
+    /// Mean time between two transactions over a direct connection, with the idle sessions.
     pub(super) direct: Duration,
 }
 

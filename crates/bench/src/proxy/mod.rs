@@ -1,5 +1,5 @@
 //! The `gateway` benchmark: what the gateway costs. It compares the gateway with a direct connection and with
-//! `PgBouncer`, all of them to the same server.
+//! `PgBouncer`, all in front of the same server.
 
 mod copy;
 mod fixture;
@@ -26,7 +26,7 @@ const WARM_UP: u32 = 1;
 /// The benchmark's options.
 #[derive(Debug)]
 pub struct ProxyBench {
-    /// Options for the server. The benchmark ignores the template in them.
+    /// Options for the server. Their template is ignored.
     pub server_options: ServerOptions,
     /// The cache directory, if the user chose one.
     pub cache: Option<PathBuf>,
@@ -35,8 +35,7 @@ pub struct ProxyBench {
 }
 
 impl ProxyBench {
-    /// Measures pgbench and COPY over each route in turn. All routes lead to the same server. Then measures many
-    /// sessions.
+    /// Measures pgbench and COPY over each route to the same server in turn, then many sessions.
     ///
     /// # Errors
     /// Returns an error if there are no results at all, for example because pgbench is missing.

@@ -1,4 +1,4 @@
-//! Runs pgbench over each route. Its messages are very small, so the cost of a route is most visible here.
+//! Runs pgbench over each route. Its messages are tiny, so the cost of a route is most visible here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use crate::BenchError;
 use crate::client::Address;
 use crate::pgbench::Pgbench;
 
-/// Number of branches, each of 15 MB. With 20 branches, 8 clients rarely wait for each other.
+/// Number of branches, 15 MB each. With 20 branches, 8 clients rarely wait for each other.
 const SCALE: u32 = 20;
 /// Duration of each turn, in seconds.
 const SECONDS: u32 = 2;
 
-/// A workload for pgbench.
+/// A pgbench workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Workload {
     pub(super) name: &'static str,
@@ -31,7 +31,7 @@ pub(super) const WORKLOADS: [Workload; 4] = [
     Workload { name: "TPC-B-like, 8 clients", read_only: false, clients: 8 },
 ];
 
-/// The workload of the busy sessions that run among idle ones.
+/// The workload of the busy sessions among idle ones.
 pub(super) const BUSY_WORKLOAD: Workload =
     Workload { name: "pgbench -S, 100 clients", read_only: true, clients: 100 };
 
@@ -42,8 +42,8 @@ pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), B
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
-/// The processor time that the process or thread between the client and the server uses for each transaction. Maps the
-/// name of each contender to a sample of these times.
+/// Processor time per transaction used by the process or thread between the client and the server, as a sample for each
+/// contender's name.
 #[derive(Default)]
 pub(super) struct ProcessorTimes(RefCell<HashMap<String, Sample>>);
 
@@ -54,12 +54,12 @@ impl ProcessorTimes {
         sample.push(taken).expect("a duration is finite");
     }
 
-    /// Discards the values of the warm-up.
+    /// Discards the warm-up's values.
     pub(super) fn discard_warm_up(&self) {
         self.0.borrow_mut().clear();
     }
 
-    /// Returns the median of a contender. Returns `None` for a direct route.
+    /// Returns a contender's median, or `None` for a direct route.
     pub(super) fn median(&self, name: &str) -> Option<Quantity> {
         self.0.borrow().get(name)?.median()
     }
@@ -88,12 +88,12 @@ pub(super) fn contenders<'a>(
     contenders
 }
 
-/// Returns the name of the contender for a workload over a route.
+/// Returns the contender's name for a workload over a route.
 pub(super) fn contender_name(what: &str, route: Route) -> String {
     format!("{what}: {}", route.name())
 }
 
-/// Runs a workload. Returns the mean time between two consecutive transactions, which can belong to different clients.
+/// Runs a workload. Returns the mean time between two consecutive transactions, which may belong to different clients.
 pub(super) fn time(
     pgbench: &Pgbench,
     address: &Address,

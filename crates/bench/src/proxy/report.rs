@@ -117,7 +117,7 @@ fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&IdleSessionCosts
     goals
 }
 
-/// Returns the speed over `route` as a fraction of the speed over the route `base`.
+/// Returns the speed over `route` as a fraction of that over the route `base`.
 fn relative_speed(timed: &[Timed], what: &str, route: Route, base: Route) -> Option<Quantity> {
     ratio(timed, &contender_name(what, base), &contender_name(what, route))
 }

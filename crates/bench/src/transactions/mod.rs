@@ -1,4 +1,4 @@
-//! The `pgbench` benchmark: runs pgbench's TPC-B-like transactions on pgfresh, and on servers with the settings of
+//! The `pgbench` benchmark: runs pgbench's TPC-B-like transactions on pgfresh and on servers with the settings of
 //! published articles.
 
 mod report;
@@ -18,16 +18,16 @@ use crate::{BenchError, Measured};
 
 /// Number of rounds before the measurement, after which all data is in memory.
 const WARM_UP: u32 = 1;
-/// Numbers of clients. Each client has its own thread. Source: End Point's blog, "Speeding Up Integration Tests with
+/// Numbers of clients, each with its own thread. Source: End Point's blog, "Speeding Up Integration Tests with
 /// PostgreSQL".
 const CLIENTS: [u32; 3] = [1, 2, 3];
-/// The names of the databases. Each server has the first one. The server with normal settings also has the second one,
+/// Names of the databases. Each server has the first one. The server with normal settings also has the second one,
 /// whose tables are unlogged.
 const DATABASE: &str = "tpcb";
 const UNLOGGED: &str = "unlogged";
-/// Name of the database that the benchmark leases from the gateway.
+/// Name of the database to lease from the gateway.
 const LEASED: &str = "leased";
-/// Names of the sides of the comparison that don't come from [`Setup`].
+/// Names of the sides that don't come from [`Setup`].
 const NORMAL_UNLOGGED: &str = "normal settings, unlogged tables, on disk";
 const OURS: &str = "pgfresh";
 const OURS_DIRECT: &str = "pgfresh, straight to its server";
@@ -41,10 +41,9 @@ pub struct Transactions {
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk to test. By default, the benchmark uses the place where pgfresh would put a server's
-    /// data on disk.
+    /// A directory on the disk to test. Defaults to where pgfresh would put a server's data on disk.
     pub disk: Option<PathBuf>,
-    /// Number of branches in each database. Each branch has 15 MB.
+    /// Number of branches in each database, 15 MB each.
     pub scale: u32,
     /// Duration of each turn, in seconds.
     pub seconds: u32,
@@ -55,7 +54,7 @@ struct Side {
     name: &'static str,
     address: Address,
     database: &'static str,
-    /// A session for the CHECKPOINT before each turn, which writes the pages that earlier turns left dirty.
+    /// A session for the CHECKPOINT before each turn, which writes the pages dirtied by earlier turns.
     session: RefCell<AdminConnection>,
 }
 
@@ -84,7 +83,7 @@ fn contender_name(side: &str, clients: u32) -> String {
     format!("{side}, clients: {clients}")
 }
 
-/// Returns the server's own unix socket.
+/// Returns the server's own Unix socket.
 fn socket(server: &Server) -> Address {
     Address::Unix(server.run().socket_directory().join(server::SOCKET))
 }
@@ -106,7 +105,7 @@ impl Transactions {
         self.prepare(&pgbench, &servers[0].1, UNLOGGED, &["--unlogged-tables"])?;
         self.prepare(&pgbench, &fixture.server, DATABASE, &[])?;
         let gateway = fixture.gateway();
-        // The lease ends with its last session, so keep this session open.
+        // The lease ends with its last session, so keep this one open.
         let holder = gateway.connect(LEASED, &[])?;
         pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
 
@@ -141,7 +140,7 @@ impl Transactions {
         Ok((report, end.and(closed).err()))
     }
 
-    /// Creates a database that contains pgbench's tables.
+    /// Creates a database with pgbench's tables.
     fn prepare(
         &self,
         pgbench: &Pgbench,

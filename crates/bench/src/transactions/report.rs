@@ -6,7 +6,7 @@ use super::{CLIENTS, contender_name};
 use crate::setup::Setup;
 use crate::summary::{add_samples, add_warnings, find, interval, rate, ratio};
 
-/// Published rates, in transactions per second, with one, two and three clients. Each run took five minutes at scale 25
+/// Published rates in transactions per second, with one, two and three clients. Each run took five minutes at scale 25
 /// on the author's computer.
 ///
 /// Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".

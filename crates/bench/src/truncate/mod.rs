@@ -1,7 +1,7 @@
-//! The `truncate` benchmark: a test that commits a few rows, with several ways to clean up after the test.
+//! The `truncate` benchmark: a test that commits a few rows, followed by one of several ways to clean up.
 //!
-//! Many suites clean up with TRUNCATE. On a disk, TRUNCATE is slow even with `synchronous_commit=off`. The benchmark
-//! shows how slow, and how much the alternatives gain.
+//! Many suites clean up with TRUNCATE, which is slow on a disk even with `synchronous_commit=off`. The benchmark shows
+//! how slow it is and how much the alternatives gain.
 
 mod report;
 
@@ -17,12 +17,12 @@ use crate::fixture::{DEFAULT_TABLES, Fixture, MANUAL_DATABASE, NO_LINGER, ROLLBA
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
-/// Number of rounds before the measurement. They fill the pool and the page cache.
+/// Number of rounds before the measurement, to fill the pool and the page cache.
 const WARM_UP: u32 = 1;
-/// How long each turn repeats the test. A turn runs the test at least once.
+/// How long each turn repeats the test, which runs at least once.
 const SPAN: Duration = Duration::from_millis(400);
-/// The statements of a test. Each of them commits by itself. Source: a medium-sized suite, whose tests create a handful
-/// of fixtures.
+/// A test's statements, each of which commits by itself. Source: a medium-sized suite whose tests create a handful of
+/// fixtures.
 const TEST: [&str; 5] = [
     "INSERT INTO t3 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
     "INSERT INTO t7 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
@@ -31,8 +31,7 @@ const TEST: [&str; 5] = [
     "INSERT INTO t27 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
 ];
 
-/// The benchmark's options. The benchmark ignores the template in the server options, because all servers have the same
-/// 30 tables.
+/// The benchmark's options. The template in the server options is ignored, because all servers have the same 30 tables.
 #[derive(Debug)]
 pub struct Truncate {
     /// Options for pgfresh's own server. The other servers use the same installation.
@@ -41,12 +40,11 @@ pub struct Truncate {
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk to test. By default, the benchmark uses the place where pgfresh would put a server's
-    /// data on disk.
+    /// A directory on the disk to test. Defaults to where pgfresh would put a server's data on disk.
     pub disk: Option<PathBuf>,
 }
 
-/// The way in which a test cleans up.
+/// How a test cleans up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CleanUp {
     Truncate,
@@ -79,14 +77,14 @@ impl CleanUp {
             Self::Truncate => {
                 format!("TRUNCATE {} RESTART IDENTITY CASCADE", names.collect::<Vec<_>>().join(", "))
             }
-            // Empty each table before the table to which it refers.
+            // Empty each table before the one it refers to.
             Self::Delete => format!("DELETE FROM {}", names.rev().collect::<Vec<_>>().join("; DELETE FROM ")),
             Self::Rollback => "ROLLBACK".to_owned(),
         }
     }
 }
 
-/// The combinations of setup and clean-up that run on servers without pgfresh.
+/// Combinations of setup and cleanup to run on servers without pgfresh.
 const FOREIGN_COMBINATIONS: [(Setup, CleanUp); 6] = [
     (Setup::Normal, CleanUp::Truncate),
     (Setup::Normal, CleanUp::Delete),
@@ -95,9 +93,9 @@ const FOREIGN_COMBINATIONS: [(Setup, CleanUp); 6] = [
     (Setup::Tuned, CleanUp::Rollback),
     (Setup::Tmpfs, CleanUp::Truncate),
 ];
-/// The ways to clean up by hand that run on pgfresh's server.
+/// Ways to clean up by hand on pgfresh's server.
 const MANUAL_CLEAN_UPS: [CleanUp; 2] = [CleanUp::Truncate, CleanUp::Rollback];
-/// The names of the contenders that have a fresh database for each test, and rollback isolation.
+/// Names of the contenders with a fresh database for each test and with rollback isolation.
 const FRESH: &str = "pgfresh: a fresh database for each test";
 const ISOLATED: &str = "pgfresh: rollback isolation";
 
@@ -106,7 +104,7 @@ fn contender_name(who: &str, clean_up: CleanUp) -> String {
 }
 
 impl Truncate {
-    /// Measures in `rounds` rounds how long a test and its clean-up take.
+    /// Measures in `rounds` rounds how long a test and its cleanup take.
     ///
     /// # Errors
     /// Returns an error if there are no results at all, for example because the disk is full.
@@ -165,8 +163,8 @@ fn own_contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, B
     Ok(contenders)
 }
 
-/// Runs tests on one open connection. Before each turn's measurement, a CHECKPOINT writes the pages that earlier turns
-/// left dirty.
+/// Runs tests on one open connection. Before each turn is measured, a CHECKPOINT writes the pages dirtied by earlier
+/// turns.
 fn by_hand<'a>(
     who: &str,
     server: &'a Server,

@@ -1,4 +1,4 @@
-//! The report of the `truncate` benchmark, with the figures of two articles for comparison.
+//! The report of the `truncate` benchmark, with figures from two articles for comparison.
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit};
 
@@ -40,7 +40,7 @@ fn tests(timed: &[Timed], base: &str) -> Table {
     table
 }
 
-/// Returns how many times as fast as `base` the contender `name` is. For `base` itself, the cell is missing.
+/// Returns how many times as fast as `base` the contender `name` is. The cell for `base` itself is missing.
 fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     if base == name {
         return Cell::Missing;
@@ -48,7 +48,7 @@ fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     ratio(timed, base, name).into()
 }
 
-/// Returns a row of published figures: their name, the seconds before and after the change, and the ratio of the two.
+/// Returns a row of published figures: their name, the seconds before and after the change, and the ratio.
 fn published(what: &str, before: f64, after: f64) -> [Cell; 4] {
     let seconds = |value| Quantity::new(value, Unit::Seconds).into();
     [what.into(), seconds(before), seconds(after), Quantity::new(before / after, Unit::Ratio).into()]
