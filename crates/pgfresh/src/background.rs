@@ -1,5 +1,5 @@
 //! Runs background servers, which spare each test run a server start. Each project and template has one background
-//! server. All clients that request it share it, and it exits once it has been idle for a while.
+//! server, which all of its clients share and which exits once it has been idle for a while.
 //!
 //! A slot is a background server's directory. Its key depends on the project, the template, the options and this
 //! binary. When a new server starts, the project's other servers retire: a retired server exits with its last client,
@@ -170,8 +170,8 @@ pub(crate) struct Stopped {
     pub(crate) staying: Vec<String>,
 }
 
-/// Stops this project's servers, except for named ones, or with `all`, every server in this cache. Servers that are
-/// already starting stop, too.
+/// Stops this project's servers, except for named ones. With `all`, stops every server in this cache. Either way,
+/// servers that are still starting up stop, too.
 pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
     let (cache, project) = (context.cache()?, &context.settings()?.folder);
     Stops::of(&cache, project)?.add(all)?;
@@ -395,9 +395,9 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
     Ok(starting)
 }
 
-/// Watches the starting process until it can join the server. If it exits before then, so does this process, because no
-/// client would use the setup's result. The guard, a process that cleans up after pgfresh, then kills the setup as
-/// well.
+/// Watches the starting process until that process can join the server. If the starting process exits before then, so
+/// does this one, because no client would use the setup's result. The guard, a process that cleans up after pgfresh,
+/// then kills the setup as well.
 #[derive(Debug)]
 struct Starter {
     /// The slot's start lock. The starting process waits until this process closes the lock, which signals that the
@@ -470,8 +470,8 @@ struct OwnedSlot {
 }
 
 impl OwnedSlot {
-    /// Decides to exit if the server has been without clients for long enough. Clients get a last chance to connect
-    /// first.
+    /// Decides whether to exit. A server exits if it has been without clients for long enough, but clients get a last
+    /// chance to connect first.
     fn decide_exit(&self, service: &Service, idle: Duration) -> ServerExit {
         let Self { slot, owner } = self;
         if !owner.is_at(&slot.owner()) {
@@ -484,7 +484,8 @@ impl OwnedSlot {
             return ServerExit::Not;
         }
         let Some(alone) = slot.try_begin() else { return ServerExit::Not };
-        // Another process may have just reinstated the server. No process can do so while this one holds the lock.
+        // Another process may have reinstated the server a moment ago. Now that this process holds the lock, no process
+        // can do so anymore.
         let bound = bound();
         let unused = || is_unused(bound);
         let away = slot.0.join("about.away");

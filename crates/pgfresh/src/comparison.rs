@@ -249,8 +249,8 @@ impl Side {
     }
 }
 
-/// Adds up the counts that test runners print in `text`, by word. Examples are "272 passed", "Tests: 3 failed" and "ok.
-/// 7 passed".
+/// Adds up the counts that test runners print in `text`, by word. It recognizes "272 passed", "Tests: 3 failed" and
+/// "ok. 7 passed", for example.
 fn counted(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
@@ -305,8 +305,8 @@ impl Comparison<'_> {
         sides.reduce(|all, side| all.intersection(&side).cloned().collect()).unwrap_or_default()
     }
 
-    /// Returns how many times as fast as the first side `ours` is, with a 95 % interval from six rounds on. Returns
-    /// `None` if a run failed or didn't use its server.
+    /// Returns how many times as fast as the first side `ours` is, with a 95 % interval given at least six rounds.
+    /// Returns `None` if a run failed or didn't use its server.
     fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
         if !self.has_succeeded() || self.unused().is_some() {
             return None;

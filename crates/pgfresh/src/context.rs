@@ -32,7 +32,6 @@ impl Context {
         Self { options, verbosity, exit, settings: OnceCell::new(), provisioner: OnceCell::new() }
     }
 
-    /// Returns the settings.
     pub(crate) fn settings(&self) -> Result<&ResolvedSettings, Failure> {
         if let Some(settings) = self.settings.get() {
             return Ok(settings);

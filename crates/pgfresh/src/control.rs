@@ -68,7 +68,7 @@ impl Control {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
-    /// Returns a browser URL for the live page `page`. It doesn't contain the secret.
+    /// Returns a browser URL for the live page `page`, without the secret.
     pub(crate) fn invite(&self, page: &str) -> String {
         api::invite(page, &self.secret)
     }

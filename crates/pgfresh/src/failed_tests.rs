@@ -8,8 +8,8 @@ const SHOWN: usize = 10;
 const ADVICE: &str = "A test fails on each server, too, if it expects that a database does not exist: pgfresh creates each name. \
     \"except\" in [databases], or --except, lists the names that it does not create.";
 
-/// Returns the names of the failed tests in a test runner's output. Supports pytest, unittest, Django, Go, Rust, Jest,
-/// `RSpec` and TAP.
+/// Returns the names of the failed tests in a test runner's output. Recognizes pytest, unittest, Django, Go, Rust,
+/// Jest, `RSpec` and TAP.
 pub(crate) fn failed_tests(output: &str) -> BTreeSet<String> {
     output.lines().filter_map(|line| failed_in(line.trim())).map(str::to_owned).collect()
 }

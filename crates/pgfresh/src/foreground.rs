@@ -38,7 +38,6 @@ pub(crate) enum Event {
     LifelineClosed,
 }
 
-/// A channel for events.
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: Sender<Event>,
@@ -49,7 +48,7 @@ pub(crate) struct Events {
 }
 
 impl Drop for Events {
-    /// Stops the thread that waits for signals, which have no effect from then on.
+    /// Stops the thread that waits for signals. From then on, signals have no effect.
     fn drop(&mut self) {
         self.handle.close();
     }
@@ -108,7 +107,6 @@ impl Events {
         })
     }
 
-    /// Waits for the next event.
     pub(crate) fn next(&self) -> Event {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
     }
@@ -124,8 +122,8 @@ impl Events {
     }
 }
 
-/// Terminates this process when its standard input reaches its end, because then the process that started it is gone.
-/// The guards clean up.
+/// Terminates this process when its standard input reaches its end, because that means the starting process is gone.
+/// The guards (see [`ExitRequests::send`]) clean up.
 pub(crate) fn end_with_lifeline(exit: ExitRequests) -> Result<(), Failure> {
     start(move || {
         // A read error also counts as the end of standard input.

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     code.unwrap_or_else(|failure| end(&failure, on_failure))
 }
 
-/// Runs the command, or the background server if that is what this process is.
+/// Runs the command. In a background server's process, runs the server instead.
 fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
     let context = Context::new(cli.command.options(), cli.output.verbosity(), exit);
     let filter = LogFilter::new(context.verbosity)?;

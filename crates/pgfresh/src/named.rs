@@ -52,7 +52,7 @@ pub(crate) struct NamedServer {
 }
 
 impl NamedServer {
-    /// Starts the server on its existing data. If that is missing or discarded by `reset`, creates new data from the
+    /// Starts the server on its existing data. If the data is missing or `reset` discards it, creates new data from the
     /// template.
     pub(crate) fn start(
         context: &Context,
@@ -197,14 +197,14 @@ fn recall(data: &PersistentData) -> Result<Option<Remembered>, Failure> {
     })
 }
 
-/// Computes the slot's key from the name and the project. It must be the same in all versions of pgfresh.
+/// Computes the slot's key from the name and the project. The key must be the same in all versions of pgfresh.
 fn key(settings: &ResolvedSettings, name: &str) -> String {
     let project = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();
     format!("{name}-{}", &project[..16])
 }
 
-/// Checks that the port is free before anything starts. Otherwise the error names the pgfresh server or other program
-/// that listens on it.
+/// Checks that the port is free before anything starts. Otherwise, the error names the pgfresh server or other program
+/// that is listening on the port.
 fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -11,7 +11,8 @@ use crate::notice::notice;
 /// Exit code if tests exceeded their budget but everything else succeeded.
 pub(crate) const EXIT: u8 = 1;
 
-/// Prints the tests that exceeded their budget, with their statements. `more` counts the ones missing from `tests`.
+/// Prints the tests that exceeded their budget, with their statements. `more` is the number of such tests missing from
+/// `tests`.
 pub(crate) fn print(tests: &[TestOverBudget], more: usize) {
     match tests.len() + more {
         1 => notice!("pgfresh: a test exceeded its budget"),

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::service::Service;
 use crate::user_command;
 
-/// How many new databases to create when measuring what one costs, after a short suite and after a long one. The
+/// How many new databases to create for measuring the cost of one, after a short suite and after a long one. The
 /// measurement may take a hundredth of the suite's time.
 const TRIALS: [u32; 2] = [4, 8];
 /// Minimum duration of a long suite.

@@ -31,7 +31,7 @@ pub(crate) struct ServeOptions {
     /// TCP port of the gateway. 0 means any free port.
     pub(crate) port: u16,
     pub(crate) listen: IpAddr,
-    /// Host in the URLs that clients get, if they can't use the one the gateway listens on.
+    /// Host in the URLs that clients get, if clients can't use the one the gateway listens on.
     pub(crate) advertised: Option<Advertised>,
     /// The gateway's TLS certificate. Without one, the gateway doesn't offer TLS.
     pub(crate) certificate: Option<Arc<ServerCertificate>>,

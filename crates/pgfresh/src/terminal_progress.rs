@@ -86,8 +86,7 @@ impl TerminalProgress {
         self.has_measured.get()
     }
 
-    /// Returns the reason why there is no result. After Ctrl-C, `failure` is ignored, because Ctrl-C may have caused
-    /// it.
+    /// Returns the reason why there is no result. Ignores `failure` after Ctrl-C, which may have caused the failure.
     pub(crate) fn why_nothing(&self, failure: Option<Failure>) -> Failure {
         self.finish();
         let interrupted = || Failure::new("nothing was measured yet").exit_with(INTERRUPTED);

@@ -244,7 +244,8 @@ fn install(system: System) -> Vec<String> {
 
 /// Escapes commands as the configuration's format requires.
 fn as_written(system: System, commands: Vec<String>) -> Vec<String> {
-    // Buildkite expands variables as it reads the file, which is too early, because the commands only set them later.
+    // Buildkite expands variables while reading the file. That is too early, because the commands only set the
+    // variables later.
     let dollar = if matches!(system, System::Buildkite) { "$$" } else { "$" };
     commands.into_iter().map(|command| command.replace('$', dollar)).collect()
 }

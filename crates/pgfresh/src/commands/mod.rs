@@ -28,7 +28,6 @@ use crate::cli::Command;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Runs the command.
 pub(crate) fn execute(context: &Context, command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::execute(context, arguments),

@@ -1,4 +1,4 @@
-//! `pgfresh profile`: profiles a server that pgfresh did not start.
+//! `pgfresh profile`: profiles a server that pgfresh didn't start.
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -17,7 +17,6 @@ use crate::user_command;
 /// Interval between checks that the server is still running.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Profiles a server that pgfresh did not start.
 pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
     let target = Target::from_url(&arguments.url)?;

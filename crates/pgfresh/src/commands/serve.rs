@@ -44,7 +44,7 @@ struct Ready<'a> {
     /// Path of the root certificate, if pgfresh created one for TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     root_certificate: Option<String>,
-    /// Name under which this process holds leases on a shared server. They end when this process exits.
+    /// Name under which this process holds leases on a shared server. These leases end when this process exits.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
 }

@@ -35,7 +35,7 @@ pub(super) struct ConfigFile {
 /// above it, if any.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
-    // Don't skip a directory or a dangling link with this name: it is probably a mistake, so let it cause an error
+    // Don't skip a directory or a dangling link with this name. It is probably a mistake, which must cause an error
     // below.
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(is_there);

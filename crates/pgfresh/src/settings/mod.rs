@@ -46,8 +46,8 @@ pub(crate) struct ResolvedSettings {
     template_request: TemplateRequest,
     /// The project's folder: the configuration file's folder, or the working directory if there is no file.
     pub(crate) folder: PathBuf,
-    /// Trusted keys, one of which must have signed each template from elsewhere. If there are none, signatures aren't
-    /// checked.
+    /// Trusted keys. Each template from elsewhere must be signed by one of them. If the list is empty, signatures
+    /// aren't checked.
     pub(crate) trusted: Vec<TrustedKey>,
     /// The remote template cache, if there is one.
     pub(crate) remote: Option<RemoteSettings>,

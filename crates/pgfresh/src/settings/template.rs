@@ -24,7 +24,7 @@ struct ReadTemplate {
     from: Option<Spanned<String>>,
 }
 
-/// Reads all templates in the file. `at` is the position of the table that contains them.
+/// Reads all templates in the file. `at` is the position of the table that contains the templates.
 pub(super) fn read(
     file: &File<'_>,
     table: DeTable<'_>,
@@ -40,8 +40,8 @@ pub(super) fn read(
         ..TemplateSpec::default()
     };
     let first = own.keys().next().map(|key| key.span().start);
-    // A `[template]` table without keys may exist only to contain other tables, so it counts as a template only if it
-    // contains none.
+    // A `[template]` table without keys may exist only to contain other tables, so such a table only counts as a
+    // template if it contains no others.
     if let Some(at) = first.or(named.is_empty().then_some(at)) {
         all.push(read_one(file, "template", &own, at, empty(UNNAMED))?);
     }

@@ -125,8 +125,8 @@ impl SharedTemplates {
         self.secrets_to_pull(system).into_iter().chain([SIGNING_KEY.to_owned()]).collect()
     }
 
-    /// Returns commands to run before pgfresh uses the remote. Jobs of forks have no secrets, so for them these
-    /// commands enable reading without credentials.
+    /// Returns commands to run before pgfresh uses the remote. Fork jobs have no secrets, so these commands let them
+    /// read the remote without credentials.
     pub(super) fn login(&self, system: System) -> Vec<String> {
         let forks_lack_secrets = matches!(system, System::Github | System::Gitlab | System::Circleci);
         let command = match &self.credentials {
@@ -257,8 +257,8 @@ impl SharedTemplates {
     }
 }
 
-/// Returns the prefixes that distinguish read secrets from write secrets. They are only needed where two secrets can't
-/// share a name.
+/// Returns the prefixes that distinguish read secrets from write secrets. Only systems in which two secrets can't share
+/// a name need prefixes.
 fn prefixes(system: System) -> (&'static str, &'static str) {
     match system {
         System::Woodpecker | System::Buildkite => ("READ_", "WRITE_"),

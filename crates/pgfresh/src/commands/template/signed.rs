@@ -121,8 +121,8 @@ pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: 
     })
 }
 
-/// Calls `work` for each entry, continuing after errors so that one bad entry doesn't block the others. All errors are
-/// reported, and the last one is returned as the failure.
+/// Calls `work` for each entry, continuing after errors so that one bad entry doesn't block the others. Reports all
+/// errors and returns the last one as the failure.
 fn one_by_one(
     paths: &[PathBuf],
     mut work: impl FnMut(&PathBuf) -> Result<(), CacheError>,
