@@ -16,7 +16,7 @@ pub enum RemoteError {
     /// The remote refused the request, closed the connection, or is unreachable.
     #[error("could not {verb} {object}: {why}")]
     Failed {
-        /// The attempted action, e.g. "read".
+        /// The attempted action, e.g., "read".
         verb: &'static str,
         /// The object in question, e.g., a head or a blob.
         object: String,
@@ -26,15 +26,15 @@ pub enum RemoteError {
     /// The remote has no such object.
     #[error("could not {verb} {object}: it is missing")]
     Missing {
-        /// The attempted action, e.g. "read".
+        /// The attempted action, e.g., "read".
         verb: &'static str,
         /// The missing object.
         object: String,
     },
-    /// The remote did not respond in time.
+    /// The remote didn't respond in time.
     #[error("could not {verb} {object}: no answer within {:.0} s", after.as_secs_f64())]
     Silent {
-        /// The attempted action, e.g. "read".
+        /// The attempted action, e.g., "read".
         verb: &'static str,
         /// The object in question.
         object: String,

@@ -289,8 +289,8 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Waits until `work` receives data. [`Self::pace`] records how many bytes arrived and how long they took; `bytes`
-    /// counts the bytes in the result of `work`.
+    /// Waits until `work` receives data. The number of bytes received, as counted by `bytes`, and the time spent
+    /// waiting go to [`Self::pace`].
     ///
     /// A busy server may serve our connections one after another, so the wait only times out if no other connection
     /// received any data either.

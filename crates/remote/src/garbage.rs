@@ -100,7 +100,7 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
 /// Returns the blobs that `heads` need. Signatures aren't checked, so untrusted heads' blobs remain in the store.
 ///
 /// # Errors
-/// Returns an error if a head or its tree can't be read. The caller must then not remove any blobs.
+/// Returns an error if a head or its tree can't be read. In that case, the caller must not remove any blobs.
 async fn needed(store: &TemplateStore, heads: &[StoredObject]) -> Result<HashSet<BlobDigest>, RemoteError> {
     let read = heads.iter().map(|head| needed_by(store, &head.name));
     futures_util::stream::iter(read).buffer_unordered(READERS).try_concat().await

@@ -4,7 +4,7 @@
 //! the template, and the others fetch it. If several machines lack the same template at once, one of them builds it
 //! while the others wait.
 //!
-//! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. The store itself isn't trusted: a fetched template only
+//! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. The store itself isn't trusted. A fetched template only
 //! enters the local cache if a trusted key has signed its head and every file matches the signed manifest (see
 //! `storage`).
 //!

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{RemoteError, StoreError};
 
-/// A transfer can take longer than the template's build by this much.
+/// How much longer than the template's build a transfer can take.
 pub(crate) const MARGIN: Duration = Duration::from_secs(3);
 /// Interval between progress reports.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ const MEASURED: Duration = Duration::from_secs(1);
 /// The timeouts for operations on a remote.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Timeout for looking up a template, i.e. for reading its head and its tree.
+    /// Timeout for looking up a template, i.e., for reading its head and its tree.
     pub(crate) answer: Duration,
     /// Maximum time without receiving a byte.
     pub(crate) stall: Duration,

@@ -40,8 +40,8 @@ enum Posted {
 }
 
 impl RemoteCache {
-    /// Fetches the template, or waits while another machine builds it. If neither is possible, posts a notice that this
-    /// machine is building it.
+    /// Fetches the template, or waits while another machine builds it. If the template is neither in the remote nor
+    /// being built, posts a notice that this machine is building it.
     pub(crate) fn seek(
         &self,
         fingerprint: &str,
@@ -64,7 +64,7 @@ impl RemoteCache {
                         return Ok(fetch()?.map_or(FetchResult::Missing(None), FetchResult::Fetched));
                     }
                     // Several machines may notice the dead builder at once. Each waits for a random time, so that one
-                    // posts its notice first and the others see it.
+                    // machine posts its notice first and the others see that notice.
                     OtherBuilder::Dead if std::mem::take(&mut hesitates) => {
                         thread::sleep(HESITATION.mul_f64(chance()));
                         continue;

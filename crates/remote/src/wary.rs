@@ -4,8 +4,8 @@
 //! announces. If a store announced terabytes, the allocation would abort the process, so this client hides the
 //! announced length.
 //!
-//! `object_store`'s default client would also add HTTP/2 to our binary. All stores speak HTTP/1.1, so this client goes
-//! without.
+//! `object_store`'s default client would also add HTTP/2 to our binary. All stores speak HTTP/1.1, so this client
+//! leaves HTTP/2 out.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
