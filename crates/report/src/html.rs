@@ -24,8 +24,8 @@ tr,li{break-inside:avoid}h2{break-after:avoid}\
 svg{min-width:0}}";
 
 impl Report {
-    /// Formats the report as an HTML page. `figure` is HTML to insert after the findings, for example an inline SVG. It
-    /// can be empty.
+    /// Formats the report as an HTML page. `figure` is HTML to insert after the findings, for example an inline SVG.
+    /// The text can be empty.
     #[must_use]
     pub fn to_html(&self, figure: &str) -> String {
         let title = html(&self.title);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::sample::median_of_sorted;
 use crate::{Quantity, Sample, binomial};
 
-/// Maximum probability that the median is below the interval. The limit for a median above it is the same.
+/// Maximum probability that the median is below the interval. A median above the interval is equally unlikely.
 const TAIL: f64 = 0.025;
 
 /// A 95 % confidence interval. `Display` formats it as `1.23 ms [1.20 ms, 1.27 ms]`.

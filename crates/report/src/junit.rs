@@ -70,7 +70,7 @@ impl MeasuredTest {
     }
 }
 
-/// Formats seconds with six decimals and no exponent, which XML decimals don't allow.
+/// Formats seconds with six decimals and without an exponent, because XML decimals can't have one.
 fn decimal(seconds: f64) -> String {
     if seconds.is_finite() { format!("{seconds:.6}") } else { "0.000000".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Reporting on a measurement's progress and canceling it.
+//! Progress reports on a measurement, and its cancellation.
 
 use crate::Report;
 

@@ -203,7 +203,7 @@ pub(crate) mod tests {
     impl Table {
         /// Formats a header line and one line per row. Numbers have all their digits, in the base unit.
         ///
-        /// If all numbers in a column share a unit, it becomes part of the column's title, as in `median (seconds)`.
+        /// If all numbers in a column share a unit, the column's title contains the unit, as in `median (seconds)`.
         /// Otherwise, the unit follows each number.
         fn to_csv(&self) -> String {
             let units: Vec<Option<Unit>> =
