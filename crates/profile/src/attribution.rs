@@ -85,8 +85,8 @@ pub struct Attribution {
     pub(crate) outside_gateway: f64,
     /// Time of waits for syncs, including waits for another session that performs the sync while holding the lock.
     pub syncing: Time,
-    /// Standard error of the saved syncing time, times 1.96, in seconds. It exists because syncs between two samples go
-    /// unseen.
+    /// Standard error of the saved syncing time, times 1.96, in seconds. The error stems from syncs between two
+    /// samples, which go unseen.
     pub syncing_error: f64,
     /// Time of waits for new files, which the server flushes before the statement that creates them completes.
     pub new_files: Time,

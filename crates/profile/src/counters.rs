@@ -13,8 +13,8 @@ pub struct Counters {
     pub wal_bytes: Option<f64>,
     /// Number of WAL flushes. Available since version 14.
     pub wal_syncs: Option<f64>,
-    /// Number of requested checkpoints. They are caused by CREATE and DROP DATABASE, the CHECKPOINT command, and large
-    /// amounts of WAL.
+    /// Number of requested checkpoints. CREATE and DROP DATABASE, the CHECKPOINT command, and large amounts of WAL
+    /// request checkpoints.
     pub checkpoints_requested: Option<f64>,
     /// Number of scheduled checkpoints.
     pub checkpoints_timed: Option<f64>,
