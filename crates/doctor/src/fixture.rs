@@ -1,6 +1,6 @@
 //! pgfresh's own servers at the examined path and in RAM.
 //!
-//! The examination measures commits and remedies on these servers, so it never touches the user's.
+//! The examination measures commits and remedies on these servers, so it never touches the user's servers.
 
 use std::path::Path;
 

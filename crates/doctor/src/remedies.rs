@@ -138,7 +138,7 @@ impl Remedies {
     }
 
     /// Returns a finding about the best remedy with a proven gain. Among equally good remedies, the first one wins,
-    /// because it needs the least effort.
+    /// because that one takes the least effort.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let gains = self.tried.iter().skip(1).filter_map(|(name, sample)| Some((*name, self.gain(sample)?)));
         let gains: Vec<_> = gains.collect();

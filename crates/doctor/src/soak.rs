@@ -163,7 +163,8 @@ impl Soak {
         alarm.then(|| "its alarm for temperature was on".to_owned())
     }
 
-    /// Returns the fraction of the time that tasks waited. `gauge` returns a counter of the seconds they spent waiting.
+    /// Returns the fraction of the time that tasks waited. `gauge` returns a counter of the seconds that tasks spent
+    /// waiting.
     fn waiting_share(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
         let seconds = self.step * as_f64(self.steps.len());

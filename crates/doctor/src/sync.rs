@@ -325,9 +325,9 @@ fn message_without_number(error: &io::Error) -> String {
 /// `time` must be the duration of the fastest flushes, not the median. In a processor shortage, the median is long even
 /// if a flush does nothing.
 ///
-/// A disk lies if it has a volatile cache but receives no flushes. It isn't plausible for a rotating disk to flush
-/// within 2 ms, or for any drive without power-loss protection to flush within 100 µs, since no consumer drive is that
-/// fast. The text never calls a disk safe.
+/// A disk lies if it has a volatile cache but receives no flushes. A rotating disk can't plausibly flush within 2 ms, nor
+/// can any drive without power-loss protection flush within 100 µs, since no consumer drive is that fast. The text never
+/// calls a disk safe.
 pub(crate) fn assess_flushes(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
     let (keeping, seconds) = (device.flush_durability(), time.value);
     let unsent = flushes.is_some_and(|flushes| flushes < 0.5);
