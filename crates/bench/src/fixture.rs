@@ -77,7 +77,8 @@ impl Fixture {
         Self::serve(provisioner, started, load, built)
     }
 
-    /// Opens a fixture whose server starts from a cached template, as a user's does. It has no [`MANUAL_DATABASE`].
+    /// Opens a fixture whose server starts from a cached template, as a user's does. This fixture has no
+    /// [`MANUAL_DATABASE`].
     pub(crate) fn of_template(
         server_options: &ServerOptions,
         template: TemplateSpec,

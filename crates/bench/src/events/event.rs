@@ -3,7 +3,7 @@
 /// Size of the payload, in bytes.
 const PAYLOAD_SIZE: usize = 300;
 
-/// An event. Its content depends only on its serial number, so all targets receive the same events.
+/// An event. Since the content depends only on the serial number, all targets receive the same events.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// An identifier that looks like a random UUID. Random identifiers make the server insert index entries all over

@@ -1,7 +1,7 @@
 //! Tests with `FerretDB`, a server that speaks `MongoDB`'s protocol and stores its data in a pgfresh server.
 //!
-//! The program that starts `FerretDB` is in `tests/ferretdb/`, which also pins `FerretDB`'s version. `scripts/prepare
-//! test` builds it.
+//! The program that starts `FerretDB` is in `tests/ferretdb/`, which also pins `FerretDB`'s version. The program is
+//! built by `scripts/prepare test`.
 
 use std::error::Error as _;
 use std::io::{BufRead, BufReader};

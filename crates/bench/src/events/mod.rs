@@ -29,8 +29,8 @@ use store::Store;
 pub use target::EventStore;
 use target::EventsFixture;
 
-/// Number of batches before the measurement, to warm up connections, the page cache and plans. The report lists them
-/// separately.
+/// Number of batches before the measurement, to warm up connections, the page cache and plans. The report lists these
+/// batches separately.
 const WARM_UP: u32 = 1;
 /// How often to read the clock without appending an event, to find out how much of an event's time is measurement
 /// overhead.

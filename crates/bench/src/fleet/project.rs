@@ -43,7 +43,8 @@ impl Project {
         fs::write(&path, text).attempt("write", &path)
     }
 
-    /// Returns the project's checkout. If `restores` is true, it restores the dump instead of running the setup.
+    /// Returns the project's checkout. If `restores` is true, the checkout restores the dump instead of running the
+    /// setup.
     pub(super) fn checkout(&self, restores: bool) -> PathBuf {
         self.folder.join(if restores { "restores" } else { "migrates" })
     }

@@ -29,7 +29,7 @@ pub(super) const BYTES: u64 = 2 << 30;
 pub(super) const DATABASE: &str = "bench";
 /// Number of sessions that the server and `PgBouncer` accept.
 const SESSIONS: u32 = 2300;
-/// Number of attempts to find a free port. Another process can take a port before it is used.
+/// Number of attempts to find a free port. Another process may take the port before we can use it.
 const ATTEMPTS: u32 = 5;
 /// Maximum time until a process is ready.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
