@@ -39,7 +39,7 @@ use crate::stops::Stops;
 
 pub(crate) use self::slot::{RunningServer, ServerInfo};
 
-/// Interval at which a server checks whether it still has clients.
+/// Interval between a server's checks for remaining clients.
 const TICK: Duration = Duration::from_secs(1);
 /// How long a server outlives its last client if it only holds the databases of failed tests.
 const DAY: Duration = Duration::from_hours(24);
@@ -78,8 +78,8 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
     if let Some(found) = slot.look()? {
         return Ok(found);
     }
-    // "pgfresh stop" increments the counter first and then waits for this lock. If the counter has changed, the user
-    // stopped the project's servers in the meantime.
+    // "pgfresh stop" increments the counter first and then waits for this lock. If the counter has changed, the
+    // project's servers were stopped in the meantime.
     if stops.count() != before {
         slot.remove_if_dead(&starting);
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
@@ -330,7 +330,7 @@ pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, serv
     }
 }
 
-/// The exclusive right to be the server with a certain name. Other processes find the server through it.
+/// The exclusive right to be the server with a certain name, through which other processes find the server.
 #[derive(Debug)]
 pub(crate) struct Registration {
     slot: BackgroundSlot,
@@ -340,8 +340,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Acquires the right to be the server with this key. If another process has it already, that process's ID is the
-    /// inner error.
+    /// Acquires the right to be the server with this key. If another process already has this right, its process ID is
+    /// the inner error.
     pub(crate) fn begin(cache: &Cache, key: &str) -> Result<Result<Self, u32>, Failure> {
         let slot = BackgroundSlot(folder(cache)?.join(key));
         let starting = Some(slot.begin()?);

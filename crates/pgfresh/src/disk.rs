@@ -1,4 +1,4 @@
-//! Locates the disk that a command examines, and the disk's sensors.
+//! Locates the disk examined by a command, along with the disk's sensors.
 
 use std::path::{Path, PathBuf};
 

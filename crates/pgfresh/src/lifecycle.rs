@@ -84,7 +84,7 @@ pub(crate) fn stop(context: &Context, service: Service) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints warnings about tests that affected each other, and about changes that pgfresh couldn't undo.
+/// Prints warnings about tests that affected each other and about changes that pgfresh couldn't undo.
 pub(crate) fn warn(service: &Service) {
     let status = service.leases.final_status();
     for leak in status.leaks {

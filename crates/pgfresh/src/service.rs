@@ -47,7 +47,7 @@ pub(crate) struct ServeOptions {
     pub(crate) isolation: Isolation,
     /// How long a database remains leased after its last session ends.
     pub(crate) linger: Duration,
-    /// Budget that no single test should exceed.
+    /// Budget for each test.
     pub(crate) budget: Budget,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Service {
     pub(crate) server: Server,
     /// Database in the default URL.
     pub(crate) database: String,
-    /// Path of the root certificate, if pgfresh created the certificate itself.
+    /// Path of the root certificate, if pgfresh generated one.
     pub(crate) root_certificate: Option<PathBuf>,
     /// How long each part of the startup took.
     pub(crate) times: Times,

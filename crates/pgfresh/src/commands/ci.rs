@@ -32,7 +32,7 @@ struct Values<'a> {
     project: &'a Project,
     /// Major PostgreSQL version, if the project requires one.
     major: Option<u32>,
-    /// Glob patterns that match the inputs of all templates.
+    /// Glob patterns for the inputs of all templates.
     inputs: Vec<String>,
     /// The remote template cache, if the project has one and a template to share through it.
     shared: Option<SharedTemplates>,

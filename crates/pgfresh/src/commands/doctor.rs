@@ -1,4 +1,4 @@
-//! `pgfresh doctor`: finds out why PostgreSQL is slow, and which remedies help.
+//! `pgfresh doctor`: finds out why PostgreSQL is slow and which remedies help.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `pgfresh postgres`: lists and downloads installations, and shows which one pgfresh uses.
+//! `pgfresh postgres`: lists and downloads installations and shows which one pgfresh uses.
 
 use std::process::ExitCode;
 

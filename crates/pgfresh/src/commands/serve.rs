@@ -41,7 +41,7 @@ struct Ready<'a> {
     version: String,
     log: String,
     pid: u32,
-    /// Path of the root certificate, if pgfresh created one for TLS.
+    /// Path of the root certificate, if pgfresh generated one for TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     root_certificate: Option<String>,
     /// Name under which this process holds leases on a shared server. These leases end when this process exits.

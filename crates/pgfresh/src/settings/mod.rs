@@ -60,7 +60,7 @@ pub(crate) struct ResolvedSettings {
     pub(crate) isolation: Isolation,
     /// How long a database remains leased after its last session ends.
     pub(crate) linger: Duration,
-    /// Budget that no single test should exceed.
+    /// Budget for each test.
     pub(crate) budget: Budget,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
 }
