@@ -20,7 +20,7 @@ pub(crate) const LONGEST_HEAD: u64 = 8 << 10;
 const HEADER: &str = "pgfresh remote 1";
 /// Start of the first line in every version of the format.
 const ANY_HEADER: &str = "pgfresh remote ";
-/// The number of lines that the signature covers.
+/// The number of lines covered by the signature.
 const SIGNED_LINES: usize = 5;
 
 /// A parsed head, before its signature is verified.

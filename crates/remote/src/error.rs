@@ -13,7 +13,7 @@ const LONGEST: usize = 160;
 /// An error that occurred while fetching, pushing, counting or removing templates.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The remote refused the request, closed the connection, or is unreachable.
+    /// The remote rejected the request, closed the connection, or is unreachable.
     #[error("could not {verb} {object}: {why}")]
     Failed {
         /// The attempted action, e.g., "read".

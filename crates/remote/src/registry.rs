@@ -26,9 +26,9 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const BLOB: &str = "application/vnd.pgfresh.blob.v1";
 const ARTIFACT: &str = "application/vnd.pgfresh.template.v1";
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
-/// The annotation that contains the head.
+/// The annotation for the head.
 const HEAD: &str = "pgfresh.head";
-/// The annotation that contains the time of the push, in seconds since 1970.
+/// The annotation for the time of the push, in seconds since 1970.
 const WRITTEN: &str = "pgfresh.written";
 /// Maximum size of a manifest, in bytes. Registries reject larger ones.
 const LONGEST_MANIFEST: u64 = 4 << 20;
