@@ -143,7 +143,7 @@ impl Sample {
         median_of_sorted(&self.sorted()).map(|value| self.quantity(value))
     }
 
-    /// Returns the smallest measured value that is greater than or equal to at least `percent` % of all values.
+    /// Returns the smallest measured value such that at least `percent` % of all values are equal or smaller.
     ///
     /// Returns `None` for an empty sample or if `percent` isn't between 0 and 100.
     ///

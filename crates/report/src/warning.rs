@@ -9,7 +9,7 @@ use std::fmt;
 use crate::sample::{as_f64, median_of_sorted, sorted};
 use crate::{Quantity, Sample, binomial};
 
-/// A value is an outlier if its modified Z-score is beyond this number.
+/// Modified Z-score beyond which a value is an outlier.
 const OUTLYING: f64 = 3.5;
 
 /// Minimum number of values for the modified Z-score. Its authors didn't test smaller samples.
