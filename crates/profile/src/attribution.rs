@@ -42,7 +42,7 @@ pub struct TimeAndRuns {
     ///
     /// On average, a sample hits a run of length d when half of it (d/2) is over. A run is therefore twice as long as
     /// the mean elapsed time, and dividing the total time by this length yields the number of runs. The estimate is
-    /// right if all runs are about equally long, and too small if there are a few long runs among short ones.
+    /// right if all runs are about equally long, and too small if there are long runs among short ones.
     pub runs: f64,
 }
 

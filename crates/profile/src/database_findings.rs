@@ -1,4 +1,4 @@
-//! The finding about suites that create and drop databases with SQL.
+//! Finds suites that create and drop databases with SQL.
 
 use report::{Finding, as_f64};
 

@@ -23,10 +23,10 @@ pub(crate) const MIN_SHARE: f64 = 0.1;
 const MIN_DATABASE_SHARE: f64 = 0.25;
 
 /// How much shorter the remaining work becomes, as a fraction, once a suite that waited for disks nearly all the time
-/// no longer waits. The reason is that the processor's caches stay warm.
+/// no longer waits. This is because the processor's caches remain warm.
 ///
-/// This comes on top of the gain visible in the time of a single-row commit. We measured it with six suites on three
-/// disks (docs/results.md).
+/// This gain comes on top of the one visible in the time of a single-row commit. We measured it with six suites on
+/// three disks (docs/results.md).
 const WARM_CACHE_GAIN: f64 = 0.16;
 /// How much longer or shorter than predicted the time without flushes can be, as fractions. Sampling errors come on
 /// top.
@@ -76,8 +76,8 @@ impl Analysis<'_> {
         Some(Shortage { waited: waited.is_finite().then_some(waited), stolen: None })
     }
 
-    /// Predicts the suite's duration in seconds if a remedy saves `saved` seconds. It can't fall below the time the
-    /// processors are busy.
+    /// Predicts the suite's duration in seconds if a remedy saves `saved` seconds. The result is never shorter than the
+    /// time the processors are busy.
     ///
     /// Both the suite and simultaneous sessions need processors. If there is only one session at a time, its processor
     /// time is part of its waits, so a remedy saves both.

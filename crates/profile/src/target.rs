@@ -18,7 +18,7 @@ const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// `application_name` of all of pgfresh's own sessions.
 pub(crate) const APPLICATION_NAME: &str = "pgfresh";
 
-/// The server to observe, and the options for connecting to it.
+/// The server to observe, with the options for connecting to it.
 #[derive(Debug, Clone)]
 pub struct Target {
     config: Config,

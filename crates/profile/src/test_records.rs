@@ -21,7 +21,7 @@ const MAX_REPETITIONS: usize = 5;
 const MIN_TEST_DATABASES: usize = 10;
 /// Minimum ratio between the total number of databases and the number of databases in use at the same time.
 const MIN_DATABASE_TURNOVER: usize = 3;
-/// Database from which programs create and drop other databases. It belongs to no test.
+/// Database that programs connect to when creating and dropping others. It belongs to no test.
 const MAINTENANCE: &str = "postgres";
 
 /// Record of what one test did in its database.
