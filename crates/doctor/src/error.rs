@@ -8,7 +8,7 @@ pub enum DoctorError {
     /// The path isn't writable.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// A file or directory isn't usable.
+    /// A file or directory is unusable.
     #[error(transparent)]
     File(#[from] FileError),
     /// psql failed or couldn't reach the server.

@@ -354,7 +354,7 @@ mod tests {
         Soak { step: 1.0, steps, cold: readings(0.0), limit: None, latencies }
     }
 
-    /// An observer that is canceled from the start if it contains true, and never otherwise.
+    /// An observer that has canceled from the start if it contains true, and never cancels otherwise.
     struct Cancelled(bool);
 
     impl Progress for Cancelled {
