@@ -64,7 +64,7 @@ pub enum BenchError {
         /// The name of the database.
         database: &'static str,
     },
-    /// The `MongoDB` driver failed, or a server that speaks `MongoDB`'s protocol.
+    /// The `MongoDB` driver failed, or a server speaking `MongoDB`'s protocol did.
     #[cfg(feature = "mongodb")]
     #[error("could not {verb}")]
     Documents {

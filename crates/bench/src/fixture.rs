@@ -46,7 +46,7 @@ pub(crate) struct Fixture {
     place: String,
     load: String,
     serial: AtomicU64,
-    /// How long it took to create the template's tables.
+    /// How long creating the template's tables took.
     pub(crate) built: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The events that a benchmark appends to an event store. No two events belong to the same aggregate.
+//! The events appended to an event store. No two events belong to the same aggregate.
 
 /// Size of the payload, in bytes.
 const PAYLOAD_SIZE: usize = 300;

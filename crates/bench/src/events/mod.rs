@@ -186,7 +186,7 @@ impl Thermometer<'_> {
     }
 }
 
-/// Returns how long it takes to read the clock twice, in nanoseconds.
+/// Returns how long reading the clock twice takes, in nanoseconds.
 fn clock_overhead() -> f64 {
     let begun = Instant::now();
     for _ in 0..EMPTY_MEASUREMENTS {

@@ -13,7 +13,7 @@ use super::store::Store;
 use super::{Events, sql_store};
 use crate::BenchError;
 
-/// A target in the form in which the user names it.
+/// A target as specified by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventStore {
     /// A pgfresh server on disk, with PostgreSQL's default durability.
