@@ -29,7 +29,7 @@ pub(crate) fn write(kept: &Path, databases: &[KeptDatabase]) -> Result<(), Failu
     Ok(fs::write(&path, text).attempt("write", &path)?)
 }
 
-/// Reads the file written by [`write`]. Returns an empty list if the file is missing or unreadable.
+/// Reads the file written by [`write()`]. Returns an empty list if the file is missing or unreadable.
 pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     let text = fs::read_to_string(kept.join(FILE)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
