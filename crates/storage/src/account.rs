@@ -1,5 +1,5 @@
 //! Chooses the account that owns a server's files and runs its processes. PostgreSQL refuses to run as root,
-//! so root needs an unprivileged account. All other users run the server as themselves.
+//! so root needs an unprivileged account. Other users run the server under their own account.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Accounts that root can run servers as, in order of preference.
+/// Accounts under which root can run servers, in order of preference.
 const ACCOUNTS: [&str; 2] = ["postgres", "nobody"];
 
 /// The user and group that run the server and own its files.
@@ -18,7 +18,7 @@ pub struct Account {
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// True if this isn't the account that pgfresh itself runs as. In this case pgfresh must make the account
+    /// True if pgfresh itself runs under a different account. In this case, pgfresh must make this account
     /// the owner of the server's files.
     pub foreign: bool,
 }
@@ -29,8 +29,7 @@ pub enum AccountError {
     /// `/etc/passwd` has neither `postgres` nor `nobody`.
     #[error("cannot run a server as root: \"/etc/passwd\" has neither \"postgres\" nor \"nobody\"")]
     Absent,
-    /// Our user namespace maps no user other than root, and the kernel doesn't let us create another
-    /// namespace.
+    /// Our user namespace maps no user other than root, and the kernel doesn't let us create another one.
     #[error("cannot run a server as root: this user namespace has no other user")]
     Alone(#[source] io::Error),
 }
@@ -53,20 +52,20 @@ impl AccountError {
 }
 
 impl Account {
-    /// Returns the account that this process runs as.
+    /// Returns the account that this process runs under.
     #[must_use]
     pub fn ours() -> Self {
         Self { uid: sys::user(), gid: sys::group(), foreign: false }
     }
 
-    /// Returns the account that servers run as. This is our own account, unless we are root. Root uses
+    /// Returns the account that servers run under. This is our own account unless we are root. Root uses
     /// `postgres`, or `nobody` if there is no `postgres`.
     ///
-    /// In a user namespace that maps neither of these two accounts, root has to use its own account. In that
-    /// case, servers run under [`Self::alias`].
+    /// In a user namespace that maps neither of these accounts, root has to use its own. Servers then run
+    /// under [`Self::alias`].
     ///
-    /// Reads `/etc/passwd` directly, because a static binary can't use the name service. Both accounts are
-    /// always local.
+    /// This reads `/etc/passwd` directly, because a static binary can't use the name service. Both accounts
+    /// are always local.
     pub fn for_server() -> Result<Self, AccountError> {
         if !sys::is_root() {
             return Ok(Self::ours());
@@ -84,35 +83,33 @@ impl Account {
         Ok(Self::ours())
     }
 
-    /// Some programs refuse to run as root. For root's account, returns another uid and gid under which these
-    /// programs can run in a user namespace. Returns `None` for any other account. See
-    /// [`sys::run_in_user_namespace`].
+    /// Returns a uid and gid for programs that refuse to run as root: they can run under these ids in a user
+    /// namespace. Returns `None` for any account other than root's. See [`sys::run_in_user_namespace`].
     #[must_use]
     pub fn alias(&self) -> Option<(u32, u32)> {
         if self.uid == 0 { Self::named_alias() } else { None }
     }
 
-    /// Returns the uid and gid of `postgres`, or of `nobody` if `/etc/passwd` has no `postgres`. A program
-    /// that needs the name of its account can run with these ids. Returns `None` if `/etc/passwd` has neither
-    /// account.
+    /// Returns the uid and gid of `postgres`, or of `nobody` if `/etc/passwd` has no `postgres`, for programs
+    /// that need their account to have a name. Returns `None` if `/etc/passwd` has neither account.
     #[must_use]
     pub fn named_alias() -> Option<(u32, u32)> {
         let passwd = passwd();
         ACCOUNTS.iter().find_map(|name| find_account(&passwd, name)).map(|account| (account.uid, account.gid))
     }
 
-    /// Whether `/etc/passwd` has a name for this account's uid.
+    /// Returns true if `/etc/passwd` has a name for this account's uid.
     #[must_use]
     pub fn has_name(&self) -> bool {
         let uid = self.uid.to_string();
         passwd().lines().any(|line| line.split(':').nth(2) == Some(&uid))
     }
 
-    /// Whether this account can enter `directory` and every directory above it.
+    /// Returns true if this account can enter `directory` and every directory above it.
     #[must_use]
     pub fn can_reach(&self, directory: &Path) -> bool {
         // `access(2)` only checks permissions for our own uid. For another account, or for root under an
-        // alias, only the mode bits show who can enter a directory.
+        // alias, the mode bits are all we have.
         if !self.foreign && !sys::is_root() {
             return sys::may_enter(directory);
         }
@@ -129,7 +126,7 @@ impl Account {
         })
     }
 
-    /// Makes this account the owner of `file`. Does nothing if it is our own account.
+    /// Makes this account the owner of `file`. Does nothing if this is our own account.
     pub(crate) fn change_owner(&self, file: impl AsFd) -> io::Result<()> {
         if self.foreign {
             fchown(file, Some(self.uid), Some(self.gid))?;

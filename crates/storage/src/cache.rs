@@ -1,6 +1,6 @@
-//! Stores immutable entries on disk, so that a template only has to be built once. The key of each entry is
-//! its fingerprint. A process that builds an entry holds a lock during the build and then publishes the entry
-//! with a single rename.
+//! Stores immutable entries on disk, so that each template is built only once. Each entry's key is its
+//! fingerprint. A process that builds an entry holds a lock during the build, then publishes the entry with a
+//! single rename.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -35,9 +35,9 @@ pub struct Cache {
 impl Cache {
     /// Opens the cache in `chosen`, which can be read-only.
     ///
-    /// If `chosen` is `None`, opens the cache in its usual location. For root, this is `/var/cache/pgfresh`.
-    /// For other users, it is `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh`. If that directory isn't
-    /// writable, `/var/tmp/pgfresh-UID/cache` is used instead.
+    /// If `chosen` is `None`, opens the cache in its usual location: `/var/cache/pgfresh` for root, and
+    /// `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh` for other users. If that directory isn't writable,
+    /// `/var/tmp/pgfresh-UID/cache` is used instead.
     ///
     /// # Errors
     /// Returns an error if the `chosen` directory, or every usual location, can't be used.
@@ -71,7 +71,7 @@ impl Cache {
         let images = cache.images();
         private::ensure(&images, 0o700)?;
         let tag = cache.root.join("CACHEDIR.TAG");
-        // A read-only cache needs no tag: either it already has entries, or it is useless.
+        // A read-only cache needs no tag: if it has no entries yet, it is useless anyway.
         if !tag.exists() && cache.expect_writable().is_ok() {
             fs::write(&tag, CACHE_TAG).attempt("write", &tag)?;
         }
@@ -83,8 +83,8 @@ impl Cache {
         sys::expect_writable(&images).attempt("write in", &images)
     }
 
-    /// Returns the directory for the records of running servers. This is the cache itself, or a private
-    /// directory in `/var/tmp` if the cache is read-only.
+    /// Returns the directory for the records of running servers: the cache itself, or a private directory in
+    /// `/var/tmp` if the cache is read-only.
     pub fn state(&self) -> Result<PathBuf, FileError> {
         if self.expect_writable().is_ok() {
             return Ok(self.root.clone());
@@ -103,7 +103,7 @@ impl Cache {
         &self.root
     }
 
-    /// Whether the user chose this directory.
+    /// Returns true if the user chose this directory.
     #[must_use]
     pub fn is_chosen(&self) -> bool {
         self.is_chosen
@@ -114,7 +114,7 @@ impl Cache {
     }
 
     /// Returns the complete entry for `fingerprint` and sets its last use to now. Returns `None` if there is
-    /// no such entry, or if its manifest is damaged or was written in another version of the format.
+    /// no such entry, or if its manifest is damaged or has a different format version.
     pub fn look_up(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, true)
     }
@@ -138,7 +138,7 @@ impl Cache {
             return Ok(None);
         };
         if use_it {
-            // Nothing is evicted from a read-only cache, so the time of the last use doesn't matter there.
+            // Nothing is evicted from a read-only cache, so the time of last use doesn't matter there.
             ignore_read_only(file.set_modified(SystemTime::now()).attempt("touch", &path))?;
         }
         // If a process holds the exclusive lock, it is about to remove the entry.
@@ -170,7 +170,7 @@ impl Cache {
         Ok(true)
     }
 
-    /// Removes incomplete entries and the lock files of builders that died. Returns the removed paths.
+    /// Removes incomplete entries and the lock files of dead builders. Returns the removed paths.
     pub fn tidy(&self) -> Result<Vec<PathBuf>, FileError> {
         let images = self.images();
         let mut left = BTreeMap::<_, Vec<_>>::new();
@@ -184,7 +184,7 @@ impl Cache {
         }
         let mut removed = Vec::new();
         for (fingerprint, mut paths) in left {
-            // `try_building` removes the staging directory, and dropping its result removes the lock file.
+            // `try_building` removes the staging directory, and dropping the result removes the lock file.
             if self.try_building(&fingerprint)?.is_some() {
                 paths.sort();
                 removed.extend(paths);
@@ -193,8 +193,8 @@ impl Cache {
         Ok(removed)
     }
 
-    /// Acquires the exclusive right to build an entry. If another process is building the entry, calls
-    /// `waiting` and then blocks until that process is done.
+    /// Acquires the exclusive right to build an entry. If another process is building it, calls `waiting` and
+    /// then blocks until that process is done.
     ///
     /// After this call, look up the entry again, because the other process may have published it.
     pub fn building(&self, fingerprint: &str, waiting: impl FnOnce()) -> Result<Building, FileError> {
@@ -230,8 +230,8 @@ impl Cache {
         fs::read_to_string(self.root.join("notes").join(name)).ok()
     }
 
-    /// Saves a copy of the file `log` under `name`, so that the user can read it later. Also removes saved
-    /// logs that are older than a week.
+    /// Saves a copy of the file `log` under `name`, so that the user can read it later. Saved logs older than
+    /// a week are removed.
     pub fn keep_log(&self, name: &str, log: &Path) -> Result<PathBuf, FileError> {
         let folder = self.root.join("logs");
         private::ensure(&folder, 0o700)?;
@@ -261,8 +261,7 @@ impl Cache {
     }
 }
 
-/// Returns the directory to use if the user can't write to any of the usual locations. Only this user can
-/// access it.
+/// Returns the directory to use if none of the usual locations is writable. Only our own user can access it.
 fn fallback() -> PathBuf {
     PathBuf::from(format!("/var/tmp/pgfresh-{}", sys::user()))
 }

@@ -8,8 +8,8 @@ pub(crate) fn check_cancelled(cancelled: &AtomicBool) -> io::Result<()> {
     if cancelled.load(Ordering::Relaxed) { Err(io::Error::other("cancelled")) } else { Ok(()) }
 }
 
-/// A reader that returns an error once `cancelled` is set. Without it, a long file on a slow network would
-/// delay the cancellation.
+/// A reader that returns an error once `cancelled` is set. Otherwise, reading a long file over a slow network
+/// would delay the cancellation.
 pub(crate) struct Cancellable<'a, R> {
     pub(crate) source: R,
     pub(crate) cancelled: &'a AtomicBool,

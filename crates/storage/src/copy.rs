@@ -1,5 +1,5 @@
-//! Copies an entry's files to a data directory. This is the largest part of a server's start, so it uses all
-//! cores. If the file system can share blocks between files, no bytes are copied.
+//! Copies an entry's files to a data directory. Since this is the largest part of a server's startup, it uses
+//! all cores. If the file system can share blocks between files, no bytes are copied.
 //!
 //! Files are never hard-linked, because a server modifies its files in place.
 
@@ -27,10 +27,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Selects the files that [`BackgroundCopy::begin`] leaves to background threads or to [`BackgroundCopy::finish`].
 #[derive(Debug, Clone, Copy)]
 pub struct Deferred<'a> {
-    /// Files whose path starts with this prefix are copied by the background threads.
+    /// Files whose path starts with this prefix are copied by background threads.
     pub below: &'a str,
     /// Files with this name are copied after all others. If the server has already created a file at the same
-    /// path, pgfresh doesn't overwrite it.
+    /// path, it isn't overwritten.
     pub last: Option<&'a str>,
 }
 
@@ -38,10 +38,10 @@ pub struct Deferred<'a> {
 #[derive(Debug)]
 pub struct BackgroundCopy {
     job: Arc<Job>,
-    /// Indexes (in the manifest) of the files that are copied last.
+    /// Indexes (in the manifest) of the files to copy last.
     last: Vec<usize>,
     threads: Vec<JoinHandle<Result<(), CopyError>>>,
-    /// Tells us when the threads are done: the channel disconnects after the last thread has ended.
+    /// Disconnects when the last thread has finished.
     ended: Receiver<()>,
 }
 
@@ -58,8 +58,8 @@ struct Job {
 }
 
 impl BackgroundCopy {
-    /// Creates the data directory `to` with all its directories, and copies the files that aren't deferred.
-    /// Then starts background threads that copy the remaining files.
+    /// Creates the data directory `to` with all its subdirectories and copies the files that aren't deferred.
+    /// Then starts background threads that copy the rest.
     ///
     /// The threads leave one core to the caller.
     pub fn begin(
@@ -108,8 +108,8 @@ impl BackgroundCopy {
         Ok(Self { job, last, threads, ended })
     }
 
-    /// Helps the threads to copy until all files are complete. Calls `watch` at most every 100 ms, with the
-    /// number of bytes copied so far and the total. Both numbers only cover the deferred files.
+    /// Helps the threads copy until all files are complete. Calls `watch` at most every 100 ms with the
+    /// number of bytes copied so far and the total. Both numbers cover only the deferred files.
     pub fn finish(mut self, watch: &dyn Fn(u64, u64)) -> Result<Copied, CopyError> {
         let size = |&index: &usize| self.job.manifest.files[index].size;
         let total = self.job.files.iter().chain(&self.last).map(size).sum();
@@ -152,8 +152,7 @@ impl Drop for BackgroundCopy {
 }
 
 impl Job {
-    /// Copies the first file that isn't empty, to find out whether the source and the target can share
-    /// blocks.
+    /// Copies the first non-empty file, to find out whether the source and the target can share blocks.
     fn choose_method(&mut self) -> Result<(), CopyError> {
         let with_bytes = |&index: &usize| self.manifest.files[index].size > 0;
         let Some(at) = self.files.iter().position(with_bytes) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Copies one directory of an entry into the data directory of a running server, under a new name. Each
-//! database is such a directory, so this adds a database to the server.
+//! Copies one directory of an entry into a running server's data directory, under a new name. Since each
+//! database is such a directory, this adds a database to the server.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::tree;
 pub struct DirectoryCopier<'a> {
     /// The entry that contains the source directory.
     pub entry: &'a Entry,
-    /// Parent directory of the source and of the copy, relative to both data directories.
+    /// Parent directory of both the source and the copy, relative to both data directories.
     pub parent: &'a str,
     /// The server's data directory.
     pub data: &'a Path,
@@ -30,8 +30,8 @@ impl DirectoryCopier<'_> {
     /// Copies the files in the directory `from`, but not its subdirectories, to the new directory `to`.
     /// Returns false if `go_on` stopped the copy.
     ///
-    /// Calls `go_on` before each file and after each chunk of a long file. `go_on` can block to pause the
-    /// copy, and it can return false to stop it. If the copy doesn't complete, the files copied so far are
+    /// Calls `go_on` before each file and after each chunk of a long file. The callback can block to pause
+    /// the copy or return false to stop it. If the copy doesn't complete, the files copied so far are
     /// removed.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl DirectoryCopier<'_> {
             }
             let (from, to) = ((source, source_path.join(name)), (target, path.join(name)));
             let method = copier.copy(file, name, from, to, &beat)?;
-            // After the first failed clone, copy the remaining files without trying to clone them.
+            // After the first failed clone, copy the remaining files without trying again.
             if file.size > 0 {
                 copier.method = method;
             }

@@ -1,5 +1,5 @@
-//! Copies a single file of an entry. The copy shares the file's blocks if the file system supports that.
-//! Otherwise the kernel copies the bytes and keeps the holes.
+//! Copies a single file of an entry. If the file system supports it, the copy shares the file's blocks.
+//! Otherwise, the kernel copies the bytes and preserves the holes.
 
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -17,8 +17,7 @@ use crate::manifest::{self, File};
 use crate::tree;
 use crate::verified::Verified;
 
-/// Number of bytes in each copy call. Between two calls, the copier reports progress and checks for
-/// cancellation.
+/// Number of bytes in each copy call. Between calls, the copier reports progress and checks for cancellation.
 const CHUNK: u64 = 32 << 20;
 
 /// How the bytes were copied.
@@ -33,7 +32,7 @@ pub enum Method {
 /// The result of a complete copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {
-    /// The method that worked for the first file that isn't empty.
+    /// The method that worked for the first non-empty file.
     pub method: Method,
     /// Number of files created, including empty ones.
     pub files: usize,
@@ -41,7 +40,7 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Copies the files of one entry and changes their owner to one account.
+/// Copies an entry's files and makes one account their owner.
 #[derive(Debug)]
 pub(crate) struct FileCopier {
     account: Account,
@@ -52,10 +51,10 @@ pub(crate) struct FileCopier {
     compared: AtomicBool,
     /// Number of bytes physically written.
     bytes: AtomicU64,
-    /// Number of bytes that are already in the target, including holes and shared blocks. The actual number
-    /// can be higher by up to one chunk per file in progress.
+    /// Number of bytes already in the target, including holes and shared blocks. The actual number can be
+    /// higher by up to one chunk per file in progress.
     pub(crate) done: AtomicU64,
-    /// If set, the copy ends after the current chunk.
+    /// If set, the copy stops after the current chunk.
     pub(crate) stop: AtomicBool,
 }
 
@@ -105,8 +104,8 @@ impl FileCopier {
         Ok(Method::Copy)
     }
 
-    /// Records that the whole entry is undamaged, if this copy compared any file with its digest. Call this
-    /// only after all files have been copied.
+    /// Records that the whole entry is undamaged, provided that this copy compared at least one file with its
+    /// digest. Call this only after all files have been copied.
     pub(crate) fn record_comparison(&self) {
         if self.compared.load(Ordering::Relaxed) {
             self.verified.record_now();
@@ -118,7 +117,7 @@ impl FileCopier {
         Copied { method: self.method, files, bytes: self.bytes.load(Ordering::Relaxed) }
     }
 
-    /// Copies the data in a sparse file and keeps its holes.
+    /// Copies the data in a sparse file, preserving its holes.
     fn copy_extents(&self, from: &fs::File, to: &fs::File, size: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut at = 0;
         while at < size {
@@ -152,12 +151,12 @@ impl FileCopier {
     }
 }
 
-/// Checks an open file against its line in the manifest. Returns the number of bytes that the file occupies
-/// on disk, and whether its content was read and compared.
+/// Checks an open file against its line in the manifest. Returns the number of bytes it occupies on disk, and
+/// whether its content was read and compared.
 ///
-/// The size is always compared. The content is compared in two cases. In the first, the modification time
-/// differs from the manifest, for example because the entry was unpacked from an archive without times. In
-/// the second, the file may have changed since its content was last compared.
+/// The size is always compared. The content is compared only if the file may have changed since the last
+/// comparison or if its modification time differs from the manifest. The latter happens when the entry was
+/// unpacked from an archive without times.
 fn check(file: &File, from: &fs::File, path: PathBuf, verified: &Verified) -> Result<(u64, bool), CopyError> {
     let meta = from.metadata().attempt("examine", &path)?;
     if meta.len() != file.size {

@@ -1,5 +1,5 @@
-//! Downloads an entry from a store that isn't trusted. The signed description arrives first, followed by the
-//! files in any order. Each file is compared with its digest before the entry is published.
+//! Downloads an entry from an untrusted store. The signed description arrives first, followed by the files in
+//! any order. Each file is compared with its digest before the entry is published.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,10 +14,10 @@ use crate::manifest::{self, Manifest};
 use crate::publish::{self, Building};
 use crate::signing::{Signed, SigningKey, TrustError, TrustedKey};
 
-/// The signed texts of an entry, without the files.
+/// An entry's signed texts, without the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// The head: the fingerprint, and the digests of the manifest and the description.
+    /// The head, which contains the fingerprint and the digests of the manifest and the description.
     pub head: String,
     /// The signature of the head.
     pub signature: String,
@@ -27,7 +27,7 @@ pub struct Description {
     pub about: String,
 }
 
-/// A file in an entry.
+/// One of an entry's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileDescription {
     /// Path relative to the data directory.
@@ -65,7 +65,7 @@ impl Entry {
     }
 }
 
-/// A head that was signed with a trusted key.
+/// A head signed with a trusted key.
 #[derive(Debug)]
 pub struct TrustedHead {
     head: Head,
@@ -73,7 +73,7 @@ pub struct TrustedHead {
 }
 
 impl TrustedHead {
-    /// Checks that a trusted key has signed a head for the entry `fingerprint`.
+    /// Checks that a trusted key signed this head for the entry `fingerprint`.
     ///
     /// # Errors
     /// Returns an error if the head can't be trusted.
@@ -108,7 +108,7 @@ impl TrustedHead {
     }
 }
 
-/// An entry with a signed manifest, whose files have yet to be downloaded.
+/// An entry's signed manifest, whose files have yet to be downloaded.
 #[derive(Debug)]
 pub struct SignedManifest {
     manifest: Manifest,
@@ -135,7 +135,7 @@ impl SignedManifest {
     }
 }
 
-/// The files of an entry during its download.
+/// The files of an entry that is being downloaded.
 #[derive(Debug)]
 pub struct EntryDownload<'a> {
     announced: &'a SignedManifest,
@@ -145,7 +145,7 @@ pub struct EntryDownload<'a> {
 }
 
 impl<'a> EntryDownload<'a> {
-    /// Creates all files with their final sizes. At first, each file is one hole.
+    /// Creates all files with their final sizes. Initially, each file is one hole.
     fn begin(announced: &'a SignedManifest, staging: &Path) -> Result<Self, CacheError> {
         let data = publish::make_directories(&announced.manifest, staging, staging)?;
         for file in &announced.manifest.files {
@@ -198,8 +198,8 @@ impl<'a> EntryDownload<'a> {
         self.data.join(&self.announced.manifest.files[number].path)
     }
 
-    /// Returns the manifest of the received files. Returns an error unless [`Self::finish`] succeeded for
-    /// every file.
+    /// Returns the manifest of the received files, or an error unless [`Self::finish`] succeeded for every
+    /// file.
     fn into_manifest(self) -> Result<Manifest, CacheError> {
         let expected = &self.announced.manifest;
         let mut found = Manifest { directories: expected.directories.clone(), files: Vec::new() };
@@ -220,8 +220,8 @@ impl<'a> EntryDownload<'a> {
 const DIFFERENT: &str = "it is not as its manifest says";
 
 impl Building {
-    /// Downloads the files of an entry by calling `fill`, and then publishes the entry. `fill` must call
-    /// [`EntryDownload::finish`] for each file. A failure leaves no files behind, and the caller can try
+    /// Downloads an entry's files by calling `fill`, then publishes the entry. `fill` must call
+    /// [`EntryDownload::finish`] for each file. A failure leaves no files behind, so the caller can try
     /// again.
     pub fn receive<E: From<CacheError>>(
         &self,

@@ -1,4 +1,4 @@
-//! Provides read access to a cache entry. An entry is a complete, immutable directory.
+//! Provides read access to a cache entry, which is a complete, immutable directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,10 +10,10 @@ use crate::file_error::{Attempt, FileError};
 use crate::manifest::{File, Manifest};
 use crate::replace::{ignore_read_only, replace_file};
 
-/// Maximum size of a saved text, in bytes. A longer file is ignored.
+/// Maximum size of a saved text, in bytes. Longer files are ignored.
 const MAX_TEXT_SIZE: u64 = 64 << 20;
 
-/// A complete, immutable directory in the cache. While any process holds a value of this type, the cache
+/// A complete, immutable directory in the cache. As long as any process holds a value of this type, the cache
 /// doesn't evict the entry.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -44,7 +44,7 @@ impl Entry {
         self.files_in(directory).map(|(_, name)| name)
     }
 
-    /// Returns the files directly in `directory`, with their names.
+    /// Returns the files directly in `directory`, each with its name.
     pub(crate) fn files_in<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = (&'a File, &'a str)> {
         self.manifest.files.iter().filter_map(move |file| {
             let (folder, name) = file.path.rsplit_once('/')?;
@@ -52,7 +52,7 @@ impl Entry {
         })
     }
 
-    /// Whether `directory` has subdirectories.
+    /// Returns true if `directory` has subdirectories.
     #[must_use]
     pub fn has_directories_in(&self, directory: &str) -> bool {
         let is_below = |path: &String| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
@@ -71,13 +71,14 @@ impl Entry {
         self.directory.join("data")
     }
 
-    /// Returns the builder's description, or an empty string if the builder gave none.
+    /// Returns the builder's description, or an empty string if the builder provided none.
     #[must_use]
     pub fn about(&self) -> String {
         fs::read_to_string(self.directory.join("about")).unwrap_or_default()
     }
 
-    /// Returns a digest that is different for any two entries, even for two builds with the same fingerprint.
+    /// Returns a digest that differs between any two entries, even between two builds with the same
+    /// fingerprint.
     #[must_use]
     pub fn identity(&self) -> String {
         blake3::hash(self.manifest.to_text().as_bytes()).to_hex().to_string()
@@ -85,8 +86,8 @@ impl Entry {
 
     /// Returns the text that [`Self::remember`] saved under `name`, if any.
     ///
-    /// If the entry was rebuilt in the meantime, the saved text can describe the newer build. A text about
-    /// one specific build must therefore contain the build's [`Self::identity`].
+    /// If the entry was rebuilt in the meantime, the saved text can describe the newer build. Text about one
+    /// specific build must therefore contain that build's [`Self::identity`].
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         let path = self.directory.join(name);
@@ -106,8 +107,8 @@ impl Entry {
         path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
     }
 
-    /// Returns the number of bytes that the files occupy on disk, including blocks that they share with other
-    /// files. Missing files count as 0. This is slow for a large entry, because it examines each file.
+    /// Returns the number of bytes that the files occupy on disk, including blocks shared with other files.
+    /// Missing files count as 0. This is slow for a large entry, because it examines each file.
     pub fn occupied(&self) -> Result<u64, FileError> {
         let data = self.data();
         self.manifest.files.iter().try_fold(0, |sum, file| {
@@ -129,8 +130,8 @@ impl Entry {
         self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether this entry is still in the cache. False if it was removed, or replaced by a newer entry with
-    /// the same fingerprint.
+    /// Returns true if this entry is still in the cache, and false if it was removed or replaced by a newer
+    /// entry with the same fingerprint.
     pub(crate) fn is_current(&self) -> bool {
         self.in_use.is_at(&self.directory.join("manifest"))
     }

@@ -29,7 +29,7 @@ pub enum CacheError {
     },
 }
 
-/// An error that occurred during a copy. The files copied so far stay until the run directory is removed.
+/// An error that occurred during a copy. The files copied so far remain until the run directory is removed.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// A file operation failed.
@@ -46,7 +46,7 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Whether rebuilding the entry would help.
+    /// Returns true if rebuilding the entry would help.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })

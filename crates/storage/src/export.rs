@@ -1,8 +1,8 @@
-//! Exports and imports entries, so that one machine can build a template and others can use it. An exported
-//! entry is a plain directory that any tool can transport.
+//! Exports and imports entries, so that one machine can build a template for others to use. An exported entry
+//! is a plain directory that any tool can transport.
 //!
-//! An import reads every file and compares it with the manifest. The manifest shows that the entry is
-//! unchanged, and a signature shows who made it. A cache with trusted keys requires a signature.
+//! An import reads every file and compares it with the manifest. The manifest shows that the entry is intact,
+//! and a signature shows who made it. A cache with trusted keys requires a signature.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,14 +21,14 @@ use crate::signing::{Signed, SigningKey, TrustedKey};
 use crate::unchecked_entry::{HEAD, SIGNATURE, UncheckedEntry, is_fingerprint};
 use crate::{Account, private};
 
-/// Prefix of the extension of an incomplete export. The pid of the exporting process follows.
+/// Prefix of an incomplete export's extension. The exporting process's pid follows.
 const STAGING: &str = "staging-";
-/// Name of the file that the exporting process locks in an incomplete export.
+/// Name of the lock file in an incomplete export, held by the exporting process.
 const LOCK: &str = "lock";
 
 impl Entry {
-    /// Copies this entry into `folder`, as a directory named by the fingerprint. If there is a `key`, also
-    /// signs the copy. Creates `folder` if it doesn't exist.
+    /// Copies this entry into `folder`, as a directory named after the fingerprint, and signs the copy if
+    /// there is a `key`. Creates `folder` if it doesn't exist.
     ///
     /// Returns an error soon after `cancelled` is set. A failed export leaves no files behind.
     pub fn export(
@@ -116,13 +116,13 @@ fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), File
     Ok(())
 }
 
-/// Compares the files of the exported entry at `folder` with its manifest, and then signs the entry.
+/// Compares the files of the exported entry at `folder` with its manifest, then signs the entry.
 pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(), CacheError> {
     let head = UncheckedEntry::open(folder)?.new_head(cancelled)?;
     Ok(write_signed(&head, key, folder).map_err(|error| error.given_in(folder))?)
 }
 
-/// Checks that a trusted key has signed the entry at `folder`, and that the files match the signed manifest.
+/// Checks that a trusted key signed the entry at `folder`, and that the files match the signed manifest.
 ///
 /// # Errors
 /// Returns an error if the entry has no signature from a trusted key, or if it differs from its signed
@@ -137,8 +137,7 @@ pub fn verify(folder: &Path, trusted: &[TrustedKey], cancelled: &AtomicBool) -> 
     Ok(signed)
 }
 
-/// Removes from `folder` the unfinished exports of processes that have ended. The names of these exports
-/// start with `prefix`.
+/// Removes unfinished exports of dead processes from `folder`. `prefix` is the common prefix of their names.
 fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
     for entry in fs::read_dir(folder).attempt("read", folder)?.flatten() {
         let path = entry.path();
@@ -151,8 +150,8 @@ fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
 }
 
 impl Cache {
-    /// Imports the entry at `folder`, whose name is the entry's fingerprint. Returns false if the cache
-    /// already has the entry.
+    /// Imports the entry at `folder`, whose name is its fingerprint. Returns false if the cache already has
+    /// the entry.
     ///
     /// If `trusted` contains keys, one of them must have signed the entry. Returns an error soon after
     /// `cancelled` is set. A failed import leaves no files in the cache.
@@ -183,8 +182,8 @@ pub fn exported_entries(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileEr
     let mut found: Vec<_> = found.map(|entry| entry.path()).collect();
     found.retain(|path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(is_fingerprint)
-            // A directory that has any one of these files counts as an entry. If some of the others are
-            // missing, the import must report the damage.
+            // A directory with any one of these files counts as an entry. If some of the others are missing,
+            // the import must report the damage.
             && ["manifest", "about", "data", HEAD, SIGNATURE].iter().any(|name| path.join(name).symlink_metadata().is_ok())
     });
     found.sort();
@@ -208,7 +207,7 @@ mod tests {
     const FILES: [&str; 4] = ["base/1/rows", "base/1/holes", "top", "base/2/empty"];
     const FOLDERS: [&str; 4] = ["base", "base/1", "base/2", "nothing"];
 
-    /// A change to an exported entry while it is in transit.
+    /// Damage to an exported entry while it is in transit.
     #[derive(Debug, Clone)]
     enum Damage {
         Longer(usize, u64),
@@ -229,7 +228,7 @@ mod tests {
         File,
     }
 
-    /// A forged line in a manifest. The digest at the end of the manifest is correct nevertheless.
+    /// A forged manifest line. The digest at the end of the manifest is nevertheless correct.
     #[derive(Debug, Clone)]
     enum ManifestDamage {
         Path(&'static str),
@@ -286,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Applies `mishap` to the entry in `folder`. Does nothing if an earlier mishap removed its target.
+    /// Applies `mishap` to the entry in `folder`. Does nothing if an earlier mishap removed the target.
     fn apply_damage(mishap: &Damage, folder: &Path) {
         let data = folder.join("data");
         let open = |at: usize| fs::File::options().write(true).read(true).open(data.join(FILES[at])).ok();

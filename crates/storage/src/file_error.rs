@@ -1,4 +1,4 @@
-//! I/O errors that say which action failed and on which path. A bare [`io::Error`] says neither.
+//! I/O errors that include the failed action and its path. A bare [`io::Error`] has neither.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,7 @@ pub struct FileError {
     verb: &'static str,
     path: PathBuf,
     source: io::Error,
-    /// True if the user chose the path. In this case, advice about the locations that pgfresh itself chooses
-    /// would be misleading.
+    /// True if the user chose the path. Advice about pgfresh's own locations would then be misleading.
     is_given: bool,
 }
 
@@ -30,7 +29,7 @@ impl FileError {
         self
     }
 
-    /// Returns advice for the user, if there is any.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self.source.kind() {
@@ -63,7 +62,7 @@ impl FileError {
 
 /// Turns an [`io::Error`] into a [`FileError`] by adding the failed action and the path.
 pub trait Attempt<T> {
-    /// Names the action and the path, for the message "could not `verb` `path`".
+    /// Adds the action and the path, for the message "could not `verb` `path`".
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
 
     /// Like [`Attempt::attempt`], for a path that the user chose.

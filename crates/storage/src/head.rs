@@ -1,5 +1,5 @@
-//! The signed part of an exported entry, called its head. It contains the fingerprint and the digests of the
-//! entry's texts, so that one small signature covers all files.
+//! The signed part of an exported entry, called its head. It contains the entry's fingerprint and the digests
+//! of its texts, so that one small signature covers all files.
 //!
 //! ```text
 //! pgfresh template 1
@@ -8,14 +8,13 @@
 //! about DIGEST
 //! signed 1700000000
 //! ```
-//! The digests are BLAKE3 digests in hex of the files with these names. The manifest in turn contains the
-//! digests of all data files. The last line is the time of the signature, in seconds since 1970.
+//! Each digest is the hex BLAKE3 digest of the file with that name. The manifest in turn contains the digests
+//! of all data files. The last line is the signing time, in seconds since 1970.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::signing::{self, Signed, SigningKey, TrustError, TrustedKey};
 
-/// First line.
 const HEADER: &str = "pgfresh template 1";
 
 /// The content that a signature covers.
@@ -65,7 +64,7 @@ impl Head {
         (head.to_text() == text).then_some(head)
     }
 
-    /// Returns the name of the first text (manifest or description) that differs from the signed one. Returns
+    /// Returns the name of the first text (manifest or description) that differs from the signed one, or
     /// `None` if both match.
     pub(crate) fn changed_text(&self, manifest: &str, about: &str) -> Option<&'static str> {
         let other = |text: &str, digest| blake3::hash(text.as_bytes()) != digest;
@@ -76,7 +75,7 @@ impl Head {
     }
 }
 
-/// The text of a head, and its signature in minisign's format.
+/// A head's text and its signature in minisign's format.
 #[derive(Debug, Clone, Copy)]
 pub struct SignedHead<'a> {
     /// The text that the signature covers.

@@ -1,11 +1,11 @@
-//! Stores data directories: the cache of templates, and the copies of them that servers run on. Making such a
-//! copy has to be fast, and no copy may outlive its owner.
+//! Stores data directories: the cache of templates, and the copies that servers run on. Copying must be fast,
+//! and no copy may outlive its owner, the pgfresh process that created it.
 //!
-//! A [`Place`] is a directory in RAM or on disk with enough free space. A place contains one [`RunDirectory`]
-//! for each server. A run directory is private and locked, and a sweep removes it once its owner is gone. Its
-//! files are copies of an [`Entry`] in the [`Cache`]. Entries are immutable, and each is published with a
-//! single rename. This crate knows nothing about PostgreSQL, so to this crate a data directory is just a tree
-//! of regular files.
+//! A [`Place`] is a directory in RAM or on disk with enough free space. It contains one [`RunDirectory`] per
+//! server. A run directory is private and locked, so a sweep can tell when its owner is gone and remove it.
+//! Its files are copies of an [`Entry`] in the [`Cache`]. Entries are immutable, and each is published with a
+//! single rename. This crate knows nothing about PostgreSQL: to it, a data directory is just a tree of
+//! regular files.
 //!
 //! ```text
 //! CACHE/images/FINGERPRINT/manifest      list of files, written last (its mtime is the time of the last use)

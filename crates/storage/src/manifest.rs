@@ -1,5 +1,5 @@
-//! The manifest of a cache entry. It lists the entry's directories, and its files with their size, time and
-//! digest, so that a damaged entry can be detected.
+//! A cache entry's manifest. It lists the entry's directories and files, with each file's size, time and
+//! digest, so that damage can be detected.
 //!
 //! ```text
 //! pgfresh manifest 1
@@ -7,34 +7,34 @@
 //! f 8192 1700000000123456789 DIGEST base/1/1259
 //! end DIGEST
 //! ```
-//! A directory is listed before its contents. Each `f` line has a file's size in bytes, its modification time
-//! in nanoseconds since 1970, and its BLAKE3 digest in hex. The last line is the digest of all preceding
+//! A directory is listed before its contents. Each `f` line contains a file's size in bytes, its modification
+//! time in nanoseconds since 1970, and its BLAKE3 digest in hex. The last line is the digest of all preceding
 //! lines, so a truncated manifest is invalid.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// The first line. pgfresh can't parse a manifest with another version.
+/// The first line. pgfresh can't parse manifests with a different version.
 const HEADER: &str = "pgfresh manifest 1\n";
 
-/// The directory tree of an entry. Paths are relative, use `/` as the separator, and have no `.` or `..`
+/// An entry's directory tree. Paths are relative, use `/` as the separator, and have no `.` or `..`
 /// components.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Paths of all directories. They are sorted by name, so that a parent comes before its children.
+    /// Paths of all directories, sorted by name so that a parent precedes its children.
     pub(crate) directories: Vec<String>,
     pub(crate) files: Vec<File>,
 }
 
-/// A regular file in an entry.
+/// One of an entry's regular files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct File {
     pub(crate) path: String,
     /// Size in bytes.
     pub(crate) size: u64,
-    /// Modification time in nanoseconds since 1970. After one copy has compared a file with its digest, later
-    /// copies trust the file as long as its times and size stay the same.
+    /// Modification time in nanoseconds since 1970. Once a copy has compared a file with its digest, later
+    /// copies trust the file as long as its times and size don't change.
     pub(crate) modified: i64,
     pub(crate) digest: blake3::Hash,
 }
@@ -45,7 +45,7 @@ impl Manifest {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
-    /// Whether every path is unique and the parent of every directory is listed as well. A manifest from an
+    /// Returns true if every path is unique and every directory's parent is listed. A manifest from an
     /// untrusted source might violate this.
     pub(crate) fn has_consistent_paths(&self) -> bool {
         let mut seen = HashSet::new();
@@ -94,8 +94,9 @@ impl Manifest {
             .then_some(manifest)
     }
 
-    /// Returns the index of the directory that contains `path`, and the name inside that directory. The index
-    /// of the root is one past the last directory. Returns `None` if the manifest has no such directory.
+    /// Returns the index of the directory that contains `path`, and the name within that directory. The
+    /// root's index is one past the last directory. Returns `None` if the manifest doesn't list the
+    /// directory.
     pub(crate) fn parent_of<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
         let Some((folder, name)) = path.rsplit_once('/') else { return Some((self.directories.len(), path)) };
         let at = self.directories.binary_search_by(|other| other.as_str().cmp(folder)).ok()?;
@@ -103,13 +104,13 @@ impl Manifest {
     }
 }
 
-/// Returns `path` if it can't lead out of the entry.
+/// Returns `path` if it can't lead outside the entry.
 pub(crate) fn path_inside_entry(path: &str) -> Option<&str> {
     let inside = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
     (inside && !path.contains('\n')).then_some(path)
 }
 
-/// Returns the modification time in ns since 1970.
+/// Returns the modification time in nanoseconds since 1970.
 pub(crate) fn modified(meta: &Metadata) -> i64 {
     meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())
 }

@@ -1,13 +1,13 @@
-//! Stores the data of named servers. Unlike other data, it stays when the server stops, so that the next
-//! server with this name can use it.
+//! Stores the data of named servers. Unlike other data, it survives the server, so that the next server with
+//! the same name can use it.
 //!
 //! ```text
 //! ROOT/NAME/lock     locked by the owner, and by all processes of the server
 //! ROOT/NAME/about    the owner's record, which also says whether the data is complete
 //! ROOT/NAME/data/    owned by the server's account
 //! ```
-//! Everything except `data` belongs to our own user. After [`PersistentData::remember`] returns, `about` and
-//! `data` survive a crash of the operating system.
+//! Our own user owns everything except `data`. After [`PersistentData::remember`] returns, `about` and `data`
+//! survive a crash of the operating system.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use crate::file_error::{Attempt, FileError};
 use crate::removal::remove_tree;
 use crate::{Account, private};
 
-/// How long to wait for the processes of an earlier server to end after its owner was killed.
+/// How long to wait for an earlier server's processes to exit after its owner was killed.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The data directory of a named server, locked by its owner.
@@ -33,9 +33,8 @@ pub struct PersistentData {
 }
 
 impl PersistentData {
-    /// Returns the directory that contains the data of all named servers. This is `$XDG_DATA_HOME/pgfresh`.
-    /// If that variable is unset, it is `/var/lib/pgfresh` for root and `~/.local/share/pgfresh` for other
-    /// users.
+    /// Returns the directory that contains the data of all named servers: `$XDG_DATA_HOME/pgfresh`, or if
+    /// that variable is unset, `/var/lib/pgfresh` for root and `~/.local/share/pgfresh` for other users.
     pub fn root() -> Result<PathBuf, FileError> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let folder = absolute("XDG_DATA_HOME").or_else(|| {
@@ -51,8 +50,8 @@ impl PersistentData {
 
     /// Opens the data called `name` below `root`, for a server that runs as `account`. New data is empty.
     ///
-    /// Waits up to 10 seconds for an earlier server to end. Returns `None` if a process is still using the
-    /// data after that.
+    /// Waits up to 10 seconds for an earlier server to shut down. Returns `None` if a process is still using
+    /// the data after that.
     pub fn open(root: &Path, name: &str, account: &Account) -> Result<Option<Self>, FileError> {
         let parent = root.parent().unwrap_or(root);
         if !parent.exists() {
@@ -101,7 +100,7 @@ impl PersistentData {
         }
     }
 
-    /// Saves `text` as the owner's record. Flushes the record and the data to disk.
+    /// Saves `text` as the owner's record, and flushes the record and the data to disk.
     pub fn remember(&self, text: &str) -> Result<(), FileError> {
         let staging = self.path.join("about.new");
         let mut open = File::options();
@@ -113,7 +112,7 @@ impl PersistentData {
         File::open(&self.path).and_then(|folder| folder.sync_all()).attempt("sync", &self.path)
     }
 
-    /// Removes the data. The owner's record stays.
+    /// Removes the data but retains the owner's record.
     pub fn clear(&self) -> Result<(), FileError> {
         if self.data().exists() { remove_tree(&self.data()) } else { Ok(()) }
     }
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         data.clear().unwrap();
         assert!(!data.data().exists() && data.recall().unwrap().is_some());
-        // `open` waits for a server that is ending.
+        // `open` waits for a server that is shutting down.
         let ending = std::thread::spawn(move || drop(data));
         assert!(open().is_some());
         ending.join().unwrap();

@@ -1,5 +1,5 @@
-//! Chooses where a server's files go: into RAM if the data fits, otherwise to disk. Also records the reason
-//! for the choice, which pgfresh shows to the user.
+//! Chooses where a server's files go: into RAM if the data fits, otherwise to disk. It also records the
+//! reason, which pgfresh reports to the user.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,21 +11,20 @@ use sys::{Filesystem, FilesystemKind};
 use crate::file_error::{Attempt, FileError};
 use crate::{Account, human_bytes, private};
 
-/// Number of bytes reserved for the server's own files, e.g. WAL, temporary files and a few databases.
+/// Number of bytes reserved for the server's own files, such as WAL, temporary files and a few databases.
 const RESERVED_BYTES: u64 = 256 << 20;
 
-/// Average file size that we assume when a file system limits the number of files. For comparison, a new
-/// cluster has 740 files with 26 MB, and a copy of its database has 300 files with 7 MB.
+/// Average file size to assume when a file system limits the number of files. For comparison, a new cluster
+/// has 740 files with 26 MB, and a copy of its database has 300 files with 7 MB.
 const BYTES_PER_FILE: u64 = 16 << 10;
 
-/// Maximum length of the path of a server's file, in bytes. This is `MAXPGPATH` without the terminating zero.
-/// PostgreSQL truncates a longer path, and then opens the wrong file. Source:
-/// `src/include/pg_config_manual.h`.
+/// Maximum length of a server file's path, in bytes: `MAXPGPATH` without the terminating zero. PostgreSQL
+/// truncates a longer path and then opens the wrong file. Source: `src/include/pg_config_manual.h`.
 const MAX_PATH_LENGTH: usize = 1023;
-/// The longest path of a server's file, relative to our directory. The eight digits stand for a random name.
+/// The longest path of a server file, relative to our directory. The eight digits stand for a random name.
 const LONGEST_SERVER_PATH: &str = "/01234567/data/postgresql.auto.conf";
 
-/// The place that the user requested for the servers' files.
+/// The location the user requested for the servers' files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PlaceRequest {
     /// RAM if the data fits, otherwise disk.
@@ -91,7 +90,7 @@ pub enum PlaceError {
         /// Why each candidate was rejected.
         why: String,
     },
-    /// The directory that the user chose isn't suitable.
+    /// The directory the user chose isn't suitable.
     #[error("cannot place {} in \"{}\": {why}", human_bytes(*.need), path.display())]
     Unsuitable {
         /// Number of bytes needed.
@@ -107,7 +106,7 @@ pub enum PlaceError {
 }
 
 impl PlaceError {
-    /// Returns advice for the user, if there is any.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -127,12 +126,12 @@ impl PlaceError {
 }
 
 impl Place {
-    /// Chooses a place that `account` can access, for copies of a template with `bytes` bytes. If the data
-    /// has to go to disk, this tries `disk` first. Callers pass a directory next to the cache, because copies
-    /// there can share blocks with the cache.
+    /// Chooses a place that `account` can access, for copies of a `bytes`-byte template. If the data has to
+    /// go to disk, `disk` is tried first: callers pass a directory next to the cache, because copies there
+    /// can share blocks with the cache.
     ///
-    /// RAM must have room for twice the template's size, plus 256 MiB. This takes into account the limits of
-    /// the file system, of the machine, and of our control groups.
+    /// RAM must have room for twice the template's size plus 256 MiB, given the limits of the file system,
+    /// the machine and our control groups.
     pub fn choose(
         request: &PlaceRequest,
         bytes: u64,
@@ -158,7 +157,7 @@ impl Place {
         }
     }
 
-    /// Returns the parent of our directory.
+    /// Returns the directory that contains ours.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -183,7 +182,7 @@ impl Place {
         self.budget
     }
 
-    /// Returns a one-line description of the place, with the reason why it was chosen.
+    /// Returns a one-line description of the place and why it was chosen.
     #[must_use]
     pub fn why(&self) -> String {
         let kind = match self.kind {
@@ -194,13 +193,13 @@ impl Place {
     }
 }
 
-/// Returns the directories that usually are on a tmpfs.
+/// Returns the directories that are usually on a tmpfs.
 fn ram_candidates() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     ["/dev/shm".into()].into_iter().chain(runtime).chain(["/tmp".into()]).collect()
 }
 
-/// Returns every directory that [`Place::choose`] might have chosen. A sweep has to look at all of them.
+/// Returns every directory that [`Place::choose`] might have chosen. A sweep has to search all of them.
 pub(crate) fn candidates(disk: &Path) -> Vec<PathBuf> {
     let mut all = ram_candidates();
     all.extend([disk.to_owned(), "/var/tmp".into()]);
@@ -261,7 +260,7 @@ struct FreeSpace {
 impl FreeSpace {
     /// Measures the free space in `root`. If the directory can't be used, returns the reason as the error.
     fn in_directory(root: &Path, account: &Account) -> Result<Self, String> {
-        // The path has to be UTF-8, because it appears in PostgreSQL's settings and in the clients' URLs.
+        // The path must be UTF-8, because it appears in PostgreSQL's settings and in the clients' URLs.
         root.to_str().ok_or("its path is not UTF-8")?;
         let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
         if !root.is_dir() {
@@ -277,7 +276,7 @@ impl FreeSpace {
         if length(root) > most {
             return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
         }
-        // Only check our directory here, and don't create it yet. Otherwise a process that dies now would
+        // Only check our directory here, without creating it yet. Otherwise, a process that dies now would
         // leave it behind.
         private::ensure_existing(&ours).map_err(|error| error.to_string())?;
         let bytes = match filesystem.kind {
@@ -289,7 +288,7 @@ impl FreeSpace {
         Ok(Self { kind: filesystem.kind, bytes, files: filesystem.free_files })
     }
 
-    /// Returns a description of the free space if it is too little for `need` bytes in files of an average
+    /// Returns a description of the free space if it is insufficient for `need` bytes in files of average
     /// size.
     fn shortage(&self, need: u64) -> Option<String> {
         let files = need / BYTES_PER_FILE;
@@ -299,7 +298,7 @@ impl FreeSpace {
         (self.files < files).then(|| format!("inodes for {} files left, {files} wanted", self.files))
     }
 
-    /// Turns `root` into a place. The budget takes into account how many files the file system has room for.
+    /// Turns `root` into a place. The budget also accounts for how many more files the file system can hold.
     fn into_place(self, root: PathBuf, why: String) -> Place {
         let budget = self.bytes.min(self.files.saturating_mul(BYTES_PER_FILE));
         Place { root, kind: self.kind, budget, why }

@@ -1,4 +1,4 @@
-//! Creates and checks directories that only our own user can write to. Other users could otherwise replace a
+//! Creates and checks directories that only our own user can write to. Otherwise, other users could replace a
 //! server's files.
 
 use std::fs::{DirBuilder, Metadata};
@@ -10,8 +10,8 @@ use sys::Directory;
 
 use crate::file_error::{Attempt, FileError};
 
-/// Creates `path` with `mode` if it doesn't exist. Returns an error if the directory isn't ours, or if other
-/// users can write to it. In a shared directory such as `/tmp`, another user could have created it first.
+/// Creates `path` with `mode` if it doesn't exist. Returns an error if the directory isn't ours or if other
+/// users can write to it: in a shared directory such as `/tmp`, another user could have created it first.
 pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
     loop {
         let created = match DirBuilder::new().mode(mode).create(path) {
@@ -27,7 +27,7 @@ pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
     }
 }
 
-/// Sets the mode of a new directory explicitly, because the umask may have cleared some of its bits.
+/// Sets a new directory's mode explicitly, because the umask may have cleared some of its bits.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     Directory::open(path)?.set_mode(mode)
 }
@@ -46,12 +46,12 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
 }
 
 /// Returns the mode for the parent of the run directories. If we are root, the server's account must be able
-/// to pass through this parent.
+/// to traverse it.
 pub(crate) fn parent_mode() -> u32 {
     if sys::is_root() { 0o711 } else { 0o700 }
 }
 
-/// Whether `path` exists. If it does, it must satisfy the conditions of [`ensure`].
+/// Returns true if `path` exists. An existing path must satisfy the conditions of [`ensure`].
 pub(crate) fn ensure_existing(path: &Path) -> Result<bool, FileError> {
     let Ok(meta) = path.symlink_metadata() else { return Ok(false) };
     check(path, &meta)?;

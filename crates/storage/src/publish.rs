@@ -1,5 +1,5 @@
-//! Publishes an entry in the cache. The tree is copied, its manifest is written, and both are flushed to
-//! disk. A rename then puts them in place, so that no process ever sees an incomplete entry.
+//! Publishes an entry in the cache. It copies the tree, writes the manifest, and flushes both to disk. A
+//! rename then puts them in place, so that no process ever sees an incomplete entry.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -14,10 +14,10 @@ use crate::file_error::{Attempt, FileError};
 use crate::manifest::{self, Manifest};
 use crate::removal::remove_tree;
 
-/// Size in bytes of the blocks that are checked for zeros. A block of zeros becomes a hole.
+/// Size in bytes of the blocks checked for zeros. A block of zeros becomes a hole.
 const ZERO_BLOCK: u64 = 64 << 10;
 
-/// The exclusive right to build one entry. It is held until this value is dropped.
+/// The exclusive right to build one entry, held until this value is dropped.
 #[derive(Debug)]
 pub struct Building {
     pub(crate) entry: PathBuf,
@@ -85,7 +85,7 @@ impl Building {
         let file = File::open(&path).attempt("open", &path)?;
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
         let in_use = in_use.ok_or(io::ErrorKind::NotFound).attempt("lock", &path)?;
-        // If there is an entry already, it is damaged or the caller wants to replace it.
+        // An entry that already exists is either damaged or to be replaced.
         remove_tree(&self.entry)?;
         fs::rename(staging, &self.entry).attempt("publish", &self.entry)?;
         Ok(Entry::new(self.entry.clone(), manifest, in_use))
@@ -98,8 +98,8 @@ impl Building {
 
 impl Drop for Building {
     fn drop(&mut self) {
-        // Remove the lock file while its lock is still held. A process that was waiting for this lock will
-        // notice that the file's name is gone and will create a new file.
+        // Remove the lock file while we still hold its lock. A process waiting for this lock will notice that
+        // the file's name is gone and create a new file.
         if let Err(error) = fs::remove_file(&self.lock) {
             tracing::debug!(%error, path = %self.lock.display(), "could not remove a lock");
         }
@@ -117,8 +117,8 @@ fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, Cach
     Ok(manifest)
 }
 
-/// Creates the data directory in `staging`, with all directories that `manifest` lists, and returns its path.
-/// If the file system has no room for the files, returns an error that names `entry`.
+/// Creates the data directory in `staging` with all directories that `manifest` lists, and returns its path.
+/// If the file system has no room for the files, returns an error about `entry`.
 pub(crate) fn make_directories(
     manifest: &Manifest,
     staging: &Path,
@@ -138,10 +138,10 @@ pub(crate) fn make_directories(
     Ok(data)
 }
 
-/// A directory in the tree that is being published.
+/// A directory in the tree being published.
 struct Source<'a> {
-    /// The open directory. Because it stays open, a user who can write to the tree can't redirect us to
-    /// another directory.
+    /// The open directory. Because it stays open, a user who can write to the tree can't redirect us
+    /// elsewhere.
     folder: &'a Directory,
     /// The path, for error messages.
     path: &'a Path,
@@ -149,7 +149,7 @@ struct Source<'a> {
     relative: &'a str,
 }
 
-/// Copies the contents of a directory to `to`, and adds them to the manifest.
+/// Copies a directory's contents to `to` and adds them to the manifest.
 fn add_folder(
     from: &Source<'_>,
     without: &[&str],
@@ -190,8 +190,8 @@ fn add_folder(
     Ok(())
 }
 
-/// Copies the bytes of `source` and computes their digest in the same pass. Blocks of zeros become holes.
-/// `from` is the path of `source`, for error messages.
+/// Copies the bytes of `source` and computes their digest in one pass. Blocks of zeros become holes. `from`
+/// is the path of `source`, for error messages.
 pub(crate) fn copy_and_digest(
     source: &mut impl Read,
     from: &Path,

@@ -1,5 +1,5 @@
-//! Removes many files quickly, on all cores and within a time limit. Otherwise a test run would have to wait
-//! until its server's files are gone.
+//! Removes many files quickly, on all cores and within a time limit. Otherwise, every test run would have to
+//! wait for its server's files to be removed.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,9 +14,9 @@ use sys::{Directory, FileKind};
 use crate::file_error::{Attempt, FileError};
 
 /// Background threads that remove the files in each subdirectory of a directory. They only give the later
-/// removal of the whole tree a head start, so their errors can be ignored.
+/// removal of the whole tree a head start, so we can ignore their errors.
 ///
-/// The threads leave one core to the caller. Dropping the value stops the threads and waits for them.
+/// The threads leave one core to the caller. Dropping this value stops the threads and waits for them.
 #[derive(Debug)]
 pub struct BackgroundRemoval {
     job: Arc<Job>,
@@ -26,7 +26,7 @@ pub struct BackgroundRemoval {
 #[derive(Debug, Default)]
 struct Job {
     folders: Vec<Directory>,
-    /// The files to remove, each as the index of its directory in [`Self::folders`] and its name in that
+    /// The files to remove. Each consists of its directory's index in [`Self::folders`] and its name in that
     /// directory.
     files: Vec<(usize, OsString)>,
     next: AtomicUsize,
@@ -34,7 +34,7 @@ struct Job {
 }
 
 impl BackgroundRemoval {
-    /// Starts to remove the files in each subdirectory of `root`/`name`. Doesn't follow links below `root`.
+    /// Starts removing the files in each subdirectory of `root`/`name`, without following links below `root`.
     #[must_use]
     pub fn begin(root: &Path, name: &str) -> Self {
         let job = Arc::new(Job::list(root, name).unwrap_or_default());
@@ -49,7 +49,7 @@ impl BackgroundRemoval {
         Self { job, threads }
     }
 
-    /// Helps the threads to remove files until all of them are gone or `timeout` expires.
+    /// Helps the threads remove files until all files are gone or `timeout` expires.
     pub fn finish(self, timeout: Duration) {
         self.job.remove_files(Some(Instant::now() + timeout));
     }
@@ -80,8 +80,8 @@ impl Job {
             places.extend(files.enumerate().map(|(place, (name, _))| (place, job.folders.len(), name)));
             job.folders.push(folder);
         }
-        // Alternate between directories, because the kernel has one lock per directory, and removals in the
-        // same directory wait for it.
+        // Alternate between directories: the kernel has one lock per directory, so concurrent removals in the
+        // same directory would block each other.
         places.sort_unstable_by_key(|(place, folder, _)| (*place, *folder));
         job.files = places.into_iter().map(|(_, folder, name)| (folder, name)).collect();
         Ok(job)
@@ -101,12 +101,12 @@ impl Job {
     }
 }
 
-/// Removes a directory tree. It is not an error if the tree doesn't exist or if another process removes it at
-/// the same time.
+/// Removes a directory tree. If the tree doesn't exist, or if another process removes it concurrently, that
+/// is not an error.
 pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    // The `.` makes this call follow links in the path of the parent directory. Links inside the tree are
-    // never followed.
+    // The `.` makes this call follow links in the parent directory's path. Links inside the tree are never
+    // followed.
     match Directory::open(&folder.join(".")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.and_then(|folder| folder.remove_tree(name)).attempt("remove", path),

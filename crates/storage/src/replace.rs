@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::file_error::{Attempt, FileError};
 
-/// Writes `text` to a file with a random name, and renames that file to `path`.
+/// Writes `text` to a file with a random name, then renames that file to `path`.
 pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), FileError> {
     let staging = path.with_added_extension(random_name()?);
     let written = fs::write(&staging, text).attempt("write", &staging);
@@ -25,7 +25,7 @@ pub(crate) fn random_name() -> Result<String, FileError> {
     Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
 }
 
-/// Turns an error into success if the cause is a read-only cache.
+/// Turns an error into success if the cache is read-only.
 pub(crate) fn ignore_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match tried {

@@ -1,6 +1,6 @@
 //! Run directories, which contain everything that a server needs while it runs. Each server has its own
-//! private directory. The owner and the server's processes lock files in it. A sweep can therefore tell that
-//! a directory is abandoned, and remove it.
+//! private directory. The owner and the server's processes lock files in this directory, so that a sweep can
+//! recognize and remove an abandoned one.
 //!
 //! ```text
 //! pgfresh-UID/1a2b3c4d/   ours: no other user can write here
@@ -24,8 +24,8 @@ use crate::removal::remove_tree;
 use crate::replace::random_name;
 use crate::{Account, PersistentData, Place, place, private};
 
-/// Maximum length of a run directory's path, in bytes. The path of a socket is limited to 107 bytes, and it
-/// ends with `/socket` and a name of up to 14 bytes. Source: unix(7).
+/// Maximum length of a run directory's path, in bytes. A socket's path is limited to 107 bytes and ends with
+/// `/socket` and a name of up to 14 bytes. Source: unix(7).
 const MAX_PATH_LENGTH: usize = 107 - "/socket".len() - 14;
 
 /// The directory with the server's files.
@@ -40,20 +40,21 @@ const SERVER_LOCK: &str = "server.lock";
 /// The lock file of other processes that work for the owner.
 const HELPER_LOCK: &str = "helper.lock";
 
-/// How long to wait until the processes of an earlier server in the same directory have ended.
+/// How long to wait for an earlier server's processes in the same directory to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// A link to the persistent data.
 const PERSISTENT: &str = "persistent";
 
-/// Name prefix of a directory that pgfresh keeps for the user to inspect.
+/// Name prefix of a directory retained for the user to inspect.
 const KEPT_PREFIX: &str = "kept-";
 /// Name extension of a directory that is being removed.
 const REMOVAL_EXTENSION: &str = "dead";
 
-/// The directory of a single server, locked by its owner.
+/// A single server's directory, locked by its owner.
 ///
-/// Dropping this value releases the lock. The guard, or else the next sweep, then removes the directory.
+/// Dropping this value releases the lock. The guard (a process that cleans up after pgfresh), or else the
+/// next sweep, then removes the directory.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
@@ -65,10 +66,9 @@ pub struct RunDirectory {
 impl RunDirectory {
     /// Creates and locks a new directory in `place`, for a server that runs as `account`.
     ///
-    /// Calls `announce` with the path before anything exists at that path. The guard then knows the path
-    /// early enough to clean up even if we die right afterwards. If another process takes the path first,
-    /// tries another path and calls `announce` again. Returns the directory and the result of the last call
-    /// of `announce`.
+    /// Calls `announce` with the path before anything exists there, so that the guard can clean up even if we
+    /// die right afterwards. If another process takes the path first, this tries another path and calls
+    /// `announce` again. Returns the directory and the result of the last `announce` call.
     pub fn create<T>(
         place: &Place,
         account: &Account,
@@ -109,8 +109,8 @@ impl RunDirectory {
         }
     }
 
-    /// Creates a short link to the directory if the path is unsuitable for a socket. The path can be too
-    /// long, or it can contain a comma. libpq treats a comma as a separator between hosts.
+    /// Creates a short link to the directory if its path is unsuitable for a socket: too long, or containing
+    /// a comma, which libpq treats as a separator between hosts.
     fn link_short_address(&mut self) -> Result<(), FileError> {
         let path = self.path.as_os_str();
         if path.len() <= MAX_PATH_LENGTH && !path.as_encoded_bytes().contains(&b',') {
@@ -138,13 +138,13 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Returns a path to the directory. The path is short enough for a socket inside the directory.
+    /// Returns a path to the directory that is short enough for a socket inside it.
     #[must_use]
     pub fn address(&self) -> &Path {
         &self.address
     }
 
-    /// Returns the path of the socket's directory. It is short enough for a socket inside it.
+    /// Returns the path of the socket directory, which is short enough for a socket inside it.
     #[must_use]
     pub fn socket_directory(&self) -> PathBuf {
         self.address.join(SOCKET)
@@ -156,14 +156,14 @@ impl RunDirectory {
         self.persistent.as_ref().map_or_else(|| self.path.join(DATA), PersistentData::data)
     }
 
-    /// Returns the path of the data directory inside the run directory at `path`. This is for processes that
-    /// don't own the run directory.
+    /// Returns the path of the data directory inside the run directory at `path`, for processes that don't
+    /// own the run directory.
     #[must_use]
     pub fn data_at(path: &Path) -> PathBuf {
         fs::read_link(path.join(PERSISTENT)).unwrap_or_else(|_| path.join(DATA))
     }
 
-    /// Makes the server use persistent data, which stays when the run directory is removed.
+    /// Makes the server use persistent data, which survives the removal of the run directory.
     pub fn use_persistent(&mut self, data: PersistentData) -> Result<(), FileError> {
         let link = self.path.join(PERSISTENT);
         symlink(data.data(), &link).attempt("create", &link)?;
@@ -177,9 +177,8 @@ impl RunDirectory {
         self.persistent.as_ref()
     }
 
-    /// Returns the lock of the persistent data, so that the server's processes can inherit it. The lock keeps
-    /// other owners out until the last of these processes has ended. Returns `None` if the data isn't
-    /// persistent.
+    /// Returns the persistent data's lock for the server's processes to inherit. The lock keeps other owners
+    /// out until the last of these processes has exited. Returns `None` if the data isn't persistent.
     pub fn data_lock(&self) -> Result<Option<OwnedFd>, FileError> {
         self.persistent.as_ref().map(PersistentData::lock).transpose()
     }
@@ -214,7 +213,7 @@ impl RunDirectory {
         self.path.join("log")
     }
 
-    /// Renames the directory so that sweeps leave it alone and the user can inspect it. Returns the new path.
+    /// Renames the directory so that sweeps ignore it and the user can inspect it. Returns the new path.
     pub fn keep(&self) -> Result<PathBuf, FileError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let kept = self.path.with_file_name(format!("{KEPT_PREFIX}{name}"));
@@ -235,15 +234,15 @@ impl RunDirectory {
         self.path.join(SERVER_LOCK)
     }
 
-    /// Acquires the server's lock, so that its processes can inherit it. The caller must release the lock
-    /// once they have inherited it. Waits up to 10 seconds for an earlier server to end.
+    /// Acquires the server's lock for its processes to inherit. The caller must release the lock once they
+    /// have inherited it. Waits up to 10 seconds for an earlier server to shut down.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
         let path = self.server_lock_path();
         let lock = Lock::take_within(&path, LOCK_TIMEOUT).attempt("lock", &path)?;
         lock.ok_or(io::ErrorKind::TimedOut).attempt("lock", &path)
     }
 
-    /// Acquires a shared lock, which the other processes that work for the owner inherit.
+    /// Acquires a shared lock for the owner's other processes to inherit.
     pub fn helper_lock(&self) -> Result<Lock, FileError> {
         let path = self.path.join(HELPER_LOCK);
         let file =
@@ -252,8 +251,7 @@ impl RunDirectory {
         shared.ok_or(io::ErrorKind::WouldBlock).attempt("lock", &path)
     }
 
-    /// Opens the file `name` for appending, and makes `account` its owner. Creates the file if it doesn't
-    /// exist.
+    /// Opens the file `name` for appending, creating it if it doesn't exist, and makes `account` its owner.
     pub fn create_file(&self, name: &str, account: &Account) -> Result<File, FileError> {
         let path = self.path.join(name);
         let file =
@@ -268,8 +266,8 @@ fn run_root(place: &Path) -> PathBuf {
     place.join(format!("pgfresh-{}", sys::user()))
 }
 
-/// Returns all directories that can contain our run directories. `disk` is the argument of [`Place::choose`]
-/// with the same name, and `named` is the place that the user chose.
+/// Returns all directories that can contain our run directories. `disk` is the [`Place::choose`] argument of
+/// that name, and `named` is the place the user chose.
 #[must_use]
 pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     let mut roots: Vec<_> =
@@ -279,8 +277,8 @@ pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     roots
 }
 
-/// A run directory that has lost its owner and is now locked by us. First end the processes that hold one of
-/// the [`Abandoned::locks`], and then [`Abandoned::remove`] the directory.
+/// A run directory that has lost its owner and is now locked by us. First terminate the processes that hold
+/// one of the [`Abandoned::locks`], then [`Abandoned::remove`] the directory.
 #[derive(Debug)]
 pub struct Abandoned {
     path: PathBuf,
@@ -295,7 +293,7 @@ impl Abandoned {
             let path = entry.path();
             let kind = entry.file_type().attempt("examine", &path)?;
             if kind.is_symlink() {
-                // This is a short link whose directory is gone.
+                // A short link whose directory is gone.
                 if !path.exists()
                     && let Err(error) = fs::remove_file(&path)
                 {
@@ -314,7 +312,8 @@ impl Abandoned {
         Self::of(path, Lock::try_take)
     }
 
-    /// Waits until the directory at `path` has no owner, and locks it. Returns `None` if it doesn't exist.
+    /// Waits until the directory at `path` has no owner, then locks it. Returns `None` if the directory
+    /// doesn't exist.
     pub fn wait_for_owner(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, |lock| Lock::take(lock).map(Some))
     }
@@ -341,17 +340,17 @@ impl Abandoned {
         &self.path
     }
 
-    /// Returns the paths of the helpers' lock file and the server's lock file. A lock is held as long as at
-    /// least one helper, or one process of the server, is alive.
+    /// Returns the paths of the helpers' lock file and the server's lock file. Each lock is held as long as
+    /// at least one of these helpers or server processes is alive.
     #[must_use]
     pub fn locks(&self) -> [PathBuf; 2] {
         [HELPER_LOCK, SERVER_LOCK].map(|name| self.path.join(name))
     }
 
-    /// Removes the directory and its short link. Also removes the parent if it is empty afterwards.
+    /// Removes the directory and its short link, and then the parent directory if that is empty.
     pub fn remove(self) -> Result<(), FileError> {
         let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else { return Ok(()) };
-        // Rename the directory first. A process that picks this name, or is waiting for a lock in the
+        // Rename the directory first. A process that picks the same name, or is waiting for a lock in the
         // directory, then creates a new directory instead.
         let dead = self.path.with_extension(REMOVAL_EXTENSION);
         match fs::rename(&self.path, &dead) {
@@ -393,7 +392,7 @@ fn remove_if_empty(folder: &Path) {
     }
 }
 
-/// Lists the entries of `root`. The list is empty if `root` doesn't exist or if a sweep has just removed it.
+/// Lists the entries of `root`. The list is empty if `root` doesn't exist or was just removed by a sweep.
 fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
     if !private::ensure_existing(root)? {
         return Ok(Vec::new());
@@ -404,8 +403,8 @@ fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
     }
 }
 
-/// Whether this is the name of a run directory: eight hex digits, possibly followed by the extension for
-/// removals.
+/// Returns true if this is the name of a run directory: eight hex digits, optionally followed by the
+/// extension for removals.
 fn is_run_name(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let extension = path.extension();

@@ -1,9 +1,9 @@
-//! Keys and signatures for templates. They use the format of minisign, so users can also create and check
-//! them with that tool.
+//! Keys and signatures for templates. They use minisign's format, so users can also create and check them
+//! with that tool.
 //!
 //! Secret keys have no password, because they are meant to be stored as secrets in a CI system. Errors and
-//! `Debug` output never show a secret. Source: jedisct1.github.io/minisign, sections "Signature format" and
-//! "Secret key format".
+//! `Debug` output never contain a secret. Source: jedisct1.github.io/minisign, sections "Signature format"
+//! and "Secret key format".
 
 use std::fmt;
 use std::io;
@@ -16,18 +16,19 @@ use blake2::{Blake2b, Blake2b512, Digest};
 use ed25519_dalek::Signer;
 use minisign_verify::{PublicKey, Signature};
 
-/// The first line of a signature. The signature doesn't cover this line, so pgfresh accepts no other text.
+/// The first line of a signature file. The signature doesn't cover this line, so pgfresh accepts no other
+/// text.
 const COMMENT: &str = "untrusted comment: signature of a pgfresh template";
 /// The first bytes of a public or secret key.
 const ED25519: [u8; 2] = *b"Ed";
 /// The first bytes of a signature over a digest.
 const PREHASHED: [u8; 2] = *b"ED";
-/// The next bytes of a secret key without a password. They also say that the key's checksum uses `BLAKE2b`.
+/// The next bytes of a secret key without a password. They also specify `BLAKE2b` for the key's checksum.
 const NO_PASSWORD: [u8; 4] = [0, 0, b'B', b'2'];
 /// Offsets in a secret key: password parameters, key id, key pair, checksum, end.
 const KEY_OFFSETS: [usize; 5] = [6, 54, 62, 126, 158];
 
-/// A public key that the user trusts. A template signed with it is accepted.
+/// A public key that the user trusts. pgfresh accepts any template signed with it.
 #[derive(Clone)]
 pub struct TrustedKey {
     id: [u8; 8],
@@ -125,8 +126,8 @@ impl SigningKey {
         Ok(Self { id, key: ed25519_dalek::SigningKey::from_bytes(&seed) })
     }
 
-    /// Parses a secret key file that [`Self::to_text`] or minisign wrote. Also accepts just the last line of
-    /// such a file.
+    /// Parses a secret key file written by [`Self::to_text`] or minisign. Just the last line of such a file
+    /// works too.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let line = text.trim().lines().next_back().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(line.trim()).map_err(|_| KeyError::Foreign)?;
@@ -141,7 +142,7 @@ impl SigningKey {
         let id: [u8; 8] = bytes[number..key].try_into().map_err(foreign)?;
         let pair: [u8; 64] = bytes[key..sum].try_into().map_err(foreign)?;
         let pair = ed25519_dalek::SigningKey::from_keypair_bytes(&pair).map_err(|_| KeyError::Foreign)?;
-        // For a key without a password, minisign writes zeros instead of a checksum.
+        // If a key has no password, minisign writes zeros instead of a checksum.
         if bytes[sum..] != [0; 32] && bytes[sum..] != checksum(id, &pair) {
             return Err(KeyError::Foreign);
         }
@@ -246,8 +247,8 @@ pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> R
     Err(TrustError::OtherText)
 }
 
-/// Whether the signature file has exactly the format that pgfresh writes. The signature doesn't cover the
-/// comment at the top of the file, for example, so this check rejects changes to it.
+/// Returns true if the signature file has exactly the format that pgfresh writes. The signature doesn't cover
+/// everything in the file (the comment at the top, for example), so this check rejects changes to the rest.
 fn has_exact_format(text: &str) -> bool {
     let lines: Vec<_> = text.split('\n').collect();
     let decodes = |line: &str| BASE64_STANDARD.decode(line).is_ok();
@@ -294,8 +295,8 @@ mod tests {
         assert_eq!(SigningKey::parse("").unwrap_err(), KeyError::Foreign);
     }
 
-    /// The output of minisign 0.11 for `minisign -G -W` and `minisign -S -W -m data -t "a comment"`. The file
-    /// `data` consists of the line "data".
+    /// Output of minisign 0.11 for `minisign -G -W` and `minisign -S -W -m data -t "a comment"`, where the
+    /// file `data` contains the line "data".
     const SECRET: &str = "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAHJGPq2Ah4AUm984IyQ4oVwd6rjsj\
         ZcjzOoAQu74sddG4qzK1ReUGSf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     const PUBLIC: &str = "RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH";
@@ -315,7 +316,7 @@ mod tests {
     }
 
     proptest! {
-        // Ed25519 is slow in unoptimised builds.
+        // Ed25519 is slow in unoptimized builds.
         #![proptest_config(ProptestConfig::with_cases(10))]
         #[test]
         fn only_trusted_keys_sign_unchanged_data(data in any::<Vec<u8>>(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {

@@ -1,4 +1,4 @@
-//! Keeps all directories of an entry open, so that opening a file is fast and no link can redirect it.
+//! Keeps all of an entry's directories open, so that opening a file is fast and no link can redirect it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,8 +11,8 @@ use crate::error::CopyError;
 use crate::file_error::{Attempt, FileError};
 use crate::manifest::Manifest;
 
-/// A directory tree whose directories are all open. A file can be opened without walking the path from the
-/// root, and without following any link.
+/// A directory tree whose directories are all open. Opening a file neither walks the path from the root nor
+/// follows any link.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
@@ -26,8 +26,7 @@ impl Tree {
         Self::walk(root, top, manifest, |parent, name, path| with_path(parent.directory(name), path))
     }
 
-    /// Creates the directory `root`, with the directories in `manifest` inside it. All of them are owned by
-    /// `account`.
+    /// Creates the directory `root` and the directories in `manifest` inside it, all owned by `account`.
     pub(crate) fn make(root: &Path, manifest: &Manifest, account: &Account) -> Result<Self, CopyError> {
         let make = |parent: &Directory, name: &OsStr, path: &Path| -> Result<Directory, FileError> {
             let directory = parent.create_directory(name).attempt("create", path)?;
@@ -40,8 +39,8 @@ impl Tree {
         Self::walk(root, top, manifest, |parent, name, path| Ok(make(parent, name, path)?))
     }
 
-    /// Visits the directories from the top down. For each one, calls `step` with the open parent directory,
-    /// the name and the path.
+    /// Visits the directories from the top down, calling `step` with the open parent directory, the name and
+    /// the path of each.
     fn walk(
         root: &Path,
         top: Directory,
@@ -65,8 +64,8 @@ impl Tree {
     }
 }
 
-/// Adds the path to an error that occurred while opening it. If the path is missing or isn't of the expected
-/// kind (a regular file or a directory), returns [`CopyError::Damaged`] instead.
+/// Adds the path to an error from opening it. If the path is missing or isn't of the expected kind (a regular
+/// file or a directory), returns [`CopyError::Damaged`] instead.
 pub(crate) fn with_path<T>(opened: io::Result<T>, path: &Path) -> Result<T, CopyError> {
     let damaged = |what| Err(CopyError::Damaged { path: path.to_owned(), what });
     match opened {

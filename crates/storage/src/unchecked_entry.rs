@@ -1,9 +1,8 @@
-//! Imports an entry that comes from an untrusted source, for example a directory that a CI cache has
-//! restored. The import checks every file, follows no links, and stops reading at the size that the manifest
-//! announces.
+//! Imports an entry from an untrusted source, such as a directory restored by a CI cache. The import checks
+//! every file, follows no links, and never reads beyond the size that the manifest announces.
 //!
 //! Each file is opened relative to its parent directory, which stays open. This way, another process can't
-//! redirect us to another file between the check and the read.
+//! redirect us to a different file between the check and the read.
 
 use std::collections::HashSet;
 use std::fs;
@@ -23,16 +22,15 @@ use crate::publish;
 use crate::signing::{Signed, TrustedKey};
 use crate::tree::{self, Tree};
 
-/// Maximum size of a manifest or a description, in bytes. A manifest of this size lists roughly 300,000
-/// files.
+/// Maximum size of a manifest or a description, in bytes. A manifest of this size lists about 300,000 files.
 const MAX_TEXT_SIZE: u64 = 64 << 20;
 /// Maximum size of a head or a signature, in bytes.
 const MAX_HEAD_SIZE: u64 = 4 << 10;
-/// File names of the signed head and of its signature.
+/// File names of the signed head and its signature.
 pub(crate) const HEAD: &str = "head";
 pub(crate) const SIGNATURE: &str = "head.minisig";
-/// Permission bits that a signed data file may have. A transport tool can change who can read or write a
-/// file, so the import accepts any of these bits and then sets its own modes.
+/// Permission bits that a signed data file may have. Since a transport tool can change who can read or write
+/// a file, the import accepts any of these bits and then sets its own modes.
 const ALLOWED_MODES: u32 = 0o666;
 
 /// An entry from an untrusted source, before any of its files are checked.
@@ -56,8 +54,8 @@ fn invalid_entry(path: &Path, what: &'static str) -> CacheError {
     CacheError::Invalid { path: path.to_owned(), what }
 }
 
-/// Turns an error about damage into [`CacheError::Invalid`]. The entry was not built here, so building it
-/// again here is not the remedy.
+/// Turns an error about damage into [`CacheError::Invalid`]. Rebuilding is no remedy, because the entry
+/// wasn't built here.
 fn damage_to_invalid(error: CopyError) -> CacheError {
     match error {
         CopyError::File(error) => error.into(),
@@ -101,7 +99,7 @@ impl<'a> UncheckedEntry<'a> {
         Ok(EntryClaims { manifest: claimed, about, signed: head.map(|(_, signed)| signed) })
     }
 
-    /// Reads the head and checks that a trusted key has signed it.
+    /// Reads the head and checks that a trusted key signed it.
     fn head(&self, trusted: &[TrustedKey]) -> Result<(Head, Signed), CacheError> {
         for name in [HEAD, SIGNATURE] {
             match self.root.kind(name) {
@@ -117,7 +115,7 @@ impl<'a> UncheckedEntry<'a> {
             .map_err(|error| untrusted_entry(self.folder, error.to_string()))
     }
 
-    /// Compares every file with the manifest, and returns a head for the caller to sign.
+    /// Compares every file with the manifest and returns a head for the caller to sign.
     pub(crate) fn new_head(&self, cancelled: &AtomicBool) -> Result<Head, CacheError> {
         let EntryClaims { manifest: claimed, about, .. } = self.read_claims(&[])?;
         self.check(&claimed, cancelled)?;
@@ -136,8 +134,8 @@ impl<'a> UncheckedEntry<'a> {
         Ok(text)
     }
 
-    /// Opens the directory tree. Returns an error if the tree has a file or directory that the manifest
-    /// doesn't name.
+    /// Opens the directory tree. Returns an error if the tree contains a file or directory that the manifest
+    /// doesn't list.
     fn tree(&self, claimed: &Manifest) -> Result<Tree, CacheError> {
         let from = self.folder.join("data");
         let top = tree::with_path(self.root.directory("data"), &from).map_err(damage_to_invalid)?;
@@ -161,8 +159,8 @@ impl<'a> UncheckedEntry<'a> {
         Ok(check_cancelled(cancelled).attempt("read", self.folder)?)
     }
 
-    /// Copies all files to `staging` and compares each of them with the manifest. Returns an error if there
-    /// is a file that the manifest doesn't name, and soon after `cancelled` is set.
+    /// Copies all files to `staging`, comparing each with the manifest. Returns an error if there is a file
+    /// that the manifest doesn't list, or soon after `cancelled` is set.
     pub(crate) fn stage(
         &self,
         statement: &EntryClaims,
@@ -192,8 +190,8 @@ impl<'a> UncheckedEntry<'a> {
 /// Error text for an imported file that differs from its line in the manifest.
 const DIFFERS_FROM_MANIFEST: &str = "it is not as its manifest says";
 
-/// Opens a file of the tree for reading. The reader stops one byte after the announced size. That byte is
-/// enough to detect a file that is too long.
+/// Opens a file of the tree for reading. The reader stops one byte after the announced size, which is enough
+/// to detect a file that is too long.
 fn open_source<'a>(
     tree: &Tree,
     claimed: &Manifest,
@@ -217,17 +215,17 @@ fn expect_data_mode(source: &Take<fs::File>, path: &Path) -> Result<(), CacheErr
     }
 }
 
-/// Opens a regular file. The kind is checked before the file is opened, because opening a pipe would block
-/// and opening a device can have side effects.
+/// Opens a regular file. The kind is checked before opening, because opening a pipe would block and opening a
+/// device can have side effects.
 fn open_file(folder: &Directory, name: &str, path: &Path) -> Result<fs::File, CacheError> {
     if folder.kind(name).attempt("open", path)? != FileKind::File {
         return Err(invalid_entry(path, "it is no regular file"));
     }
-    // Another process could have replaced the file after the first check, so check the opened file as well.
+    // Another process could have replaced the file after this check, so check the opened file as well.
     tree::with_path(folder.file(name), path).map_err(damage_to_invalid)
 }
 
-/// Whether `name` can be an entry's name. It must consist of one or more hex digits.
+/// Returns true if `name` is a valid entry name: one or more hex digits.
 pub(crate) fn is_fingerprint(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

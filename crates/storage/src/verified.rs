@@ -1,12 +1,12 @@
 //! Remembers when an entry was last compared with its manifest. Thanks to this record, most copies don't have
-//! to read and compare all bytes of the entry.
+//! to read and compare all of the entry's bytes.
 //!
 //! ```text
 //! CACHE/images/FINGERPRINT/verified: BOOT NANOSECONDS
 //! ```
-//! If a file's change time (ctime) is later than the recorded time, the next copy compares the file again.
-//! Processes can set a file's modification time to the past, but not its ctime. The record is only valid
-//! until the next boot, because a disk can lose bits over time.
+//! If a file's change time (ctime) is later than the recorded time, the next copy compares the file again. A
+//! process can set a file's modification time to the past, but not its ctime. Since a disk can lose bits over
+//! time, the record is valid only until the next boot.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::replace::replace_file;
 
-/// Safety margin: the recorded time is this much earlier than the start of the comparison. The file system's
-/// clock is coarse, and it can differ from ours.
+/// Safety margin: the recorded time is this much earlier than the start of the comparison, because the file
+/// system's clock is coarse and can differ from ours.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The `verified` record of one entry, as it was at the start of a copy.
@@ -24,7 +24,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 pub(crate) struct Verified {
     note: PathBuf,
     boot: String,
-    /// Recorded time, in nanoseconds since 1970. All files with an earlier ctime were compared.
+    /// Recorded time, in nanoseconds since 1970. All files with an earlier ctime have been compared.
     before: i64,
     /// The time to write into the next record, in nanoseconds since 1970.
     begun: i64,
@@ -45,7 +45,7 @@ impl Verified {
         Self { note, boot, before, begun }
     }
 
-    /// Whether a file was compared after its last change. `meta` is the file's metadata.
+    /// Returns true if the file described by `meta` was compared after its last change.
     pub(crate) fn is_verified(&self, meta: &Metadata) -> bool {
         let changed = meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec());
         changed < self.before

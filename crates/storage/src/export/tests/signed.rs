@@ -1,4 +1,4 @@
-//! Tests for signed entries that are changed between export and import.
+//! Tests for signed entries that are modified between export and import.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
@@ -25,7 +25,7 @@ impl SignedExport {
         [self.key.public()]
     }
 
-    /// Imports the entry into a new cache with the given trusted keys. Checks that the cache then contains
+    /// Imports the entry into a new cache with the given trusted keys, then checks that the cache contains
     /// either the whole entry or nothing.
     fn import_into_new_cache(&self, trusted: &[TrustedKey]) -> Result<(), CacheError> {
         let root = tempfile::tempdir_in(self.directory.path()).unwrap();
@@ -57,7 +57,7 @@ impl SignedExport {
         assert!(error.contains(text), "{error}");
     }
 
-    /// Changes a file and its line in the manifest, but leaves the signature as it was.
+    /// Changes a file and its line in the manifest, but leaves the signature unchanged.
     fn forge(&self) {
         fs::write(self.folder.join("data/top"), "archive_command = 'anything'").unwrap();
         let path = self.folder.join("manifest");
@@ -68,7 +68,7 @@ impl SignedExport {
         fs::write(path, said.to_text()).unwrap();
     }
 
-    /// Returns the path of every file and directory of the entry.
+    /// Returns the path of every file and directory in the entry.
     fn paths(&self) -> Vec<PathBuf> {
         contents_below(&self.folder).into_iter().map(|(path, _)| self.folder.join(path)).collect()
     }
@@ -80,7 +80,7 @@ fn trusted_keys_make_import_refuse_forged_entry() {
     journey.import_into_new_cache(&journey.trusted()).unwrap();
     journey.forge();
     journey.expect_refusal("manifest\": it is not the one that was signed");
-    // Without trusted keys, it is enough that the manifest is consistent with the files.
+    // Without trusted keys, the manifest only has to be consistent with the files.
     let there = Cache::locate(Some(&journey.directory.path().join("there"))).unwrap();
     assert!(there.import(&journey.folder, &[], &AtomicBool::new(false)).unwrap());
 }
@@ -98,7 +98,7 @@ fn unsigned_or_foreign_signed_entry_is_refused() {
     let other = SigningKey::generate().unwrap();
     sign(&journey.folder, &other, &AtomicBool::new(false)).unwrap();
     journey.expect_refusal("which is not trusted");
-    // A different key with an identical id is still a different key.
+    // A different key with an identical id is still not trusted.
     let mut text = other.public().to_string();
     text.replace_range(3..13, &journey.key.public().to_string()[3..13]);
     if let Ok(alike) = text.parse() {
