@@ -1,10 +1,9 @@
-//! Safe wrappers for operating system calls that the standard library lacks. For example, there are wrappers
-//! for advisory locks, directory handles, reflinks, process handles, memory limits, System V segments, user
-//! namespaces, and the disks below a path.
+//! Safe wrappers for operating system calls that the standard library lacks: advisory locks, directory
+//! handles, reflinks, process handles, memory limits, System V segments, user namespaces, and the disks below
+//! a path, among others.
 //!
-//! This is the only crate that can contain `unsafe` or depend on the operating system. There is one folder
-//! for each operating system, and all of them provide the same interface. This crate knows nothing about
-//! PostgreSQL.
+//! This is the only crate that may contain `unsafe` or depend on the operating system. Each operating system
+//! has its own folder, and all folders provide the same interface. This crate knows nothing about PostgreSQL.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

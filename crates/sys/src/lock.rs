@@ -1,5 +1,5 @@
-//! Advisory locks on files. A held lock proves that the process that holds it is alive. pgfresh accepts no
-//! other evidence for that. For example, a pid in a file could belong to another process by now.
+//! Advisory locks on files. A held lock proves that its holder is alive. pgfresh accepts no other evidence: a
+//! pid in a file, for example, could belong to a different process by now.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,13 +15,13 @@ use rustix::fs::{FlockOperation, flock};
 /// An exclusive or shared `flock(2)` on an existing file. The lock is held until all duplicates of its
 /// descriptor are closed.
 ///
-/// The descriptor is close-on-exec. A child keeps the lock after our end only if it inherits a duplicate
+/// The descriptor is close-on-exec. A child retains the lock after we exit only if it inherits a duplicate
 /// through [`crate::inherit`].
 #[derive(Debug)]
 pub struct Lock(File);
 
 impl Lock {
-    /// Acquires the exclusive lock on `path`, and creates the file if necessary. Returns `None` if another
+    /// Acquires the exclusive lock on `path`, creating the file if necessary. Returns `None` if another
     /// process holds the lock.
     pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
@@ -32,10 +32,10 @@ impl Lock {
         }
     }
 
-    /// Acquires the exclusive lock on `path`, and creates the file if necessary. Blocks while another process
+    /// Acquires the exclusive lock on `path`, creating the file if necessary. Blocks while another process
     /// holds the lock.
     ///
-    /// This doesn't poll. The kernel wakes us when the holder releases the lock or dies.
+    /// This doesn't poll: the kernel wakes us when the holder releases the lock or dies.
     pub fn take(path: &Path) -> io::Result<Self> {
         loop {
             let file = open(path)?;
@@ -53,14 +53,14 @@ impl Lock {
         }
         let (sender, receiver) = channel();
         let path = path.to_owned();
-        // If the thread acquires the lock after the timeout, the receiver is gone, so the thread releases the
-        // lock immediately.
+        // If the thread acquires the lock after the timeout, the receiver is gone, so the thread releases it
+        // immediately.
         thread::Builder::new().spawn(move || sender.send(Self::take(&path)))?;
         receiver.recv_timeout(patience).ok().transpose()
     }
 
-    /// Acquires a shared lock on `file`, which was opened at `path`. Returns `None` if another process holds
-    /// the lock exclusively or has removed the file.
+    /// Acquires a shared lock on `file`, which was opened from `path`. Returns `None` if another process
+    /// holds the lock exclusively or has removed the file.
     pub fn share(file: File, path: &Path) -> io::Result<Option<Self>> {
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) if is_still_at(&file, path) => Ok(Some(Self(file))),
@@ -69,7 +69,7 @@ impl Lock {
         }
     }
 
-    /// Whether any process currently holds the lock on `path`. Returns false if the file doesn't exist.
+    /// Returns true if any process currently holds the lock on `path`, and false if the file doesn't exist.
     pub fn is_held(path: &Path) -> io::Result<bool> {
         match File::open(path) {
             Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -82,13 +82,13 @@ impl Lock {
         }
     }
 
-    /// Whether the locked file is still at `path`.
+    /// Returns true if the locked file is still at `path`.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {
         is_still_at(&self.0, path)
     }
 
-    /// Duplicates the descriptor for [`crate::inherit`]. The duplicate also keeps the lock.
+    /// Duplicates the descriptor for [`crate::inherit`]. The duplicate also holds the lock.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.0.as_fd().try_clone_to_owned()
     }
@@ -98,8 +98,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Whether `file` is still at `path`. The previous holder of the lock may have removed the file while we were
-/// waiting. Then our lock would be useless, because other processes will lock a new file at `path`.
+/// Returns true if `file` is still at `path`. The lock's previous holder may have removed the file while we
+/// were waiting. If so, our lock is useless, because other processes will lock a new file at `path`.
 fn is_still_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), std::fs::metadata(path)) {
         (Ok(ours), Ok(named)) => ours.dev() == named.dev() && ours.ino() == named.ino(),

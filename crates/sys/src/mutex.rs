@@ -1,4 +1,4 @@
-//! Locks mutexes. Refuses access to data that a panic may have left half changed.
+//! Locks mutexes, refusing access to data that a panic may have left half changed.
 
 use std::sync::{LockResult, Mutex, MutexGuard};
 use std::thread;
@@ -7,18 +7,18 @@ use std::thread;
 ///
 /// # Panics
 ///
-/// Panics if another thread panicked while it held the lock. See [`sound`].
+/// Panics if another thread panicked while holding the lock. See [`sound`].
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     sound(mutex.lock())
 }
 
-/// Unwraps the result of a lock or of a wait on a condition variable.
+/// Unwraps the result of locking a mutex or of waiting on a condition variable.
 ///
 /// # Panics
 ///
-/// Panics if another thread panicked while it held the lock, because that thread may have changed only a part of the
-/// data. If the calling thread is itself unwinding, it gets the guard anyway. A second panic would end the process
-/// before this thread has cleaned up.
+/// Panics if another thread panicked while holding the lock, because that thread may have changed only part
+/// of the data. A thread that is already unwinding gets the guard anyway: a second panic would abort the
+/// process before the thread has cleaned up.
 pub fn sound<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(|poisoned| {
         assert!(thread::panicking(), "another thread has panicked while it changed these data");
@@ -32,7 +32,7 @@ mod tests {
 
     use super::*;
 
-    /// Sets its number to 2 when it is dropped.
+    /// Sets the number to 2 when it is dropped.
     struct SetTwo<'a>(&'a Mutex<u32>);
 
     impl Drop for SetTwo<'_> {

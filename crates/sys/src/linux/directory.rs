@@ -11,16 +11,16 @@ use std::path::{Component, Path};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-/// Maximum depth to which `remove_tree` recurses. It moves deeper directories to the top first.
+/// Maximum depth to which `remove_tree` recurses. Deeper directories are first moved to the top.
 const MAX_RECURSION: usize = 64;
 /// Maximum number of attempts to remove a directory that another process is still writing to.
 const MAX_ATTEMPTS: usize = 1000;
 
 /// An open directory.
 ///
-/// Methods take a single name and never follow a symbolic link. This way, a user who can write to the
-/// directory can't redirect us to another file. Methods return an error if the name refers to a link or to an
-/// unexpected kind of file.
+/// Methods take a single name and never follow a symbolic link, so a user who can write to the directory
+/// can't redirect us to another file. They return an error if the name refers to a link or to an unexpected
+/// kind of file.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
@@ -81,14 +81,14 @@ impl Directory {
         self.directory(name)
     }
 
-    /// Returns the kind of the entry `name`, without opening it.
+    /// Returns the kind of the entry `name` without opening it.
     pub fn kind(&self, name: impl AsRef<OsStr>) -> io::Result<FileKind> {
         let stat = statat(&self.0, single_component(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(stat.st_mode).into())
     }
 
-    /// Opens the regular file `name` for reading. If it is a FIFO or a terminal, opening it neither blocks
-    /// nor acquires a controlling terminal.
+    /// Opens the regular file `name` for reading. If it turns out to be a FIFO or a terminal, opening it
+    /// neither blocks nor acquires a controlling terminal.
     pub fn file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = openat(&self.0, single_component(name.as_ref())?, flags, Mode::empty())?;
@@ -133,16 +133,15 @@ impl Directory {
         Ok(found)
     }
 
-    /// Removes the entry `name` unless it is a directory. It is not an error if the entry doesn't exist.
+    /// Removes the entry `name` unless it is a directory. A missing entry is not an error.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         ignore_missing(unlinkat(&self.0, single_component(name.as_ref())?, AtFlags::empty()))
     }
 
-    /// Removes the entry `name`, including its contents if it is a directory. It is not an error if the entry
-    /// doesn't exist.
+    /// Removes the entry `name`, including its contents if it is a directory. A missing entry is not an
+    /// error.
     ///
-    /// If the mode of one of our directories denies access, changes the mode first. The tree can have any
-    /// depth.
+    /// If the mode of one of our directories denies access, it is changed first. The tree can have any depth.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = single_component(name.as_ref())?;
         for _ in 0..MAX_ATTEMPTS {
@@ -162,14 +161,14 @@ impl Directory {
         Err(io::Error::other("another process still writes in it"))
     }
 
-    /// Removes all entries. Doesn't descend below depth [`MAX_RECURSION`], but moves deeper directories to
-    /// `top` instead.
+    /// Removes all entries, moving directories below depth [`MAX_RECURSION`] to `top` instead of descending
+    /// into them.
     fn empty(&self, top: &Self, depth: usize) -> io::Result<()> {
         for (name, kind) in self.entries()? {
             if kind != FileKind::Directory {
                 match unlinkat(&self.0, &name, AtFlags::empty()) {
-                    // Another process has just replaced the file with a directory. The caller's next pass
-                    // removes that.
+                    // Another process just replaced the file with a directory. The caller's next pass will
+                    // remove that directory.
                     Err(Errno::ISDIR) => {}
                     other => ignore_missing(other)?,
                 }
@@ -192,7 +191,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Moves the directory `name` into `top`, under a name that isn't in use.
+    /// Moves the directory `name` into `top`, under an unused name.
     fn move_to_top(&self, name: &OsStr, top: &Self) -> io::Result<()> {
         for number in 0..MAX_ATTEMPTS {
             let free = format!("deep-{number}");
@@ -204,7 +203,7 @@ impl Directory {
         Err(io::Error::other("its tree is too deep to be removed"))
     }
 
-    /// Opens a subdirectory so that its contents can be removed. Adds the owner's permissions first if they
+    /// Opens a subdirectory so that its contents can be removed, first adding the owner's permissions if they
     /// are missing.
     fn open_for_removal(&self, name: &OsStr) -> Result<Self, Errno> {
         let folder = match openat(&self.0, name, Self::flags(), Mode::empty()) {
@@ -230,7 +229,7 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether the error means that the file or directory is missing. This is also the case if a link is in its
+/// Returns true if the error means that the file or directory is missing. Also true if a link is in its
 /// place, or if one of its parents is a file.
 #[must_use]
 pub fn is_absent(error: &io::Error) -> bool {

@@ -1,4 +1,4 @@
-//! Notifies pgfresh when a file is written, so that it doesn't have to poll the file.
+//! Notifies pgfresh when a file is written, so that pgfresh doesn't have to poll the file.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,8 +11,8 @@ use rustix::fs::inotify;
 use super::directory::Directory;
 use super::poll::wait_for_any;
 
-/// An inotify queue for one directory. It becomes readable when a process closes a file in the directory
-/// after writing to it, or renames a file into the directory.
+/// An inotify queue for one directory. The queue becomes readable when a process closes a file in the
+/// directory after writing to it, or renames a file into the directory.
 #[derive(Debug)]
 pub struct DirectoryWatch(OwnedFd);
 
@@ -28,23 +28,23 @@ impl DirectoryWatch {
         Ok(Self(queue))
     }
 
-    /// Waits until there is an event, or until all writers of the pipe `alive` have closed it, but at most
-    /// for `timeout`. Returns true if the pipe was closed.
+    /// Waits for an event, or for all writers of the pipe `alive` to close it, but at most for `timeout`.
+    /// Returns true if the pipe was closed.
     pub fn wait(&self, alive: impl AsFd, timeout: Duration) -> io::Result<bool> {
         let mut waited = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&alive, PollFlags::IN)];
         wait_for_any(&mut waited, timeout)?;
         Ok(waited[1].revents().contains(PollFlags::HUP))
     }
 
-    /// Ends the watch without blocking the caller. Closing the queue takes up to 20 ms, because the kernel
-    /// waits for an RCU grace period, so a separate thread does that. If the thread can't be started, the
+    /// Ends the watch without blocking the caller. Because the kernel waits for an RCU grace period, closing
+    /// the queue takes up to 20 ms, so this happens on a separate thread. If the thread can't be started, the
     /// caller closes the queue after all.
     pub fn end(self) {
         let thread = thread::Builder::new().name("end of watch".to_owned());
         drop(thread.spawn(move || drop(self)));
     }
 
-    /// Discards all pending events. Examine the files only after this call. Otherwise you can miss a change.
+    /// Discards all pending events. Examine the files only after this call, otherwise you can miss a change.
     pub fn clear(&self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {

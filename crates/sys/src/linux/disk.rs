@@ -1,5 +1,5 @@
-//! Finds the disks below a mount, because a measurement is only useful if we know which disk was measured.
-//! The search looks through partitions, device mappers, RAID arrays and loop devices.
+//! Finds the disks below a mount, because a measurement is useful only if we know which disk was measured.
+//! The search descends through partitions, device mappers, RAID arrays and loop devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,14 +25,14 @@ pub enum Bottom {
     Disks(Vec<Disk>),
     /// The memory of this machine.
     Memory,
-    /// A file system on another machine or on this machine's host. The text contains its type and its source.
+    /// A file system on another machine or on this machine's host. The text contains its type and source.
     Network(String),
-    /// Unknown storage. The text says why it is unknown.
+    /// Unknown storage, with the reason why it is unknown.
     Unknown(String),
 }
 
-/// A block device at the bottom of a stack. It isn't a partition, a mapping or an image of another visible
-/// device. Fields are `None` if the kernel doesn't report the value. Source: Linux,
+/// A block device at the bottom of a stack. In other words, it isn't a partition, a mapping or an image of
+/// another visible device. Fields are `None` if the kernel doesn't report the value. Source: Linux,
 /// Documentation/ABI/stable/sysfs-block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Disk {
@@ -44,19 +44,19 @@ pub struct Disk {
     pub firmware: Option<String>,
     /// Size in bytes.
     pub bytes: Option<u64>,
-    /// Whether the device reports that it is a rotating disk. Virtual disks often report this.
+    /// Whether the device reports itself as a rotating disk. Virtual disks often report this.
     pub rotational: Option<bool>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// Maximum number of commands that the device accepts at once.
+    /// Maximum number of commands the device accepts at once.
     pub queue_depth: Option<u32>,
-    /// Maximum number of requests that the kernel queues.
+    /// Maximum number of requests the kernel queues.
     pub requests: Option<u32>,
-    /// The write cache mode that the kernel assumes. With `write back` the kernel sends flushes, and with
-    /// `write through` it doesn't.
+    /// The write cache mode that the kernel assumes. The kernel sends flushes with `write back`, but not with
+    /// `write through`.
     pub write_cache: Option<String>,
-    /// The cache mode that a SCSI drive itself reports. If it differs from `write_cache`, an administrator
-    /// has overridden the mode, and the kernel sends no flushes.
+    /// The cache mode that a SCSI drive itself reports. If this differs from `write_cache`, an administrator
+    /// has overridden the mode and the kernel sends no flushes.
     pub drive_cache: Option<String>,
     /// Whether the device supports writes with forced unit access.
     pub fua: Option<bool>,
@@ -66,7 +66,7 @@ pub struct Disk {
     pub folder: PathBuf,
 }
 
-/// The state of the search down from a mount.
+/// The state of a search that descends from a mount.
 struct StackSearch<'a> {
     roots: &'a Roots,
     layers: Vec<String>,
@@ -88,8 +88,8 @@ impl Stack {
 }
 
 impl StackSearch<'_> {
-    /// Descends from `mount` to the storage below. Adds each disk to [`Self::disks`]. If the storage isn't a
-    /// disk, returns it.
+    /// Descends from `mount` to the storage below, adding each disk to [`Self::disks`]. Returns the storage
+    /// if it isn't a disk.
     fn mount(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         if depth > MAX_STACK_DEPTH {
             return Some(Bottom::Unknown("devices are stacked too deep to follow".to_owned()));
@@ -116,7 +116,7 @@ impl StackSearch<'_> {
 
     /// Descends from an overlay to the file system of its upper directory. A container can't see that
     /// directory, because the path is a path on the host. In that case we look at files that the container
-    /// engine mounts into the container, such as /etc/hosts. They are usually on the same file system as the
+    /// engine mounts into the container, such as /etc/hosts, which are usually on the same file system as the
     /// upper directory.
     fn overlay(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         self.layers.push(mount.kind.clone());
@@ -208,8 +208,8 @@ impl StackSearch<'_> {
     }
 }
 
-/// Describes a device that is built on top of other devices. The prefixes come from lvm2, cryptsetup,
-/// multipath-tools and kpartx.
+/// Describes a device built on top of other devices. The prefixes come from lvm2, cryptsetup, multipath-tools
+/// and kpartx.
 fn mapping(folder: &Path, name: &str, members: usize) -> String {
     if let Some(level) = read_trimmed(&folder.join("md/level")) {
         return format!("RAID {name} ({level}, {members} members)");
@@ -234,7 +234,7 @@ impl Disk {
         let device = folder.join("device");
         let told = |file: &str| read_trimmed(&device.join(file)).filter(|text| !text.is_empty());
         let model = match (told("vendor"), told("model")) {
-            // Leave out "ATA", which isn't a vendor, and the number that virtio reports.
+            // Omit "ATA", which isn't a vendor, and the number that virtio reports.
             (Some(vendor), Some(model)) if vendor != "ATA" && !vendor.starts_with("0x") => {
                 Some(format!("{vendor} {model}"))
             }
@@ -266,8 +266,8 @@ impl Disk {
         }
     }
 
-    /// Returns how many flushes, requested by the kernel, the device has completed since the boot. Source:
-    /// Linux, Documentation/admin-guide/iostats.rst, field 16, since 5.5.
+    /// Returns the number of flushes that the device has completed for the kernel since boot. Source: Linux,
+    /// Documentation/admin-guide/iostats.rst, field 16, since 5.5.
     #[must_use]
     pub fn flushes(&self, roots: &Roots) -> Option<u64> {
         let table = fs::read_to_string(roots.procfs.join("diskstats")).ok()?;
@@ -275,8 +275,8 @@ impl Disk {
         line.split_whitespace().nth(18)?.parse().ok()
     }
 
-    /// Returns the limit on write operations per second for this process's control group, or `None` if there
-    /// is no limit.
+    /// Returns this process's control group limit on write operations per second, or `None` if there is no
+    /// limit.
     ///
     /// Source: Linux, Documentation/admin-guide/cgroup-v2.rst (`io.max`) and cgroup-v1/blkio-controller.rst.
     #[must_use]
@@ -469,8 +469,8 @@ mod tests {
         let more = format!("31 1 254:0 / {} rw - ext4 /dev/vda rw", machine.root.path().display());
         let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", &more);
         assert_eq!((stack.layers.len(), names(&stack)), (1, vec!["vda"]));
-        // Here the file behind the loop device is on the very mount that the loop device provides, so the
-        // search would never end.
+        // The file behind this loop device is on the very mount that the device provides, so the search would
+        // never end.
         let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", "");
         assert!(matches!(stack.bottom, Bottom::Unknown(_)), "{stack:?}");
     }

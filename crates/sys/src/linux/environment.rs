@@ -4,10 +4,10 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 
-/// Returns an environment variable and removes it from our environment, so that child processes don't inherit
-/// it.
+/// Removes an environment variable from our environment, so that child processes don't inherit it, and
+/// returns its value.
 ///
-/// Call this at the start of `main`. The variable is not removed if other threads are running or if `/proc`
+/// Call this at the start of `main`: the variable is not removed if other threads are running or if `/proc`
 /// can't be read. Our own user and root can still read the initial environment in `/proc`.
 #[must_use]
 pub fn take_variable(name: &str) -> Option<OsString> {

@@ -1,4 +1,4 @@
-//! Finds out the kind and the free space of a file system.
+//! Determines a file system's kind and free space.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// The `f_type` of ramfs, which has no size limit.
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// The kind of storage in which a file system keeps its files.
+/// The kind of storage that holds a file system's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilesystemKind {
     /// tmpfs or ramfs.

@@ -1,4 +1,4 @@
-//! Process handles, for waiting until a process ends and for sending signals to it. Unlike a pid, a handle
+//! Process handles, for sending signals to processes and waiting for them to exit. Unlike a pid, a handle
 //! never refers to the wrong process.
 
 use std::io;
@@ -15,8 +15,8 @@ use rustix::process::{
 use super::poll::wait_readable;
 use super::polled_process::PolledProcess;
 
-/// A handle to a process. It becomes readable when the process ends. Even if another process gets the same
-/// pid later, the handle never refers to that process.
+/// A handle to a process. It becomes readable when the process exits. Even if the pid is later reused, the
+/// handle never refers to the new process.
 #[derive(Debug)]
 pub struct ProcessHandle {
     pid: Pid,
@@ -27,18 +27,18 @@ pub struct ProcessHandle {
 enum Kind {
     /// The kernel's own process handle.
     Pidfd(OwnedFd),
-    /// A substitute for the kernel's handle on systems that don't have one.
+    /// A substitute for the kernel's handle on systems without one.
     Polled(PolledProcess),
 }
 
 impl ProcessHandle {
-    /// Opens a handle for a child that has not been reaped.
+    /// Opens a handle for a child that hasn't been reaped yet.
     pub fn of(child: &Child) -> io::Result<Self> {
         Self::of_pid(Pid::from_child(child))
     }
 
-    /// Opens a handle for the process that currently has the pid `number`. Returns `None` if there is no such
-    /// process.
+    /// Opens a handle for the process that currently has the pid `number`. Returns `None` if no such process
+    /// exists.
     #[must_use]
     pub fn of_number(number: u32) -> Option<Self> {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw)?;
@@ -79,16 +79,16 @@ impl ProcessHandle {
         }))
     }
 
-    /// Kills the process. It is not an error if the process has already ended.
+    /// Kills the process. It is not an error if the process has already exited.
     #[expect(clippy::let_underscore_must_use, reason = "one that has ended already is no error")]
     pub fn kill(&self) {
         let _ = self.signal(Signal::KILL);
     }
 }
 
-/// Whether an error means that the kernel doesn't support process handles, or that a system call filter
-/// refuses them. `EPERM` can only come from such a filter, because `pidfd_open` itself never returns it.
-/// Source: the manual pages `pidfd_open` and `seccomp`.
+/// Returns true if an error means that the kernel doesn't support process handles or that a system call
+/// filter rejects them. `EPERM` can only come from such a filter, because `pidfd_open` itself never returns
+/// it. Source: the manual pages `pidfd_open` and `seccomp`.
 fn is_refused(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
 }
@@ -102,7 +102,7 @@ impl AsFd for ProcessHandle {
     }
 }
 
-/// Sends a signal to a child. The child must not be reaped yet, so that its pid can't belong to another
+/// Sends a signal to a child. The child must not be reaped yet, otherwise its pid could belong to another
 /// process.
 pub fn signal(child: &Child, signal: Signal) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)

@@ -1,16 +1,16 @@
 //! Finds out which user opened the other end of a loopback connection. This lets pgfresh accept connections
 //! from its own user without a password.
 //!
-//! `sock_diag(7)` looks up a single socket, and its cost doesn't depend on the number of sockets. Not every
-//! kernel supports it (gVisor doesn't, for example, and neither does a kernel without `tcp_diag`). In that
-//! case pgfresh reads the table of all sockets instead:
+//! `sock_diag(7)` looks up a single socket, at a cost that doesn't depend on the number of sockets. Not every
+//! kernel supports it: gVisor doesn't, for example, nor does a kernel without `tcp_diag`. In that case
+//! pgfresh reads the table of all sockets instead:
 //!
 //! ```text
 //!   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
 //!    0: 0100007F:8F34 0100007F:1538 01 00000000:00000000 00:00000000 00000000  1000        0 4711 …
 //! ```
-//! Source: `proc_net_tcp.rst` of Linux. Addresses are in network byte order, but are printed as native
-//! integers. If there is no such table, the owner is unknown.
+//! Source: Linux's `proc_net_tcp.rst`. Addresses are in network byte order but printed as native integers. If
+//! this table doesn't exist either, the owner is unknown.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,12 +18,12 @@ use std::sync::OnceLock;
 
 use super::socket_diag;
 
-/// The state of an open connection. The uid is only reliable in this state, because a closing socket reports
-/// 0, which is also the uid of root.
+/// The state of an open connection. The uid is reliable only in this state: a closing socket reports 0, which
+/// is also root's uid.
 const ESTABLISHED: &str = "01";
 const LISTENING: &str = "0A";
 
-/// Whether the peer of a connection is on this machine and belongs to our user or to root. `remote` is the
+/// Returns true if a connection's peer is on this machine and belongs to our user or to root. `remote` is the
 /// peer's address, and `local` is our own address.
 #[must_use]
 pub fn is_own_loopback_peer(remote: SocketAddr, local: SocketAddr) -> bool {
@@ -41,9 +41,9 @@ pub fn is_own_loopback_peer(remote: SocketAddr, local: SocketAddr) -> bool {
     owner.is_some_and(|owner| owner == ours || owner == 0)
 }
 
-/// Whether the peer of a connection is on this machine and a process still has the peer's socket open, even
-/// if only for reading. `remote` is the peer's address, and `local` is our own address. Without `sock_diag`,
-/// this is always false.
+/// Returns true if a connection's peer is on this machine and a process still has the peer's socket open,
+/// even if only for reading. `remote` is the peer's address, and `local` is our own address. Without
+/// `sock_diag`, this always returns false.
 #[must_use]
 pub fn is_open_on_this_machine(remote: SocketAddr, local: SocketAddr) -> bool {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
@@ -51,8 +51,8 @@ pub fn is_open_on_this_machine(remote: SocketAddr, local: SocketAddr) -> bool {
         && socket_diag::owner(canonical(remote), canonical(local)).is_ok_and(|owner| owner.is_some())
 }
 
-/// Whether the kernel supports `sock_diag`. The first call finds this out by looking up a connection to
-/// ourselves.
+/// Returns true if the kernel supports `sock_diag`. The first call determines this by looking up a connection
+/// to ourselves.
 fn supports_sock_diag() -> bool {
     static SUPPORTED: OnceLock<bool> = OnceLock::new();
     let ask_for_ours = || {
@@ -63,13 +63,13 @@ fn supports_sock_diag() -> bool {
     *SUPPORTED.get_or_init(|| ask_for_ours().is_ok_and(|owner| owner.is_some()))
 }
 
-/// Looks up the uid of a socket in the kernel's tables of sockets.
+/// Looks up the uid of a socket in the kernel's socket tables.
 fn owner_in_tables(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter();
     tables.filter_map(|table| fs::read_to_string(table).ok()).find_map(|table| owner(&table, near, far))
 }
 
-/// Returns the uid of the socket that is bound to `near` and connected to `far`.
+/// Returns the uid of the socket bound to `near` and connected to `far`.
 fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let (near, far) = (table_forms(near), table_forms(far));
     table.lines().skip(1).find_map(|line| {
@@ -78,13 +78,13 @@ fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
         let found = state == ESTABLISHED
             && near.iter().any(|near| near == local)
             && far.iter().any(|far| far == remote);
-        // The uid is the fourth word after the state. Before it come the queues, the timer and a retry count.
+        // The uid is the fourth word after the state. The queues, the timer and a retry count precede it.
         if found { words.nth(3)?.parse().ok() } else { None }
     })
 }
 
-/// Returns the name and pid of the process that listens on `port`. Returns `None` if there is no such
-/// process, or if we aren't allowed to see its descriptors.
+/// Returns the name and pid of the process that listens on `port`. Returns `None` if there is no such process
+/// or if we aren't allowed to see its descriptors.
 #[must_use]
 pub fn listener_at(port: u16) -> Option<(String, u32)> {
     let suffix = format!(":{port:04X}");
@@ -106,15 +106,15 @@ pub fn listener_at(port: u16) -> Option<(String, u32)> {
     )
 }
 
-/// Returns the inode of the socket in this line of the table, if the socket listens on the port.
+/// Returns the inode of the socket in this table line if it listens on the port.
 fn listening_inode(line: &str, suffix: &str) -> Option<u64> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let found = words.get(1)?.ends_with(suffix) && *words.get(3)? == LISTENING;
     if found { words.get(9)?.parse().ok() } else { None }
 }
 
-/// Returns the forms that an address can have in the tables. For example, a client can use IPv4 through an
-/// IPv6 socket.
+/// Returns the forms an address can have in the tables. For example, a client can use IPv4 through an IPv6
+/// socket.
 fn table_forms(address: SocketAddr) -> Vec<String> {
     let write = |octets: &[u8]| {
         let mut text = String::new();

@@ -23,8 +23,8 @@ pub fn load_average() -> Option<String> {
     Some(first_line("/proc/loadavg")?.split(' ').take(3).collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the number of tasks that are running or waiting for a processor. Source: proc(5), the fourth field
-/// of `/proc/loadavg`.
+/// Returns the number of tasks that are running or waiting for a CPU. Source: proc(5), the fourth field of
+/// `/proc/loadavg`.
 #[must_use]
 pub fn runnable_tasks() -> Option<usize> {
     first_line("/proc/loadavg")?.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
@@ -44,7 +44,7 @@ pub fn total_memory() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
 }
 
-/// Returns the number of clock ticks per second. `/proc` reports processor times in clock ticks.
+/// Returns the number of clock ticks per second, the unit of processor times in `/proc`.
 #[must_use]
 pub fn clock_ticks() -> u64 {
     rustix::param::clock_ticks_per_second()

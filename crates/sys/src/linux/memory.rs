@@ -1,5 +1,5 @@
-//! Determines how much memory this process and its children can still use. Both the machine and each control
-//! group above us can limit it.
+//! Determines how much memory this process and its children can still use. The limit can come from the
+//! machine or from any control group above us.
 
 use std::fs;
 use std::io;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::mount::Mount;
 
-/// Returns how many bytes of memory we can use without swapping and without triggering the OOM killer. This
-/// is the minimum of `MemAvailable` and of what each of our control groups has left under its limit (v1 and
+/// Returns how many bytes of memory we can use without swapping or triggering the OOM killer. This is the
+/// minimum of `MemAvailable` and the amount that each of our control groups has left under its limit (v1 and
 /// v2, all levels). Page cache that the kernel can drop counts as free.
 ///
 /// `root` is normally `/`. Tests pass a directory that contains `proc` and `sys`.
@@ -26,8 +26,8 @@ pub(super) fn bytes_of(text: &str, name: &str) -> Option<u64> {
     value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// For each version of control groups: the names of the files with a group's limit and usage, and the name of
-/// the reclaimable memory in `memory.stat`.
+/// The names of the files with a group's limit and usage, and the name of the reclaimable memory in
+/// `memory.stat`, for each version of control groups.
 const V1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 const V2: [&str; 3] = ["memory.max", "memory.current", "inactive_file"];
 
@@ -47,7 +47,7 @@ fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
         let mut mounts = mounts.lines().filter_map(Mount::parse);
         let Some(mount) = mounts.find(|mount| has_memory(mount, v2)) else { continue };
         let mount = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-        // In a container, this is often a path on the host. In that case, the mount itself is our group.
+        // In a container, this is often a path on the host, in which case the mount itself is our group.
         let mut folder = mount.join(path.trim_start_matches('/'));
         if !folder.is_dir() {
             folder.clone_from(&mount);
@@ -62,7 +62,7 @@ fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
     groups
 }
 
-/// Whether the mount is the memory hierarchy of the given version.
+/// Returns true if the mount is the memory hierarchy of the given version.
 fn has_memory(mount: &Mount, v2: bool) -> bool {
     match mount.kind.as_str() {
         "cgroup2" => v2,
@@ -71,8 +71,8 @@ fn has_memory(mount: &Mount, v2: bool) -> bool {
     }
 }
 
-/// Returns the number of bytes left in one group. Returns `None` if the group has no limit or its files can't
-/// be read.
+/// Returns the number of bytes left in one group, or `None` if the group has no limit or its files can't be
+/// read.
 fn left_in((folder, [limit, usage, reclaimable]): &(PathBuf, [&str; 3])) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! Finds mounts, which the kernel lists in mountinfo.
+//! Finds mounts in the kernel's mountinfo table.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,7 +28,7 @@ pub struct Mount {
     pub(crate) id: u64,
     /// Major and minor device numbers. If the major is 0, the mount has no device.
     pub device: (u32, u32),
-    /// The directory inside the file system that is mounted.
+    /// The directory inside the file system that forms the root of this mount.
     pub root: PathBuf,
     /// The mount point.
     pub point: PathBuf,
@@ -36,16 +36,16 @@ pub struct Mount {
     pub options: String,
     /// File system type, e.g. `ext4` or `fuse.sshfs`.
     pub kind: String,
-    /// The mounted source. This is a device, an export of a file server, or an arbitrary name.
+    /// The mounted source: a device, a file server's export, or an arbitrary name.
     pub source: String,
     /// The options of the file system.
     pub super_options: String,
 }
 
 impl Mount {
-    /// Finds the mount that contains `path`. Looks for the mount by its id, because files on btrfs have
-    /// device numbers that no mount has. With a kernel before 5.8, or with a copied table, the id may not be
-    /// in the table. In this case, uses the mount with the longest mount point above `path`.
+    /// Finds the mount that contains `path`. The lookup uses the mount id, because files on btrfs have device
+    /// numbers that no mount has. If the id isn't in the table (on kernels before 5.8, or with a copied
+    /// table), the lookup falls back to the longest mount point above `path`.
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let table = roots.procfs.join("self/mountinfo");
@@ -59,9 +59,9 @@ impl Mount {
         })
     }
 
-    /// Finds the mount that contains `path` in `table`, which has the format of `/proc/self/mountinfo`.
-    /// Chooses the mount with the longest mount point above `path`. If several mounts have this mount point,
-    /// chooses the last of them, which hides the others.
+    /// Finds the mount that contains `path` in `table`, which has the format of `/proc/self/mountinfo`. This
+    /// is the mount with the longest mount point above `path`. If several mounts share this mount point, the
+    /// last one wins, since it hides the others.
     #[must_use]
     pub fn in_table(table: &str, path: &Path) -> Option<Self> {
         let above = table.lines().filter_map(Self::parse).filter(|mount| path.starts_with(&mount.point));
@@ -95,8 +95,8 @@ impl Mount {
     }
 }
 
-/// Returns the mount id for `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8. Before that: proc(5),
-/// fdinfo.
+/// Returns the mount id for `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8; proc(5), fdinfo, for older
+/// kernels.
 fn mount_id(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 {

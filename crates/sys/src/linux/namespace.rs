@@ -1,4 +1,4 @@
-//! Creates user namespaces. In such a namespace, a child sees our account under another uid, even if we
+//! Creates user namespaces. In such a namespace, a child sees our account under a different uid, even if we
 //! aren't allowed to change to that uid.
 
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Whether this process could change to `uid` and `gid`. Both have to be mapped in its user namespace.
+/// Returns true if this process could change to `uid` and `gid`. Both must be mapped in its user namespace.
 #[must_use]
 pub fn may_become(uid: u32, gid: u32) -> bool {
     let mapped = |table: &str, id: u32| {
@@ -20,8 +20,8 @@ pub fn may_become(uid: u32, gid: u32) -> bool {
     mapped("/proc/self/uid_map", uid) && mapped("/proc/self/gid_map", gid)
 }
 
-/// Whether a uid map or gid map contains `id`. Each line consists of the first id inside, the first id
-/// outside, and a count. Source: `user_namespaces(7)`.
+/// Returns true if a uid map or gid map contains `id`. Each line consists of the first id inside, the first
+/// id outside, and a count. Source: `user_namespaces(7)`.
 fn contains_id(table: &str, id: u32) -> bool {
     table.lines().any(|line| {
         let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
@@ -30,9 +30,9 @@ fn contains_id(table: &str, id: u32) -> bool {
     })
 }
 
-/// Runs the child of `command` in a new user namespace, which maps our user and group to `uid` and `gid`. The
-/// child's files are ours, and we can send signals to it. Spawning returns an error if the system forbids
-/// user namespaces.
+/// Runs the child of `command` in a new user namespace that maps our user and group to `uid` and `gid`. We
+/// own the child's files and can send it signals. Spawning returns an error if the system forbids user
+/// namespaces.
 #[allow(unsafe_code)]
 pub fn run_in_user_namespace(command: &mut Command, uid: u32, gid: u32) {
     // Allocate the strings now, because the child must not allocate between fork and exec.
@@ -42,7 +42,8 @@ pub fn run_in_user_namespace(command: &mut Command, uid: u32, gid: u32) {
         ("/proc/self/gid_map", format!("{gid} {} 1", getegid().as_raw())),
     ];
     let enter = move || -> io::Result<()> {
-        // SAFETY: unsharing the user namespace changes neither open files nor mapped memory of this process.
+        // SAFETY: unsharing the user namespace changes neither this process's open files nor its mapped
+        // memory.
         unsafe { unshare_unsafe(UnshareFlags::NEWUSER)? };
         for (path, text) in &steps {
             let file = openat(CWD, *path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -50,8 +51,8 @@ pub fn run_in_user_namespace(command: &mut Command, uid: u32, gid: u32) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec, the closure only makes system calls with strings that were allocated
-    // before. Paths as short as these are converted to C strings on the stack by rustix.
+    // SAFETY: between fork and exec, the closure only makes system calls with preallocated strings. rustix
+    // converts paths as short as these to C strings on the stack.
     unsafe { command.pre_exec(enter) };
 }
 

@@ -1,5 +1,5 @@
-//! Reads the thermal counters of an `NVMe` drive, which show whether heat has slowed down a measurement. The
-//! counters are in the log page "SMART / Health Information", which only root can read.
+//! Reads an `NVMe` drive's thermal counters, which show whether heat slowed down a measurement. The counters
+//! are in the "SMART / Health Information" log page, which only root can read.
 //!
 //! Source: NVM Express Base Specification, log page 02h (thermal throttling counters since revision 1.3);
 //! Linux, `include/uapi/linux/nvme_ioctl.h`.
@@ -16,14 +16,14 @@ use super::mount::Roots;
 
 /// Size of the log page in bytes.
 const PAGE_SIZE: usize = 512;
-/// How long a response is reused. Frequent requests would disturb the drive. The kernel's own sensor uses the
-/// same interval (drivers/nvme/host/hwmon.c).
+/// How long to reuse a response, because frequent requests would disturb the drive. The kernel's own sensor
+/// uses the same interval (drivers/nvme/host/hwmon.c).
 const MAX_RESPONSE_AGE: Duration = Duration::from_secs(1);
 
 /// Thermal counters over the lifetime of a drive. A drive that doesn't support a counter reports 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Heat {
-    /// Number of times that the drive began to throttle itself or throttled itself more.
+    /// Number of times the drive started throttling itself or throttled itself further.
     pub throttles: u64,
     /// Number of seconds during which the drive throttled itself.
     pub throttled: u64,
@@ -100,8 +100,8 @@ impl Health {
 impl Nvme {
     /// Opens `disk`. Returns `None` if it is not an `NVMe` drive, or if we aren't allowed to open it.
     pub(super) fn open(roots: &Roots, disk: &Disk) -> Option<Self> {
-        // With other roots than usual, `disk` belongs to another machine, so this machine's `nvme0n1` would
-        // be the wrong drive.
+        // Unless the roots are the usual ones, `disk` belongs to another machine, so this machine's `nvme0n1`
+        // would be the wrong drive.
         if *roots != Roots::default() || !disk.name.starts_with("nvme") {
             return None;
         }
@@ -112,8 +112,8 @@ impl Nvme {
         is_it.then(|| File::open(&path).ok())?.map(Self::from)
     }
 
-    /// Returns the current values. They come from the drive, or from a response that is less than a second
-    /// old. Returns `None` if the drive or the kernel refuses the request.
+    /// Returns the current values, either from the drive or from a response less than a second old. Returns
+    /// `None` if the drive or the kernel refuses the request.
     pub(super) fn health(&self) -> Option<Health> {
         match self.answer.get() {
             Some((when, health)) if when.elapsed() < MAX_RESPONSE_AGE => health,
@@ -134,14 +134,14 @@ impl Nvme {
             namespace: u32::MAX,
             address: page.as_mut_ptr() as u64,
             length: 512,
-            // Length of the page in 32-bit words minus one, and the page's id.
+            // The page's length in 32-bit words minus one, and its id.
             words_10_to_15: [(512 / 4 - 1) << 16 | 0x02, 0, 0, 0, 0, 0],
-            // Use the kernel's default timeout, which usually is 60 s. After a timeout the kernel resets the
-            // controller, so a shorter timeout would be dangerous.
+            // Use the kernel's default timeout, usually 60 s. The kernel resets the controller after a
+            // timeout, so a shorter one would be dangerous.
             timeout: 0,
             ..Command::default()
         };
-        // SAFETY: the command has the layout that the kernel expects. The command and the page that it points
+        // SAFETY: the command has the layout that the kernel expects. Both the command and the page it points
         // to outlive the call, which returns only after the controller has finished with them.
         let status = unsafe { libc::ioctl(self.device.as_raw_fd(), SUBMIT, &raw mut command) };
         // A negative status comes from the kernel, and a positive one from the controller.

@@ -1,4 +1,4 @@
-//! Raises the limit on open files, and gives advice on errors that are due to a user's limits.
+//! Raises the limit on open files, and gives advice on errors caused by a user's limits.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,19 +8,18 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The process's limit before the call of [`raise_open_file_limit`]. Empty until that call.
+/// The process's limit before [`raise_open_file_limit`] was called. Empty until that call.
 static ORIGINAL_LIMIT: OnceLock<Rlimit> = OnceLock::new();
 
-/// Raises our limit on open files to the maximum, because on many systems it starts at 1024. Ignores
-/// failures.
+/// Raises our limit on open files to the maximum, because many systems start at 1024. Ignores failures.
 #[expect(clippy::let_underscore_must_use, reason = "the call that needs more files fails then")]
 pub fn raise_open_file_limit() {
     let usual = *ORIGINAL_LIMIT.get_or_init(|| getrlimit(Resource::Nofile));
     let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });
 }
 
-/// Restores the original limit in the child of `command`. With a higher limit, programs that use `select` can
-/// fail, and programs that close every possible descriptor become slow.
+/// Restores the original limit in the child of `command`. A higher limit can break programs that use `select`
+/// and slow down programs that close every possible descriptor.
 #[allow(unsafe_code)]
 pub fn restore_open_file_limit(command: &mut Command) {
     let Some(usual) = ORIGINAL_LIMIT.get().copied() else { return };
@@ -31,7 +30,7 @@ pub fn restore_open_file_limit(command: &mut Command) {
     }
 }
 
-/// Returns advice for an error that is due to a limit on files, processes or threads. Don't use it for calls
+/// Returns advice for an error caused by a limit on files, processes or threads. Don't use this for calls
 /// with a timeout, because an expired timeout has the same error number.
 #[must_use]
 pub fn limit_hint(error: &io::Error) -> Option<&'static str> {

@@ -5,19 +5,19 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-/// Returns an error if we can't write to the directory `path`, for example because of its mode or because the
-/// mount is read-only.
+/// Returns an error if we can't write to the directory `path`, for example because of its mode or a read-only
+/// mount.
 pub fn expect_writable(path: &Path) -> io::Result<()> {
     Ok(access(path, Access::WRITE_OK)?)
 }
 
-/// Returns an error if we can't write to the directory `path`, or can't enter it.
+/// Returns an error if we can't write to or enter the directory `path`.
 pub fn expect_usable(path: &Path) -> io::Result<()> {
     Ok(access(path, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
-/// Whether we can enter a directory and every directory above it. Takes into account all our groups and
-/// access control lists.
+/// Returns true if we can enter a directory and every directory above it, given all our groups and access
+/// control lists.
 #[must_use]
 pub fn may_enter(path: &Path) -> bool {
     access(path, Access::EXEC_OK).is_ok()

@@ -7,8 +7,8 @@ use rustix::pipe::fcntl_setpipe_size;
 /// Buffer size of a narrow pipe, in bytes. The kernel rounds it up to a page.
 const BUFFER_SIZE: usize = 4096;
 
-/// Creates a pipe whose buffer is one page. A process that writes more than that blocks until the reader
-/// catches up.
+/// Creates a pipe whose buffer is one page. A writer that gets further ahead than that blocks until the
+/// reader catches up.
 pub fn narrow_pipe() -> io::Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
     fcntl_setpipe_size(&writer, BUFFER_SIZE)?;

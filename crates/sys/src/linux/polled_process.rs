@@ -1,8 +1,7 @@
-//! Watches a process by its pid. This is a fallback for systems without process handles, e.g. kernels before
-//! 5.3, and containers whose runtime filters the system calls for process handles.
+//! Watches a process by its pid. This is a fallback for systems without process handles, such as kernels
+//! before 5.3 and containers whose runtime filters the system calls for process handles.
 //!
-//! After a process has ended, another process can get the same pid. We can tell the two apart by their start
-//! times.
+//! After a process has exited, another process can get the same pid. We tell them apart by their start times.
 
 use std::fs;
 use std::io;
@@ -23,12 +22,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) struct PolledProcess {
     pid: Pid,
     started: u64,
-    /// The read end of a pipe. The polling thread closes the write end when the process has ended.
+    /// The read end of a pipe. The polling thread closes the write end when the process has exited.
     pub(crate) end: OwnedFd,
 }
 
 impl PolledProcess {
-    /// Starts to watch the process that currently has the pid `pid`.
+    /// Starts watching the process that currently has the pid `pid`.
     ///
     /// # Errors
     /// Returns `ESRCH` if there is no such process.
@@ -36,15 +35,15 @@ impl PolledProcess {
         let (started, _) = start_and_state(pid).ok_or(rustix::io::Errno::SRCH)?;
         let (end, held) = io::pipe()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
-            // Stop polling when the pipe breaks. It breaks when all its read ends are closed, because then no
-            // thread waits for the end of the process any more.
+            // Stop polling when the pipe breaks. This happens once all its read ends are closed, because then
+            // no thread is waiting for the process to exit anymore.
             let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::empty())], POLL_INTERVAL);
             while is_running(pid, started) && !is_dropped().unwrap_or(true) {}
         })?;
         Ok(Self { pid, started, end: end.into() })
     }
 
-    /// Whether the process has ended, even if its parent hasn't waited for it yet.
+    /// Returns true if the process has exited, even if its parent hasn't waited for it yet.
     pub(crate) fn has_ended(&self) -> bool {
         !is_running(self.pid, self.started)
     }
@@ -54,9 +53,9 @@ fn is_running(pid: Pid, started: u64) -> bool {
     start_and_state(pid).is_some_and(|(since, is_zombie)| since == started && !is_zombie)
 }
 
-/// Returns the start time of a process, in clock ticks since the boot, and whether it is a zombie. Returns
-/// `None` if no process has this pid. Source: proc(5), fields 3 and 22 of `/proc/PID/stat`. The name in
-/// parentheses can contain any character.
+/// Returns a process's start time in clock ticks since boot, and whether it is a zombie. Returns `None` if no
+/// process has this pid. Source: proc(5), fields 3 and 22 of `/proc/PID/stat`. The name in parentheses can
+/// contain any character.
 fn start_and_state(pid: Pid) -> Option<(u64, bool)> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;

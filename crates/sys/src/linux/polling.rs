@@ -4,11 +4,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The timeout and the pause between checks. On a busy machine, a killed process may need seconds to
+/// The timeout and the pause between checks. On a busy machine, a killed process can take seconds to
 /// disappear.
 const TIMEOUT_AND_PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
-/// Polls `condition` until it holds. Returns false if it doesn't hold before the timeout.
+/// Polls `condition` until it holds. Returns false if it still doesn't hold after the timeout.
 pub(crate) fn poll_until(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
     let (timeout, pause) = TIMEOUT_AND_PAUSE;
     let end = Instant::now() + timeout;

@@ -1,14 +1,14 @@
-//! Prevents a server from creating POSIX shared memory. Its segments are files in `/dev/shm`, and they would
-//! stay there after the server is killed.
+//! Prevents a server from creating POSIX shared memory. Its segments are files in `/dev/shm` that would
+//! persist after the server is killed.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Installs a seccomp filter in the child of `command` and in its descendants. With the filter, `shm_open(3)`
-/// returns `EACCES` instead of creating a segment. Does nothing if the kernel has no seccomp filters.
+/// Installs a seccomp filter in the child of `command` and in its descendants. The filter makes `shm_open(3)`
+/// return `EACCES` instead of creating a segment. Does nothing if the kernel has no seccomp filters.
 ///
-/// The filter recognises `shm_open(3)` by the flags `O_NOFOLLOW`, `O_CREAT` and `O_EXCL`. The C libraries
-/// combine these three only there.
+/// The filter recognizes `shm_open(3)` by the flags `O_NOFOLLOW`, `O_CREAT` and `O_EXCL`, which the C
+/// libraries combine nowhere else.
 #[allow(unsafe_code)]
 pub fn refuse_posix_segments(command: &mut Command) {
     // SAFETY: the closure only makes prctl(2) calls, which are async-signal-safe. It neither allocates nor
@@ -85,12 +85,12 @@ mod filter {
         statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     ];
 
-    /// Installs the filter in this process. It can't be removed again.
+    /// Installs the filter in this process, permanently.
     #[allow(unsafe_code, clippy::cast_possible_truncation)]
     pub(super) fn install() -> io::Result<()> {
         let program = sock_fprog { len: PROGRAM.len() as u16, filter: PROGRAM.as_ptr().cast_mut() };
-        // SAFETY: the kernel only reads the program, which is static. `PR_SET_NO_NEW_PRIVS` is required for
-        // an unprivileged process to install a filter.
+        // SAFETY: the kernel only reads the program, which is static. An unprivileged process must set
+        // `PR_SET_NO_NEW_PRIVS` before it can install a filter.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
                 || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
@@ -112,7 +112,7 @@ mod filter {
 mod tests {
     use super::*;
 
-    /// Runs `script` with perl, optionally under the filter. Returns whether the script succeeded.
+    /// Runs `script` with perl, optionally under the filter. Returns true if the script succeeded.
     fn perl(script: &str, refused: bool) -> bool {
         let mut command = Command::new("perl");
         command.args(["-e", script]);

@@ -1,4 +1,4 @@
-//! Configures what a child process inherits, and ends processes that hold a file open.
+//! Configures what a child process inherits, and terminates processes that hold a file open.
 
 use std::fs;
 use std::io;
@@ -17,8 +17,8 @@ use super::polling::poll_until;
 use super::system_v_memory::remove_segments;
 use crate::Lock;
 
-/// Lets the child of `command` inherit `descriptors` under the same numbers. In this process they stay
-/// close-on-exec, so that other children don't inherit them. They are closed here when `command` is dropped.
+/// Lets the child of `command` inherit `descriptors` under the same numbers. In this process they remain
+/// close-on-exec, so that other children don't inherit them. Dropping `command` closes them here.
 #[allow(unsafe_code)]
 pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let keep = move || {
@@ -32,19 +32,19 @@ pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     unsafe { command.pre_exec(keep) };
 }
 
-/// Starts the child of `command` in a new session. This protects the child from the terminal and from signals
-/// to our process group.
+/// Starts the child of `command` in a new session, which shields it from the terminal and from signals to our
+/// process group.
 #[allow(unsafe_code)]
 pub fn new_session(command: &mut Command) {
     // SAFETY: setsid(2) is async-signal-safe, and the closure does nothing else.
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
 }
 
-/// Makes the kernel send `SIGTERM` to the child of `command` when the spawning thread ends, even if `SIGKILL`
-/// ended it.
+/// Makes the kernel send `SIGTERM` to the child of `command` when the spawning thread exits, even if it was
+/// killed by `SIGKILL`.
 ///
-/// The child must be spawned from a thread that lives as long as this process. The kernel drops this setting if the child changes its
-/// user.
+/// The child must be spawned from a thread that lives as long as this process. The kernel drops this setting
+/// if the child changes its user.
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
@@ -58,11 +58,11 @@ pub fn die_with_parent(command: &mut Command) {
         }
     };
     // SAFETY: prctl(2) and getppid(2) are async-signal-safe. Only the error path allocates, and the child
-    // ends on that path.
+    // exits on that path.
     unsafe { command.pre_exec(die) };
 }
 
-/// Whether this process ignores `signal`. For example, it may have been started under `nohup` or as a
+/// Returns true if this process ignores `signal`, for example because it was started under `nohup` or as a
 /// background job of a shell.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
@@ -72,16 +72,17 @@ pub fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Ends every process that has the lock file `path` open and belongs to `account` or to our own user. Sends
-/// `SIGQUIT`, and after `grace` sends `SIGKILL` to the processes that remain. Also removes their System V
-/// segments. Returns whether the lock is free afterwards. Never ends the calling process.
+/// Terminates every process that has the lock file `path` open and belongs to `account` or to our own user.
+/// Sends `SIGQUIT`, then after `grace` sends `SIGKILL` to the processes that remain, and finally removes
+/// their System V segments. Returns true if the lock is free afterwards. Never terminates the calling
+/// process.
 ///
-/// Processes of other users are left alone. They may not belong to the server at all, because a process can
+/// Processes of other users are left alone. They may not belong to the server at all, since a process can
 /// send its open files to any other process over a socket (unix(7), `SCM_RIGHTS`).
 ///
 /// `path` must be canonical. Only root can see the open files of other users' processes. The search reads
-/// every `/proc/PID/fd`. This takes milliseconds on a busy machine, so don't call this function during normal
-/// operation.
+/// every `/proc/PID/fd`, which takes milliseconds on a busy machine, so don't call this function during
+/// normal operation.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
     let mut ended = Vec::new();
@@ -91,13 +92,13 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
             break;
         }
         for holder in &holders {
-            // Ignore errors, because the process may have ended since the search.
+            // Ignore errors, because the process may have exited since the search.
             let _ = holder.signal(signal);
         }
         wait_for_all(&holders, timeout)?;
         ended.extend(pids);
     }
-    // An exiting process no longer lists its open files, but it still keeps them, and its memory, for a few
+    // An exiting process no longer lists its open files, but it retains them and its memory for a few
     // milliseconds.
     let free = poll_until(|| Ok(!Lock::is_held(path)?))?;
     for creator in ended {
@@ -117,8 +118,8 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
             continue;
         };
         let holds = || {
-            // Skip processes whose files we can't read. Either they ended during the search, or they belong
-            // to other users.
+            // Skip processes whose files we can't read: they either exited during the search or belong to
+            // other users.
             let descriptors = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
             descriptors
                 .map(|fd| fs::read_link(fd.path()))
@@ -127,8 +128,8 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
         if pid == ours || !holds() {
             continue;
         }
-        // Check again now that the handle is open, because another process may have got this pid just before
-        // that.
+        // Check again now that the handle is open, because another process may have been assigned this pid
+        // just before.
         if let Ok(handle) = ProcessHandle::of_pid(pid)
             && holds()
             && is_of(&users, pid)
@@ -139,7 +140,7 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
     Ok(found)
 }
 
-/// Whether all uids of `process` are in `users`. Source: proc(5), `Uid` in `/proc/PID/status`.
+/// Returns true if all uids of `process` are in `users`. Source: proc(5), `Uid` in `/proc/PID/status`.
 fn is_of(users: &[u32], process: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -148,7 +149,7 @@ fn is_of(users: &[u32], process: Pid) -> bool {
     })
 }
 
-/// Waits until all processes have ended or `timeout` has passed.
+/// Waits until all processes have exited or `timeout` has passed.
 fn wait_for_all(handles: &[ProcessHandle], timeout: Duration) -> io::Result<()> {
     let end = Instant::now() + timeout;
     for handle in handles {
@@ -173,7 +174,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("lock");
         let lock = Lock::take(&path).unwrap();
-        // The shell ignores SIGQUIT, so only SIGKILL ends it.
+        // The shell ignores SIGQUIT, so only SIGKILL terminates it.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' QUIT; read line"]).stdin(std::process::Stdio::piped());
         inherit(&mut command, vec![lock.descriptor().unwrap()]);

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::memory::bytes_of;
 
-/// Returns the command line, with a zero byte after each argument. Returns an empty list if there is no such
+/// Returns the command line, with a zero byte after each argument, or an empty list if there is no such
 /// process.
 #[must_use]
 pub fn command_line(pid: u32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
-/// Returns the executable that the process runs. Returns `None` if the process or the file no longer exists.
+/// Returns the process's executable, or `None` if the process or the file no longer exists.
 #[must_use]
 pub fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
@@ -30,19 +30,18 @@ pub fn children_of(pid: u32) -> Vec<u32> {
     children.iter().flat_map(|pids| pids.split_whitespace()).filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Whether the process is in interruptible sleep. A process that receives a signal isn't asleep until it has
-/// handled the signal. Also returns false if the process is stopped or doesn't exist.
+/// Returns true if the process is in interruptible sleep. A process that receives a signal isn't asleep until
+/// it has handled the signal. Returns false if the process is stopped or doesn't exist.
 #[must_use]
 pub fn is_asleep(pid: u32) -> bool {
     after_name(pid).is_some_and(|fields| fields.starts_with("S "))
 }
 
-/// Whether the process has begun to end but its parent hasn't learned of it yet. The kernel closes the
-/// sockets of such a process first and reports its end afterwards. Returns false if the process doesn't
-/// exist.
+/// Returns true if the process has begun to exit but its parent hasn't been notified yet. The kernel closes
+/// an exiting process's sockets before it reports the exit. Returns false if the process doesn't exist.
 #[must_use]
 pub fn is_ending(pid: u32) -> bool {
-    /// The kernel's flag of a process that is ending. Source: `PF_EXITING` in `linux/sched.h`.
+    /// The kernel's flag for an exiting process. Source: `PF_EXITING` in `linux/sched.h`.
     const EXITING: u64 = 4;
     let Some(fields) = after_name(pid) else { return false };
     // The state and the flags are the first and the seventh field after the name.
@@ -50,8 +49,8 @@ pub fn is_ending(pid: u32) -> bool {
     fields.starts_with(['Z', 'X']) || flags.is_some_and(|flags| flags & EXITING != 0)
 }
 
-/// Returns the fields of `/proc/PID/stat` that follow the program's name. The last field may be incomplete.
-/// Returns `None` if the process doesn't exist.
+/// Returns the `/proc/PID/stat` fields after the program's name, or `None` if the process doesn't exist. The
+/// last field may be incomplete.
 fn after_name(pid: u32) -> Option<String> {
     // A single read of 128 bytes is enough for the pid, the program's name of up to 15 bytes, and the next
     // seven fields.
@@ -78,7 +77,7 @@ pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let path = entry?.path();
-        // A missing file isn't an error, because the thread may have just ended.
+        // A missing file isn't an error, because the thread may have just exited.
         let read = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
         if threads.is_none_or(|name| read("comm").trim_end() == name) {
             let nanoseconds = read("schedstat").split(' ').next().and_then(|word| word.parse().ok());

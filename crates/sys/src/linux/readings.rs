@@ -1,5 +1,5 @@
-//! Reads the state of the machine during a measurement: temperature, pressure and dirty pages. Without these
-//! values, we couldn't tell whether a slow result is due to the state of the machine.
+//! Reads the machine's state during a measurement: temperature, pressure and dirty pages. Without these
+//! values, we couldn't tell whether the machine's state caused a slow result.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,35 +15,34 @@ use super::shortage::pressure;
 pub struct Readings {
     /// Temperature of the disk's hottest sensor, in degrees Celsius.
     pub temperature: Option<f64>,
-    /// True if the disk reports that it is too hot.
+    /// True if the disk reports overheating.
     pub alarm: Option<bool>,
     /// Thermal counters of the disk. Only `NVMe` drives have them, and only root can read them.
     pub heat: Option<Heat>,
-    /// Number of times since the boot that a processor was throttled because of heat.
+    /// Number of times since boot that a processor was throttled because of heat.
     pub throttles: Option<u64>,
-    /// Number of seconds since the boot during which at least one task was waiting for I/O. See [`pressure`].
+    /// Number of seconds since boot during which at least one task was waiting for I/O. See [`pressure`].
     pub io_pressure: Option<f64>,
-    /// Number of seconds since the boot during which at least one task was waiting for a processor.
+    /// Number of seconds since boot during which at least one task was waiting for a processor.
     pub cpu_pressure: Option<f64>,
-    /// Number of bytes in the page cache that the kernel still has to write to disk, or is writing at the
-    /// moment.
+    /// Number of page cache bytes that the kernel is writing to disk or still has to write.
     pub dirty: Option<u64>,
 }
 
-/// The sensors of one disk. A reading takes about 0.1 ms. Don't take more than one per second, because more
-/// would disturb the measurement.
+/// One disk's sensors. A reading takes about 0.1 ms. Don't take more than one per second, because that would
+/// disturb the measurement.
 #[derive(Debug)]
 pub struct Sensors {
     roots: Roots,
     temperatures: Vec<PathBuf>,
     alarms: Vec<PathBuf>,
     drive: Option<Nvme>,
-    /// Temperature in degrees Celsius at which the disk throttles itself, if the disk reports it.
+    /// Temperature in degrees Celsius at which the disk throttles itself, if the disk reports one.
     pub limit: Option<f64>,
 }
 
 impl Sensors {
-    /// Finds the sensors of `disk`. If `disk` is `None`, readings contain only the values of the machine.
+    /// Finds the sensors of `disk`. If `disk` is `None`, readings contain only the machine's values.
     #[must_use]
     pub fn of(roots: &Roots, disk: Option<&Disk>) -> Self {
         let folders = disk.map(sensors_of).unwrap_or_default();
@@ -81,7 +80,7 @@ impl Sensors {
         }
     }
 
-    /// Returns how often processors were throttled, as the total over all processors. Source: Linux, drivers:
+    /// Returns how often processors were throttled, summed over all processors. Source: Linux, drivers:
     /// `thermal_throttle` of x86 processors.
     fn throttles(&self) -> Option<u64> {
         let processors = sorted_entries(&self.roots.sysfs.join("devices/system/cpu"));
@@ -110,7 +109,7 @@ fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
     found.unwrap_or_default()
 }
 
-/// Reads a file that contains millidegrees, and returns degrees.
+/// Reads a file that contains millidegrees and returns degrees.
 fn degrees(path: &std::path::Path) -> Option<f64> {
     Some(read_trimmed(path)?.parse::<f64>().ok()? / 1000.0)
 }

@@ -1,4 +1,4 @@
-//! Detects a shortage of processor time, because times measured during a shortage are misleading.
+//! Detects a shortage of processor time, which makes measured times misleading.
 
 use std::fmt;
 use std::fs;
@@ -7,15 +7,15 @@ use std::time::Instant;
 
 use super::mount::Roots;
 
-/// Measured times are doubtful if at least one task was waiting for a processor during this share of the
+/// Measured times are questionable if at least one task was waiting for a processor during this share of the
 /// time.
 const SEVERE_WAITING_SHARE: f64 = 0.5;
 /// Measured times don't describe this machine if its host gave this share of the processor time to other
 /// guests.
 const SEVERE_STOLEN_SHARE: f64 = 0.1;
 
-/// Returns the number of seconds since the boot during which at least one task was waiting for `resource`
-/// (`cpu` or `io`). Returns `None` if the kernel doesn't provide pressure information. Source: Linux,
+/// Returns the number of seconds since boot during which at least one task was waiting for `resource` (`cpu`
+/// or `io`). Returns `None` if the kernel doesn't provide pressure information. Source: Linux,
 /// Documentation/accounting/psi.rst, 4.20.
 #[must_use]
 pub fn pressure(procfs: &Path, resource: &str) -> Option<f64> {
@@ -24,7 +24,7 @@ pub fn pressure(procfs: &Path, resource: &str) -> Option<f64> {
     Some(some.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
 }
 
-/// Measures the shortage of processor time, beginning with its creation.
+/// Measures the shortage of processor time since the watch was created.
 #[derive(Debug)]
 pub struct ProcessorWatch {
     roots: Roots,
@@ -33,7 +33,7 @@ pub struct ProcessorWatch {
     ticks: Option<Ticks>,
 }
 
-/// Clock ticks of all processors since the boot.
+/// Clock ticks of all processors since boot.
 #[derive(Debug, Clone, Copy)]
 struct Ticks {
     all: f64,
@@ -82,14 +82,14 @@ impl Ticks {
 }
 
 impl Shortage {
-    /// Whether the shortage is so severe that times measured in this interval are misleading.
+    /// Returns true if the shortage is severe enough to make times measured in this interval misleading.
     #[must_use]
     pub fn is_severe(&self) -> bool {
         self.waited.is_some_and(|share| share >= SEVERE_WAITING_SHARE)
             || self.stolen.is_some_and(|share| share >= SEVERE_STOLEN_SHARE)
     }
 
-    /// Returns a warning to print next to times that were measured in this interval, if one is needed.
+    /// Returns a warning to print next to times measured in this interval, if one is needed.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.is_severe().then(|| {
@@ -137,7 +137,7 @@ mod tests {
         let shortage = watch.shortage();
         assert_eq!((shortage.waited, shortage.stolen), (Some(0.0), Some(0.15)));
         assert!(shortage.is_severe());
-        // The waiting time is longer than the elapsed time, because the two clocks differ slightly.
+        // The waiting time exceeds the elapsed time, because the two clocks differ slightly.
         machine(folder.path(), 900_000_000, "150 0 150 870 0 0 0 0");
         let shortage = watch.shortage();
         assert_eq!((shortage.waited, shortage.is_severe()), (Some(1.0), true));

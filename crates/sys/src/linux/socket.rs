@@ -9,30 +9,30 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, listen, recv, sockopt};
 
-/// Limits the number of connections that can wait for `accept` to `waiting`.
+/// Limits the number of connections waiting for `accept` to `waiting`.
 pub fn limit_backlog(listener: &TcpListener, waiting: i32) -> io::Result<()> {
     Ok(listen(listener, waiting)?)
 }
 
-/// Enables TCP keepalive for all connections that `listener` accepts. A connection then ends if its client's
-/// machine disappears. The kernel copies the option from the listener to each accepted socket. PostgreSQL's
-/// own sockets also use this option.
+/// Enables TCP keepalive for all connections that `listener` accepts, so that a connection is closed if its
+/// client's machine disappears. The kernel copies this option from the listener to each accepted socket.
+/// PostgreSQL's own sockets use it too.
 pub fn keep_alive(listener: &TcpListener) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(listener, true)?)
 }
 
-/// Makes the connection send a reset when it is closed, so that no socket stays in `TIME_WAIT`. Unsent data
-/// is lost.
+/// Makes the connection send a reset when closed, so that no socket remains in `TIME_WAIT`. Unsent data is
+/// lost.
 pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }
 
-/// Sets the size of the send buffer in bytes. The kernel doubles this number.
+/// Sets the size of the send buffer in bytes. The kernel doubles this value.
 pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
 }
 
-/// Whether our own user or root opened the other end of a unix socket connection. Source: unix(7),
+/// Returns true if our own user or root opened the other end of a unix socket connection. Source: unix(7),
 /// `SO_PEERCRED`.
 #[must_use]
 pub fn is_from_our_user(stream: &UnixStream) -> bool {
@@ -40,20 +40,20 @@ pub fn is_from_our_user(stream: &UnixStream) -> bool {
     peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
-/// Whether the connection is open and there is nothing to read.
+/// Returns true if the connection is open and there is nothing to read.
 #[must_use]
 pub fn is_idle_socket(stream: &UnixStream) -> bool {
     matches!(recv(stream, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN))
 }
 
-/// Whether the peer has closed the connection, or at least its sending direction.
+/// Returns true if the peer has closed the connection, or at least its sending direction.
 #[must_use]
 pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
     has_event(stream, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Whether the connection is broken or closed in both directions. If the peer closes a TCP connection, this
-/// only turns true after we have sent something.
+/// Returns true if the connection is broken or closed in both directions. If the peer closes a TCP
+/// connection, this becomes true only after we have sent something.
 #[must_use]
 pub fn is_hung_up(stream: impl AsFd) -> bool {
     has_event(stream, PollFlags::HUP | PollFlags::ERR)

@@ -1,5 +1,5 @@
-//! Looks up a single TCP socket with `sock_diag(7)` over netlink. This is faster than reading the table of
-//! all sockets. The messages have the following fields. The numbers are sizes in bytes:
+//! Looks up a single TCP socket with `sock_diag(7)` over netlink, which is faster than reading the table of
+//! all sockets. The messages have the following fields, with their sizes in bytes:
 //!
 //! ```text
 //! nlmsghdr          length 4, type 2, flags 2, sequence 4, port 4
@@ -7,7 +7,7 @@
 //! inet_diag_sockid    port 2, peer's port 2, address 16, peer's address 16, interface 4, cookie 8
 //! inet_diag_msg     family 1, state 1, timer 1, retransmissions 1, inet_diag_sockid, timeout 4, queues 8, uid 4, inode 4, …
 //! ```
-//! Source: `include/uapi/linux/{netlink,sock_diag,inet_diag}.h` of Linux. Ports and addresses are in network
+//! Source: Linux's `include/uapi/linux/{netlink,sock_diag,inet_diag}.h`. Ports and addresses are in network
 //! byte order, and all other numbers are in native byte order.
 
 use std::io;
@@ -33,8 +33,8 @@ const ADDRESS_RANGE: std::ops::Range<usize> = HEADER + 4..HEADER + 4 + 36;
 const UID_RANGE: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 + 16;
 const INODE_RANGE: std::ops::Range<usize> = UID_RANGE.end..UID_RANGE.end + 4;
 
-/// Returns the uid of the socket that is bound to `near` and connected to `far`. Returns `None` if there is
-/// no such socket, or if all processes that had it open have closed it.
+/// Returns the uid of the socket bound to `near` and connected to `far`. Returns `None` if there is no such
+/// socket, or if every process that had it open has closed it.
 pub(super) fn owner(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
     let (family, names) = encode_addresses(near, far);
     let kernel = socket_with(
@@ -85,9 +85,9 @@ fn encode_addresses(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 3
     (family, names)
 }
 
-/// Parses the response to a request for `names`. Ignores a socket with other ports, because the kernel may
-/// answer with a listening socket instead. Also ignores a socket without an inode, because no process has
-/// such a socket open.
+/// Parses the response to a request for `names`. A socket with different ports is ignored, because the kernel
+/// may answer with a listening socket instead. So is a socket without an inode, because no process has such a
+/// socket open.
 fn parse_response(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     let broken = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is cut short");
     let number = |range| answer.get::<std::ops::Range<usize>>(range).ok_or_else(broken);
@@ -98,8 +98,8 @@ fn parse_response(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     match kind {
         BY_FAMILY => {
             let user = word(UID_RANGE)?;
-            // Compare only the ports. The addresses may have another form, because the kernel returns mapped
-            // addresses if an IPv6 socket uses IPv4.
+            // Compare only the ports. The addresses may have a different form, because the kernel returns
+            // mapped addresses if an IPv6 socket uses IPv4.
             let same_ports = number(ADDRESS_RANGE)?[..4] == names[..4];
             Ok((word(INODE_RANGE)? != 0 && same_ports).then_some(user))
         }

@@ -1,5 +1,5 @@
-//! Removes System V shared memory. Its segments aren't in the file system, and they stay after their process
-//! is killed.
+//! Removes System V shared memory. Its segments aren't in the file system, and they persist after their
+//! process is killed.
 
 use std::fs;
 use std::io;
@@ -8,11 +8,11 @@ use rustix::process::Pid;
 
 use super::polling::poll_until;
 
-/// Removes the segments that `account` owns and that the process `creator` created. Returns the number of
-/// removed segments. Does nothing as long as `creator` is alive. Waits until exiting processes have detached
-/// from the segments. Reading the `/proc/PID` of such a process delays this.
+/// Removes the segments owned by `account` and created by the process `creator`, and returns how many were
+/// removed. Does nothing while `creator` is alive. Waits until exiting processes have detached from the
+/// segments. Reading an exiting process's `/proc/PID` delays the detach.
 ///
-/// Source: proc(5), `/proc/sysvipc/shm`. If the system doesn't have that file, it has no such segments.
+/// Source: proc(5), `/proc/sysvipc/shm`. A system without that file has no such segments.
 ///
 /// # Errors
 /// Returns an error if a process is still attached after the timeout.
@@ -31,8 +31,7 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
-/// Returns the id and the attach count of each segment that `account` owns and that the process `creator`
-/// created.
+/// Returns the id and attach count of each segment owned by `account` and created by the process `creator`.
 fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
     let table = match fs::read_to_string("/proc/sysvipc/shm") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -49,9 +48,9 @@ fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
     Ok(table.lines().skip(1).filter_map(segment).collect())
 }
 
-/// Whether a process exists and is neither exiting nor a zombie. A zombie can stay forever, because the first
-/// process in a container might not reap it. Source: proc(5), fields 3 and 9 of `/proc/PID/stat`;
-/// `PF_EXITING` in Linux's `sched.h`.
+/// Returns true if a process exists and is neither exiting nor a zombie. A zombie can persist forever,
+/// because the first process in a container might not reap it. Source: proc(5), fields 3 and 9 of
+/// `/proc/PID/stat`; `PF_EXITING` in Linux's `sched.h`.
 fn is_alive(process: Pid) -> bool {
     const EXITING: u64 = 0x4;
     let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-/// Makes `to` share the blocks of `from`. `to` must be empty. Source: `ioctl_ficlone(2)`, Linux 4.5.
+/// Makes the empty file `to` share the blocks of `from`. Source: `ioctl_ficlone(2)`, Linux 4.5.
 ///
 /// Returns false and leaves `to` unchanged if the file systems don't support reflinks.
 pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
@@ -26,8 +26,8 @@ pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
 }
 
 /// Copies up to `length` bytes between the current offsets of two files, inside the kernel. Returns the
-/// number of bytes copied, which is smaller than `length` only at the end of `from`. Source: sendfile(2),
-/// file to file since 2.6.33.
+/// number of bytes copied, which is less than `length` only at the end of `from`. Source: sendfile(2), file
+/// to file since 2.6.33.
 pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
     let mut done = 0;
     while done < length {
@@ -48,8 +48,8 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
     Ok(done)
 }
 
-/// Flushes everything that was written to the file system of `file` to disk. Source: syncfs(2), which reports
-/// errors since 5.8.
+/// Flushes all data written to the file system of `file` to disk. Source: syncfs(2), which reports errors
+/// since 5.8.
 pub fn sync_filesystem(file: &File) -> io::Result<()> {
     Ok(rustix::fs::syncfs(file)?)
 }

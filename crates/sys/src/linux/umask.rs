@@ -1,4 +1,4 @@
-//! Sets the file mode creation mask (umask) of this process and of its children.
+//! Sets the file mode creation mask (umask) of this process and its children.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use rustix::fs::{Mode, fchmod};
 use rustix::process::umask;
 
-/// The process's mask before the call of [`make_private`]. Empty until that call.
+/// The process's mask before [`make_private`] was called. Empty until that call.
 static ORIGINAL_MASK: OnceLock<Mode> = OnceLock::new();
 
 /// Makes new files private by changing the mask. Code that creates files for other users must set their modes
@@ -42,8 +42,8 @@ fn set_mask(command: &mut Command, mask: Mode) {
     }
 }
 
-/// Gives a new file the mode that the original mask allows. Use this for the user's own files, which are
-/// outside the cache.
+/// Gives a new file the mode that the original mask allows. Use this for the user's own files outside the
+/// cache.
 pub fn apply_original_mask(file: &File) -> io::Result<()> {
     let all = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
     match ORIGINAL_MASK.get() {

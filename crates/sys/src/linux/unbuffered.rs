@@ -5,20 +5,20 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The point at which a write returns.
+/// When a write returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// The write returns once the data is in the page cache.
     Not,
-    /// The write returns once the data is on disk, with the metadata that is required to read it (`O_DSYNC`).
+    /// The write returns once the data is on disk, with the metadata required to read it (`O_DSYNC`).
     ForData,
     /// The write returns once the data is on disk, with all metadata (`O_SYNC`).
     ForAll,
 }
 
 /// Opens an existing file for reading and writing. If `direct` is true, writes bypass the page cache
-/// (`O_DIRECT`). In that case the memory address, the offset and the length must be multiples of the sector
-/// size. Source: open(2).
+/// (`O_DIRECT`), so the memory address, the offset and the length must be multiples of the sector size.
+/// Source: open(2).
 pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Result<File> {
     // rustix 1 confuses O_DSYNC with O_SYNC, so the constants come from libc.
     let waiting = match waiting {
@@ -30,7 +30,7 @@ pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Resul
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// Returns the part of `buffer` that starts at the first address that is a multiple of 4096.
+/// Returns the part of `buffer` that starts at the first multiple of 4096.
 ///
 /// # Panics
 /// Panics if `buffer` is shorter than 4096 bytes.
