@@ -1,5 +1,4 @@
-//! Formats the address of a database in the ways that drivers expect: as a URL, as a JDBC URL or as
-//! environment variables.
+//! Formats a database's address in the forms that drivers expect: a URL, a JDBC URL or environment variables.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +12,7 @@ use crate::libpq::MISLEADING;
 pub const SUPERUSER: &str = "postgres";
 /// The port in the name of the server's own socket. The server doesn't listen on any network address.
 pub(crate) const PORT: u16 = 5432;
-/// File name of the server's own socket, in the directory [`storage::RunDirectory::socket_directory`].
+/// File name of the server's own socket, in [`storage::RunDirectory::socket_directory`].
 pub const SOCKET: &str = ".s.PGSQL.5432";
 
 /// The address of one database.
@@ -25,7 +24,7 @@ pub struct Address {
     pub port: u16,
     /// The user to connect as.
     pub user: &'static str,
-    /// The password. `None` if the server doesn't ask for one.
+    /// The password, or `None` if the server doesn't ask for one.
     pub password: Option<String>,
     /// The name of the database.
     pub database: String,
@@ -47,13 +46,13 @@ impl Address {
         Self { host, port, user: SUPERUSER, password, database: database.to_owned() }
     }
 
-    /// Returns the URL in the format that libpq and most drivers accept.
+    /// Returns the URL in the format accepted by libpq and most drivers.
     #[must_use]
     pub fn url(&self) -> String {
         let (port, user, database) = (self.port, self.user, percent_encode(&self.database));
         if self.host.starts_with('/') {
-            // Put the host into the query part of the URL, because some drivers can't parse a URL with an
-            // empty host after the "@".
+            // Put the host into the URL's query part, because some drivers can't parse an empty host after
+            // the "@".
             let host = percent_encode(&self.host);
             let password = self.password_after("&password=");
             return format!("postgresql:///{database}?host={host}&port={port}&user={user}{password}");
@@ -70,8 +69,8 @@ impl Address {
         format!("jdbc:postgresql://{authority}/{database}?user={user}{password}")
     }
 
-    /// Returns the URL of pgfresh's HTTP interface, with the password as the token. This is the value of
-    /// `PGFRESH_CONTROL`.
+    /// Returns the URL of pgfresh's HTTP interface, with the password as the token. `PGFRESH_CONTROL`
+    /// contains this value.
     #[must_use]
     pub fn control_url(&self) -> String {
         format!("http://{}@{}", self.password_after(":"), self.authority())
@@ -89,7 +88,7 @@ impl Address {
         format!("http://{}/", self.authority())
     }
 
-    /// Parses a URL from [`Self::control_url`] into its address and password.
+    /// Splits a URL from [`Self::control_url`] into its address and password.
     #[must_use]
     pub fn parse_control_url(text: &str) -> Option<(SocketAddr, String)> {
         let (password, address) = text.strip_prefix("http://:")?.trim_end_matches('/').rsplit_once('@')?;
@@ -97,20 +96,20 @@ impl Address {
         Some((address.parse().ok()?, password.into_owned()))
     }
 
-    /// Returns `before` followed by the encoded password. Returns an empty string if there is no password.
+    /// Returns `before` followed by the encoded password, or an empty string if there is no password.
     fn password_after(&self, before: &str) -> String {
         self.password
             .as_deref()
             .map_or_else(String::new, |password| format!("{before}{}", percent_encode(password)))
     }
 
-    /// Returns `HOST:PORT`. If the host contains a colon, it is in brackets.
+    /// Returns `HOST:PORT`, with brackets around a host that contains a colon.
     fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Sets `DATABASE_URL` and libpq's variables in the environment of `command`. Removes variables that
+    /// Sets `DATABASE_URL` and libpq's variables in the environment of `command`, and removes variables that
     /// would direct the command to another server.
     pub fn describe_to(&self, command: &mut Command) {
         for name in MISLEADING {

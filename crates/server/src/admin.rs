@@ -1,8 +1,8 @@
 //! The SQL client for pgfresh's own queries. It runs simple queries over any stream, with a timeout for each
 //! response.
 //!
-//! The server trusts every client that can reach its private directory. A gateway in front of the server asks
-//! for a password.
+//! The server trusts every client that can reach its private directory. A gateway in front of it asks for a
+//! password.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -18,17 +18,16 @@ use crate::address::SOCKET;
 const CHUNK: usize = 8192;
 const LARGE_CHUNK: usize = 64 << 10;
 
-/// Maximum total size of queries that are sent together, in bytes. The socket's buffers have room for these
-/// queries and for their answers, so neither side has to wait until the other one reads.
+/// Maximum total size of queries sent together, in bytes. The socket's buffers have room for these queries
+/// and their answers, so neither side has to wait for the other to read.
 const TOGETHER: usize = 32 << 10;
 
-/// An open session. Dropping it while the session is idle ends the session without an error in the server's
-/// log.
+/// An open session. Dropping an idle session ends it without an error in the server's log.
 #[derive(Debug)]
 pub struct AdminConnection<S = UnixStream> {
     stream: S,
     buffer: Vec<u8>,
-    /// The part of the buffer that came from the stream but isn't used yet.
+    /// The part of the buffer that was read from the stream but not consumed yet.
     unread: Range<usize>,
 }
 
@@ -47,7 +46,7 @@ pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// An error in a session, or while starting it.
+/// An error that occurred during a session or while starting one.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The socket failed, or the server took too long to respond.
@@ -58,23 +57,23 @@ pub enum SessionError {
         /// The underlying I/O error.
         source: io::Error,
     },
-    /// The server responded with an error. The session remains usable, unless the error ended it or prevented
+    /// The server responded with an error. The session remains usable unless the error ended it or prevented
     /// its start.
     #[error("{severity} {sqlstate}: {message}")]
     Server {
         /// ERROR, FATAL or PANIC.
         severity: String,
-        /// Error code of five characters. Source: the manual's appendix A.
+        /// Five-character error code. Source: the manual's appendix A.
         sqlstate: String,
         /// The primary message of the server's error.
         message: String,
-        /// The detail of the server's error, if there is one.
+        /// The detail of the server's error, if any.
         detail: Option<String>,
     },
 }
 
 impl SessionError {
-    /// Returns the detail of the server's error, if there is one.
+    /// Returns the detail of the server's error, if any.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -86,7 +85,7 @@ impl SessionError {
         }
     }
 
-    /// Whether this error ended the session.
+    /// Returns true if this error ended the session.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -95,13 +94,13 @@ impl SessionError {
         }
     }
 
-    /// Whether the server will be ready soon, because it is starting or recovering from a crash.
+    /// Returns true if the server will be ready soon, because it is starting or recovering from a crash.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         match self {
             Self::Server { sqlstate, .. } => sqlstate == "57P03",
-            // After a crash, the postmaster first ends all its processes, and doesn't respond to clients in
-            // the meantime.
+            // After a crash, the postmaster first terminates all its processes, without responding to clients
+            // in the meantime.
             Self::Io { source, .. } => matches!(
                 source.kind(),
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
@@ -111,7 +110,7 @@ impl SessionError {
 }
 
 impl AdminConnection {
-    /// Connects to `database` as `user`, through the socket in `directory`. Each response must arrive within
+    /// Connects to `database` as `user` through the socket in `directory`. Each response must arrive within
     /// `timeout`.
     pub fn open(
         directory: &Path,
@@ -141,14 +140,13 @@ impl AdminConnection {
         Ok(Self::on(stream))
     }
 
-    /// Whether the session is open and idle. False if the server has sent unexpected data.
+    /// Returns true if the session is open and idle, and false if the server has sent unexpected data.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
         self.unread.is_empty() && sys::is_idle_socket(&self.stream)
     }
 
-    /// Returns the stream of the idle session, so that other code can use it. This is the reverse of
-    /// [`Self::adopt`].
+    /// Returns the idle session's stream for other code to use. This is the reverse of [`Self::adopt`].
     pub fn release(self) -> Result<UnixStream, SessionError> {
         if !self.unread.is_empty() {
             return Err(invalid("hand a session over", "the server has said more than it was asked"));
@@ -163,8 +161,8 @@ impl<S: Read + Write> AdminConnection<S> {
         Self { stream, buffer: Vec::new(), unread: 0..0 }
     }
 
-    /// Starts a session in `database` over a new connection. If the server asks for a clear-text password,
-    /// sends `password`. The stream's own timeout applies to each response.
+    /// Starts a session in `database` over a new connection, sending `password` if the server asks for a
+    /// clear-text password. The stream's own timeout applies to each response.
     pub fn start(
         stream: S,
         params: &StartupParams,
@@ -195,7 +193,7 @@ impl<S: Read + Write> AdminConnection<S> {
         self.rows()
     }
 
-    /// Runs queries one after the other, and returns the rows of the last one. Sends short queries all at
+    /// Runs queries one after the other and returns the rows of the last one. Short queries are all sent at
     /// once, without waiting for the answers in between. Even if a query fails, the server runs the queries
     /// after it.
     pub fn query_all(&mut self, queries: &[String]) -> Result<Rows, SessionError> {
@@ -235,7 +233,7 @@ impl<S: Read + Write> AdminConnection<S> {
         messages: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), SessionError> {
         self.send_query(sql)?;
-        // Send the data even if the server has rejected the copy. In that case, the server discards the data.
+        // Send the data even if the server has rejected the copy, because the server then discards it.
         for message in messages {
             self.send(message)?;
         }
@@ -284,8 +282,8 @@ impl<S: Read + Write> AdminConnection<S> {
         Err(io("write to the server")(timed_out(error)))
     }
 
-    /// Reads until the server is ready for the next query. Passes all frames to `take`, except for errors and
-    /// `ReadyForQuery`.
+    /// Reads until the server is ready for the next query, passing all frames other than errors and
+    /// `ReadyForQuery` to `take`.
     fn read_frames(&mut self, take: &mut dyn FnMut(Frame<'_>)) -> Result<(), SessionError> {
         let mut failure = None;
         loop {
@@ -324,8 +322,8 @@ impl<S: Read + Write> AdminConnection<S> {
         }
     }
 
-    /// Moves the unread bytes to the front of the buffer. Enlarges the buffer if it can't hold `needed`
-    /// bytes, or if the last read filled it.
+    /// Moves the unread bytes to the front of the buffer. The buffer grows if it can't hold `needed` bytes,
+    /// or if the last read filled it.
     fn make_room(&mut self, needed: usize) {
         let Range { start, end } = self.unread;
         let room = match self.buffer.len() {
@@ -357,7 +355,7 @@ fn set_timeouts(stream: &UnixStream, timeout: Option<Duration>) -> io::Result<()
     stream.set_write_timeout(timeout)
 }
 
-/// Changes the error of an expired socket timeout to `TimedOut`.
+/// Turns the error of an expired socket timeout into `TimedOut`.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
@@ -391,7 +389,7 @@ impl From<ErrorResponse> for SessionError {
     }
 }
 
-/// Whether an error means that the other end of the connection is gone.
+/// Returns true if an error means that the other end of the connection is gone.
 fn is_disconnect(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(kind, BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)

@@ -1,4 +1,4 @@
-//! Starts a server: copies its data, runs the postmaster, waits until it is ready, and checks that its
+//! Starts a server: copies its data, runs the postmaster, waits for it to become ready, and checks that its
 //! settings are in effect.
 
 use std::os::fd::OwnedFd;
@@ -22,19 +22,18 @@ use crate::{
 
 /// Timeout for the first response of a new server.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout for the postmaster's exit status. It becomes available slightly after the postmaster's handle says
-/// that the process has ended.
+/// Timeout for the postmaster's exit status, which becomes available slightly after its handle reports the
+/// exit.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
-/// Timeout for processes that have begun to end.
+/// Timeout for processes that have begun to exit.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 /// File name of the relation cache. The first session in a database saves catalog rows in this file, so that
-/// later sessions start in half the time, even in a copy of the database. When a server starts, it removes
-/// these files because they could be outdated after a crash. However, they are valid if the cluster was shut
-/// down cleanly. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
+/// later sessions start in half the time, even in a copy of the database. A starting server removes these
+/// files, because they could be outdated after a crash. After a clean shutdown they are valid, though.
+/// Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
 const RELATION_CACHE: &str = "pg_internal.init";
 /// Files that pgfresh copies while the server boots. This works because the server opens no files below
-/// `base/` before it is ready. Relation caches are copied last, because the server removes them during its
-/// boot.
+/// `base/` before it is ready. Relation caches are copied last, because the booting server would remove them.
 const DEFERRED: Deferred<'_> = Deferred { below: "base/", last: Some(RELATION_CACHE) };
 
 /// Parameters for starting a server.
@@ -42,7 +41,7 @@ const DEFERRED: Deferred<'_> = Deferred { below: "base/", last: Some(RELATION_CA
 pub struct StartOptions<'a> {
     /// The binaries to run.
     pub installation: &'a Installation,
-    /// The account that the server runs as.
+    /// The account that the server runs under.
     pub account: &'a Account,
     /// The place for the run directory.
     pub place: &'a Place,
@@ -61,16 +60,16 @@ pub enum Data<'a> {
     Prepared(Guard),
 }
 
-/// How long each step of a start took.
+/// How long each step of a server start took.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Phases {
-    /// Time until the postmaster was started. This includes the run directory, the guard, and the files that
-    /// the server needs first.
+    /// Time until the postmaster was started, including the creation of the run directory, the guard, and the
+    /// files that the server needs first.
     pub copy: Duration,
-    /// Time from the start of the postmaster until it was ready. pgfresh copies the remaining files during
-    /// this time.
+    /// Time from the start of the postmaster until it was ready. Meanwhile, pgfresh copies the remaining
+    /// files.
     pub boot: Duration,
-    /// Time for the rest of the copy, after the server was ready.
+    /// Time for the rest of the copy after the server was ready.
     pub rest: Duration,
     /// Time for the first session and its first response.
     pub ready: Duration,
@@ -87,17 +86,17 @@ impl Phases {
 /// Timeouts for a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// Maximum time until the server is ready. This is long, because the crash recovery of a large snapshot
-    /// can take almost as long.
+    /// Maximum time until the server is ready. It is long because the crash recovery of a large snapshot can
+    /// take almost as long.
     pub(crate) boot: Duration,
-    /// Timeout for an immediate shutdown. The server is killed afterwards.
+    /// Timeout for an immediate shutdown. If it expires, the server is killed.
     pub(crate) immediate_stop: Duration,
     /// Timeout for a clean shutdown, during which the server writes all dirty pages.
     pub(crate) clean_stop: Duration,
-    /// Timeout for a clean shutdown that is only preferable. After it, the server is killed, which does no
-    /// harm.
+    /// Timeout for a clean shutdown that is preferable but not necessary. If it expires, the server is
+    /// killed, which does no harm.
     pub(crate) halt: Duration,
-    /// How long processes that outlive the postmaster have to end by themselves.
+    /// How long processes that outlive the postmaster may take to exit on their own.
     pub(crate) stragglers: Duration,
 }
 
@@ -113,13 +112,14 @@ const TIMEOUTS: Timeouts = Timeouts {
 #[derive(Debug)]
 pub struct Server {
     pub(crate) postmaster: Child,
-    /// Readable once the postmaster has ended.
+    /// Readable once the postmaster has exited.
     pub(crate) handle: ProcessHandle,
-    /// The read end of a pipe. All processes of the server hold the write end, so it becomes readable once
-    /// they have all ended.
+    /// The read end of a pipe whose write end is held by all of the server's processes. It becomes readable
+    /// once all of them have exited.
     pub(crate) alive: OwnedFd,
     pub(crate) guard: Option<Guard>,
-    /// The thread that ends processes that outlive the postmaster. See [`orphans::end_after_postmaster`].
+    /// The thread that terminates processes that outlive the postmaster. See
+    /// [`orphans::end_after_postmaster`].
     pub(crate) orphans: Option<JoinHandle<()>>,
     pub(crate) timeouts: Timeouts,
     major: u32,
@@ -130,13 +130,13 @@ pub struct Server {
     pub(crate) log_before: u64,
 }
 
-/// A failed attempt to start a server again on its data.
+/// A failed attempt to restart a server on its data.
 #[derive(Debug)]
 pub struct RestartFailure {
     /// The reason for the failure.
     pub error: StartError,
-    /// The guard of the data, for another attempt. `None` if pgfresh couldn't end the processes and therefore
-    /// removed everything.
+    /// The guard of the data, for another attempt. `None` if pgfresh couldn't terminate the processes and
+    /// therefore removed everything.
     pub guard: Option<Guard>,
 }
 
@@ -145,8 +145,7 @@ impl Server {
     /// number of bytes copied so far and the total.
     ///
     /// # Errors
-    /// Returns an error if the server can't be started. No files or processes of the server remain in that
-    /// case.
+    /// Returns an error if the server can't be started, in which case none of its files or processes remain.
     pub fn start(
         order: &StartOptions<'_>,
         data: Data<'_>,
@@ -156,7 +155,7 @@ impl Server {
     }
 
     /// Like [`Self::start`], but also returns the session in the database `postgres` that received the first
-    /// response. A caller that continues with this session saves about 3 ms.
+    /// response. A caller that reuses this session saves about 3 ms.
     pub fn start_and_connect(
         order: &StartOptions<'_>,
         data: Data<'_>,
@@ -203,9 +202,9 @@ impl Server {
         Ok((server, session))
     }
 
-    /// Starts a server again on the data of a server that has ended. The new server does crash recovery if
-    /// necessary. Doesn't check the settings in a session, because a user may have disabled connections and
-    /// may enable them again later.
+    /// Restarts a server on the data of one that has stopped, doing crash recovery if necessary. Unlike
+    /// [`Self::start`], this doesn't check the settings in a session, because a user may have disabled
+    /// connections and may enable them again later.
     pub fn start_again(order: &StartOptions<'_>, guard: Guard) -> Result<Self, Box<RestartFailure>> {
         Self::start_again_within(&TIMEOUTS, order, guard)
     }
@@ -222,7 +221,7 @@ impl Server {
         }
     }
 
-    /// Starts the postmaster. After this call, dropping the returned server stops it, even if a later step
+    /// Starts the postmaster. From then on, dropping the returned server stops it, even if a later step
     /// fails.
     fn launch(
         timeouts: &Timeouts,
@@ -260,8 +259,8 @@ impl Server {
         Box::new(RestartFailure { error, guard: ended.ok() })
     }
 
-    /// Waits until the pid file contains the word "ready", or until the server ends. The kernel notifies us
-    /// when the file is written.
+    /// Waits until the pid file contains the word "ready" or the server exits. The kernel notifies us when
+    /// the file is written.
     fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
         let data = self.run().data();
         let files = Directory::open(&data).attempt("open", &data)?;
@@ -287,7 +286,7 @@ impl Server {
         }
     }
 
-    /// Opens a session and checks in it that each setting has the requested value. Returns the session.
+    /// Opens a session, checks that each setting has the requested value, and returns the session.
     fn check_settings(&self, order: &StartOptions<'_>) -> Result<AdminConnection, StartError> {
         let mut session = self.session("postgres")?;
         let wanted: Vec<_> =
@@ -310,26 +309,26 @@ impl Server {
         Ok(session)
     }
 
-    /// Returns the superuser's address for `database`, on the server's own socket.
+    /// Returns the superuser's address for `database` on the server's own socket.
     #[must_use]
     pub fn address(&self, database: &str) -> Address {
         Address::at_socket(&self.run().socket_directory(), PORT, database)
     }
 
-    /// Redirects connections from the server's own processes, e.g. those of `dblink`, to the gateway's
-    /// `socket`. The server's `account` must not be able to write to the directory of `socket`.
+    /// Redirects connections from the server's own processes (those of `dblink`, for example) to the
+    /// gateway's `socket`. The server's `account` must not be able to write to the socket's directory.
     pub fn redirect_internal_connections(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
         internal_connections::link_to(self.run(), socket, account)
     }
 
-    /// Opens a session as the superuser, with the same settings as in a client's session. Login triggers
+    /// Opens a session as the superuser, with the settings that a client's session would have. Login triggers
     /// don't fire.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
         let params = session_settings::client_like_params(self.major);
         Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, RESPONSE_TIMEOUT)?)
     }
 
-    /// Opens a session in `database`. If the database has no relation cache, this makes the server write one.
+    /// Opens a session in `database`, which makes the server write a relation cache if the database has none.
     pub fn write_relation_cache(&self, database: &str) -> Result<(), StartError> {
         self.session(database).map(drop)
     }
@@ -347,22 +346,22 @@ impl Server {
         self.postmaster.id()
     }
 
-    /// Whether the postmaster is still running.
+    /// Returns true if the postmaster is still running.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !sys::wait_readable(&self.handle, Duration::ZERO).unwrap_or(true)
     }
 
-    /// Whether the postmaster is still listening. This turns false slightly before [`Self::is_alive`] does.
-    /// When a process ends, the kernel first closes its sockets, which clients notice, and then reports the
-    /// end of the process.
+    /// Returns true if the postmaster is still listening. This becomes false slightly before
+    /// [`Self::is_alive`] does: when a process exits, the kernel first closes its sockets, which clients
+    /// notice, and then reports the exit.
     #[must_use]
     pub fn is_listening(&self) -> bool {
         UnixStream::connect(self.run().socket_directory().join(SOCKET)).is_ok()
     }
 
-    /// Calls `then` in a new thread once all processes of the server have ended. This happens soon after the
-    /// postmaster ends.
+    /// Calls `then` in a new thread once all of the server's processes have exited. This happens soon after
+    /// the postmaster exits.
     pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<(), FileError> {
         orphans::notify_at_end(&self.alive, then).attempt("watch", Path::new("postmaster"))
     }
@@ -379,7 +378,7 @@ impl Server {
         self.copied
     }
 
-    /// Returns why the server ended. This is a line of its log, or the signal that ended the postmaster.
+    /// Returns why the server exited: a line of its log, or the signal that killed the postmaster.
     #[must_use]
     pub fn end_reason(&self) -> String {
         // The handle becomes readable slightly before the exit status is available.
@@ -395,8 +394,8 @@ impl Server {
     /// Returns the log line about the last crash, even if the server survived that crash. Returns `None` if
     /// there was no crash.
     ///
-    /// A client can notice a crash before the postmaster does. Therefore, this waits until the postmaster has
-    /// handled the end of every process that has begun to end.
+    /// A client can notice a crash before the postmaster does. This therefore waits until the postmaster has
+    /// handled the exit of every process that has begun to exit.
     #[must_use]
     pub fn last_crash(&self) -> Option<String> {
         let begun = Instant::now();
@@ -404,16 +403,16 @@ impl Server {
         {
             thread::sleep(Duration::from_millis(1));
         }
-        // The postmaster handles the ends of its processes before it accepts another connection. The answer,
-        // which may be an error, proves that it has written the log.
+        // The postmaster handles its processes' exits before it accepts another connection. Any answer, even
+        // an error, therefore proves that it has written the log.
         let answer = self.session("postgres");
         tracing::debug!(?answer, "postmaster has handled the end of its processes");
         log::last_crash(&self.run().log())
     }
 }
 
-/// Starts the postmaster. The returned handle becomes readable when the postmaster has ended. The returned
-/// pipe becomes readable when all its children have ended as well.
+/// Starts the postmaster. The returned handle becomes readable when the postmaster has exited. The returned
+/// pipe becomes readable when all its children have exited as well.
 fn spawn(
     order: &StartOptions<'_>,
     run: &RunDirectory,
@@ -421,8 +420,8 @@ fn spawn(
     let data = run.data();
     // Replace the file that initdb created.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
-    // If there is a pid file, an earlier server left it when it was killed. The locks prove that this server
-    // is gone. Its "ready" could be mistaken for that of the new server.
+    // A pid file at this point was left by an earlier server that was killed. The locks prove that this
+    // server is gone, and its "ready" could be mistaken for the new server's.
     let files = Directory::open(&data).attempt("open", &data)?;
     files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
     let output = run.create_file("log", order.account)?;
@@ -435,7 +434,7 @@ fn spawn(
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");
     command.arg(format!("unix_socket_directories=\"{folder}\""));
-    // Keep the log in the run directory, because pgfresh looks there for the reason if the server ends.
+    // Keep the log in the run directory, because pgfresh looks there for the reason if the server exits.
     command.args(["-c", "logging_collector=off", "-c", "log_destination=stderr"]);
     let second = output.try_clone().attempt("duplicate", &run.log())?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
@@ -449,21 +448,21 @@ fn spawn(
     Ok((postmaster, handle, alive.into()))
 }
 
-/// Whether the eighth line of the pid file is "ready". Source: `src/include/utils/pidfile.h`, since version
-/// 10.
+/// Returns true if the eighth line of the pid file is "ready". Source: `src/include/utils/pidfile.h`, since
+/// version 10.
 fn is_marked_ready(data: &Directory) -> bool {
     let text = data.read(PID_FILE, PID_FILE_SIZE).unwrap_or_default();
     text.split(|&byte| byte == b'\n').nth(7).is_some_and(|line| line.trim_ascii_end() == b"ready")
 }
 
-/// Quotes the name of a setting for `SHOW`. Each part between dots is quoted separately.
+/// Quotes a setting's name for `SHOW`. Each part between dots is quoted separately.
 fn quoted(name: &str) -> String {
     name.split('.').map(|part| format!("\"{part}\"")).collect::<Vec<_>>().join(".")
 }
 
-/// Whether the effective value may look different from the requested one. For example, the server shows
-/// 8192kB as 8MB. Also, the template may set another value with `ALTER SYSTEM`, `ALTER DATABASE` or `ALTER
-/// ROLE`.
+/// Returns true if the effective value may look different from the requested one. For example, the server
+/// shows 8192kB as 8MB. Also true if the template may set a different value with `ALTER SYSTEM`, `ALTER
+/// DATABASE` or `ALTER ROLE`.
 fn is_intended_difference(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
     let sql = format!(
         "SELECT source IN ('configuration file', 'database', 'user', 'database user') \
@@ -473,8 +472,8 @@ fn is_intended_difference(session: &mut AdminConnection, name: &str) -> Result<b
     Ok(rows.first().and_then(|row| row[0].as_deref()) == Some("t"))
 }
 
-/// If the last line of the log says that the server doesn't know a setting, returns an error that names the
-/// requested setting. Otherwise returns `error`.
+/// If the last log line reports an unknown setting, returns an error that names the requested setting.
+/// Otherwise returns `error`.
 fn name_unknown_setting(error: StartError, order: &StartOptions<'_>) -> StartError {
     let StartError::Exited { log_line: Some(line), .. } = &error else { return error };
     let Some((_, rest)) = line.split_once(&format!("{UNKNOWN_SETTING} \"")) else { return error };

@@ -1,20 +1,20 @@
 //! Moves the password in a connection string from a program's arguments to its environment. All users of a
 //! machine can read a program's arguments, but only the program's own user can read its environment.
 //!
-//! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. If
-//! pgfresh parsed a string differently from libpq, it could expose the password. It therefore rejects every
-//! string that libpq would reject.
+//! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. Parsing
+//! a string differently from libpq could expose the password, so pgfresh rejects every string that libpq
+//! would reject.
 
 use std::process::Command;
 
-/// Secret parameters other than the password. libpq has no environment variables for them.
+/// Secret parameters other than the password, for which libpq has no environment variables.
 const SECRET_PARAMETERS: [&str; 4] =
     ["sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
 
-/// The reason why pgfresh can't pass on a connection string.
+/// Reasons why pgfresh can't pass on a connection string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionStringError {
-    /// libpq would not be able to parse the text.
+    /// libpq couldn't parse the text.
     #[error("cannot read the connection string: {0}")]
     Malformed(&'static str),
     /// The string contains a secret other than the password.
@@ -68,15 +68,14 @@ impl ConnectionString {
         if text.contains('=') {
             return parse_pairs(text);
         }
-        // libpq would take a host with a port for the name of a database, and would look for a socket.
+        // libpq would take a host with a port for a database name and look for a socket.
         if text.contains([':', '/', '@']) {
             return Err(ConnectionStringError::Malformed("it does not begin with \"postgresql://\""));
         }
         Ok(Self { open: text.to_owned(), password: None })
     }
 
-    /// Adds the connection to the arguments and the environment of `command`, which is a client program of
-    /// `PostgreSQL`.
+    /// Adds the connection to the arguments and the environment of `command`, a `PostgreSQL` client program.
     pub fn describe_to(&self, command: &mut Command) {
         command.arg(format!("--dbname={}", self.open));
         // If the string has no password, libpq looks for one in the user's own variables and files.
@@ -133,7 +132,7 @@ fn check_ports(hosts: &str) -> Result<(), ConnectionStringError> {
     Ok(())
 }
 
-/// Stores the value if it is the password. Returns true if it is.
+/// Stores the value and returns true if it is the password.
 fn store_password(
     name: &str,
     value: impl FnOnce() -> Result<String, ConnectionStringError>,

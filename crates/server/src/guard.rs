@@ -1,13 +1,13 @@
 //! The guard is a small process that cleans up after pgfresh, even if pgfresh is killed. It outlives its
-//! owner until it has removed the owner's run directory.
+//! owner, the pgfresh process that started it, until it has removed the owner's run directory.
 //!
 //! ```text
-//! owner ──── lifeline (the guard's stdin; the kernel closes it when the owner ends in any way) ───▶ guard
+//! owner ──── lifeline (the guard's stdin; the kernel closes it when the owner exits or dies) ─────▶ guard
 //! owner ◀─── done (the guard's stdout; closes when the guard has removed everything) ────────────── guard
 //! ```
 //! pgfresh starts the guard before it creates the directory. The guard leads its own session, so that signals
 //! from the terminal don't reach it. When the lifeline closes, the guard waits for the owner's lock, removes
-//! the run directory, and ends. A sweep uses the same function to remove abandoned directories.
+//! the run directory, and exits. A sweep uses the same function to remove abandoned directories.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,17 +28,17 @@ const ARGUMENT: &str = "guard-run-directory";
 pub(crate) const PID_FILE: &str = "postmaster.pid";
 /// Maximum size of a pid file, in bytes.
 pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
-/// Timeout for an immediate shutdown. After that, the guard kills the server.
+/// Timeout for an immediate shutdown. If it expires, the guard kills the server.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
-/// How long pgfresh waits until the guard has removed a run directory. If the directory is large, the guard
-/// continues after pgfresh has ended.
+/// How long pgfresh waits for the guard to remove a run directory. If the directory is large, the guard
+/// continues after pgfresh has exited.
 const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long pgfresh waits for the guard if the run directory must be gone before pgfresh continues. This
 /// matters in a folder that other programs search.
 const COMPLETE_REMOVAL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A guarded run directory. It is removed when this value is dropped, and also when a signal ends pgfresh,
-/// even `SIGKILL`.
+/// A guarded run directory. It is removed when this value is dropped, and also when a signal terminates
+/// pgfresh, even `SIGKILL`.
 #[derive(Debug)]
 pub struct Guard {
     run: RunDirectory,
@@ -48,23 +48,23 @@ pub struct Guard {
 /// The guard process of a run directory.
 #[derive(Debug)]
 struct GuardProcess {
-    /// The guard's process. `None` after a thread has taken over the wait for its end.
+    /// The guard's process. `None` once a thread has taken over waiting for it to exit.
     child: Option<Child>,
     lifeline: Option<OwnedFd>,
     done: OwnedFd,
-    /// How long the owner waits for the guard to end.
+    /// How long the owner waits for the guard to exit.
     timeout: Duration,
 }
 
 impl Guard {
-    /// Creates a run directory in `place` for `account`. It is guarded from the start. `program` is a pgfresh
+    /// Creates a run directory in `place` for `account`, guarded from the start. `program` is a pgfresh
     /// executable whose `main` calls [`guard_main`] first.
     pub fn over(place: &Place, account: &Account, program: &Path) -> Result<Self, FileError> {
         let (run, process) = RunDirectory::create(place, account, |path| GuardProcess::start(program, path))?;
         Ok(Self { run, process })
     }
 
-    /// Makes the server use the persistent `data`, which stays when the run directory is removed.
+    /// Makes the server use the persistent `data`, which survives the removal of the run directory.
     pub fn with_persistent(mut self, data: PersistentData) -> Result<Self, FileError> {
         self.run.use_persistent(data)?;
         Ok(self)
@@ -76,18 +76,18 @@ impl Guard {
         &self.run
     }
 
-    /// Allows the caller to run programs in the run directory. The guard ends these programs before it
+    /// Allows the caller to run programs in the run directory. The guard terminates these programs before it
     /// removes the directory.
     pub fn guarded_command(&self) -> Result<GuardedCommand<'_>, FileError> {
         Ok(GuardedCommand { run: &self.run, lock: self.run.server_lock()? })
     }
 
-    /// Removes the run directory, and waits until it is completely gone.
+    /// Removes the run directory and waits until it is completely gone.
     pub fn remove(mut self) {
         self.process.timeout = COMPLETE_REMOVAL_TIMEOUT;
     }
 
-    /// Keeps the run directory for the user to inspect. See [`RunDirectory::keep`].
+    /// Retains the run directory for the user to inspect. See [`RunDirectory::keep`].
     pub fn keep(self) -> Result<PathBuf, FileError> {
         self.run.keep()
     }
@@ -142,7 +142,7 @@ impl Drop for GuardProcess {
     }
 }
 
-/// Waits for a guard to end, so that it doesn't become a zombie.
+/// Waits for a guard to exit, so that it doesn't become a zombie.
 fn reap(mut guard: Child) {
     if let Err(error) = guard.wait() {
         tracing::warn!(%error, "could not wait for the guard");
@@ -152,9 +152,9 @@ fn reap(mut guard: Child) {
 /// Permission to run an installation's programs in a guarded run directory, either sequentially or in
 /// parallel.
 ///
-/// The programs and their children hold the server's lock. The guard uses this lock to find and end them
-/// before it removes the directory. This value must be dropped before the guard. Otherwise the guard would
-/// treat pgfresh itself as one of the programs.
+/// The programs and their children hold the server's lock, by which the guard finds and terminates them
+/// before it removes the directory. Drop this value before the guard, otherwise the guard would treat pgfresh
+/// itself as one of the programs.
 #[derive(Debug)]
 pub struct GuardedCommand<'a> {
     run: &'a RunDirectory,
@@ -168,8 +168,8 @@ impl GuardedCommand<'_> {
         self.run
     }
 
-    /// Returns a command for one of `installation`'s programs. It runs as `account`, leads its own session,
-    /// and has no environment variables that would change its behaviour.
+    /// Returns a command for one of `installation`'s programs. It runs under `account`, leads its own
+    /// session, and has no environment variables that would change its behavior.
     pub fn command(
         &self,
         installation: &Installation,
@@ -198,22 +198,22 @@ pub fn guard_main() -> bool {
     true
 }
 
-/// Waits for the owner of the run directory `path` to end, and then removes the directory.
+/// Waits for the owner of the run directory `path` to exit, then removes the directory.
 #[expect(
     clippy::let_underscore_must_use,
     reason = "no process is left to tell; the next sweep removes what stays"
 )]
 fn run_guard(path: &Path) {
-    // Wait here until the lifeline closes or can't be read. Both mean that the owner has ended.
+    // Wait here until the lifeline closes or can't be read. Either means that the owner has exited.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
     if let Ok(Some(abandoned)) = Abandoned::wait_for_owner(path) {
         let _ = clean_up(abandoned);
     }
 }
 
-/// Stops the processes of a run directory, and removes the directory. Also removes the files of its server in
-/// other locations. If a process can't be stopped, keeps the directory, so that a later sweep can find the
-/// server's files.
+/// Stops a run directory's processes and removes the directory, along with the files that its server has in
+/// other locations. If a process can't be stopped, the directory is retained, so that a later sweep can find
+/// the server's files.
 fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
     let account = account_of(&path);
@@ -232,25 +232,25 @@ fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     abandoned.remove()
 }
 
-/// Returns the account that the server in the run directory `path` runs as. This is the owner of the socket's
+/// Returns the account under which the server in the run directory `path` runs. This account owns the socket
 /// directory.
 pub(crate) fn account_of(path: &Path) -> u32 {
     let owner = Directory::open(&path.join("socket")).and_then(|socket| socket.owner());
     owner.unwrap_or_else(|_| sys::user())
 }
 
-/// Returns the process that the pid file in the data directory names. A clean shutdown removes this file.
-/// Don't trust the result, because SQL can write any pid into the file.
+/// Returns the process listed in the data directory's pid file. A clean shutdown removes this file. Don't
+/// trust the result, because SQL can write any pid into the file.
 fn pid_of_postmaster(data: &Path) -> Option<Pid> {
     let text = Directory::open(data).and_then(|data| data.read(PID_FILE, PID_FILE_SIZE)).ok()?;
     let line = text.split(|&byte| byte == b'\n').next()?;
-    // A leading minus sign means that the process has no children. For example, the server that initdb runs
-    // is a single process.
+    // A leading minus sign means that the process has no children. For example, initdb's server is a single
+    // process.
     Pid::from_raw(std::str::from_utf8(line).ok()?.trim().trim_start_matches('-').parse().ok()?)
 }
 
-/// Removes what crashed runs left in the directories `roots`. Returns the removed directories, and the errors
-/// that occurred.
+/// Removes the remains of crashed runs from the directories `roots`. Returns the removed directories and any
+/// errors.
 #[must_use]
 pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
     let (mut removed, mut failures) = (Vec::new(), Vec::new());

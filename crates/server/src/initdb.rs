@@ -26,9 +26,9 @@ impl Initdb {
     /// Returns the arguments for pgfresh's clusters. They use UTF-8, sort text by code point, have no
     /// checksums, and aren't flushed to disk.
     ///
-    /// Version 17 and later use the server's built-in locale. Earlier versions use the locale C.UTF-8 of the
-    /// C library. Some C libraries don't have this locale, e.g. glibc before 2.35 in some distributions. In
-    /// this case initdb uses the locale C, which knows upper and lower case only for ASCII letters.
+    /// Version 17 and later use the server's built-in locale. Earlier versions use the C library's locale
+    /// C.UTF-8, which some C libraries lack (glibc before 2.35 in some distributions, for example). With such
+    /// a library, initdb uses the locale C, which knows upper and lower case only for ASCII letters.
     #[must_use]
     pub fn of(installation: &Installation) -> Self {
         let mut words = vec!["--username", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"];
@@ -62,7 +62,7 @@ impl Initdb {
             result = self.attempt(locale, None, installation, account, guard);
             if let (true, Some(alias)) = (lacks_user_name(&result), Account::named_alias()) {
                 // If this fails because the machine forbids user namespaces, return the first error, which
-                // contains the better advice.
+                // contains better advice.
                 match self.attempt(locale, Some(alias), installation, account, guard) {
                     Err(InitdbError::File(_)) => {}
                     other => result = other,
@@ -112,7 +112,7 @@ impl Initdb {
 ///
 /// By default, initdb tries POSIX segments first. From version 16 on, an option makes its backends use files
 /// in the data directory instead. Earlier versions fall back to System V segments if POSIX segments don't
-/// work. pgfresh can find and remove the System V segments of a dead process. None of this affects the
+/// work, and pgfresh can find and remove a dead process's System V segments. None of this affects the
 /// resulting cluster, because pgfresh replaces the configuration at each boot.
 fn avoid_posix_segments(installation: &Installation, command: &mut Command) {
     if Major(installation.version().major).has_initdb_settings() {

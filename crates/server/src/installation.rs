@@ -1,5 +1,5 @@
 //! The binaries of one version of `PostgreSQL`, with their version and the names of their settings. pgfresh
-//! asks the binaries for both only once, and caches the responses.
+//! asks the binaries for both only once and caches the responses.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -36,9 +36,9 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Asks the binaries in the directory `bin` for their version and settings. If the file `postgres` hasn't
-    /// changed, uses the cached responses instead. A script is always asked again, because even if the script
-    /// itself hasn't changed, it may start another server now.
+    /// Asks the binaries in the directory `bin` for their version and settings, or uses the cached responses
+    /// if the file `postgres` hasn't changed. A script is always asked again, because even an unchanged
+    /// script may start a different server now.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
@@ -80,7 +80,8 @@ impl Installation {
         let mut digest = blake3::Hasher::new();
         digest.update(&fs::read(postgres).attempt("read", postgres)?);
         if !is_own_program(postgres) {
-            // A script can start another server without changing itself. The answers show which server it is.
+            // A script can start a different server without changing itself. The answers show which server it
+            // is.
             digest.update(answer.as_bytes()).update(known.as_bytes());
         }
         Ok(Self { bin: bin.to_owned(), version, digest: digest.finalize().to_string(), settings })
@@ -106,9 +107,9 @@ impl Installation {
         &self.bin
     }
 
-    /// Appends the binaries' directory to the `PATH` of `command`. It comes last, so that the user's own
-    /// programs take precedence. Does nothing if the directory's name contains a colon, because `PATH` can't
-    /// contain such a name.
+    /// Appends the binaries' directory to the `PATH` of `command`, where the user's own programs take
+    /// precedence. Does nothing if the directory's name contains a colon, because `PATH` can't contain such a
+    /// name.
     pub fn append_to_path(&self, command: &mut Command) {
         let path = env::var_os("PATH").filter(|path| !path.is_empty());
         if let Some(mut path) = path.filter(|_| !self.bin.as_os_str().as_bytes().contains(&b':')) {
@@ -124,22 +125,22 @@ impl Installation {
         self.version
     }
 
-    /// Returns the BLAKE3 digest of the `postgres` binary in hex, so that another build counts as another
-    /// installation. If `postgres` is a script, the digest also covers the answers of the server that it
+    /// Returns the BLAKE3 digest of the `postgres` binary in hex, so that a different build counts as a
+    /// different installation. If `postgres` is a script, the digest also covers the answers of the server it
     /// starts.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Whether this server has a setting called `name`.
+    /// Returns true if this server has a setting called `name`.
     #[must_use]
     pub fn has_setting(&self, name: &str) -> bool {
         self.settings.contains(name)
     }
 
-    /// Checks that the server knows a setting with each of these names. Skips names with a dot, because they
-    /// can belong to extensions.
+    /// Checks that the server knows a setting with each of these names. Names with a dot are skipped, because
+    /// they can belong to extensions.
     ///
     /// # Errors
     /// Returns [`StartError::UnknownSetting`] for the first unknown name.
@@ -174,8 +175,8 @@ impl Installation {
             .map(String::as_str)
     }
 
-    /// Returns the path of a client program such as `psql` or `pg_dump`. Looks in this installation first.
-    /// Then looks on PATH, because some packages contain only the server.
+    /// Returns the path of a client program such as `psql` or `pg_dump`. This installation takes precedence
+    /// over PATH, which is searched because some packages contain only the server.
     #[must_use]
     pub fn client(&self, name: &str) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -184,8 +185,8 @@ impl Installation {
             .find(|candidate| candidate.is_file())
     }
 
-    /// Returns a command for one of the programs. The program runs as `account` and outside the current
-    /// directory. Environment variables that would change its behaviour are removed.
+    /// Returns a command for one of the programs. It runs under `account` and outside the current directory,
+    /// without environment variables that would change its behavior.
     pub(crate) fn command(&self, program: &str, account: &Account) -> Command {
         let mut command = Command::new(self.bin.join(program));
         for (name, _) in std::env::vars_os() {
@@ -204,8 +205,8 @@ impl Installation {
         command
     }
 
-    /// Returns a command for the server itself, with the environment variables in [`preset::ENVIRONMENT`]. If
-    /// the user has already set one of these variables, it keeps the user's value.
+    /// Returns a command for the server itself, with the environment variables in [`preset::ENVIRONMENT`].
+    /// Variables that the user has already set retain the user's values.
     pub(crate) fn postmaster(&self, account: &Account) -> Command {
         let mut command = self.command("postgres", account);
         command.envs(preset::ENVIRONMENT.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
@@ -213,7 +214,7 @@ impl Installation {
     }
 }
 
-/// Returns the key under which the cache stores a response of `program`. The key depends on `more`, and
+/// Returns the key under which the cache stores a response of `program`. The key depends on `more` and
 /// changes when the file's metadata changes.
 pub(crate) fn note_name(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) -> String {
     let (program, size, inode) = (program.display(), meta.size(), meta.ino());
@@ -227,12 +228,12 @@ fn presets_text() -> String {
     preset::presets().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
 }
 
-/// Removes from `settings` those of pgfresh's own settings whose values the server rejects. A server that is
-/// newer than this program may reject some of them. Tests all settings together first, and each one
-/// separately only if that fails.
+/// Removes those of pgfresh's own settings from `settings` whose values the server rejects. A server newer
+/// than this program may reject some of them. All settings are tested together first, and separately only if
+/// that fails.
 fn remove_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
     let ours: Vec<_> = preset::presets().filter(|(name, _)| settings.contains(*name)).collect();
-    // If a binary fails even without any settings, keep the list. The binary reports its error when it is
+    // If a binary fails even without any settings, keep the list. The binary will report its error when it is
     // started.
     if accepts(postgres, &ours)? || !accepts(postgres, &[])? {
         return Ok(());
@@ -245,10 +246,10 @@ fn remove_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<()
     Ok(())
 }
 
-/// Whether the server accepts all of these settings. This check doesn't need a cluster.
+/// Returns true if the server accepts all of these settings. This check doesn't need a cluster.
 fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, InstallationError> {
     let mut command = Command::new(postgres);
-    // Put -C first, because otherwise the server refuses to run as root.
+    // Put -C first, otherwise the server refuses to run as root.
     command.args(["-C", "fsync", "-D", "/", "-c", "config_file=/dev/null"]);
     for (name, value) in settings {
         command.arg("-c").arg(format!("{name}={value}"));
@@ -257,7 +258,7 @@ fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, Installat
     Ok(output.is_some_and(|output| output.status.success()))
 }
 
-/// Runs a server's program in `/`, where pgfresh also starts the server later. In that directory, it doesn't
+/// Runs a server program in `/`, where pgfresh also starts the server later. In that directory, it doesn't
 /// load any files of the user's project.
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
     run_in(Path::new("/"), postgres, argument)
@@ -282,12 +283,12 @@ pub(crate) fn run_in(folder: &Path, postgres: &Path, argument: &str) -> Result<S
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the output of a program. Returns `None` if the program had to be ended after [`RESPONSE_TIMEOUT`].
+/// Returns a program's output, or `None` if the program had to be terminated after [`RESPONSE_TIMEOUT`].
 pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
     output_within(command, RESPONSE_TIMEOUT)
 }
 
-/// Returns the output of a program. Returns `None` if the program had to be ended after `timeout`.
+/// Returns a program's output, or `None` if the program had to be terminated after `timeout`.
 pub(crate) fn output_within(command: &mut Command, timeout: Duration) -> io::Result<Option<Output>> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let handle = ProcessHandle::of(&child)?;
@@ -309,7 +310,7 @@ fn first_line(text: &str) -> String {
 }
 
 /// Parses text such as `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`. A pre-release such as
-/// `19beta1` has 0 as its minor version.
+/// `19beta1` has minor version 0.
 fn parse_version(answer: &str) -> Option<Version> {
     let rest = answer.trim().strip_prefix("postgres (PostgreSQL) ")?;
     let number = rest.split(' ').next()?;

@@ -1,11 +1,11 @@
-//! Makes libpq inside a server connect to that same server, and not to another one on the machine. `dblink`,
-//! `postgres_fdw`, subscriptions, and programs that SQL starts use libpq in this way.
+//! Makes libpq inside a server connect to that same server instead of another one on the machine. `dblink`,
+//! `postgres_fdw`, subscriptions, and programs started by SQL use libpq in this way.
 //!
-//! If SQL names no host, libpq uses the machine's default socket, which may belong to another server. A
-//! server's environment therefore names the run directory, where two symbolic links point to one socket. The
-//! name of one link contains the port that `SHOW port` returns. The name of the other contains the default
-//! port, [`DEFAULT_PORT`]. At first, both links point to the server's own socket. Later, [`link_to`] makes
-//! them point to the gateway's socket.
+//! If SQL doesn't specify a host, libpq uses the machine's default socket, which may belong to another
+//! server. A server's environment therefore specifies the run directory, where two symbolic links point to
+//! one socket. The name of one link contains the port that `SHOW port` returns, and the name of the other
+//! contains [`DEFAULT_PORT`]. Initially, both links point to the server's own socket. Later, [`link_to`]
+//! makes them point to the gateway's socket.
 //!
 //! ```text
 //! pgfresh-UID/1a2b3c4d/.s.PGSQL.1     -> socket/.s.PGSQL.5432, later the gateway's socket
@@ -22,14 +22,14 @@ use storage::{Account, Attempt, FileError, RunDirectory};
 
 use crate::address::{PORT, SOCKET, SUPERUSER};
 
-/// The default port inside the server. No program listens on this port, so SQL that names `localhost` without
-/// a port can't reach another server. Source: IANA's registry of ports, `tcpmux`.
+/// The default port inside the server. No program listens on this port, so SQL that specifies `localhost`
+/// without a port can't reach another server. Source: IANA's registry of ports, `tcpmux`.
 const DEFAULT_PORT: u16 = 1;
-/// A path where no file can exist. The environment names it instead of files that could name other servers,
-/// users and passwords.
+/// A path where no file can exist. The environment points to it instead of to files that could contain other
+/// servers, users and passwords.
 const MISSING_FILE: &str = "/dev/null/none";
 
-/// Sets environment variables of a server's `command`. They tell libpq in the server's processes how to
+/// Sets environment variables of a server's `command` that tell libpq in the server's processes how to
 /// connect to the server in `run`. The command must have no other libpq variables.
 pub(crate) fn describe_to(run: &RunDirectory, command: &mut Command) {
     command.env("PGHOST", run.address()).env("PGPORT", DEFAULT_PORT.to_string()).env("PGUSER", SUPERUSER);
@@ -50,7 +50,7 @@ pub(crate) fn link_to_server(run: &RunDirectory) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Makes both links point to `socket`, and allows the server's `account` to connect to it.
+/// Makes both links point to `socket` and allows the server's `account` to connect to it.
 pub(crate) fn link_to(run: &RunDirectory, socket: &Path, account: &Account) -> Result<(), FileError> {
     if account.foreign {
         // This is safe because pgfresh owns the directory, so the account can't replace the socket.

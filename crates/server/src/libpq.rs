@@ -1,8 +1,8 @@
-//! Lists the environment variables of libpq that decide which server a program connects to, or how.
+//! Lists libpq's environment variables that affect which server a program connects to, or how.
 
-/// Variables that pgfresh removes from the environment of a program before it adds the address of our server.
-/// All other variables keep the user's values: PGAPPNAME, PGCLIENTENCODING, `PGCONNECT_TIMEOUT`, PGDATESTYLE,
-/// PGGEQO, PGOAUTHDEBUG, PGOPTIONS and PGTZ.
+/// Variables that pgfresh removes from a program's environment before it adds our server's address. All other
+/// variables retain the user's values: PGAPPNAME, PGCLIENTENCODING, `PGCONNECT_TIMEOUT`, PGDATESTYLE, PGGEQO,
+/// PGOAUTHDEBUG, PGOPTIONS and PGTZ.
 ///
 /// Source: `PQconninfoOptions` in `src/interfaces/libpq/fe-connect.c` of version 18, and "Environment
 /// Variables" in its manual. Drivers that don't use libpq read variables with the same names.

@@ -38,8 +38,8 @@ const USUAL_DIRECTORIES: [&str; 8] = [
 /// Finds the requested installation.
 ///
 /// # Errors
-/// Returns `NotFound` with the searched locations if there is no such installation. If there are such
-/// installations but none of them works, returns the error of the first one.
+/// Returns `NotFound` with the searched locations if there is no such installation. If such installations
+/// exist but none of them works, returns the first one's error.
 pub fn find(
     wanted: &VersionRequest,
     cache: &Cache,
@@ -47,10 +47,10 @@ pub fn find(
 ) -> Result<Installation, InstallationError> {
     let installation = match wanted {
         VersionRequest::Bin(bin) => {
-            // The user can also specify the binary itself, or the parent directory of bin.
+            // The user can also pass the binary itself, or the parent directory of bin.
             let inner = bin.join("bin");
             let bin = if inner.join("postgres").exists() { &inner } else { bin };
-            // pgfresh runs the programs in another directory, so the path has to be absolute.
+            // pgfresh runs the programs in a different directory, so the path must be absolute.
             let bin = std::path::absolute(bin).attempt("resolve", bin)?;
             let postgres = bin.join("postgres");
             let starts = |folder| resolve_server(&postgres, Path::new(folder));
@@ -71,10 +71,9 @@ pub fn find(
     }
 }
 
-/// Finds out which server `bin/postgres` starts in the current directory, and examines that server's
-/// installation. This is for version managers. They put scripts on PATH that start different versions in
-/// different directories. But pgfresh starts servers in `/`, where such a script might start the wrong
-/// version.
+/// Finds out which server `bin/postgres` starts in the current directory and examines that server's
+/// installation. This is for version managers, whose scripts on PATH start different versions in different
+/// directories: since pgfresh starts servers in `/`, such a script might start the wrong version.
 fn probe_in_current_directory(bin: &Path, cache: &Cache) -> Result<Installation, InstallationError> {
     let postgres = bin.join("postgres");
     if is_own_program(&postgres) {
@@ -146,8 +145,8 @@ fn searched_locations() -> String {
     format!("PATH, \"pg_config --bindir\", {}", USUAL_DIRECTORIES.join(", "))
 }
 
-/// Returns the directories that contain both `postgres` and `initdb`, and where each of them was found. Each
-/// directory occurs only once.
+/// Returns the directories that contain both `postgres` and `initdb`, each with the place where it was found.
+/// Each directory occurs only once.
 fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
@@ -182,12 +181,12 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     all
 }
 
-/// Returns the directory that `pg_config` prints. The output is cached if `pg_config` is a binary, or if it
-/// is Debian's script, which takes 3 ms. The output of other scripts isn't cached, because such a script may
-/// belong to a version manager.
+/// Returns the directory that `pg_config` prints. The output is cached if `pg_config` is a binary or Debian's
+/// script, which takes 3 ms. The output of other scripts isn't cached, because such a script may belong to a
+/// version manager.
 fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> Option<PathBuf> {
-    // Debian's script runs the newest `pg_config` in the usual directories. Development packages install
-    // these programs.
+    // Debian's script runs the newest `pg_config` in the usual directories, where development packages
+    // install these programs.
     let others = usual.iter().map(|(bin, _)| bin.join("pg_config")).filter(|path| path.exists());
     let others: Vec<_> = others.map(|path| path.display().to_string()).collect();
     let note = note_name("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
@@ -203,7 +202,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     let answer = String::from_utf8(output.ok()??.stdout).ok()?;
     let bin = Path::new(answer.trim());
     if constant && bin.is_absolute() {
-        // If this fails, pgfresh just runs the program again the next time.
+        // If this fails, pgfresh just runs the program again next time.
         if let Err(error) = cache.remember(&note, answer.trim()) {
             tracing::debug!(%error, program = %program.display(), "could not note where a program's binaries are");
         }

@@ -1,4 +1,4 @@
-//! Finds out why a server ended, from the last lines of its log.
+//! Finds out why a server exited, from the last lines of its log.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,12 +11,12 @@ use sys::ProcessHandle;
 
 use crate::error::InitdbError;
 
-/// Number of bytes at the end of the log that are searched.
+/// How many bytes at the end of the log to search.
 const SEARCHED_BYTES: i64 = 16 * 1024;
 
-/// Returns the log line that explains why the server ended. This is the last line with the most severe level
-/// (PANIC, FATAL, ERROR or LOG), or else the last line of the log. Ignores lines that only report
-/// consequences. Also ignores the first `before` bytes, which earlier servers wrote.
+/// Returns the log line that explains why the server exited. This is the last line with the most severe level
+/// (PANIC, FATAL, ERROR or LOG), or else the last line of the log. Lines that only report consequences are
+/// ignored, as are the first `before` bytes, which earlier servers wrote.
 pub(crate) fn reason_line(log: &Path, before: u64) -> Option<String> {
     let new = i64::try_from(length(log).saturating_sub(before)).ok()?;
     most_severe_line(&end_of_log(log, SEARCHED_BYTES.min(new)).ok()?)
@@ -27,8 +27,8 @@ pub(crate) fn length(log: &Path) -> u64 {
     fs::metadata(log).map_or(0, |file| file.len())
 }
 
-/// Returns the log line about a crash. This is the last message of the crashed process itself, or else the
-/// line about the signal that ended it.
+/// Returns the log line about a crash: the last message of the crashed process itself, or else the line about
+/// the signal that killed it.
 pub(crate) fn last_crash(log: &Path) -> Option<String> {
     let log = end_of_log(log, SEARCHED_BYTES).ok()?;
     let last = |words: &str| log.lines().rfind(|line| line.contains(words)).map(without_prefix);
@@ -45,16 +45,16 @@ pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
 }
 
 /// Substrings of lines that only report a consequence. After a crash, each process reports that it is
-/// shutting down. After a bad setting, the server reports the name of the configuration file. The reason
-/// itself is on an earlier line in both cases.
+/// shutting down. After a bad setting, the server reports the name of the configuration file. In both cases,
+/// the reason itself is on an earlier line.
 const CONSEQUENCE_TEXTS: [&str; 4] =
     ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
 
-/// Timeout for initdb and the programs that run after it. They take half a minute on a slow disk.
+/// Timeout for initdb and the programs that run after it, which take half a minute on a slow disk.
 const INITDB_TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_mins(10) };
 
-/// Waits for a program to end, and then removes the log of `run`, which contains the program's output. Leaves
-/// it to the guard to end the program's children.
+/// Waits for a program to exit, then removes the log of `run`, which contains the program's output.
+/// Terminating the program's children is left to the guard.
 pub(crate) fn wait(program: &'static str, mut child: Child, run: &RunDirectory) -> Result<(), InitdbError> {
     let path = Path::new(program);
     let handle = ProcessHandle::of(&child).attempt("wait for", path)?;

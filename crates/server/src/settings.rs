@@ -1,7 +1,7 @@
-//! The settings of a server, which come from a preset and from the user.
+//! A server's settings, which come from a preset and from the user.
 //!
 //! pgfresh writes these settings to `postgresql.conf`, so that tests can override them with `ALTER SYSTEM`.
-//! The settings that keep the server private are on its command line instead, where nothing can override
+//! The settings that keep the server private are on the command line instead, where nothing can override
 //! them.
 
 use std::collections::BTreeMap;
@@ -36,8 +36,8 @@ const WAL_MB: (u64, u64) = (64, 1024);
 pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    /// Returns the settings of `preset`, without those that `installation` doesn't have. The server can write
-    /// up to `budget` bytes.
+    /// Returns the settings of `preset`, without those that `installation` lacks. The server can write up to
+    /// `budget` bytes.
     #[must_use]
     pub fn preset(preset: Preset, installation: &Installation, budget: u64) -> Self {
         let fast: &[_] = if preset == Preset::Fast { &FAST } else { &[] };
@@ -54,7 +54,7 @@ impl Settings {
         settings
     }
 
-    /// Returns the settings for a server with persistent data. They are as durable as `PostgreSQL`'s
+    /// Returns the settings for a server with persistent data, which are as durable as `PostgreSQL`'s
     /// defaults.
     #[must_use]
     pub fn persistent(installation: &Installation, budget: u64) -> Self {
@@ -63,11 +63,11 @@ impl Settings {
         settings
     }
 
-    /// Sets the value of `name`, and replaces the previous value if there is one.
+    /// Sets the value of `name`, replacing the previous value if there is one.
     ///
     /// # Errors
-    /// Returns an error if the name is invalid, or if the setting keeps the server private. The server itself
-    /// rejects unknown names and invalid values when it starts.
+    /// Returns an error if the name is invalid, or if this setting keeps the server private. The server
+    /// itself rejects unknown names and invalid values when it starts.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         let name = name.trim().to_ascii_lowercase();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';

@@ -1,7 +1,7 @@
 //! Finds the actual server behind a script or link, such as those of asdf and mise.
 //!
 //! A version manager chooses a server based on the current directory and on files that can change. Its script
-//! or link doesn't say which server that is. pgfresh therefore runs the script and examines the process.
+//! or link doesn't reveal which server that is, so pgfresh runs the script and examines the process.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Timeout for a script to start its server.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether the file is really the program that its name suggests. False for a script, and for a link to a
-/// program with another name.
+/// Returns true if the file really is the program that its name suggests, and false for a script or for a
+/// link to a program with a different name.
 pub(crate) fn is_own_program(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
@@ -22,15 +22,15 @@ pub(crate) fn is_own_program(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF" && path.canonicalize().is_ok_and(keeps_its_name)
 }
 
-/// Returns the executable of the server that `postgres` starts in `folder`. Returns `None` if it starts no
-/// server in time.
+/// Returns the executable of the server that `postgres` starts in `folder`, or `None` if it starts no server
+/// in time.
 pub(crate) fn resolve_server(postgres: &Path, folder: &Path) -> Option<PathBuf> {
     let seen = observe_server(postgres, folder);
     seen.inspect_err(|error| tracing::debug!(%error, ?postgres, "could not see what a script starts")).ok()?
 }
 
-/// Makes the server write more than its pipe can hold. The server then blocks, which gives us time to examine
-/// its process.
+/// Makes the server write more than its pipe can hold, so that it blocks and gives us time to examine its
+/// process.
 fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let (output, writer) = sys::narrow_pipe()?;
     let mut command = Command::new(postgres);
@@ -42,8 +42,8 @@ fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>>
         Ok(true) => find_server(child.id()),
         _ => None,
     };
-    // If the script forked the server, killing the script isn't enough. But after this, the server ends at
-    // its next write.
+    // If the script forked the server, killing the script isn't enough. But once the pipe is closed, the
+    // server exits at its next write.
     drop(output);
     child.kill()?;
     child.wait()?;

@@ -1,4 +1,4 @@
-//! Stops a server. If its data is disposable, it is stopped immediately. If the data becomes a template or is
+//! Stops a server. A server with disposable data is stopped immediately. If the data becomes a template or is
 //! persistent, the server is shut down cleanly.
 
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::error::StopError;
 use crate::guard::account_of;
 use crate::{Guard, Server, log};
 
-/// How long pgfresh itself removes files after the server has ended. The guard removes the rest.
+/// How long pgfresh itself removes files after the server has exited. The guard removes the rest.
 const OWN_REMOVAL_TIME: Duration = Duration::from_millis(30);
 
 impl Server {
     /// Stops the server immediately and removes everything. Returns how long each of the two steps took. If
-    /// the data is persistent, the server is shut down cleanly and the data stays.
+    /// the data is persistent, the server is shut down cleanly and the data is retained.
     ///
     /// When this returns, the guard might still be removing a large directory.
     pub fn stop(mut self) -> Result<(Duration, Duration), FileError> {
@@ -29,7 +29,7 @@ impl Server {
             return Ok((stopped, begun.elapsed().saturating_sub(stopped)));
         }
         self.signal(Signal::QUIT);
-        // Remove most of the files while the processes are ending.
+        // Remove most of the files while the processes are exiting.
         let removing = BackgroundRemoval::begin(&self.run().data(), "base");
         self.wait_for_end(self.timeouts.immediate_stop)?;
         let stopped = begun.elapsed();
@@ -38,19 +38,19 @@ impl Server {
         Ok((stopped, begun.elapsed().saturating_sub(stopped)))
     }
 
-    /// Shuts the server down cleanly, so that no committed data is lost, and keeps its run directory. Returns
-    /// the directory's new path.
+    /// Shuts the server down cleanly, so that no committed data is lost, and retains its run directory.
+    /// Returns the directory's new path.
     #[allow(clippy::missing_panics_doc)]
     pub fn keep(mut self) -> Result<PathBuf, FileError> {
         self.end(Signal::INT, self.timeouts.clean_stop)?;
         self.guard.take().expect("held until dropped").keep()
     }
 
-    /// Shuts the server down cleanly, and returns the guard of its data directory.
+    /// Shuts the server down cleanly and returns the guard of its data directory.
     ///
     /// # Errors
-    /// Returns an error if the server didn't end in time or reported an error. Everything has been removed in
-    /// that case.
+    /// Returns an error if the server didn't exit in time or reported an error. In that case, everything has
+    /// been removed.
     #[allow(clippy::missing_panics_doc)]
     pub fn shut_down(mut self) -> Result<Guard, StopError> {
         let log = self.run().log();
@@ -63,8 +63,8 @@ impl Server {
         }
     }
 
-    /// Shuts the server down so that it can be started again on the same data. If it doesn't shut down
-    /// cleanly, the data is in the same state as after a crash. Keeps the guard.
+    /// Shuts the server down so that it can be restarted on the same data, and returns the guard. If the
+    /// shutdown isn't clean, the data is in the same state as after a crash.
     #[allow(clippy::missing_panics_doc)]
     pub fn halt(mut self) -> Result<Guard, FileError> {
         self.signal(Signal::INT);
@@ -73,23 +73,23 @@ impl Server {
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Ends the server immediately, without a checkpoint. The data is then in the same state as after a
-    /// crash, and the next start recovers it. Keeps the guard.
+    /// Stops the server immediately, without a checkpoint, and returns the guard. The data is then in the
+    /// same state as after a crash, and the next start recovers it.
     #[allow(clippy::missing_panics_doc)]
     pub fn crash(mut self) -> Result<Guard, FileError> {
         self.end(Signal::QUIT, self.timeouts.immediate_stop)?;
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Sends `signal` to the postmaster, and waits until all its processes have ended. After `timeout`,
-    /// kills them and returns `None`.
+    /// Sends `signal` to the postmaster and waits for all its processes to exit. If they are still running
+    /// after `timeout`, kills them and returns `None`.
     fn end(&mut self, signal: Signal, timeout: Duration) -> Result<Option<ExitStatus>, FileError> {
         self.signal(signal);
         self.wait_for_end(timeout)
     }
 
     fn signal(&self, signal: Signal) {
-        // If the postmaster is stopped (SIGSTOP), it handles the signal only after it continues.
+        // A stopped postmaster (SIGSTOP) handles the signal only after it continues.
         for signal in [signal, Signal::CONT] {
             if let Err(error) = self.handle.signal(signal) {
                 tracing::debug!(%error, ?signal, "could not signal the postmaster");
@@ -97,8 +97,8 @@ impl Server {
         }
     }
 
-    /// Lets stopped processes of the server (SIGSTOP) continue. As long as they are stopped, they neither end
-    /// nor respond.
+    /// Resumes the server's stopped processes (SIGSTOP). As long as they are stopped, they neither exit nor
+    /// respond.
     pub fn resume(&self) {
         let children = sys::children_of(self.pid()).into_iter().filter_map(ProcessHandle::of_number);
         for error in children.map(|child| child.signal(Signal::CONT)).filter_map(Result::err) {
@@ -107,12 +107,12 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// Waits for the server to end. This is the second half of [`Self::end`].
+    /// Waits for the server to exit. This is the second half of [`Self::end`].
     fn wait_for_end(&mut self, timeout: Duration) -> Result<Option<ExitStatus>, FileError> {
         let postmaster = Path::new("postmaster");
         let ended = sys::wait_readable(&self.handle, timeout).attempt("wait for", postmaster)?;
-        // The postmaster waits for its children, but not for programs that SQL started. The thread in
-        // `orphans` soon ends those programs, and this function ends the rest.
+        // The postmaster waits for its children, but not for programs started by SQL. The thread in `orphans`
+        // soon terminates those programs, and this function terminates the rest.
         let gone = ended
             && sys::wait_readable(&self.alive, self.timeouts.stragglers).attempt("wait for", postmaster)?;
         if !gone {
@@ -122,7 +122,8 @@ impl Server {
             sys::end_holders(&lock, account, Duration::ZERO).attempt("stop the holders of", &lock)?;
         }
         let status = self.postmaster.wait().attempt("wait for", postmaster)?;
-        // Wait for the thread. If it were still running, it would also end the next server on the same data.
+        // Wait for the thread. If it were still running, it would also terminate the next server on the same
+        // data.
         if self.orphans.take().is_some_and(|orphans| orphans.join().is_err()) {
             tracing::error!("the thread that ends what outlives a postmaster has panicked");
         }

@@ -18,15 +18,15 @@ use sys::ProcessHandle;
 use crate::boot::Timeouts;
 use crate::{Data, Guard, Installation, RestartFailure, SOCKET, Server, Settings, StartError, StartOptions};
 
-/// Environment variable that tells a guard process which run directory it guards. The guard is another
+/// Environment variable that tells a guard process which run directory it guards. The guard runs as another
 /// process of this test program, see [`crate::guard`].
 pub(crate) const GUARDED: &str = "PGFRESH_TEST_GUARDED_DIRECTORY";
 /// Name of the test that runs in a guard process.
 const GUARD_TEST: &str = "guard::tests::this_process_is_a_guard";
-/// Longer than any step takes on a busy machine. If a wait takes this long, it would never end.
+/// Set longer than any step takes on a busy machine. A wait that takes this long would never end.
 const HANG: Duration = Duration::from_secs(30);
 
-/// Timeouts for tests. A timeout is short if a test waits until it expires. All others are so long that they
+/// Timeouts for tests. A timeout is short if a test waits for it to expire. All others are so long that they
 /// never expire.
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     boot: HANG,
@@ -37,8 +37,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 };
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
 
-/// Shell functions for the scripts. `data` is the data directory, and `stub` is a directory that belongs to
-/// the test.
+/// Shell functions for the scripts. `data` is the data directory, and `stub` is the test's own directory.
 const PRELUDE: &str = r#"
 case $1 in
 --version) echo 'postgres (PostgreSQL) 18.4'; exit;;
@@ -91,8 +90,7 @@ impl Stub {
         Self::with_initdb(script, "")
     }
 
-    /// Creates a stub whose postmaster runs the lines in `script`, and whose initdb runs the lines in
-    /// `initdb`.
+    /// Creates a stub whose postmaster runs the lines in `script` and whose initdb runs those in `initdb`.
     pub(crate) fn with_initdb(script: &str, initdb: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
@@ -106,9 +104,8 @@ impl Stub {
         fs::set_permissions(root.join("pids"), fs::Permissions::from_mode(0o666)).unwrap();
         write_program(&root.join("bin/postgres"), &format!("#!/bin/sh\n{PRELUDE}\n{script}\n"));
         write_program(&root.join("bin/initdb"), &format!("#!/bin/sh\n{initdb}\n"));
-        // The test program doesn't have the `main` function of a guard, so the guard runs as one of the
-        // tests. The script must print nothing, because the owner watches the guard's standard output to see
-        // when the guard is done.
+        // The test program lacks a guard's `main` function, so the guard runs as one of the tests. The script
+        // must print nothing, because the owner watches the guard's stdout to see when the guard is done.
         let tests = std::env::current_exe().unwrap();
         let program = root.join("guard");
         let words = format!(
@@ -153,7 +150,7 @@ impl Stub {
         Server::start_within(timeouts, &order, Data::Prepared(guard), &|_, _| ()).map(|(server, _)| server)
     }
 
-    /// Starts a server again on the data of a server that has ended.
+    /// Restarts a server on the data of one that has stopped.
     pub(crate) fn start_again_in(
         &self,
         guard: Guard,
@@ -178,8 +175,8 @@ impl Stub {
         self.start_up_in(self.guard(), timeouts, answers)
     }
 
-    /// Starts a server that responds to SQL, in the run directory of `guard`. `answers` contains the values
-    /// of settings.
+    /// Starts a server that responds to SQL in the run directory of `guard`. `answers` contains the values of
+    /// settings.
     pub(crate) fn start_up_in(
         &self,
         guard: Guard,
@@ -195,19 +192,19 @@ impl Stub {
         server
     }
 
-    /// Returns the processes of the stub that are still running.
+    /// Returns the stub's processes that are still running.
     pub(crate) fn processes(&self) -> Vec<ProcessHandle> {
         let pids = fs::read_to_string(self.folder.path().join("pids")).unwrap();
         assert!(!pids.is_empty(), "the stub has not run");
         pids.lines().filter_map(|pid| ProcessHandle::of_number(pid.parse().unwrap())).collect()
     }
 
-    /// Returns the number of processes that the stub has started so far.
+    /// Returns the number of processes the stub has started so far.
     pub(crate) fn count(&self) -> usize {
         fs::read_to_string(self.folder.path().join("pids")).unwrap().lines().count()
     }
 
-    /// Waits until every process of the stub has ended.
+    /// Waits for all of the stub's processes to exit.
     pub(crate) fn expect_ended(&self, context: &str) {
         for process in self.processes() {
             assert!(sys::wait_readable(&process, HANG).unwrap(), "{context}: a process is left");
@@ -236,8 +233,8 @@ pub(crate) fn wait_until(context: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Writes an executable file from a separate process. If this process wrote it, a child of a parallel test
-/// could inherit the open file. The kernel doesn't run a program that is open for writing.
+/// Writes an executable file from a separate process. If this process wrote the file, a child of a parallel
+/// test could inherit the open file, and the kernel doesn't run a program that is open for writing.
 fn write_program(path: &Path, text: &str) {
     let draft = path.with_extension("draft");
     fs::write(&draft, text).unwrap();
@@ -249,7 +246,7 @@ fn write_program(path: &Path, text: &str) {
 fn serve_one_session(run: &RunDirectory, answers: &[(&str, &str)]) -> JoinHandle<()> {
     let socket = run.socket_directory().join(SOCKET);
     if socket.exists() {
-        // Remove the socket of an earlier server.
+        // Remove an earlier server's socket.
         fs::remove_file(&socket).unwrap();
     }
     let listener = UnixListener::bind(socket).unwrap();
@@ -274,7 +271,7 @@ fn answer(mut stream: &UnixStream, answers: &BTreeMap<String, String>) {
             let value = match answers.get(statement) {
                 Some(value) => value.as_str(),
                 None if statement == "SELECT 1" => "1",
-                // This is the response to the query that asks whether another value is intended.
+                // The response to the query that asks whether a different value is intended.
                 None => "f",
             };
             let length = u32::try_from(value.len()).unwrap().to_be_bytes();

@@ -1,8 +1,8 @@
-//! Makes a new cluster smaller by removing files that the server doesn't need. Otherwise each copy would
-//! contain them.
+//! Shrinks a new cluster by removing files that the server doesn't need. Otherwise, each copy would contain
+//! them.
 //!
-//! For example, after initdb of version 15 this removes 232 of 966 files and 9 of 28 MB. That saves a quarter
-//! of the work of a copy.
+//! For example, after initdb of version 15 this removes 232 of 966 files and 9 of 28 MB, which saves a
+//! quarter of the work of each copy.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -14,14 +14,13 @@ use sys::{Directory, FileKind};
 use crate::error::InitdbError;
 use crate::{Guard, Installation, log};
 
-/// Name for the changes that trimming makes to a cluster. It is a part of the cluster's fingerprint.
+/// Name for the changes that trimming makes to a cluster. It is part of the cluster's fingerprint.
 pub(crate) const CHANGES_NAME: &str = "with relation caches, without WAL, maps and statistics";
 
 /// Directory where a server stores its statistics when it is shut down.
 const STATISTICS: &str = "pg_stat";
 
-/// Trims the cluster of `guard`. The cluster must have been shut down cleanly and must not contain any user
-/// data.
+/// Trims the cluster of `guard`, which must have been shut down cleanly and must not contain any user data.
 pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
     let data = guard.run().data();
     let folder = Directory::open(&data).attempt("open", &data)?;
@@ -31,8 +30,8 @@ pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Re
 }
 
 /// Removes the statistics that the server collected about its databases. The server must have been shut down
-/// cleanly. Autovacuum relies on these statistics. With them, it would process databases in a copy of the
-/// data although no client has used them.
+/// cleanly. Autovacuum relies on these statistics: with them, it would process databases in a copy of the
+/// data that no client has used.
 pub fn discard_statistics(guard: &Guard) -> Result<(), FileError> {
     let path = guard.run().data().join(STATISTICS);
     let remove = || -> io::Result<()> {

@@ -21,14 +21,14 @@ impl fmt::Display for Version {
     }
 }
 
-/// Numbers from here on can't be a major version. Such a number is more likely a version without its dot
-/// (1810), or a year.
+/// Numbers from here on can't be a major version. Such a number is more likely a year, or a version without
+/// its dot (1810).
 const MAX_MAJOR: u32 = 100;
 
-/// The version that the user asks for.
+/// The version the user requested.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum VersionRequest {
-    /// The first server on PATH. If PATH has no server, the newest installed version.
+    /// The first server on PATH, or the newest installed version if PATH has no server.
     #[default]
     Any,
     /// A server with this major version.

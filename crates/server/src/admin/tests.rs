@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A connection to a scripted server. It sends these chunks regardless of what it receives, and then stays
+/// A connection to a scripted server that sends these chunks regardless of what it receives and then stays
 /// silent.
 #[derive(Debug, Default)]
 struct Script {

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use super::*;
 use crate::stub::{SHORT, Stub, TIMEOUTS};
 
-/// Starts a postmaster that runs `script`. Expects that the start fails and leaves nothing behind. Returns
+/// Starts a postmaster that runs `script`, expecting the start to fail and to leave nothing behind. Returns
 /// the error.
 fn failure(script: &str, timeouts: &Timeouts) -> StartError {
     let stub = Stub::new(script);
@@ -159,7 +159,7 @@ fn silent_ready_server_causes_start_error() {
                 assert_eq!(error.to_string(), "could not use the new server");
                 assert_eq!(error.detail().unwrap(), "The server has ended, or has closed the connection.");
             }
-            // pgfresh might notice the end of the process before it reads the word "ready".
+            // pgfresh might notice that the process has exited before it reads the word "ready".
             StartError::Exited { .. } if script.contains("exit") || script.contains("kill") => {}
             other => panic!("{script}: {other:?}"),
         }

@@ -7,15 +7,15 @@ use sys::{Lock, Signal};
 use super::*;
 use crate::stub::{GUARDED, Stub, left_in, wait_until};
 
-/// Acts as `main` in a guard process. Other tests run this program with only this test.
+/// Acts as `main` in a guard process, for which other tests run this program with only this test.
 #[test]
 #[ignore = "it is the guard of other tests"]
 fn this_process_is_a_guard() {
     run_guard(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
 }
 
-/// Runs the stub's postmaster, which holds the server's lock. Waits until the postmaster has reported this
-/// number of `processes`.
+/// Runs the stub's postmaster, which holds the server's lock. Waits until the stub has started this number of
+/// `processes`.
 fn spawn(stub: &Stub, guard: &Guard, processes: usize) -> Child {
     let guarded = guard.guarded_command().unwrap();
     let mut command = guarded.command(stub.installation(), "postgres", &stub.account).unwrap();
@@ -46,7 +46,7 @@ fn owners_without_a_guard_clean_up() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     drop(guard);
-    // The guard is dead, so the owner itself removed everything before the drop returned.
+    // The guard is dead, so the owner itself has removed everything before the drop returned.
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
     stub.expect_ended("a killed guard");
     child.wait().unwrap();
@@ -88,7 +88,7 @@ fn guard_waits_for_owner_lock() {
     let mut guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
     drop(guard.process.lifeline.take());
-    // The guard keeps `done` open until it has removed everything. It is still open, so the guard is still
+    // The guard keeps `done` open until it has removed everything. Since it is still open, the guard is still
     // waiting for the lock.
     assert!(!sys::wait_readable(&guard.process.done, REMOVAL_TIMEOUT).unwrap());
     assert!(guard.run().data().is_dir());
@@ -123,7 +123,7 @@ fn sweep_removes_only_unowned_directories() {
 }
 
 /// Sweeps until something is removed. The first sweep may find an owner, because another test may be forking
-/// a child. Until the child executes its program, it shares all locks of this process.
+/// a child, which shares all of this process's locks until it executes its program.
 fn swept(root: &Path) -> Vec<PathBuf> {
     let mut removed = Vec::new();
     wait_until("a sweep that removes something", || {

@@ -48,7 +48,7 @@ fn clean_shutdown_returns_guarded_data() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
     fs::write(server.run().data().join("table"), "rows").unwrap();
     let guard = server.shut_down().unwrap();
-    // Here a backend and a grandchild outlive the postmaster.
+    // A backend and a grandchild outlive the postmaster here.
     stub.expect_ended("shut down");
     let data = guard.run().data();
     assert_eq!(fs::read_to_string(data.join("table")).unwrap(), "rows");
@@ -86,7 +86,7 @@ fn unclean_shutdowns_are_errors() {
 
 #[test]
 fn hanging_postmasters_are_ended() {
-    // The first postmaster ignores one signal but ends on the next. The second ends on no signal.
+    // The first postmaster ignores one signal but exits on the next. The second exits on no signal.
     for traps in ["trap '' INT; trap 'finish 0' QUIT", "trap '' INT QUIT TERM"] {
         let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
         let error = server.shut_down().unwrap_err();
@@ -136,7 +136,8 @@ fn crash_leaves_data_unchanged() {
     }
 }
 
-/// Before another server starts on the same data, the thread that ends leftover processes must have finished.
+/// Before another server starts on the same data, the thread that terminates leftover processes must have
+/// finished.
 #[test]
 fn servers_restarted_after_crashes_stay() {
     let stub = Stub::new("trap 'kill -9 $$' QUIT\nbackend; grandchild; pid_file 8 ready; serve");
@@ -170,7 +171,7 @@ fn halted_servers_keep_their_data() {
     }
 }
 
-/// A postmaster that is stopped (SIGSTOP) neither handles other signals nor ends.
+/// A stopped postmaster (SIGSTOP) neither handles other signals nor exits.
 #[test]
 fn stopped_postmasters_continue_and_end() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
@@ -229,7 +230,7 @@ fn server_end_is_reported_once() {
     server.on_end(move || sender.send(()).unwrap()).unwrap();
     assert!(told.try_recv().is_err() && server.is_alive());
     sys::ProcessHandle::of_number(server.pid()).unwrap().kill();
-    // A backend and a grandchild outlive the postmaster, and a thread ends them soon.
+    // A backend and a grandchild outlive the postmaster, but a thread soon terminates them.
     told.recv().unwrap();
     assert!(told.recv().is_err());
     assert!(!server.is_alive());
