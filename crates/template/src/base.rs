@@ -1,5 +1,5 @@
 //! Builds base images: data directories that contain only what initdb creates. Without them, each template build would
-//! have to run initdb first. The cache has one base image for each PostgreSQL build.
+//! have to run initdb first. The cache has one base image per PostgreSQL build.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::{Fingerprint, FingerprintInputs, ProvisionError};
 
 /// Maximum size of a new data directory, in bytes.
 const MAX_SIZE: u64 = 64 << 20;
-/// Files of a data directory that templates leave out, because they describe one running server.
+/// Data directory files that templates omit, because they describe one running server.
 pub(crate) const NOT_PUBLISHED: [&str; 2] = ["postmaster.pid", "postmaster.opts"];
 /// A database that every cluster has.
 const DATABASE: &str = "postgres";
@@ -28,8 +28,8 @@ pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
     parts.finish()
 }
 
-/// Looks up the base image in the cache, or builds it. If two processes need it at the same time, the second waits and
-/// then uses what the first one built.
+/// Looks up the base image in the cache, or builds it. If two processes need it at the same time, the second waits for
+/// the first and uses its image.
 pub(crate) fn look_up_or_build(
     provisioner: &Provisioner,
     report: &dyn Fn(Step<'_>),
@@ -52,7 +52,7 @@ pub(crate) fn look_up_or_build(
     Ok(found(building.publish(&guard.run().data(), &NOT_PUBLISHED, &about.to_text())?))
 }
 
-/// Runs initdb in a private run directory, and then prepares the result for fast copies.
+/// Runs initdb in a private run directory, then prepares the result for fast copies.
 fn run_initdb(provisioner: &Provisioner) -> Result<Guard, ProvisionError> {
     let Provisioner { installation, account, program, .. } = provisioner;
     let place = Place::choose(&PlaceRequest::Auto, MAX_SIZE, provisioner.cache.root(), account)?;

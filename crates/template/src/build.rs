@@ -1,5 +1,5 @@
-//! Builds templates. A build computes the template's fingerprint, looks it up in the cache, and runs the template's
-//! steps only if the cache doesn't have it.
+//! Builds templates. A build computes the template's fingerprint and looks it up in the cache. Only if the cache
+//! doesn't have it does the build run the template's steps.
 
 use std::time::Instant;
 
@@ -16,30 +16,28 @@ use crate::setup::{FailedStep, Setup, StartingPoint, dump_files};
 use crate::source::FetchResult;
 use crate::{BuildPlan, Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 
-/// Maximum number of attempts at a build that changes its own inputs. It is common for a build to need a second
-/// attempt, e.g. because its setup writes a schema file. A setup that still changes its inputs after that would never
-/// stop.
+/// Maximum number of attempts at a build that changes its own inputs. Builds commonly need a second attempt, for
+/// example because their setup writes a schema file. A setup that still changes its inputs after that would never stop.
 const MAX_ATTEMPTS: usize = 3;
 /// Server settings for a build, in addition to the user's settings. They keep the server from leaving unused WAL
-/// segments, which would be in each copy of the template.
+/// segments, which would end up in each copy of the template.
 const BUILD_SETTINGS: [(&str, &str); 2] = [("wal_recycle", "off"), ("wal_init_zero", "off")];
 
-/// Result of [`Provisioner::status`]. Contains the template's cache entry, or the plan of the build that would create
-/// it.
+/// Result of [`Provisioner::status`]: the template's cache entry, or the plan of the build that would create it.
 #[derive(Debug)]
 pub struct TemplateStatus {
     /// Name of the template in the cache.
     pub fingerprint: Fingerprint,
     /// Inputs that determine the fingerprint.
     pub fingerprint_inputs: FingerprintInputs,
-    /// The entry in the cache. `None` if the template isn't cached.
+    /// The cache entry, or `None` if the template isn't cached.
     pub entry: Option<Entry>,
-    /// Differences from the inputs of the last build. `None` if there was no earlier build.
+    /// Differences from the last build's inputs, or `None` if there was no earlier build.
     pub changes: Option<Vec<String>>,
     /// Fingerprint of the earlier template that the build started from. `None` after a full build, or if the template
     /// isn't cached.
     pub parent: Option<String>,
-    /// How the build would start. `None` if the template is cached.
+    /// How the build would start, or `None` if the template is cached.
     pub plan: Option<BuildPlan>,
 }
 
@@ -96,8 +94,8 @@ impl Provisioner {
         Ok(all)
     }
 
-    /// Reports what a look-up of `spec` would find, and why. Doesn't build anything, and doesn't change the last use of
-    /// any entry.
+    /// Reports what a look-up of `spec` would find, and why, without building anything or changing any entry's last
+    /// use.
     pub fn status(&self, spec: &TemplateSpec) -> Result<TemplateStatus, ProvisionError> {
         let fingerprint_inputs = self.fingerprint_inputs(spec, &|_| ())?;
         let fingerprint = fingerprint_inputs.fingerprint();
@@ -109,8 +107,8 @@ impl Provisioner {
         Ok(TemplateStatus { fingerprint, fingerprint_inputs, entry, changes, parent, plan })
     }
 
-    /// Looks up the template in the cache. If it isn't cached, builds it. If the template that it extends isn't cached
-    /// either, builds that template first.
+    /// Looks up the template in the cache, or builds it if it isn't cached. If the template it extends isn't cached
+    /// either, that template is built first.
     pub(crate) fn look_up_or_build(
         &self,
         spec: &TemplateSpec,
@@ -137,7 +135,7 @@ impl Provisioner {
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
-            // Other machines wait for this build until the value is dropped.
+            // Other machines wait for this build until `_notice` is dropped.
             let _notice = match self.fetch(spec, &fingerprint, &building, report)? {
                 FetchResult::Fetched(entry) => return Ok(found(entry)),
                 FetchResult::Missing(notice) => notice,
@@ -161,15 +159,14 @@ impl Provisioner {
         Err(SetupError::Unsettled { name: title, changes }.into())
     }
 
-    /// Rejects settings of the user that the server wouldn't know, as far as pgfresh can tell without starting a
-    /// server.
+    /// Rejects user settings that the server doesn't know, as far as pgfresh can tell without starting a server.
     fn expect_settings(&self) -> Result<(), ProvisionError> {
         let settings = self.with_user_settings(Settings::default())?;
         Ok(self.installation.expect_settings(settings.iter().map(|(name, _)| name))?)
     }
 
-    /// Returns the template's cache entry. If the user demands a full build, ignores an entry that an incremental build
-    /// made.
+    /// Returns the template's cache entry. If the user demands a full build, entries from incremental builds are
+    /// ignored.
     fn look_up(&self, fingerprint: &Fingerprint) -> Result<Option<Entry>, ProvisionError> {
         let on_another = |entry: &Entry| {
             EntryDescription::parse(&entry.about()).is_some_and(|about| about.parent.is_some())
@@ -189,8 +186,7 @@ impl Provisioner {
         let name = &spec.title();
         report(Step::Publishing { name });
         let entry = building.publish(&guard.run().data(), &base::NOT_PUBLISHED, &about.to_text())?;
-        // Remove the run directory now. It may be inside a checkout, and test runners search the checkout as soon as
-        // they start.
+        // Remove the run directory now: it may be inside a checkout, which test runners search as soon as they start.
         guard.remove();
         description::save_inputs(&self.cache, spec, &about.fingerprint_inputs)?;
         report(Step::Built { name, bytes: entry.occupied()?, took: about.took });
@@ -201,9 +197,9 @@ impl Provisioner {
         Ok(entry)
     }
 
-    /// Runs the missing steps of `spec` in a server, and returns the data directory after a clean shutdown. Also
-    /// returns the fingerprint of the earlier template that the build started from, if there was one. `inputs` are the
-    /// inputs of this build, and `changes` are their differences from the last build.
+    /// Runs the missing steps of `spec` in a server. Returns the data directory after a clean shutdown, and the
+    /// fingerprint of the earlier template that the build started from, if any. `inputs` are this build's inputs, and
+    /// `changes` are their differences from the last build.
     fn prepare(
         &self,
         spec: &TemplateSpec,
@@ -214,7 +210,7 @@ impl Provisioner {
         let (name, fingerprint) = (&spec.title(), &inputs.fingerprint());
         while let Some(parent) = self.parent(spec, inputs)? {
             report(Step::Building { name, fingerprint, changes, plan: &parent.plan() });
-            // The look-up marks the entry as used.
+            // This look-up marks the entry as used.
             self.cache.look_up(parent.template.fingerprint.as_str())?;
             let server = match self.boot_for_build(&parent.template, report) {
                 Err(error) if error.is_damage() => {
@@ -227,7 +223,7 @@ impl Provisioner {
             };
             let Parent { template: Template { fingerprint: parent, entry, .. }, sql_files, added, .. } =
                 parent;
-            // The new server has its own copy of the files, so the cache can remove the entry while the setup runs.
+            // The new server has its own copy of the files, so the cache can evict the entry while the setup runs.
             drop(entry);
             let server =
                 self.run_setup_steps(server, spec, StartingPoint::Parent { sql_files }, fingerprint, report);
@@ -242,13 +238,13 @@ impl Provisioner {
         Ok((shut_down_for_template(server)?, None))
     }
 
-    /// Starts a server for the steps, on a copy of `template`.
+    /// Starts a server for the steps on a copy of `template`.
     fn boot_for_build(
         &self,
         template: &Template,
         report: &dyn Fn(Step<'_>),
     ) -> Result<Server, ProvisionError> {
-        // The final size is unknown, so RAM might not be enough. Only use RAM if the user explicitly chose it.
+        // The final size is unknown, so RAM might not be enough. Use it only if the user explicitly chose it.
         let request = if self.server_options().place == PlaceRequest::Auto {
             PlaceRequest::Disk
         } else {
@@ -265,7 +261,8 @@ impl Provisioner {
     /// Runs the steps of one specification in `server`.
     ///
     /// # Errors
-    /// Returns an error if the setup failed. The error names the log and, with `ServerOptions::keep`, the server.
+    /// Returns an error if the setup failed. The error contains the path of the log and, with `ServerOptions::keep`,
+    /// the server.
     pub(crate) fn run_setup_steps(
         &self,
         server: Server,
@@ -309,7 +306,7 @@ impl Provisioner {
 
 /// Stops a server so that its data can become a template.
 fn shut_down_for_template(server: Server) -> Result<Guard, ProvisionError> {
-    // After this switch, the checkpoint of the shutdown removes the segments with everything written so far.
+    // After this switch, the shutdown's checkpoint removes all segments written so far.
     server.session("postgres")?.query("SELECT pg_switch_wal()")?;
     let guard = server.shut_down()?;
     discard_statistics(&guard)?;

@@ -1,17 +1,17 @@
-//! Describes how a template's files can change over time, and how a build starts as a result. Incremental builds are
-//! only possible if the project promises that it only ever adds files.
+//! Describes how a template's files may change over time, and how a build therefore starts. Incremental builds are
+//! possible only if the project promises that it only ever adds files.
 
 use std::str::FromStr;
 
 use crate::Fingerprint;
 
-/// How a template's files can change after they have run.
+/// How a template's files may change after they have run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Steps {
-    /// Files can change in any way, so each change runs all files again.
+    /// Files may change in any way, so each change runs all files again.
     #[default]
     Any,
-    /// The project only adds files. If pgfresh notices any other change, it runs all files again.
+    /// The project only adds files. If pgfresh notices any other change, all files run again.
     AppendOnly,
 }
 
@@ -30,7 +30,7 @@ impl FromStr for Steps {
 /// How a build starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildPlan {
-    /// The build starts from an earlier template with the same name, called its parent.
+    /// The build starts from an earlier template with the same name, called the parent.
     Incremental {
         /// Fingerprint of the parent.
         parent: Fingerprint,
@@ -39,7 +39,7 @@ pub enum BuildPlan {
     },
     /// The build runs all steps.
     Full {
-        /// Reasons why no earlier template can be used. Empty if pgfresh had no reason to look for one.
+        /// Reasons why no earlier template is usable. Empty if pgfresh had no reason to look for one.
         reasons: Vec<String>,
     },
 }

@@ -15,9 +15,9 @@ const DEFAULT_MAX_SIZE: u64 = 10_000_000_000;
 pub struct CachedTemplate {
     /// The full fingerprint.
     pub fingerprint: String,
-    /// Description of the entry. `None` if the description is missing or unreadable.
+    /// Description of the entry, or `None` if it is missing or unreadable.
     pub about: Option<EntryDescription>,
-    /// Size on disk, in bytes. If several entries share a block, it counts for each of them.
+    /// Size on disk, in bytes. A block shared by several entries counts for each of them.
     pub occupied: u64,
     /// When a server last started from this entry.
     pub last_use: SystemTime,
@@ -35,7 +35,7 @@ impl CachedTemplate {
 pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     let mut all = Vec::new();
     for fingerprint in cache.fingerprints()? {
-        // Another process may have removed the entry since the listing.
+        // Another process may have removed this entry since we listed them.
         if let Some(entry) = cache.examine(&fingerprint)? {
             let (occupied, last_use) = (entry.occupied()?, entry.last_use()?);
             all.push(CachedTemplate {
@@ -56,8 +56,8 @@ pub(crate) fn default_size(cache: &Cache) -> u64 {
     DEFAULT_MAX_SIZE.min(free / 5)
 }
 
-/// Removes entries until the rest occupies at most `bound` bytes. Returns the removed entries. Removes the least
-/// recently used entries first, and base images last. Never removes an entry that is in use.
+/// Removes entries until the rest occupies at most `bound` bytes, and returns the removed entries. The least recently
+/// used entries go first, and base images last. An entry that is in use is never removed.
 pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, FileError> {
     cache.tidy()?;
     let mut all = list(cache)?;
@@ -76,8 +76,8 @@ pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, Fi
     Ok(evicted)
 }
 
-/// Selects the templates with the name `word` whose specification is in `folder`. If there are none, selects the
-/// templates whose fingerprint begins with `word`.
+/// Selects the templates with the name `word` whose specification is in `folder`, or if there are none, the templates
+/// whose fingerprint begins with `word`.
 #[must_use]
 pub fn select<'a>(all: &'a [CachedTemplate], word: &str, folder: &Path) -> Vec<&'a CachedTemplate> {
     let named = |shelved: &&CachedTemplate| {

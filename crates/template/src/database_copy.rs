@@ -2,20 +2,19 @@
 
 use server::{Major, identifier, literal};
 
-/// Returns SQL that copies the database `from` to `to`. The copy belongs to the superuser. Don't add any other
-/// statement to the query.
+/// Returns SQL that copies the database `from` to `to`. The copy belongs to the superuser. Don't add other statements
+/// to the query.
 ///
-/// From version 15 on, this SQL tells the server to copy files. By default, the server would write each page to the
-/// WAL, which takes twice as long.
+/// From version 15 on, the SQL tells the server to copy files. By default, the server would write each page to the WAL,
+/// which takes twice as long.
 #[must_use]
 pub fn create_copy(from: &str, to: &str, major: u32) -> String {
     let strategy = if Major(major).has_create_strategy() { " STRATEGY FILE_COPY" } else { "" };
     format!("CREATE DATABASE {} TEMPLATE {}{strategy}", identifier(to), identifier(from))
 }
 
-/// Returns SQL that ends all other sessions of a database, and yields one row for each session. This is necessary
-/// because the server can't rename or copy a database that has sessions. Background workers never end their sessions by
-/// themselves.
+/// Returns SQL that terminates all other sessions of a database and yields one row for each. This is necessary because
+/// the server can't rename or copy a database that has sessions, and background workers never end theirs on their own.
 #[must_use]
 pub fn end_sessions(database: &str) -> String {
     let database = literal(database);
@@ -24,8 +23,8 @@ pub fn end_sessions(database: &str) -> String {
     )
 }
 
-/// Returns SQL that copies the properties that the server stores in the shared catalogs: owner, settings, grants,
-/// connection limit and comment.
+/// Returns SQL that copies the properties stored in the shared catalogs: owner, settings, grants, connection limit and
+/// comment.
 #[must_use]
 pub fn complete_copy(from: &str, to: &str) -> String {
     let [from, to] = [from, to].map(literal);

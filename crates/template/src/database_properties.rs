@@ -1,4 +1,4 @@
-//! Restores the properties of a dumped database itself: its owner, comment, privileges, connection limit and settings.
+//! Restores a dumped database's own properties: its owner, comment, privileges, connection limit and settings.
 //!
 //! Each `pg_dump` archive contains them, but `pg_restore` restores them only into a database that it creates under the
 //! dumped name. This module turns them into statements for a database with any name.
@@ -17,13 +17,13 @@ pub(crate) struct DatabaseProperty {
 }
 
 impl DatabaseProperty {
-    /// Returns the statement for the database with the given name.
+    /// Returns the statement for the database called `name`.
     pub(crate) fn for_database(&self, name: &str) -> String {
         format!("{}{}{}", self.before, identifier(name), self.after)
     }
 
     /// Returns a statement for the current database. If the statement fails, for example because a role is missing, it
-    /// only gives a warning.
+    /// merely raises a warning.
     pub(crate) fn for_current_database(&self) -> String {
         let [before, after] = [&self.before, &self.after].map(|text| literal(text));
         let body = format!(
@@ -36,8 +36,8 @@ impl DatabaseProperty {
     }
 }
 
-/// Reads the properties of the database in `archive`. `options` are those options of `pg_restore` that leave something
-/// out. If `pg_restore` fails, returns its output as the inner error.
+/// Reads the properties of the database in `archive`. `options` are the `pg_restore` options that exclude something. If
+/// `pg_restore` fails, its output is returned as the inner error.
 pub(crate) fn read(
     pg_restore: &Path,
     options: &[&str],
@@ -63,8 +63,8 @@ pub(crate) fn read(
     Ok(Ok(properties(&String::from_utf8_lossy(&restored.stdout))))
 }
 
-/// Whether a line of an archive's table of contents describes the database itself rather than an object in it. The line
-/// consists of the entry's number, two oids, the kind, the schema ("-" for none) and the name.
+/// Returns true if a line of an archive's table of contents describes the database itself rather than an object in it.
+/// The line consists of the entry's number, two oids, the kind, the schema ("-" for none) and the name.
 fn is_about_the_database(line: &str) -> bool {
     let Some(entry) = line.splitn(4, ' ').nth(3) else { return false };
     [
@@ -97,9 +97,8 @@ fn properties(script: &str) -> Vec<DatabaseProperty> {
     found
 }
 
-/// Splits a statement at the name after the keyword DATABASE. Returns `None` for other statements and for `CREATE
-/// DATABASE`. Also returns `None` for a statement that sets `IS_TEMPLATE`. That statement would let every role copy the
-/// new database.
+/// Splits a statement at the name after the keyword DATABASE. Returns `None` for other statements, for `CREATE
+/// DATABASE`, and for a statement that sets `IS_TEMPLATE`, which would let every role copy the new database.
 fn property(statement: &str) -> Option<DatabaseProperty> {
     if statement.starts_with("CREATE ") {
         return None;
@@ -137,7 +136,7 @@ fn tokens(sql: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the length of the quoted text at the beginning of `sql`, in bytes. The length includes the quotes.
+/// Returns the length of the quoted text at the beginning of `sql` in bytes, including the quotes.
 fn quoted_length(sql: &str, quote: char, has_escapes: bool) -> usize {
     let mut signs = sql.char_indices().skip(1).peekable();
     while let Some((at, sign)) = signs.next() {

@@ -1,5 +1,5 @@
-//! Describes a cache entry in a file next to its data. The file names the entry's contents, its inputs and its creation
-//! time. From this file, users can see what an entry contains and why a build was necessary.
+//! Describes a cache entry in a file next to its data. The file lists the entry's contents, inputs and creation time,
+//! so that users can see what an entry contains and why a build was necessary.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,11 +17,12 @@ pub struct EntryDescription {
     pub name: Option<String>,
     /// PostgreSQL version.
     pub version: String,
-    /// Folder of the template's specification. Empty for a base image.
+    /// Folder of the template's specification, or empty for a base image.
     pub folder: PathBuf,
     /// Summary of the steps.
     pub made_from: String,
-    /// Fingerprint of the earlier template that an incremental build started from. `None` if the build ran all steps.
+    /// Fingerprint of the earlier template that an incremental build started from, or `None` if the build ran all
+    /// steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// When the entry was built, in seconds since 1970.
@@ -58,8 +59,7 @@ impl EntryDescription {
         Self { parent: parent.map(|parent| parent.as_str().to_owned()), ..self }
     }
 
-    /// Returns the fingerprints of the templates whose files this one contains. These are its parent and the template
-    /// that it extends.
+    /// Returns the fingerprints of the templates whose files this one contains: its parent and the template it extends.
     #[must_use]
     pub fn ancestors(&self) -> Vec<String> {
         let from = self.fingerprint_inputs.iter().find(|(name, _)| *name == GOES_ON_FROM);
@@ -79,12 +79,12 @@ impl EntryDescription {
     }
 }
 
-/// Returns the inputs of the last template that pgfresh built with this name in this folder.
+/// Returns the inputs of the last template built with this name in this folder.
 pub(crate) fn last_inputs(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
     serde_json::from_str(&cache.recall(&note_name(&spec.folder, &spec.title()))?).ok()
 }
 
-/// Stores the inputs, so that a later build can explain why it's necessary.
+/// Stores the inputs, so that a later build can explain why it is necessary.
 pub(crate) fn save_inputs(
     cache: &Cache,
     spec: &TemplateSpec,

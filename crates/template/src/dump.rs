@@ -1,6 +1,5 @@
 //! Reads a live database into a file, so that users can build a template from it. [`import`] writes the server's roles
-//! and the schema of the database as SQL. [`save`] writes the whole database as a dump. Neither function changes the
-//! server.
+//! and the database's schema as SQL. [`save`] writes the whole database as a dump. Neither function changes the server.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,12 +11,12 @@ use storage::{Attempt, FileError};
 
 use crate::database_properties::{self, DatabaseProperty};
 
-/// First line of every file that [`import`] writes.
+/// First line of every file written by [`import`].
 const IMPORT_HEADER: &str = "-- Imported by pgfresh.\n";
 /// First bytes of every dump in the custom format.
 const DUMP_MAGIC: &[u8] = b"PGDMP";
 
-/// The reason why pgfresh couldn't write a dump.
+/// Reasons why pgfresh couldn't write a dump.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The connection string has an error.
@@ -39,7 +38,7 @@ pub enum DumpError {
         /// Output of the program.
         output: String,
     },
-    /// The path already has a file that no earlier run wrote, so pgfresh doesn't overwrite it.
+    /// The path already has a file that wasn't written by an earlier run, so pgfresh doesn't overwrite it.
     #[error("\"{}\" is there already", path.display())]
     Occupied {
         /// Path of the file.
@@ -78,8 +77,7 @@ impl DumpError {
     }
 }
 
-/// An output file that isn't complete yet. If its path already has a file, that file stays until the new one is
-/// complete.
+/// An output file that isn't complete yet. Any existing file at its path remains until the new one is complete.
 #[derive(Debug)]
 pub struct DumpFile {
     path: PathBuf,
@@ -90,7 +88,8 @@ impl DumpFile {
     /// Creates an output file for [`import`].
     ///
     /// # Errors
-    /// Returns an error if the file can't be written, or if the path already has a file that no import wrote.
+    /// Returns an error if the file can't be written, or if the path already has a file that wasn't written by an
+    /// import.
     pub fn for_schema(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, IMPORT_HEADER.as_bytes())
     }
@@ -103,8 +102,8 @@ impl DumpFile {
         Self::create(path, DUMP_MAGIC)
     }
 
-    /// Creates an output file for `path`. The files of earlier runs begin with `mark`. If the path already has any
-    /// other file, returns an error instead of replacing it.
+    /// Creates an output file for `path`. Files from earlier runs begin with `mark`. If the path already has any other
+    /// file, returns an error instead of replacing it.
     fn create(path: &Path, mark: &[u8]) -> Result<Self, DumpError> {
         if let Some(head) = Self::head(path, mark.len()).attempt_given("write", path)?
             && head != mark
@@ -112,13 +111,13 @@ impl DumpFile {
             return Err(DumpError::Occupied { path: path.to_owned() });
         }
         let staging = path.with_added_extension("part");
-        // Write something now. If the folder isn't writable, pgfresh must find out before it reads the whole database.
+        // Write something now. If the folder isn't writable, pgfresh should find out before it reads the whole
+        // database.
         fs::write(&staging, "").attempt_given("write", path)?;
         Ok(Self { path: path.to_owned(), staging })
     }
 
-    /// Returns the first bytes of a file. Returns `None` if the file doesn't exist, and an empty list if it is a socket
-    /// or a device.
+    /// Returns the first bytes of a file, `None` if the file doesn't exist, or an empty list for a socket or a device.
     fn head(path: &Path, bytes: usize) -> io::Result<Option<Vec<u8>>> {
         let there = match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -130,7 +129,7 @@ impl DumpFile {
         Ok(Some(head))
     }
 
-    /// Moves the finished file to its final path, and gives it the mode that the user's umask asks for.
+    /// Moves the finished file to its final path and gives it the mode that the user's umask asks for.
     fn publish(self) -> Result<(), FileError> {
         let finished = File::open(&self.staging).attempt_given("open", &self.staging)?;
         sys::apply_original_mask(&finished).attempt_given("change the mode of", &self.staging)?;
@@ -149,11 +148,11 @@ impl Drop for DumpFile {
     }
 }
 
-/// Writes the server's roles, without passwords, and the schema of the database at `url` into `file`. If the server
-/// refuses to show the roles, omits owners and grants, and returns the output of `pg_dumpall`.
+/// Writes the server's roles (without passwords) and the schema of the database at `url` into `file`. If the server
+/// refuses to reveal the roles, owners and grants are omitted and the output of `pg_dumpall` is returned.
 ///
 /// # Errors
-/// After an error, an existing file is unchanged.
+/// Returns an error if the dump fails. An existing file is then unchanged.
 pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<Option<String>, DumpError> {
     let target = ConnectionString::parse(url)?;
     let found = roles(installation, &target)?;
@@ -179,10 +178,10 @@ pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<
     Ok(left_out)
 }
 
-/// Writes the whole database at `url`, without roles, into `file`. The format is `pg_dump`'s custom format.
+/// Writes the whole database at `url`, without roles, into `file` in `pg_dump`'s custom format.
 ///
 /// # Errors
-/// After an error, an existing file is unchanged.
+/// Returns an error if the dump fails. An existing file is then unchanged.
 pub fn save(installation: &Installation, url: &str, file: DumpFile) -> Result<(), DumpError> {
     let target = ConnectionString::parse(url)?;
     let to = format!("--file={}", file.staging.display());
@@ -209,8 +208,8 @@ fn failed(program: &'static str, output: &Output) -> DumpError {
     DumpError::Failed { program, status: output.status, output: error_line(output) }
 }
 
-/// Returns SQL that creates the server's roles, but not the role that is pgfresh's superuser. If `pg_dumpall` fails,
-/// returns its output as the inner error.
+/// Returns SQL that creates the server's roles, except for the role that is pgfresh's superuser. If `pg_dumpall` fails,
+/// its output is returned as the inner error.
 fn roles(
     installation: &Installation,
     target: &ConnectionString,
@@ -238,8 +237,8 @@ fn output(
     Ok(command.output().attempt("run", &path)?)
 }
 
-/// Returns the line of a program's stderr that names the cause. This is the first line with "error: ", or else the
-/// first line.
+/// Returns the line of a program's stderr that contains the cause: the first line with "error: ", or else the first
+/// line.
 fn error_line(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines().filter(|line| !line.trim().is_empty());

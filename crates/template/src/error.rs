@@ -17,7 +17,8 @@ pub(crate) const SETUP: &str = "setup";
 /// The C library's message for a full file system.
 const NO_SPACE: &str = "No space left on device";
 
-/// The reason why pgfresh couldn't provide a template or a server. Only the files that the error names are left behind.
+/// Reasons why pgfresh couldn't provide a template or a server. No files are left behind except those that the error
+/// lists.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ProvisionError {
@@ -58,12 +59,12 @@ impl From<SetupError> for ProvisionError {
 }
 
 impl ProvisionError {
-    /// Whether the files of a cache entry differ from those that pgfresh stored.
+    /// Returns true if a cache entry's files differ from those that pgfresh stored.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Start(StartError::Copy(error)) if error.is_damage())
     }
 
-    /// Whether there was too little space for a server.
+    /// Returns true if there was too little space for a server.
     #[must_use]
     pub fn is_lack_of_space(&self) -> bool {
         match self {
@@ -78,7 +79,7 @@ impl ProvisionError {
         }
     }
 
-    /// Adds information about an incremental build to the error: the earlier template `parent`, and the new files
+    /// Adds information about an incremental build to the error: the earlier template `parent` and the new files
     /// `added`.
     pub(crate) fn on_parent(self, parent: &Fingerprint, added: Vec<String>) -> Self {
         match self {
@@ -125,7 +126,7 @@ impl ProvisionError {
     }
 }
 
-/// A server that pgfresh keeps after a failed setup, so that the user can inspect it.
+/// A server that pgfresh retains after a failed setup for the user to inspect.
 #[derive(Debug)]
 pub struct KeptServer {
     /// The server's run directory.
@@ -147,7 +148,7 @@ impl fmt::Display for KeptServer {
     }
 }
 
-/// Error of a setup. The failed template doesn't enter the cache.
+/// Errors of a setup. The failed template doesn't enter the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// A step returned an error.
@@ -155,7 +156,7 @@ pub enum SetupError {
     Failed {
         /// Name of the template.
         name: String,
-        /// Fingerprint that the template would have had.
+        /// Fingerprint the template would have had.
         fingerprint: Fingerprint,
         /// The step: "setup", or a program and its file.
         step: String,
@@ -188,7 +189,7 @@ pub enum SetupError {
         /// Line number of the first psql command.
         line: usize,
     },
-    /// A file in the list of SQL files is a dump in another format, not SQL.
+    /// A file in the list of SQL files is a dump in a different format, not SQL.
     #[error("\"{file}\" is a dump, not SQL")]
     DumpAsSql {
         /// Path of the file.
@@ -199,10 +200,10 @@ pub enum SetupError {
     Compressed {
         /// Path of the file.
         file: String,
-        /// Command that decompresses such a file to standard output.
+        /// Command that decompresses such a file to stdout.
         unpack: &'static str,
     },
-    /// A SQL file begins a transaction but doesn't end it, so its changes are lost.
+    /// A SQL file begins a transaction but doesn't commit it, so its changes are lost.
     #[error("\"{file}\" leaves a transaction open")]
     OpenTransaction {
         /// Path of the file.
@@ -216,12 +217,12 @@ pub enum SetupError {
         /// File that needs the program.
         file: String,
     },
-    /// The server ended during a step.
+    /// The server exited during a step.
     #[error("the server has ended while {step} was running")]
     ServerGone {
         /// The step: "setup", or a program and its file.
         step: String,
-        /// Log line with the cause, or how the postmaster ended.
+        /// Log line with the cause, or how the postmaster exited.
         why: String,
     },
     /// The server refused to create the template's database.
@@ -237,7 +238,7 @@ pub enum SetupError {
     Spoiled {
         /// Name of the template.
         name: String,
-        /// Something that the steps left behind and that a template can't contain.
+        /// Something left behind by the steps that a template can't contain.
         what: String,
     },
     /// The steps removed the superuser attribute from pgfresh's own role.
@@ -254,7 +255,7 @@ pub enum SetupError {
         /// The server's error.
         source: StartError,
     },
-    /// An incremental build failed, i.e. a build that started from an earlier template.
+    /// An incremental build, i.e. a build that started from an earlier template, failed.
     #[error("could not build on template {parent}")]
     OnParent {
         /// Fingerprint of the earlier template.
@@ -264,7 +265,7 @@ pub enum SetupError {
         /// The build's error.
         source: Box<SetupError>,
     },
-    /// Each attempt at the build changed its own inputs.
+    /// Each attempt at the build changed the build's own inputs.
     #[error("cannot keep template \"{name}\": its inputs change each time its setup runs")]
     Unsettled {
         /// Name of the template.
@@ -272,7 +273,7 @@ pub enum SetupError {
         /// Input changes during the last attempt.
         changes: Vec<String>,
     },
-    /// The setup has no inputs, so the cache can't keep its result.
+    /// The setup has no inputs, so its result can't be cached.
     #[error("cannot build template \"{name}\": its setup has no inputs, so it runs each time")]
     RunsEachTime {
         /// Name of the template.
@@ -377,8 +378,7 @@ fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<St
     }
 }
 
-/// Returns advice if the setup's shell couldn't run a program. There is nothing about such a failure in the server's
-/// log.
+/// Returns advice if the setup's shell couldn't run a program. The server's log contains nothing about such a failure.
 fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
     // Source: POSIX, 2.8.2.
     match status.code() {

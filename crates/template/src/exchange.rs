@@ -1,5 +1,5 @@
-//! Exchanges templates with a source, such as a remote, so that only one machine has to build each template. Fetches
-//! missing templates and offers new ones.
+//! Exchanges templates with a source, such as a remote, so that only one machine has to build each template. Missing
+//! templates are fetched, and new ones are offered.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::source::{FetchProgress, FetchResult};
 use crate::{EntryDescription, Fingerprint, TemplateSpec, cached, description};
 
 impl Provisioner {
-    /// Tries to fetch a missing template from the source, if there is one.
+    /// Tries to fetch a missing template from the source, if any.
     pub(crate) fn fetch(
         &self,
         spec: &TemplateSpec,
@@ -39,7 +39,7 @@ impl Provisioner {
                 report(Step::Fetching { name, done, total: all });
             }
         };
-        // If the user set no limit, the template may use all free space, just as a build could.
+        // If the user has set no limit, the template may use all free space, just as a build could.
         let limit = self.server_options().cache_size.unwrap_or(u64::MAX);
         match source.fetch(fingerprint.as_str(), building, limit, &progress) {
             Ok(missing @ FetchResult::Missing(_)) => Ok(missing),
@@ -61,7 +61,7 @@ impl Provisioner {
         }
     }
 
-    /// Offers the source a template that this machine has built.
+    /// Offers the source a template built on this machine.
     pub(crate) fn offer(&self, spec: &TemplateSpec, entry: &Entry, report: &dyn Fn(Step<'_>)) {
         let Some(source) = &self.source else { return };
         let (name, begun) = (&spec.title(), Instant::now());

@@ -1,12 +1,11 @@
-//! Names templates by fingerprint, which is a digest of everything that influences a template's contents. Equal inputs
-//! give equal names. Therefore pgfresh can tell the name of a template before it builds the template, and look for it
-//! in the cache.
+//! Names templates by fingerprint, a digest of everything that influences a template's contents. Since equal inputs
+//! give equal names, pgfresh knows a template's name before building it and can look it up in the cache.
 //!
 //! ```text
 //! BLAKE3("pgfresh fingerprint 1" then for each part: length of name, name, length of value, value)
 //! ```
-//! Lengths are 8 bytes, little-endian, so different lists of parts never give the same bytes. A fingerprint has the
-//! first 32 of the 64 hex digits, because 128 bits are enough to rule out accidental collisions.
+//! Lengths are 8 bytes, little-endian, so different lists of parts never yield the same bytes. A fingerprint consists
+//! of the first 32 of the 64 hex digits, because 128 bits are enough to rule out accidental collisions.
 
 use std::fmt;
 
@@ -24,7 +23,7 @@ impl Fingerprint {
         builder
     }
 
-    /// Returns all digits. They also serve as a file name.
+    /// Returns all digits. These also serve as a file name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -80,7 +79,7 @@ mod tests {
     }
 
     proptest! {
-        // Without the lengths in the digest, such short parts with few letters would collide all the time.
+        // Without the lengths in the digest, such short parts with so few letters would collide all the time.
         #[test]
         fn only_equal_parts_have_equal_fingerprints(one in parts(), other in parts()) {
             prop_assert_eq!(of(&one) == of(&other), one == other);

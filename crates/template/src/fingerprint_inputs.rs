@@ -1,5 +1,5 @@
-//! Keeps the inputs of a fingerprint, each under its own key. pgfresh compares two such sets to explain why it has to
-//! build a template again.
+//! Stores the inputs of a fingerprint, each under its own key. pgfresh compares two such sets to explain why it has to
+//! rebuild a template.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fingerprint;
 
-/// Maps the key of each input to the input's value. If an input is large or secret, its digest is stored instead.
+/// Maps each input's key to its value. For a large or secret input, the value is a digest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FingerprintInputs(BTreeMap<String, String>);
@@ -42,12 +42,12 @@ impl FingerprintInputs {
         lines.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// Finds out how to turn a template with the inputs `before` into one with these inputs. Returns the names of the
+    /// Determines how to turn a template with the inputs `before` into one with these inputs. Returns the names of the
     /// files to run on the earlier template.
     ///
     /// # Errors
-    /// Returns an error if it isn't enough to run new files at the end. The error has one line for each reason, in the
-    /// style of [`Self::differences`].
+    /// Returns an error if running new files at the end isn't enough. The error has one line per reason, in the style
+    /// of [`Self::differences`].
     pub(crate) fn added_to(&self, before: &Self) -> Result<Vec<String>, Vec<String>> {
         let (mut added, mut reasons) = (Vec::new(), Vec::new());
         for (name, change) in self.changes(before) {
@@ -85,7 +85,7 @@ impl FingerprintInputs {
         match (new.get(same), later) {
             (Some(first), Some(later)) => Some(format!("{first} comes before the {later}, which has run")),
             // The new files aren't SQL files, and no new step reads them. But a step that has already run may have read
-            // all files of a folder.
+            // all files in a folder.
             (None, None) => added.first().map(|file| format!("{file} added, which no new step reads")),
             _ => None,
         }
@@ -96,7 +96,7 @@ impl FingerprintInputs {
         self.0.get(SQL_FILES).map_or_else(Vec::new, |list| list.split('\n').collect())
     }
 
-    /// Whether the file is the dump or a part of it.
+    /// Returns true if the file is the dump or part of it.
     fn is_of_dump(&self, path: &str) -> bool {
         let dump = self.0.get("dump").map(|dump| dump.trim_end_matches('/'));
         dump.and_then(|dump| path.strip_prefix(dump))
@@ -122,7 +122,7 @@ impl FingerprintInputs {
 pub(crate) const GOES_ON_FROM: &str = "template it goes on from";
 /// Prefix for the keys of input files.
 pub(crate) const INPUT: &str = "input ";
-/// Key for the list of SQL files. The list has one file per line, in the order in which they run.
+/// Key for the list of SQL files, one per line in the order in which they run.
 pub(crate) const SQL_FILES: &str = "list of SQL files";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,8 +182,8 @@ mod tests {
         }
     }
 
-    /// Generates names of input files. A name with a digit isn't a SQL file. The case of a name's letter represents the
-    /// contents of the file.
+    /// Generates names of input files. A name with a digit isn't a SQL file. The case of the letter represents the
+    /// file's contents.
     fn files() -> impl Strategy<Value = Vec<String>> {
         prop::collection::vec("[a-cA][1]?", 0..5)
     }
@@ -230,7 +230,7 @@ mod tests {
         let (before, mut after) = (of_files(&["a"], &[]), of_files(&["a", "b"], &[]));
         after.add("setting jit", "off");
         assert_eq!(after.added_to(&before), Err(vec!["setting jit added".to_owned()]));
-        // The name of the new file contains a line feed, so it looks like two new files in the list.
+        // The new file's name contains a line feed, so it looks like two new files in the list.
         let mut odd = of_files(&["a"], &[]);
         odd.add(SQL_FILES, "a\nb\nc");
         odd.add(format!("{INPUT}b\nc"), "x");

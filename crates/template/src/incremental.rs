@@ -1,15 +1,15 @@
 //! Shortens builds for projects that only ever add files, such as migrations. An incremental build starts from an
 //! earlier template and runs only the new files.
 //!
-//! An incremental build has the same fingerprint as a full build with the same inputs, so its result must be the same
-//! too. Therefore the earlier template must meet two conditions. All its inputs must also be inputs of the new
-//! template, and a full build would run the new files last.
+//! An incremental build has the same fingerprint as a full build with the same inputs, so it must produce the same
+//! result. The earlier template must therefore meet two conditions: all its inputs are also inputs of the new template,
+//! and a full build would run the new files last.
 
 use crate::description::{self, EntryDescription};
 use crate::provisioner::{Provisioner, Template};
 use crate::{BuildPlan, FingerprintInputs, ProvisionError, Steps, TemplateSpec};
 
-/// The earlier template that an incremental build starts from. The cache doesn't evict it during the build.
+/// The earlier template that an incremental build starts from. During the build, the cache doesn't evict it.
 pub(crate) struct Parent {
     pub(crate) template: Template,
     /// Number of SQL files that are already in the parent.
@@ -27,8 +27,8 @@ impl Parent {
 }
 
 impl Provisioner {
-    /// Finds a cached template that a build of `spec` can start from. Prefers the template that contains the most SQL
-    /// files, and among those the newest.
+    /// Finds a cached template that a build of `spec` can start from. The template with the most SQL files wins, or the
+    /// newest of several such templates.
     pub(crate) fn parent(
         &self,
         spec: &TemplateSpec,
@@ -60,7 +60,7 @@ impl Provisioner {
         Ok(best)
     }
 
-    /// Explains why a build of `spec` runs all steps, although its specification allows an incremental build.
+    /// Explains why a build of `spec` runs all steps, even though its specification allows an incremental build.
     pub(crate) fn reasons_for_full_build(
         &self,
         spec: &TemplateSpec,

@@ -1,10 +1,10 @@
-//! Finds the input files of a template and computes their digests, because a changed input must lead to a new template.
+//! Finds a template's input files and computes their digests, because a changed input must lead to a new template.
 //! Patterns select the files.
 //!
-//! Digests of unchanged files come from a note, which is a small file in the cache. For each digest, the note stores
-//! the file's size, modification time, change time and inode. As long as none of these change, pgfresh uses the stored
-//! digest. There is one pitfall: two writes within one tick of the file system's clock leave the same times. Therefore
-//! the note leaves out files that were written less than [`MIN_AGE_OF_CHANGE`] ago.
+//! Digests of unchanged files come from a note, a small file in the cache. For each digest, the note stores the file's
+//! size, modification time, change time and inode. As long as none of these change, pgfresh uses the stored digest.
+//! There is one pitfall: two writes within one tick of the file system's clock leave the same times. The note therefore
+//! omits files written less than [`MIN_AGE_OF_CHANGE`] ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -29,11 +29,11 @@ mod search;
 
 pub(crate) use search::Skipped;
 
-/// The note stores the digest of a file only if the file's last change is at least this old. Some file systems count
-/// time in steps of up to 2 s (e.g. FAT).
+/// A file's digest is stored in the note only if its last change is at least this old. Some file systems count time in
+/// steps of up to 2 s (FAT, for example).
 const MIN_AGE_OF_CHANGE: Duration = Duration::from_millis(2500);
 
-/// The reason why pgfresh couldn't list the inputs.
+/// Reasons why pgfresh couldn't list the inputs.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// A pattern has invalid syntax.
@@ -49,11 +49,11 @@ pub enum InputError {
     Nothing {
         /// The user's pattern.
         pattern: String,
-        /// Folder in which the search began.
+        /// Folder where the search began.
         folder: PathBuf,
     },
-    /// The target of a link doesn't exist, and pgfresh can't skip the link. Either a pattern names the link in full, or
-    /// the link is in the list of SQL files.
+    /// A link's target doesn't exist, and pgfresh can't skip the link because a pattern spells out its full path or
+    /// because it is in the list of SQL files.
     #[error("could not read \"{}\": it is a link to \"{}\", which does not exist", link.display(), target.display())]
     DanglingLink {
         /// Path of the link.
@@ -92,10 +92,10 @@ impl InputError {
     }
 }
 
-/// The files that match the patterns, and the unreadable paths that the search skipped.
+/// The files that match the patterns, and the unreadable paths that were skipped.
 #[derive(Debug, Default)]
 pub(crate) struct InputFiles {
-    /// Matching paths, relative to the folder of the patterns. They are ordered by pattern and then by name.
+    /// Matching paths, relative to the folder of the patterns. Ordered by pattern, then by name.
     pub(crate) files: Vec<String>,
     pub(crate) skipped: Vec<Skipped>,
 }
@@ -103,7 +103,7 @@ pub(crate) struct InputFiles {
 /// Finds the files in `folder` that match `patterns`.
 ///
 /// # Errors
-/// Returns an error if a pattern matches nothing, or if a file that a pattern names in full can't be read.
+/// Returns an error if a pattern matches nothing, or if a file whose full path a pattern spells out can't be read.
 pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = InputFiles::default();
     for pattern in patterns {
@@ -168,7 +168,7 @@ fn expand_one(folder: &Path, pattern: &str) -> Result<Found, InputError> {
     Ok(Search::run(&matcher, &glob, &root, start).attempt("read", &root)?)
 }
 
-/// Returns the beginning of a pattern, up to the last folder before the first special character.
+/// Returns the start of a pattern, up to the last folder before the first special character.
 fn literal_folder(pattern: &str) -> &str {
     let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
     pattern[..special].rfind('/').map_or("", |slash| &pattern[..slash.max(1)])
@@ -186,11 +186,11 @@ struct Stamp {
     changed: i64,
 }
 
-/// Maps the path of each file to the file's metadata and digest.
+/// Maps each file's path to its metadata and digest.
 type DigestNote = HashMap<String, (Stamp, String)>;
 
-/// Computes the BLAKE3 digest of each of `files` in `folder`, in hexadecimal. The digest of a directory covers all
-/// files in it.
+/// Computes the BLAKE3 digest of each of `files` in `folder`, in hexadecimal. A directory's digest covers all files in
+/// it.
 pub(crate) fn digest(
     folder: &Path,
     files: &[String],
@@ -218,8 +218,8 @@ pub(crate) fn digest(
         digests.insert(file.clone(), digest);
     }
     if !fresh.is_empty() {
-        // Keep the other files in the note, because other templates of the same folder use the note as well. Only
-        // remove files that no longer exist.
+        // Keep the other files in the note, because other templates of the same folder use it as well. Remove only
+        // files that no longer exist.
         let mut note = old;
         note.retain(|file, _| digests.contains_key(file) || folder.join(file).exists());
         note.extend(fresh);
@@ -375,7 +375,7 @@ mod tests {
         skipped.sort_unstable();
         assert_eq!(skipped, [("migrations/old.sql", true), ("old", false), ("self", false)]);
         assert!(found("*.ini").skipped.is_empty(), "a link whose name does not match");
-        // SQL files, and files that a pattern names in full, must exist.
+        // SQL files, and files whose full path a pattern spells out, must exist.
         let sql = |pattern: &str| expand_sql(project.path(), &[pattern.to_owned()]);
         assert_eq!(sql("**/0*.sql").unwrap().files.len(), 3);
         for error in [sql("**/*.sql"), expand(project.path(), &["migrations/old.sql".to_owned()])] {
@@ -401,7 +401,7 @@ mod tests {
         std::thread::sleep(MIN_AGE_OF_CHANGE);
         assert_eq!((digest(), notes()), (first.clone(), 1));
         assert_eq!(digest(), first);
-        // Size and modification time stay equal, so only the change time differs.
+        // The size and modification time don't change, so only the change time differs.
         let time = path.metadata().unwrap().modified().unwrap();
         write_file(project.path(), "top.ini", "TOP.INI");
         File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();

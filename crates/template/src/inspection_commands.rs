@@ -1,5 +1,5 @@
-//! Builds two shell commands for a server that pgfresh keeps for inspection. One command opens the server, and the
-//! other removes it.
+//! Builds two shell commands for a server that pgfresh retains for inspection. One opens the server, the other removes
+//! it.
 
 use std::path::Path;
 
@@ -27,8 +27,8 @@ impl Provisioner {
         )
     }
 
-    /// Returns the command that removes everything this provisioner kept. It includes all flags that pgfresh needs to
-    /// find these files.
+    /// Returns the command that removes everything this provisioner retained. It includes all flags that pgfresh needs
+    /// to find these files.
     #[must_use]
     pub fn command_to_sweep(&self) -> String {
         let mut command = "pgfresh sweep --kept".to_owned();
@@ -46,8 +46,7 @@ fn quoted_path(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// Quotes a text for a shell. A text with a zero byte can't be quoted, but paths and database names never contain a
-/// zero byte.
+/// Quotes a text for a shell. A text with a zero byte can't be quoted, but paths and database names never contain one.
 fn quoted(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
 }

@@ -1,5 +1,5 @@
-//! Provides templates and servers. A provisioner holds what every build and every start needs: the PostgreSQL programs,
-//! the cache and the account.
+//! Provides templates and servers. A provisioner holds what every build and server start needs: the PostgreSQL
+//! programs, the cache and the account.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct Template {
     pub fingerprint: Fingerprint,
     /// The template's files.
     pub entry: Entry,
-    /// Name of the database that the template's steps filled. In a base image, this is `postgres`.
+    /// Name of the database that the template's steps filled, or `postgres` in a base image.
     pub database: String,
 }
 
@@ -37,20 +37,20 @@ pub struct ServerOptions {
     pub space: Option<u64>,
     /// Preset of server settings.
     pub preset: Preset,
-    /// Settings that override the preset, as names and values. If a name occurs several times, its last value wins.
+    /// Settings that override the preset, as names and values. If a name occurs several times, the last value wins.
     pub settings: Vec<(String, String)>,
-    /// Specification of the template. `None` for an empty cluster.
+    /// Specification of the template, or `None` for an empty cluster.
     pub template: Option<TemplateSpec>,
     /// Maximum size of the cache, in bytes. `None` means 10 GB, or a fifth of the file system's free space if that is
     /// less.
     pub cache_size: Option<u64>,
-    /// If true, the data directory stays after a failed setup.
+    /// If true, the data directory is retained after a failed setup.
     pub keep: bool,
-    /// If true, only the result of a full build counts. A template from an incremental build is built again.
+    /// If true, only the result of a full build counts, and a template from an incremental build is rebuilt.
     pub full: bool,
 }
 
-/// Programs, cache and account that every template build and server start needs.
+/// The programs, cache and account that every template build and server start needs.
 #[derive(Debug, Clone)]
 pub struct Provisioner {
     /// PostgreSQL's programs.
@@ -59,12 +59,11 @@ pub struct Provisioner {
     pub cache: Cache,
     /// Account under which servers run.
     pub account: Account,
-    /// A pgfresh executable that can run as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can run as a guard, see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A place that may already have a missing template, e.g. a remote. pgfresh asks there before it builds a template.
+    /// A place that may already have a missing template, such as a remote. pgfresh asks it before building a template.
     pub(crate) source: Option<Arc<dyn TemplateSource>>,
-    /// Encryption for the connections of setup commands. Some programs connect only with TLS, which the server itself
-    /// doesn't have.
+    /// Encryption for the connections of setup commands. Some programs insist on TLS, which the server itself lacks.
     pub(crate) encryption: Option<Arc<dyn LoopbackEncryption>>,
     server_options: ServerOptions,
 }
@@ -74,22 +73,22 @@ pub struct Provisioner {
 pub enum Step<'a> {
     /// initdb runs, once for each installation.
     BuildingBaseImage(Version),
-    /// Another process runs initdb.
+    /// Another process is running initdb.
     WaitingForBaseImage,
-    /// The files of a cache entry differ from those that pgfresh stored, so pgfresh builds the entry again.
+    /// A cache entry's files differ from those that pgfresh stored, so pgfresh rebuilds the entry.
     RebuildingDamaged,
-    /// A build of a template begins.
+    /// A template build begins.
     Building {
         /// Name of the template.
         name: &'a str,
         /// Fingerprint of the template.
         fingerprint: &'a Fingerprint,
-        /// Differences from the inputs of the last build. Empty if there was no earlier build.
+        /// Differences from the last build's inputs. Empty if there was no earlier build.
         changes: &'a [String],
         /// How the build starts.
         plan: &'a BuildPlan,
     },
-    /// The parent of a build is damaged, so pgfresh removes it from the cache.
+    /// A build's parent is damaged, so pgfresh removes it from the cache.
     RemovingDamagedParent {
         /// The parent's name in the cache.
         fingerprint: &'a Fingerprint,
@@ -98,15 +97,15 @@ pub enum Step<'a> {
     Skipped {
         /// Path, relative to the folder of the patterns.
         path: &'a str,
-        /// Error of the operating system.
+        /// The operating system's error.
         error: &'a io::Error,
     },
-    /// Another process builds the template.
+    /// Another process is building the template.
     Waiting {
         /// Name of the template.
         name: &'a str,
     },
-    /// A setup without inputs runs, which happens at each start.
+    /// A setup without inputs is running, which happens at each start.
     RunsEachTime {
         /// Name of the template.
         name: &'a str,
@@ -116,16 +115,16 @@ pub enum Step<'a> {
         /// Name of the template.
         name: &'a str,
     },
-    /// The server refused to set a property of a dumped database, for example because the owner's role is missing.
+    /// The server refused to set a dumped database's property, for example because the owner's role is missing.
     PropertyLeftOut {
-        /// Template that the dump belongs to.
+        /// The template that the dump belongs to.
         name: &'a str,
         /// Statement that sets the property.
         statement: &'a str,
         /// The server's message.
         why: &'a str,
     },
-    /// A step of a setup is still running. This is reported repeatedly until the step ends.
+    /// A setup step is still running. This is reported repeatedly until the step finishes.
     Running {
         /// Name of the step.
         step: &'a str,
@@ -134,12 +133,12 @@ pub enum Step<'a> {
         /// Last line of the step's output.
         line: &'a str,
     },
-    /// The inputs changed during the build, so pgfresh starts the build again.
+    /// The inputs changed during the build, so pgfresh restarts the build.
     InputsChanged {
         /// Changed inputs.
         changes: &'a [String],
     },
-    /// pgfresh moves the finished template into the cache.
+    /// pgfresh is moving the finished template into the cache.
     Publishing {
         /// Name of the template.
         name: &'a str,
@@ -153,12 +152,12 @@ pub enum Step<'a> {
         /// How long the build took, in seconds.
         took: f64,
     },
-    /// Another machine builds the template.
+    /// Another machine is building the template.
     WaitingForMachine {
         /// Name of the template.
         name: &'a str,
     },
-    /// A template is being fetched from a remote. This is reported repeatedly until the fetch ends.
+    /// A template is being fetched from a remote. This is reported repeatedly until the fetch finishes.
     Fetching {
         /// Name of the template.
         name: &'a str,
@@ -183,13 +182,13 @@ pub enum Step<'a> {
         /// Reason.
         why: &'a str,
     },
-    /// A template is being pushed to a remote. This is reported repeatedly until the push ends.
+    /// A template is being pushed to a remote. This is reported repeatedly until the push finishes.
     Pushing {
         /// Name of the template.
         name: &'a str,
-        /// Number of bytes that pgfresh has compared or sent so far.
+        /// Number of bytes compared or sent so far.
         done: u64,
-        /// Size of all files of the template, in bytes.
+        /// Size of all of the template's files, in bytes.
         total: u64,
     },
     /// The remote now has the template.
@@ -210,7 +209,7 @@ pub enum Step<'a> {
     },
     /// The cache was full, so pgfresh removed an entry.
     Evicted(&'a CachedTemplate),
-    /// A data directory is being copied. This is reported repeatedly until the copy ends.
+    /// A data directory is being copied. This is reported repeatedly until the copy finishes.
     Copying {
         /// Number of bytes copied so far.
         done: u64,
@@ -220,7 +219,7 @@ pub enum Step<'a> {
 }
 
 impl Provisioner {
-    /// Finds the programs and the account that the options require.
+    /// Finds the programs and the account required by the options.
     pub fn find(
         server_options: ServerOptions,
         cache: Cache,
@@ -231,8 +230,7 @@ impl Provisioner {
         Ok(Self { installation, cache, account, program, source: None, encryption: None, server_options })
     }
 
-    /// Returns a provisioner that asks `source` for a template before building it, and offers each new template to
-    /// `source`.
+    /// Returns a provisioner that asks `source` for a template before building it, and offers it each new template.
     #[must_use]
     pub fn with_source(self, source: Arc<dyn TemplateSource>) -> Self {
         Self { source: Some(source), ..self }
@@ -244,13 +242,13 @@ impl Provisioner {
         Self { encryption: Some(encryption), ..self }
     }
 
-    /// Returns the options of this provisioner.
+    /// Returns this provisioner's options.
     #[must_use]
     pub fn server_options(&self) -> &ServerOptions {
         &self.server_options
     }
 
-    /// Whether the cache can keep the template that the options name. It can't if a setup runs each time.
+    /// Returns true if the template in the options can be cached, and false if one of its setups runs each time.
     #[must_use]
     pub fn is_cacheable(&self) -> bool {
         let spec = self.server_options.template.as_ref();
@@ -294,7 +292,7 @@ impl Provisioner {
         self.with_user_settings(Settings::preset(preset, &self.installation, budget))
     }
 
-    /// Adds the user's settings, which override the given settings.
+    /// Adds the user's settings, which override the given ones.
     pub(crate) fn with_user_settings(&self, mut settings: Settings) -> Result<Settings, ProvisionError> {
         for (name, value) in &self.server_options.settings {
             settings.set(name, value)?;
@@ -316,7 +314,8 @@ impl Provisioner {
 /// The removed run directories, and the errors that occurred while removing others.
 pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 
-/// Removes the leftovers of crashed runs in and beside `cache`, in RAM and in `place`. Doesn't touch anything in use.
+/// Removes the leftovers of crashed runs in and beside `cache`, in RAM and in `place`, without touching anything in
+/// use.
 #[must_use]
 pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     let (mut removed, mut failures) = sweep_runs(cache.root(), place);
@@ -327,15 +326,13 @@ pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     (removed, failures)
 }
 
-/// Like [`sweep`], but doesn't remove anything from the cache. `disk` is the path of the cache, which doesn't have to
-/// exist.
+/// Like [`sweep`], but doesn't remove anything from the cache. `disk` is the cache's path, which doesn't have to exist.
 #[must_use]
 pub fn sweep_runs(disk: &Path, place: &PlaceRequest) -> Swept {
     server::sweep(&roots(disk, place))
 }
 
-/// Removes the run directories that pgfresh kept for inspection. `disk` is the path of the cache, which doesn't have to
-/// exist.
+/// Removes the run directories retained for inspection. `disk` is the cache's path, which doesn't have to exist.
 #[must_use]
 pub fn remove_kept(disk: &Path, place: &PlaceRequest) -> Swept {
     let (mut removed, mut failures) = Swept::default();

@@ -1,8 +1,8 @@
 //! Fills a template by running its specification's steps against a server. The steps are SQL files, a dump and a
 //! command.
 //!
-//! The steps write their output to `setup.log` in the run directory. Each step inherits the helper lock, so if pgfresh
-//! crashes, the guard can end the step and its children.
+//! The steps write their output to `setup.log` in the run directory. Each step inherits the helper lock, so that if
+//! pgfresh crashes, the guard can terminate the step and its children.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -25,14 +25,14 @@ use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, end_sessio
 
 /// Name of the log file in the run directory.
 const LOG_NAME: &str = "setup.log";
-/// An error message quotes only from this many bytes at the end of the log.
+/// How many bytes at the end of the log an error message may quote from.
 const LOG_TAIL: i64 = 8 * 1024;
 /// Maximum number of lines that an error message quotes.
 const MAX_LINES: usize = 12;
 /// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-/// SQL that counts the user's objects in a database. The objects that initdb creates have smaller oids. Schemas for
-/// temporary tables don't count, because the server never drops them. Source: `src/include/access/transam.h`,
+/// SQL that counts the user's objects in a database. Objects created by initdb have smaller oids. Schemas for temporary
+/// tables don't count, because the server never drops them. Source: `src/include/access/transam.h`,
 /// `FirstNormalObjectId`.
 const COUNT_OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_proc WHERE oid >= 16384)
@@ -40,8 +40,7 @@ const COUNT_OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 
     + (SELECT count(*) FROM pg_namespace WHERE oid >= 16384 AND nspname !~ '^pg_(toast_)?temp_')
     + (SELECT count(*) FROM pg_extension WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_largeobject_metadata)";
-/// SQL that fails if there is an open transaction that changed something. The text of the error then contains
-/// [`OPEN_TRANSACTION`].
+/// SQL that fails if an open transaction has changed something. The error text then contains [`OPEN_TRANSACTION`].
 const EXPECT_NO_TRANSACTION: &str = "SELECT CAST('pgfresh: the transaction is open: ' || pg_catalog.pg_current_xact_id_if_assigned()::text AS integer)";
 const OPEN_TRANSACTION: &str = "pgfresh: the transaction is open: ";
 /// Time limit for one SQL file that runs without psql.
@@ -51,8 +50,7 @@ const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 pub(crate) struct Setup<'a> {
     pub(crate) server: &'a Server,
     pub(crate) installation: &'a Installation,
-    /// Encryption for the setup command's TCP connections. Some programs connect only with TLS, which the server itself
-    /// doesn't have.
+    /// Encryption for the setup command's TCP connections. Some programs insist on TLS, which the server itself lacks.
     pub(crate) encryption: Option<&'a Arc<dyn LoopbackEncryption>>,
     pub(crate) spec: &'a TemplateSpec,
     pub(crate) report: &'a dyn Fn(Step<'_>),
@@ -63,15 +61,14 @@ pub(crate) struct Setup<'a> {
 pub(crate) enum StartingPoint<'a> {
     /// The server has no database for the template yet.
     BaseImage,
-    /// The database of the extended template (`from`) exists. The value is its name.
+    /// The extended template (`from`) has a database in the cluster. The value is its name.
     From(&'a str),
-    /// The databases of other templates exist in the cluster and must stay there. The value is the name of the extended
-    /// template's database, if there is one.
+    /// The databases of other templates exist in the cluster and must remain there. The value is the name of the
+    /// extended template's database, if any.
     Beside(Option<&'a str>),
-    /// The data comes from an earlier template with the same name. The dump, and some of the SQL files, have already
-    /// run.
+    /// The data comes from an earlier template with the same name. The dump and some of the SQL files have already run.
     Parent {
-        /// Number of files that have run, counted from the beginning of the list.
+        /// Number of files at the beginning of the list that have already run.
         sql_files: usize,
     },
 }
@@ -101,8 +98,8 @@ impl<'a> StartingPoint<'a> {
 }
 
 impl Setup<'_> {
-    /// Creates the database if it is missing, and runs all steps that haven't run yet. If a step fails, returns that
-    /// step. Otherwise checks that pgfresh can copy the result.
+    /// Creates the database if it is missing and runs all steps that haven't run yet. Returns the first step that
+    /// fails. If none does, checks that pgfresh can copy the result.
     pub(crate) fn run(&self, start: StartingPoint<'_>) -> Result<Option<FailedStep>, ProvisionError> {
         self.create_database(start)?;
         let broken = self.run_steps(start)?;
@@ -144,8 +141,8 @@ impl Setup<'_> {
         Ok(broken.map(|broken| FailedStep { wants_tls, ..broken }))
     }
 
-    /// Writes the root certificate of the offered encryption to a file and returns its path. Returns `None` if there is
-    /// no such certificate.
+    /// Writes the offered encryption's root certificate to a file and returns its path, or `None` if there is no such
+    /// certificate.
     fn write_root(&self) -> Result<Option<PathBuf>, ProvisionError> {
         let Some(root) = self.encryption.and_then(|encryption| encryption.root()) else { return Ok(None) };
         let path = self.server.run().path().join("root.crt");
@@ -215,7 +212,7 @@ impl Setup<'_> {
             if prepared.iter().any(|name| name == database) {
                 return spoiled(format!("a prepared transaction in database \"{database}\""));
             }
-            // The server can copy a database even if the database refuses sessions, so this isn't an error.
+            // The server can copy even a database that refuses sessions, so this isn't an error.
             if let Err(error) = self.server.write_relation_cache(database) {
                 tracing::debug!(%error, database, "a template has no relation cache");
             }
@@ -223,7 +220,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Reports a setup that leaves the template's database empty. Such a setup may have migrated the wrong database.
+    /// Reports a setup that leaves the template's database empty, because it may have migrated the wrong database.
     fn warn_if_empty(&self) {
         let name = &self.spec.name;
         if self.spec.setup.is_none() {
@@ -235,12 +232,12 @@ impl Setup<'_> {
                 (self.report)(Step::SetupMadeNothing { name });
             }
             Ok(_) => {}
-            // The server can copy a database even if the database refuses sessions, so this isn't an error.
+            // The server can copy even a database that refuses sessions, so this isn't an error.
             Err(error) => tracing::debug!(%error, name, "could not count what a setup has made"),
         }
     }
 
-    /// Reads `is_superuser`, `transaction_read_only`, the names of all databases, and the databases that have prepared
+    /// Reads `is_superuser`, `transaction_read_only`, the names of all databases, and the databases with prepared
     /// transactions.
     fn read_state(&self) -> Result<[Vec<String>; 4], StartError> {
         let mut session = self.server.session("postgres")?;
@@ -278,7 +275,7 @@ impl Setup<'_> {
         Ok(broken)
     }
 
-    /// Runs a SQL file as one simple query. Rejects psql commands.
+    /// Runs a SQL file as one simple query, rejecting psql commands.
     fn run_sql_without_psql(&self, file: &str) -> Result<Option<FailedStep>, ProvisionError> {
         let path = self.spec.folder.join(file);
         let sql = fs::read_to_string(&path).attempt("read", &path)?;
@@ -327,8 +324,8 @@ impl Setup<'_> {
         Ok(None)
     }
 
-    /// Gives the template's database the properties of the dumped database. Skips and reports each property that the
-    /// server refuses. For example, the owner may be missing, because a dump contains no roles.
+    /// Gives the template's database the properties of the dumped database. Properties that the server refuses are
+    /// skipped and reported. For example, the owner may be missing, because a dump contains no roles.
     fn restore_properties(&self, properties: &[DatabaseProperty]) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let mut session = self.server.session("postgres")?;
@@ -347,8 +344,8 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Runs a program in the specification's folder. Its environment contains the database's address, like the
-    /// environment of a command that the user runs with pgfresh.
+    /// Runs a program in the specification's folder. Its environment contains the database's address, just like that of
+    /// a command the user runs with pgfresh.
     fn run_program(
         &self,
         step: &str,
@@ -383,13 +380,13 @@ impl Setup<'_> {
         Ok((!status.success()).then_some(broken))
     }
 
-    /// Waits until a step ends, without a time limit, and reports progress.
+    /// Waits for a step to finish, without a time limit, and reports progress.
     fn wait(&self, mut child: Child, step: &str, begun: Instant) -> std::io::Result<ExitStatus> {
         let ended = sys::ProcessHandle::of(&child)?;
         let log = Setup::log(self.server);
         while !sys::wait_readable(&ended, PROGRESS_INTERVAL)? {
             if !self.server.is_alive() {
-                // Without the server, the step would wait forever, so end it. The guard ends its children.
+                // Without the server, the step would wait forever, so kill it. The guard terminates its children.
                 if let Err(error) = child.kill() {
                     tracing::debug!(%error, "could not end a step without a server");
                 }
@@ -410,7 +407,7 @@ enum Format {
     Archive,
     /// Archive in the tar format, which only one job can restore.
     Tar,
-    /// Compressed file that neither psql nor `pg_restore` can read. The command decompresses it to standard output.
+    /// Compressed file that neither psql nor `pg_restore` can read. The command decompresses it to stdout.
     Compressed(&'static str),
 }
 
@@ -444,7 +441,7 @@ impl Format {
     }
 }
 
-/// Returns the files of a dump, relative to `folder`. This is either the dump itself or all files in its directory.
+/// Returns a dump's files relative to `folder`: either the dump itself or all files in its directory.
 pub(crate) fn dump_files(folder: &Path, dump: &str) -> Result<Vec<String>, InputError> {
     let path = folder.join(dump);
     if !path.is_dir() {

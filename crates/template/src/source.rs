@@ -9,17 +9,17 @@ use storage::{Building, Entry};
 pub enum FetchResult {
     /// The source had the template, which is now in the cache.
     Fetched(Entry),
-    /// The caller must build the template. As long as it holds the value, other machines wait for this build instead of
-    /// building the template themselves.
+    /// The caller must build the template. As long as the caller holds this value, other machines wait for its build
+    /// instead of building the template themselves.
     Missing(Option<Box<dyn Send>>),
 }
 
 /// Progress report of a fetch.
 #[derive(Debug, Clone, Copy)]
 pub enum FetchProgress {
-    /// Another machine builds the template.
+    /// Another machine is building the template.
     Waiting,
-    /// The template is being received. This is reported repeatedly until the fetch ends.
+    /// The template is being received. This is reported repeatedly until the fetch finishes.
     Receiving {
         /// Number of bytes received so far.
         done: u64,
@@ -28,20 +28,20 @@ pub enum FetchProgress {
     },
 }
 
-/// Failure of a source. The caller can still build the template.
+/// A source's failure. The caller can still build the template.
 #[derive(Debug, thiserror::Error)]
 #[error("{source_name}: {reason}")]
 pub struct SourceError {
     /// Name of the source, e.g. its address without credentials.
     pub source_name: String,
-    /// Cause of the failure, whose message has one line.
+    /// Cause of the failure, with a one-line message.
     pub reason: Box<dyn Error + Send + Sync>,
 }
 
-/// A place from which pgfresh can get templates without building them. It may also accept the templates that this
-/// machine builds.
+/// A place from which pgfresh can fetch templates instead of building them. It may also accept templates built on this
+/// machine.
 pub trait TemplateSource: fmt::Debug + Send + Sync {
-    /// If the source has the template, puts it into the cache. If another machine is building the template, waits for
+    /// Puts the template into the cache if the source has it. If another machine is building the template, waits for
     /// that build. The template can have at most `limit` bytes.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ pub trait TemplateSource: fmt::Debug + Send + Sync {
         progress: &dyn Fn(FetchProgress),
     ) -> Result<FetchResult, SourceError>;
 
-    /// Offers the source a template that this machine built. Returns the number of bytes sent, or `None` if the source
+    /// Offers the source a template built on this machine. Returns the number of bytes sent, or `None` if the source
     /// doesn't accept templates.
     ///
     /// # Errors

@@ -4,39 +4,38 @@ use std::path::PathBuf;
 
 use crate::Steps;
 
-/// Names that a template can't have. They are the databases that every cluster has, and the word "none", which users
-/// write if they want no template.
+/// Names that a template can't have: the databases of every cluster, and the word "none", which users write if they
+/// want no template.
 const RESERVED_NAMES: [&str; 4] = ["none", "postgres", "template0", "template1"];
 /// Prefix for the names of pgfresh's own databases. No other database can have such a name.
 pub const PREFIX: &str = "pgfresh_";
-/// Maximum length of a template's name, in bytes. A server allows names of at most 63 bytes (`NAMEDATALEN`), and the
+/// Maximum length of a template's name, in bytes. A server allows names of up to 63 bytes (`NAMEDATALEN`), and the
 /// background server calls a template's database `pgfresh_template_NAME`.
 const MAX_NAME_LENGTH: usize = 63 - PREFIX.len() - "template_".len();
 
 /// Describes how to build one template. Its steps run in this order: SQL files, dump, setup command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TemplateSpec {
-    /// Name of the template and of its database; see [`check_name`].
+    /// Name of the template and its database, see [`check_name`].
     pub name: String,
-    /// Folder that paths and globs are relative to. The setup command also runs there.
+    /// Folder where the setup command runs, and to which paths and globs are relative.
     pub folder: PathBuf,
-    /// Template that this one extends. The new template's database begins as that template's database. `None` means the
-    /// base image.
+    /// Template that this one extends, by starting from a copy of its database. `None` means the base image.
     pub from: Option<Box<TemplateSpec>>,
-    /// Globs for SQL files. The globs run in this order, and the files of one glob run in the order of their names.
+    /// Globs for SQL files. The globs run in this order, and the files of one glob run in name order.
     pub sql: Vec<String>,
     /// A dump written by `pg_dump`, in any format.
     pub dump: Option<String>,
     /// Setup command that runs with `sh -c`.
     pub setup: Option<String>,
-    /// Globs for the files that the setup command reads. If there are none, the command runs each time.
+    /// Globs for the files that the setup command reads. Without any, the command runs each time.
     pub inputs: Vec<String>,
     /// Names of the environment variables that the setup command reads.
     pub env: Vec<String>,
-    /// Says whether a build can start from an earlier template with this name. The fingerprint doesn't depend on this,
+    /// Whether a build can start from an earlier template with this name. The fingerprint doesn't depend on this,
     /// because the result is the same either way.
     pub steps: Steps,
-    /// The template that precedes this one in a shared cluster; see [`Self::side_by_side`]. `None` if the cluster has
+    /// The template that precedes this one in a shared cluster, see [`Self::side_by_side`]. `None` if the cluster has
     /// only one template.
     pub beside: Option<Box<TemplateSpec>>,
     /// Name of the default template in a shared cluster. `None` means this template. The fingerprint doesn't depend on
@@ -45,9 +44,9 @@ pub struct TemplateSpec {
 }
 
 impl TemplateSpec {
-    /// Puts several templates, and the templates that they extend, into one cluster. The first template is the default.
-    /// Returns `None` for an empty list. Each template is built on the cluster with all templates before it, so pgfresh
-    /// can build, cache and share each step separately.
+    /// Puts several templates, and the templates they extend, into one cluster. The first template is the default. Each
+    /// template is built on the cluster with all templates before it, so pgfresh can build, cache and share each step
+    /// separately. Returns `None` for an empty list.
     #[must_use]
     pub fn side_by_side(templates: &[TemplateSpec]) -> Option<Self> {
         let (first, more) = templates.split_first()?;
@@ -60,8 +59,7 @@ impl TemplateSpec {
                 parts.push(part);
             }
         }
-        // Put the templates that run each time last, because the cache can't keep such a template or any template after
-        // it.
+        // Put the templates that run each time last, because neither these nor any templates after them can be cached.
         parts.sort_by_key(|part| part.chain().into_iter().any(Self::runs_each_time));
         let all = parts
             .into_iter()
@@ -74,8 +72,7 @@ impl TemplateSpec {
         self.beside.as_deref().or(self.from.as_deref())
     }
 
-    /// Returns the specifications of all templates below this one, in build order, followed by this specification
-    /// itself.
+    /// Returns the specifications of all templates below this one in build order, followed by this one.
     #[must_use]
     pub fn chain(&self) -> Vec<&Self> {
         let mut chain = self.base().map_or_else(Vec::new, Self::chain);
@@ -83,8 +80,8 @@ impl TemplateSpec {
         chain
     }
 
-    /// Returns the names of all templates in the cluster, which are also the names of their databases. The default
-    /// comes first.
+    /// Returns the names of all templates in the cluster, which are also the names of their databases. The default is
+    /// first.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let default = self.default.as_ref().unwrap_or(&self.name);
@@ -95,7 +92,7 @@ impl TemplateSpec {
         names
     }
 
-    /// Returns the title for messages and for the cache. It lists the names of all templates in the cluster, in build
+    /// Returns the title for messages and for the cache, which lists the names of all templates in the cluster in build
     /// order.
     #[must_use]
     pub fn title(&self) -> String {
@@ -103,7 +100,7 @@ impl TemplateSpec {
         beside + &self.name
     }
 
-    /// Whether the template has a setup command without inputs. If it does, the cache can't keep the result.
+    /// Returns true if the template has a setup command without inputs, in which case its result can't be cached.
     #[must_use]
     pub fn runs_each_time(&self) -> bool {
         self.setup.is_some() && self.inputs.is_empty()
@@ -176,7 +173,7 @@ mod tests {
     }
 
     /// Generates templates from words. Each letter of a word is the name of a template, which extends the template of
-    /// the letter before it.
+    /// the preceding letter.
     fn some_templates() -> impl Strategy<Value = Vec<TemplateSpec>> {
         let one = |word: String| {
             let one = |from: Option<TemplateSpec>, letter: char| {
@@ -188,7 +185,7 @@ mod tests {
             };
             word.chars().fold(None, one).unwrap()
         };
-        // For example, the words "ab" and "cab" together would make two templates named "b".
+        // The words "ab" and "cab" together, for example, would make two templates named "b".
         let words = prop::sample::subsequence(vec!["a", "ab", "abc", "abd", "e", "ef"], 1..6).prop_shuffle();
         words.prop_map(move |words| words.into_iter().map(|word| one(word.to_owned())).collect())
     }

@@ -1,5 +1,5 @@
-//! Starts servers from templates. To start a server, pgfresh looks up or builds the template and copies it. Then it
-//! runs the setups whose results the cache can't keep.
+//! Starts servers from templates. pgfresh looks up or builds the template, copies it, and starts a server on the copy.
+//! It then runs the setups whose results can't be cached.
 
 use std::fs;
 use std::path::Path;
@@ -18,17 +18,17 @@ use crate::{Fingerprint, TemplateSpec, base};
 pub struct Started {
     /// The server.
     pub server: Server,
-    /// The session that tested the server. `None` if a setup ran in the server after that test.
+    /// The session that tested the server, or `None` if a setup has run in the server since.
     pub session: Option<AdminConnection>,
-    /// Cache entry of the copied template. `None` if a setup ran in the server after the copy.
+    /// Cache entry of the copied template, or `None` if a setup has run in the server since the copy.
     pub entry: Option<Entry>,
     /// Place of the data directory.
     pub place: Place,
-    /// The prepared database. With several templates, this is the default one. Without a template, this is `postgres`.
+    /// The prepared database. With several templates, this is the default one. Without a template, it is `postgres`.
     pub database: String,
-    /// Names of the templates in the server, which are also the names of their databases. The default comes first.
+    /// Names of the templates in the server, which are also the names of their databases. The default is first.
     pub templates: Vec<String>,
-    /// How long it took to look up the programs, the cache and the place. This includes building missing templates.
+    /// How long it took to look up the programs, the cache and the place, including building missing templates.
     pub look_up: Duration,
 }
 
@@ -38,17 +38,16 @@ impl Provisioner {
         base::look_up_or_build(self, report)
     }
 
-    /// Looks up or builds the template that the options name. Returns the base image if they don't name one.
+    /// Looks up or builds the template in the options, or the base image if the options have no template.
     ///
     /// # Errors
-    /// Returns an error if the setup failed. Also returns an error if the setup has no inputs, because the cache can't
-    /// keep its result.
+    /// Returns an error if the setup failed, or if it has no inputs, because its result can't be cached then.
     pub fn template(&self, report: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         self.template_of(self.server_options().template.as_ref(), report)
     }
 
-    /// Computes the fingerprint of the template that the options name. The cache doesn't have to contain the template,
-    /// or even be able to keep it.
+    /// Computes the fingerprint of the template in the options. The template doesn't have to be in the cache, or even
+    /// be cacheable.
     pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
         match &self.server_options().template {
             Some(spec) => Ok(self.fingerprint_inputs(spec, &|_| ())?.fingerprint()),
@@ -64,9 +63,9 @@ impl Provisioner {
         spec.map_or_else(|| self.base_image(report), |spec| self.look_up_or_build(spec, report))
     }
 
-    /// Starts a server on a copy of the template that the options name, and builds the template first if necessary.
-    /// Some templates aren't in the cache, because their setup runs each time. For such a template, pgfresh copies the
-    /// last template before it that the cache can keep, and runs the remaining setups in the new server.
+    /// Starts a server on a copy of the template in the options, building the template first if necessary. A template
+    /// whose setup runs each time isn't in the cache. For such a template, pgfresh copies the last cacheable template
+    /// before it and runs the remaining setups in the new server.
     pub fn start(&self, report: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
@@ -81,7 +80,7 @@ impl Provisioner {
         self.run_each_time(started, &each_time, report)
     }
 
-    /// Describes a server on a copy of the template. If some setups run each time, they have yet to run.
+    /// Describes a server on a copy of the template. Setups that run each time have yet to run.
     fn describe_start(&self, server: Server, place: Place, look_up: Duration) -> Started {
         let spec = self.server_options().template.as_ref();
         let templates: Vec<_> = spec.map_or_else(Vec::new, TemplateSpec::names);
@@ -90,7 +89,7 @@ impl Provisioner {
         Started { server, session: None, entry: None, place, database, templates, look_up }
     }
 
-    /// Splits the chain of templates into those that the cache keeps and those that run each time.
+    /// Splits the chain of templates into those that can be cached and those that run each time.
     fn chain(&self) -> (Vec<&TemplateSpec>, Vec<&TemplateSpec>) {
         let mut kept = self.server_options().template.as_ref().map_or_else(Vec::new, TemplateSpec::chain);
         let count = kept.iter().position(|spec| spec.runs_each_time()).unwrap_or(kept.len());
@@ -98,7 +97,7 @@ impl Provisioner {
         (kept, each_time)
     }
 
-    /// Runs the setups whose results the cache can't keep in the new server.
+    /// Runs the setups whose results can't be cached in the new server.
     fn run_each_time(
         &self,
         mut started: Started,
@@ -119,7 +118,7 @@ impl Provisioner {
     }
 
     /// Starts a server on the data that an earlier server left in the run directory `kept`, and removes that directory.
-    /// The data stays on its file system, even if new data would go to another place.
+    /// The data stays on its file system, even if new data would go elsewhere.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         // The path has the form PLACE/pgfresh-UID/kept-ID.
@@ -138,11 +137,11 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts a server on persistent data. If `is_new` is true, first replaces any existing data with a copy of the
-    /// template, like [`Self::start`]. When this returns, the new data is complete but not yet durable; see
+    /// Starts a server on persistent data. If `is_new` is true, any existing data is first replaced with a copy of the
+    /// template, as in [`Self::start`]. When this returns, the new data is complete but not yet durable, see
     /// [`PersistentData::remember`].
     ///
-    /// Existing data doesn't say which database is the prepared one, so in this case the result always names
+    /// Existing data doesn't record which database is the prepared one, so in this case the result always contains
     /// `postgres`.
     pub fn start_persistent(
         &self,
@@ -176,7 +175,7 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Restarts an ended server on its data in `place`, even if the server crashed; see [`Server::start_again`].
+    /// Restarts a stopped server on its data in `place`, even if the server crashed. See [`Server::start_again`].
     pub fn start_again(
         &self,
         guard: Guard,
@@ -187,7 +186,7 @@ impl Provisioner {
     }
 
     /// Calls `use_it` with the template of `spec`, or with the base image if `spec` is `None`. If the template turns
-    /// out to be damaged, builds it again and retries once.
+    /// out to be damaged, rebuilds it and retries once.
     pub(crate) fn on_template<T>(
         &self,
         spec: Option<&TemplateSpec>,

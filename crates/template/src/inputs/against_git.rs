@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::expand;
 
-/// An item of a generated folder.
+/// An item in a generated folder.
 #[derive(Debug, Clone)]
 enum Item {
     File,
@@ -92,7 +92,7 @@ struct Scratch {
 impl Scratch {
     fn git(&self, folder: &Path, words: &[&str]) -> (bool, Vec<u8>) {
         let mut command = Command::new("git");
-        // Git sets these variables when it runs hooks.
+        // git sets these variables when it runs hooks.
         for name in [
             "DIR",
             "INDEX_FILE",
@@ -123,7 +123,7 @@ impl Scratch {
         assert!(self.git(folder, &["commit", "-q", "--allow-empty", "-m", "x"]).0);
     }
 
-    /// Creates the items below `project`. Skips items that an earlier item makes impossible.
+    /// Creates the items below `project`. Items that an earlier item makes impossible are skipped.
     fn create_items(&self, project: &Path, items: &[(String, Item)]) {
         let mut ordered: Vec<_> = items.iter().collect();
         ordered.sort_by_key(|(path, item)| {
@@ -165,7 +165,7 @@ impl Scratch {
         }
     }
 
-    /// Lists the files in `folder` that git tracks or would list as untracked. Includes those of nested repositories.
+    /// Lists the files in `folder` that git tracks or would list as untracked, including those of nested repositories.
     fn listed(&self, folder: &Path) -> BTreeSet<PathBuf> {
         let words = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let (success, paths) = self.git(folder, &words);
@@ -176,7 +176,7 @@ impl Scratch {
     }
 }
 
-/// Returns the paths below `folder` that have no hidden part.
+/// Returns the paths below `folder` without hidden parts.
 fn visible(paths: BTreeSet<PathBuf>, folder: &Path) -> BTreeSet<String> {
     let paths = paths.into_iter().map(|path| path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned());
     paths.filter(|path| !path.split('/').any(|part| part.starts_with('.'))).collect()

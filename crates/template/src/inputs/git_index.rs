@@ -1,5 +1,5 @@
-//! Reads the paths that git tracks from a repository's index. pgfresh needs them because git never ignores a tracked
-//! path, even if `.gitignore` names it.
+//! Reads the paths tracked by git from a repository's index. pgfresh needs these because git never ignores a tracked
+//! path, even if `.gitignore` lists it.
 //!
 //! Source: gitformat-index(5) of git 2.39, versions 2 to 4.
 
@@ -7,9 +7,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Size of the first part of an index entry, up to its object name, in bytes.
+/// Size in bytes of the first part of an index entry, up to its object name.
 const STAT_SIZE: usize = 40;
-/// Possible lengths of an object name, for SHA-1 and SHA-256. The index doesn't say which hash it uses, so we try both.
+/// Possible lengths of an object name, for SHA-1 and SHA-256. The index doesn't specify its hash, so we try both.
 const OBJECT_NAME_SIZES: [usize; 2] = [20, 32];
 /// Flag that marks an entry with 16 additional flags.
 const EXTENDED: u16 = 0x4000;
@@ -19,8 +19,8 @@ const EXTENDED: u16 = 0x4000;
 pub(super) struct TrackedPaths(Vec<Vec<u8>>);
 
 impl TrackedPaths {
-    /// Reads the index in `git_folder`. If there is no index, no path is tracked. Returns `None` if pgfresh can't read
-    /// or understand the index, e.g. because it is a split index.
+    /// Reads the index in `git_folder`. Without an index, no path is tracked. Returns `None` if pgfresh can't read or
+    /// understand the index, for example because it is a split index.
     pub(super) fn read(git_folder: &Path) -> Option<Self> {
         match fs::read(git_folder.join("index")) {
             Ok(bytes) => OBJECT_NAME_SIZES.into_iter().find_map(|length| parse(&bytes, length)).map(Self),
@@ -35,7 +35,7 @@ impl TrackedPaths {
         self.0.binary_search_by(|tracked| tracked.as_slice().cmp(path)).is_ok()
     }
 
-    /// Returns whether any tracked path is below `folder`.
+    /// Returns true if any tracked path is below `folder`.
     pub(super) fn has_below(&self, folder: &[u8]) -> bool {
         let below = [folder, b"/"].concat();
         let first = self.0.partition_point(|tracked| *tracked < below);
@@ -69,14 +69,14 @@ fn parse(bytes: &[u8], object_name: usize) -> Option<Vec<Vec<u8>>> {
         }
         path.extend_from_slice(reader.until_nul()?);
         if version < 4 {
-            // Each entry is padded to a multiple of 8 bytes with at least one NUL. We have already read the first NUL.
+            // Each entry is padded to a multiple of 8 bytes with at least one NUL. We've already read the first one.
             let length = reader.at - begun;
             reader.take(length.next_multiple_of(8) - length)?;
         }
         paths.push(path);
     }
-    // The extensions must end where the checksum begins. Git can ignore extensions whose names begin with a capital
-    // letter. Of the others, "sdir" only says that an entry can be a folder.
+    // The extensions must end where the checksum begins. git can ignore extensions whose names begin with a capital
+    // letter. Among the others, "sdir" only means that an entry can be a folder.
     while reader.at + object_name < bytes.len() {
         let name = reader.take(4)?;
         let length = reader.number()?;
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a path and the NUL after it.
+    /// Reads a path and the NUL that follows it.
     fn until_nul(&mut self) -> Option<&'a [u8]> {
         let length = self.bytes.get(self.at..)?.iter().position(|&byte| byte == 0)?;
         let taken = self.take(length);

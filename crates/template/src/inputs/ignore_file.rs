@@ -2,7 +2,7 @@
 //!
 //! Source: gitignore(5) and `wildmatch.c` of git 2.39.
 
-/// Rules of one `.gitignore` file, in the order of its lines.
+/// The rules of one `.gitignore` file, in line order.
 #[derive(Debug, Default)]
 pub(super) struct IgnoreFile(Vec<Rule>);
 
@@ -12,7 +12,7 @@ struct Rule {
     negated: bool,
     /// True if the rule ends with `/`.
     folders_only: bool,
-    /// True if the rule has a `/` before its end. Such a rule matches the whole path, not just the name.
+    /// True if the rule has a `/` before its end. Such a rule matches the whole path instead of just the name.
     whole_path: bool,
     pattern: Vec<Token>,
 }
@@ -31,8 +31,8 @@ enum Token {
 }
 
 impl IgnoreFile {
-    /// Parses the text of the file. There is no error, because no rule is invalid for git. For example, a rule with an
-    /// unclosed bracket just matches nothing.
+    /// Parses the file's text. This can't fail, because git considers no rule invalid. A rule with an unclosed bracket,
+    /// for example, just matches nothing.
     pub(super) fn parse(text: &[u8]) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         Self(text.split(|&byte| byte == b'\n').filter_map(Rule::parse).collect())
@@ -42,8 +42,8 @@ impl IgnoreFile {
         self.0.is_empty()
     }
 
-    /// Returns whether the file's rules ignore the path. The last matching rule decides. Returns `None` if no rule
-    /// matches. The path is relative to the folder of the `.gitignore` file.
+    /// Returns true if the file's rules ignore the path, false if they include it, and `None` if no rule matches. The
+    /// last matching rule decides. The path is relative to the folder of the `.gitignore` file.
     pub(super) fn ignores(&self, path: &[u8], is_folder: bool) -> Option<bool> {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let matching = self.0.iter().rev().find(|rule| {
@@ -85,8 +85,8 @@ fn without_trailing_spaces(line: &[u8]) -> &[u8] {
 /// Splits a pattern into tokens. Returns `None` if the pattern can't match anything, because it is empty, ends with a
 /// backslash, or has an unclosed bracket.
 fn tokens(pattern: &[u8]) -> Option<Vec<Token>> {
-    // Git compares the part before the first special character separately. Therefore git treats a "**" directly after
-    // that part as if it followed a "/".
+    // git compares the part before the first special character separately, so it treats a "**" directly after that part
+    // as if it followed a "/".
     let literal = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
     let (mut tokens, mut at) = (Vec::new(), 0);
     while at < pattern.len() {
@@ -191,8 +191,8 @@ fn named_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     })
 }
 
-/// Matches `text` against a pattern. Goes through the text byte by byte and keeps track of all possible positions in
-/// the pattern at once. This way, no pattern takes exponential time.
+/// Matches `text` against a pattern. It goes through the text byte by byte and tracks all possible positions in the
+/// pattern at once, so no pattern takes exponential time.
 fn matches(pattern: &[Token], text: &[u8]) -> bool {
     let mut positions = vec![false; pattern.len() + 1];
     mark_reachable(pattern, 0, &mut positions);
@@ -221,7 +221,7 @@ fn matches(pattern: &[Token], text: &[u8]) -> bool {
     positions[pattern.len()]
 }
 
-/// Marks position `at`, and all later positions that are reachable without consuming another byte of the text.
+/// Marks position `at` and all later positions reachable without consuming another byte of the text.
 fn mark_reachable(pattern: &[Token], at: usize, positions: &mut [bool]) {
     if std::mem::replace(&mut positions[at], true) {
         return;

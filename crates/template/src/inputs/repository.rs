@@ -1,8 +1,8 @@
-//! Finds the repository that a folder belongs to, and the `.gitignore` files that apply in the folder. Ignored files,
+//! Finds the repository that a folder belongs to and the `.gitignore` files that apply in the folder. Ignored files,
 //! such as build output, must not count as inputs.
 //!
-//! Only rules that are part of the project apply. A user's own list of ignored files and `.git/info/exclude` don't
-//! apply, because they can differ between machines.
+//! Only rules that are part of the project apply. A user's own list of ignored files and `.git/info/exclude` don't,
+//! because they can differ between machines.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +15,8 @@ use super::ignore_file::IgnoreFile;
 /// A folder with the rules that apply in it.
 #[derive(Debug, Clone)]
 pub(super) enum Scope {
-    /// No rules apply, so the search finds all files. This scope is used in three cases. The folder isn't in a
-    /// repository, pgfresh can't read the repository's index, or the pattern itself names a folder that git ignores.
+    /// No rules apply, so the search finds all files. This happens if the folder isn't in a repository, if pgfresh
+    /// can't read the repository's index, or if the pattern itself names a folder that git ignores.
     Unrestricted,
     /// The rules of a repository apply.
     Ruled(Rules),
@@ -27,8 +27,8 @@ pub(super) struct Rules {
     tracked: Rc<TrackedPaths>,
     /// Path of the folder, relative to the repository's root. Empty for the root itself.
     folder: Vec<u8>,
-    /// The `.gitignore` files from the root down to this folder. The rules of such a file apply to paths that are
-    /// relative to its folder. The number says how many leading bytes to remove from a path to make it relative.
+    /// The `.gitignore` files from the root down to this folder. The rules of such a file apply to paths relative to
+    /// its folder. The number is how many leading bytes to remove from a path to make it relative.
     files: Vec<(usize, Rc<IgnoreFile>)>,
     /// True if git ignores the folder but tracks at least one file in it.
     only_tracked: bool,
@@ -37,11 +37,11 @@ pub(super) struct Rules {
 /// How git treats a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GitStatus {
-    /// Git tracks the item or would list it as untracked.
+    /// git tracks the item or would list it as untracked.
     NotIgnored,
-    /// Git ignores the folder, except for tracked files in it.
+    /// git ignores the folder, except for tracked files in it.
     OnlyTracked,
-    /// Git ignores the item.
+    /// git ignores the item.
     Ignored,
 }
 
@@ -73,8 +73,7 @@ impl Scope {
         Self::Ruled(rules)
     }
 
-    /// Finds the rules for the subfolder `name`. `path` is the path of the subfolder, and `verdict` says how git treats
-    /// it.
+    /// Finds the rules for the subfolder `name`. `path` is the subfolder's path, and `verdict` is how git treats it.
     pub(super) fn enter(&self, name: &[u8], path: &Path, verdict: GitStatus) -> Self {
         if git_folder(path).is_some() {
             return Self::of_root(path);
@@ -90,7 +89,7 @@ impl Scope {
         }
     }
 
-    /// Returns how git treats the entry `name` of this folder. Git doesn't treat a link as a folder.
+    /// Returns how git treats the entry `name` of this folder. git doesn't treat a link as a folder.
     pub(super) fn git_status(&self, name: &[u8], is_folder: bool) -> GitStatus {
         match self {
             Self::Unrestricted => GitStatus::NotIgnored,
@@ -117,7 +116,7 @@ impl Rules {
         if self.folder.is_empty() { name.to_owned() } else { [&self.folder, &b"/"[..], name].concat() }
     }
 
-    /// Adds the rules of the folder's own `.gitignore`. Like git, ignores the file if it is a link or can't be read.
+    /// Adds the rules of the folder's own `.gitignore`. Skips the file if it is a link or can't be read, as git does.
     fn add_file_in(&mut self, path: &Path) {
         let path = path.join(".gitignore");
         if !path.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
@@ -131,8 +130,8 @@ impl Rules {
     }
 }
 
-/// Returns the folder where git keeps its own files for the repository with this root. Returns `None` if `root` isn't
-/// the root of a repository. In worktrees and submodules, `.git` is a file that names that folder.
+/// Returns the folder where git stores its own files for the repository with this root, or `None` if `root` isn't the
+/// root of a repository. In worktrees and submodules, `.git` is a file that contains this folder's path.
 fn git_folder(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     if git.join("HEAD").symlink_metadata().is_ok() {

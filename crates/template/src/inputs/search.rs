@@ -1,4 +1,4 @@
-//! Searches a folder for the files that a pattern matches.
+//! Searches a folder for the files that match a pattern.
 //!
 //! The search skips hidden files, files that git ignores, and unreadable files. It follows links.
 
@@ -14,7 +14,7 @@ use globset::GlobMatcher;
 
 use super::repository::{GitStatus, Scope};
 
-/// Folders that never contain inputs, even if `.gitignore` doesn't name them.
+/// Folders that never contain inputs, even if `.gitignore` doesn't list them.
 const SKIPPED_FOLDERS: [&str; 3] = ["__pycache__", "node_modules", ".git"];
 
 /// A path that a search couldn't read.
@@ -23,11 +23,11 @@ pub(crate) struct Skipped {
     /// Path, relative to the folder of the patterns.
     pub(crate) path: String,
     pub(crate) error: io::Error,
-    /// True if the pattern matches the path itself. Otherwise the path is a folder that might contain matching files.
+    /// True if the path itself matches the pattern. Otherwise, the path is a folder that might contain matching files.
     pub(crate) is_match: bool,
 }
 
-/// The files that a pattern matches, and unreadable paths that might hide more matching files.
+/// The files that match a pattern, and unreadable paths that might hide more of them.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Paths, relative to the folder of the patterns.
@@ -46,13 +46,13 @@ pub(super) struct Search<'a> {
     /// Maximum number of slashes in a path that the pattern can match.
     slashes: usize,
     found: Found,
-    /// Device and inode of the current folder and of all folders above it in the search.
+    /// Device and inode of the current folder and all folders above it in the search.
     open: Vec<(u64, u64)>,
 }
 
 impl<'a> Search<'a> {
     /// Searches the folder `start` for files that match `glob`. `pattern` is the text of `glob`, and `shown` is the
-    /// path of the folder as it appears in patterns.
+    /// folder's path as it appears in patterns.
     ///
     /// # Errors
     /// Returns an error if the folder itself can't be read.
@@ -68,8 +68,8 @@ impl<'a> Search<'a> {
     fn read_folder(&mut self, path: &Path, shown: &str, meta: &Metadata, scope: &Scope) -> io::Result<()> {
         let identity = (meta.dev(), meta.ino());
         if self.open.contains(&identity) {
-            // This is a link that leads back to a folder above it. The search finds the files of that folder anyway,
-            // under shorter paths.
+            // This is a link that leads back to a folder above it. The search finds that folder's files anyway, under
+            // shorter paths.
             return Ok(());
         }
         self.open.push(identity);
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
         result
     }
 
-    /// Adds the entry if it is a matching file, or searches it if it is a folder. Skips unreadable entries.
+    /// Adds the entry if it is a matching file, or searches it if it is a folder. Unreadable entries are skipped.
     fn visit(&mut self, entry: &DirEntry, folder: &str, scope: &Scope) {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b".") || SKIPPED_FOLDERS.iter().any(|never| name == *never) {
@@ -119,8 +119,7 @@ impl<'a> Search<'a> {
         let meta = path.metadata()?;
         if meta.is_dir() {
             let scope = if kind.is_symlink() {
-                // The link may lead to a folder in another repository. In that case the other repository's rules apply
-                // there.
+                // The link may lead to a folder in another repository, where that repository's rules apply.
                 Scope::of_start(&path.canonicalize()?)
             } else {
                 scope.enter(name.as_bytes(), &path, verdict)
