@@ -1,11 +1,10 @@
-//! Tracks the state of a session by reading the headers of its messages. The headers show where each
-//! message starts, and whether the server still has to respond. From this, pgfresh knows when it can
-//! reuse a backend.
+//! Tracks a session's state by reading the headers of its messages. The headers show where each message
+//! starts and whether the server still has to respond, which tells pgfresh when it can reuse a backend.
 
 use crate::frame::{FrameDecoder, FramePrefix};
 
-/// Number of bytes at the start of a statement that the caller receives in one piece, even if the
-/// statement arrives in many chunks.
+/// Number of bytes at the start of a statement that the caller receives in one piece, even if the statement
+/// arrives in many chunks.
 const STATEMENT: usize = 1024;
 
 /// The state of both directions of a session.
@@ -13,11 +12,10 @@ const STATEMENT: usize = 1024;
 pub struct Conversation {
     client: FrameDecoder,
     server: FrameDecoder,
-    /// Number of ReadyForQuery messages that the server still has to send. The server may skip some of
-    /// them after an error or during a COPY. In this case the session never counts as idle again, which
-    /// is safe.
+    /// Number of ReadyForQuery messages that the server still has to send. After an error or during a COPY,
+    /// the server may skip some of them. The session then never counts as idle again, which is safe.
     owed: u64,
-    /// Whether the client has sent messages of the extended protocol, but no Sync after them yet.
+    /// Whether the client has sent extended protocol messages without a Sync so far.
     unsynchronized: bool,
     /// Transaction status in the last ReadyForQuery: I, T or E. It is 0 for a replication session.
     status: u8,
@@ -26,8 +24,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Returns the state of a session after its startup response. A replication session never counts as
-    /// idle, because its messages have other meanings.
+    /// Returns a session's state after its startup response. A replication session never counts as idle,
+    /// because its messages have different meanings.
     #[must_use]
     pub fn new(replication: bool) -> Self {
         Self {
@@ -40,10 +38,9 @@ impl Conversation {
         }
     }
 
-    /// Reads bytes from the client, and calls `see` for each frame. If the frame contains a statement,
-    /// the call comes after the first kilobyte of the statement. Otherwise it comes immediately. Returns
-    /// the number of bytes that the caller must forward. These are all bytes, or the bytes before a
-    /// Terminate.
+    /// Reads bytes from the client and calls `see` for each frame: immediately, or if the frame contains a
+    /// statement, after the statement's first kilobyte. Returns the number of bytes that the caller must
+    /// forward. These are all bytes, or the bytes before a Terminate.
     pub fn client_says(&mut self, bytes: &[u8], mut see: impl FnMut(FramePrefix<'_>)) -> usize {
         let Self { client, owed, unsynchronized, .. } = self;
         let wanted = |tag| if matches!(tag, b'Q' | b'P') { STATEMENT } else { 0 };
@@ -74,42 +71,41 @@ impl Conversation {
         });
     }
 
-    /// Whether the client has sent Terminate.
+    /// Returns true if the client has sent Terminate.
     #[must_use]
     pub fn is_terminated(&self) -> bool {
         self.client.has_ended()
     }
 
-    /// True if the session is idle, so that another client can use it: the server owes no response, and
-    /// no transaction is open.
+    /// Returns true if the session is idle, so that another client can use it: the server owes no response,
+    /// and no transaction is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let between = self.client.is_between() && self.server.is_between();
         between && self.owed == 0 && !self.unsynchronized && self.status == b'I' && self.last != b'E'
     }
 
-    /// Whether the client's last message is incomplete or has an invalid length. If the server closes
-    /// the connection in this state, the reason is the length. The server sends no error message in this
-    /// case.
+    /// Returns true if the client's last message is incomplete or has an invalid length. If the server closes
+    /// the connection in this state, the length is the reason, for which it sends no error message.
     #[must_use]
     pub fn is_within_message(&self) -> bool {
         !self.client.is_between()
     }
 
-    /// Whether the server's last frame is complete. If it isn't, pgfresh can't send its own message to
-    /// the client yet.
+    /// Returns true if the server's last frame is complete. If it isn't, pgfresh can't send its own message
+    /// to the client yet.
     #[must_use]
     pub fn may_interject(&self) -> bool {
         self.server.is_between()
     }
 
-    /// Whether the server has sent an error since the last ReadyForQuery.
+    /// Returns true if the server has sent an error since the last ReadyForQuery.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.last == b'E'
     }
 
-    /// Whether the server's last message is an error. If the server then closed the connection, this
+    /// Returns true if the server's last message is an error. If the server then closed the connection, this
     /// error is the reason.
     #[must_use]
     pub fn ends_in_error(&self) -> bool {
@@ -191,7 +187,7 @@ mod tests {
         prop::collection::vec(one, 0..9).prop_map(|messages| messages.concat())
     }
 
-    /// Returns all results for a conversation, if it arrives in chunks of `chunk` bytes.
+    /// Returns all results for a conversation that arrives in chunks of `chunk` bytes.
     fn told(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
         let mut talk = Conversation::new(false);
         let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();

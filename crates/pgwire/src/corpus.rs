@@ -1,4 +1,4 @@
-//! Tests the parsers with the fuzzer's corpus, and with slightly modified versions of these inputs.
+//! Tests the parsers with the fuzzer's corpus and with slightly modified versions of its files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::StartupPacket;
 use crate::exercise::exercise;
 
-/// Returns the files in `fuzz/corpus/wire`, with their names as keys.
+/// Returns the files in `fuzz/corpus/wire`, keyed by name.
 fn corpus() -> BTreeMap<String, Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/wire");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());

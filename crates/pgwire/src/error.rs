@@ -9,11 +9,11 @@ use crate::frame::{encode, split_zero};
 pub struct ErrorResponse {
     /// ERROR, FATAL or PANIC.
     pub severity: Cow<'static, str>,
-    /// The error code, which has five characters. Source: the manual's appendix A.
+    /// The five-character error code. Source: the manual's appendix A.
     pub sqlstate: Cow<'static, str>,
     /// The primary message.
     pub message: Cow<'static, str>,
-    /// A detail, e.g. the cause.
+    /// A detail, such as the cause.
     pub detail: Option<Cow<'static, str>>,
     /// Advice for the user.
     pub hint: Option<Cow<'static, str>>,
@@ -52,7 +52,7 @@ impl ErrorResponse {
         for (code, value) in Self::fields(body) {
             let text = || String::from_utf8_lossy(value).into_owned().into();
             match code {
-                // Field V contains the severity in English. In field S, it can be translated.
+                // Field V contains the severity in English, whereas field S may contain a translation.
                 b'V' => error.severity = text(),
                 b'C' => error.sqlstate = text(),
                 b'M' => error.message = text(),
@@ -64,7 +64,7 @@ impl ErrorResponse {
         error
     }
 
-    /// Returns the fields in a body. Each field has a code and a value.
+    /// Returns the fields in a body, each with its code and value.
     pub fn fields(body: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         let mut rest = body;
         std::iter::from_fn(move || {

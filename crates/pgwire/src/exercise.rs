@@ -1,5 +1,5 @@
-//! Checks that the parsers' invariants hold for arbitrary bytes from a client or a server. Both the
-//! fuzzer and an ordinary test call [`exercise`].
+//! Checks that the parsers' invariants hold for arbitrary bytes from a client or a server. Both the fuzzer
+//! and an ordinary test call [`exercise`].
 
 use std::time::Instant;
 
@@ -43,9 +43,8 @@ fn read_packet(bytes: &[u8]) {
         StartupPacket::Cancel(key) => assert_eq!(key.len() + 8, length),
         StartupPacket::Startup(startup) => {
             assert!(startup.params.parameters().len() < length && startup.database.len() < length);
-            // A server must understand the forwarded packet in the same way as pgfresh understood the
-            // original packet. The forwarded packet can be too long if the client omitted the name of
-            // the database, which pgfresh adds.
+            // A server must understand the forwarded packet just as pgfresh understood the original one. The
+            // forwarded packet can be too long if the client omitted the database's name, which pgfresh adds.
             let again = startup.params.startup_message(&startup.database);
             match StartupPacket::read(&again) {
                 Ok(Some((StartupPacket::Startup(again), _))) => assert_eq!(again, startup),
@@ -64,8 +63,8 @@ fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, b
     (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
 }
 
-/// Returns the completed statements: for each one its text, whether it was run, its error, and whether a
-/// transaction is open after it.
+/// Returns the completed statements: for each, its text, whether it was run, its error, and whether a
+/// transaction is open afterwards.
 fn follow(client: &[u8], server: &[u8], chunk: usize) -> Vec<(String, bool, Option<String>, Option<bool>)> {
     let (mut follow, mut done, now) = (StatementTracker::default(), Vec::new(), Instant::now());
     let mut tell = |told| {

@@ -1,6 +1,6 @@
-//! Parses frames (messages with a tag) in streams and in buffers, and encodes them.
+//! Parses frames (messages with a tag) in streams and buffers, and encodes them.
 
-/// Size of a frame's header in bytes. It consists of the tag and the length.
+/// Size in bytes of a frame's header, which consists of the tag and the length.
 pub const HEADER: usize = 5;
 
 /// A complete frame.
@@ -12,21 +12,21 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-/// The error for a message with an invalid length. After it, the parser can't find the next message.
+/// The error for a message with an invalid length, after which the parser can't find the next message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid message length")]
 pub struct MalformedFrame;
 
 impl<'a> Frame<'a> {
-    /// Parses the frame at the start of `bytes`. Returns the frame, and its length including the header.
-    /// Returns `None` if the frame is incomplete.
+    /// Parses the frame at the start of `bytes`. Returns the frame and its length including the header, or
+    /// `None` if the frame is incomplete.
     pub fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, MalformedFrame> {
         let Some((tag, length)) = Self::header(bytes)? else { return Ok(None) };
         Ok(bytes.get(HEADER..length).map(|body| (Self { tag, body }, length)))
     }
 
-    /// Parses the header at the start of `bytes`. Returns the tag, and the frame's length including the
-    /// header. Returns `None` if the header is incomplete.
+    /// Parses the header at the start of `bytes`. Returns the tag and the frame's length including the
+    /// header, or `None` if the header is incomplete.
     pub fn header(bytes: &[u8]) -> Result<Option<(u8, usize)>, MalformedFrame> {
         let Some([tag, length @ ..]) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length);
@@ -34,7 +34,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Returns the complete frames in `bytes`. Stops at the first frame that is malformed or incomplete.
+/// Returns the complete frames in `bytes`, up to the first malformed or incomplete one.
 pub fn frames(bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -55,14 +55,14 @@ pub fn encode(tag: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Splits `bytes` at the first zero byte, and omits this byte. If there is no zero byte, the second part
-/// is empty.
+/// Splits `bytes` at the first zero byte, omitting this byte. If there is no zero byte, the second part is
+/// empty.
 #[must_use]
 pub fn split_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
     until_zero(bytes).unwrap_or((bytes, &[]))
 }
 
-/// Splits `bytes` at the first zero byte, and omits this byte. Returns `None` if there is no zero byte.
+/// Splits `bytes` at the first zero byte, omitting this byte. Returns `None` if there is no zero byte.
 pub(crate) fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))
@@ -75,24 +75,23 @@ pub struct FramePrefix<'a> {
     pub tag: u8,
     /// Length of the complete body in bytes.
     pub length: usize,
-    /// The first bytes of the body. There are at least as many as the caller asked for, unless the
-    /// complete body is shorter.
+    /// The first bytes of the body: at least as many as the caller asked for, unless the complete body is
+    /// shorter.
     pub body: &'a [u8],
 }
 
-/// Splits the bytes of one side of a session into frames. The bytes can arrive in chunks of any size.
-/// The decoder only buffers those parts of a body that the caller wants to see.
+/// Splits the bytes of one side of a session into frames. The bytes can arrive in chunks of any size. The
+/// decoder buffers only those parts of a body that the caller wants to see.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
     header: [u8; HEADER],
-    /// Number of bytes of the header that have already arrived.
+    /// Number of header bytes that have already arrived.
     seen: usize,
-    /// Number of bytes of the body that have not arrived yet.
+    /// Number of body bytes that haven't arrived yet.
     left: usize,
-    /// Number of bytes of the body that the caller wants to see. `None` after the caller has received
-    /// them.
+    /// Number of body bytes that the caller wants to see, or `None` once the caller has received them.
     wanted: Option<usize>,
-    /// Wanted bytes that have already arrived, if they arrive in several chunks.
+    /// Wanted bytes that have already arrived, if they came in several chunks.
     kept: Vec<u8>,
     end: Option<u8>,
     is_malformed: bool,
@@ -106,9 +105,9 @@ impl FrameDecoder {
         Self { end: Some(end), ..Self::default() }
     }
 
-    /// Calls `see` for each frame in `bytes`, as soon as the decoder has `wanted` bytes of its body. If
-    /// the body is shorter, the decoder waits for the complete body. Returns the number of bytes before
-    /// the end frame. If there is no end frame, this is the number of all bytes.
+    /// Calls `see` for each frame in `bytes`, as soon as the decoder has `wanted` bytes of its body or, if
+    /// the body is shorter, the complete body. Returns the number of bytes before the end frame, or the total
+    /// number of bytes if there is no end frame.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -128,7 +127,8 @@ impl FrameDecoder {
                 self.seen = 0;
             }
             let Some(first) = bytes.get(at) else { return at };
-            // The first byte is enough to recognize the end frame, so the caller forwards no part of it.
+            // The first byte is enough to recognize the end frame, so the caller forwards no part of that
+            // frame.
             if self.seen == 0 && self.end == Some(*first) {
                 self.has_ended = true;
                 return at;
@@ -168,19 +168,19 @@ impl FrameDecoder {
         self.wanted = None;
     }
 
-    /// Whether the last frame is complete, so that another frame can start.
+    /// Returns true if the last frame is complete, so that another frame can start.
     #[must_use]
     pub fn is_between(&self) -> bool {
         !self.is_malformed && self.seen == 0
     }
 
-    /// Whether a frame had an invalid length.
+    /// Returns true if a frame had an invalid length.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         self.is_malformed
     }
 
-    /// Whether the end frame has started.
+    /// Returns true if the end frame has started.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended
@@ -196,7 +196,7 @@ mod tests {
     /// The tag, length and first bytes of a frame.
     type Seen = (u8, usize, Vec<u8>);
 
-    /// Decodes `bytes` in chunks. Returns for each frame its tag, its length, and the wanted part of its
+    /// Decodes `bytes` in chunks. For each frame, returns its tag, its length, and the wanted part of its
     /// body.
     fn shown(bytes: &[u8], chunk: usize, wanted: usize) -> (Vec<Seen>, usize, bool) {
         let (mut decoder, mut seen, mut passed) = (FrameDecoder::ending_with(b'X'), Vec::new(), 0);

@@ -1,15 +1,15 @@
-//! Parses and writes those parts of the `PostgreSQL` protocol that pgfresh needs. Both the gateway and
-//! pgfresh's own client use this crate. The crate doesn't open any sockets.
+//! Parses and writes the parts of the `PostgreSQL` protocol that pgfresh needs. Both the gateway and
+//! pgfresh's own client use this crate, which opens no sockets itself.
 //!
 //! ```text
 //! start-up packet   length:4 code:4 …                SSLRequest, GSSENCRequest, CancelRequest, StartupMessage
 //! frame             tag:1 length:4 body:length-4     everything after that, in both directions
 //! ```
 //!
-//! [`FrameDecoder`] splits a stream into frames without buffering them, and [`Frame::first`] parses
-//! complete frames in a buffer. [`StatementTracker`] finds the statements in the frames of a session,
-//! and measures how long they take. [`SqlLexer`] splits SQL into tokens. [`NormalizedStatement`] is a
-//! statement without its values, and [`QueryRuns`] detects repeated queries.
+//! [`FrameDecoder`] splits a stream into frames without buffering them, and [`Frame::first`] parses complete
+//! frames in a buffer. [`StatementTracker`] finds the statements in a session's frames and measures how long
+//! they take. [`SqlLexer`] splits SQL into tokens. [`NormalizedStatement`] is a statement without its values,
+//! and [`QueryRuns`] detects repeated queries.
 //!
 //! Source: the manual's chapter "Frontend/Backend Protocol", 3.0 and 3.2.
 

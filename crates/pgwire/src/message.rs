@@ -14,14 +14,14 @@ pub const ENCRYPTED: &[u8] = b"S";
 pub const PASSWORD_REQUEST: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
 /// Ends the session.
 pub const TERMINATE: &[u8] = b"X\0\0\0\x04";
-/// A query that resets the settings and temporary objects of a session.
+/// A query that resets a session's settings and temporary objects.
 pub const DISCARD_ALL: &[u8] = b"Q\0\0\0\x10DISCARD ALL\0";
 
-/// Maximum length of a password that pgfresh accepts, in bytes. Its secrets are far shorter.
+/// Maximum length of a password that pgfresh accepts, in bytes. pgfresh's own secrets are far shorter.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// Parses a `PasswordMessage` at the start of `bytes`. Returns the range of the password and the length of
-/// the message, or `None` if the message is incomplete.
+/// Parses a `PasswordMessage` at the start of `bytes`. Returns the password's range and the message's length,
+/// or `None` if the message is incomplete.
 pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
     let bounds = HEADER + 1..=LONGEST_PASSWORD;
     let Some(end) = answer_length(bytes, "password response", bounds, "invalid length of password packet")?
@@ -57,8 +57,8 @@ pub(crate) fn answer_length(
 }
 
 /// Returns the range of the cancel key in a server's startup response, which must be complete. The key
-/// consists of the process id (4 bytes) and a secret. Returns `None` if the response contains no key.
-/// Clients then can't cancel queries.
+/// consists of the process id (4 bytes) and a secret. Returns `None` if the response contains no key, in
+/// which case clients can't cancel queries.
 #[must_use]
 pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
     let mut at = 0;
@@ -78,7 +78,7 @@ pub fn cancel_request(key: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes(), &CANCEL.to_be_bytes(), key].concat()
 }
 
-/// Whether a client is allowed to send a frame with this tag during a session. Source: `SocketBackend`.
+/// Returns true if a client may send a frame with this tag during a session. Source: `SocketBackend`.
 #[must_use]
 pub fn is_frontend_tag(tag: u8) -> bool {
     b"QFPBEDCSHXdcf".contains(&tag)
@@ -90,7 +90,7 @@ pub fn query(sql: &[u8]) -> Vec<u8> {
     encode(b'Q', &[sql, b"\0"].concat())
 }
 
-/// Returns the values in the body of a `DataRow`. `None` stands for NULL. The iterator stops if the body is
+/// Returns the values in the body of a `DataRow`, with `None` for NULL. The iterator stops if the body is
 /// malformed.
 pub fn columns(row: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = row.get(2..).unwrap_or_default();

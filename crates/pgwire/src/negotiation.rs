@@ -1,5 +1,5 @@
-//! Protocol negotiation with clients that ask for a newer version. A server negotiates before it asks
-//! for a password.
+//! Protocol negotiation with clients that request a newer version. A server negotiates before it asks for a
+//! password.
 
 use crate::frame::{Frame, encode};
 use crate::{ErrorResponse, StartupParams};
@@ -9,13 +9,12 @@ use crate::{ErrorResponse, StartupParams};
 pub struct SupportedProtocols {
     /// Whether the server supports protocol 2.0. The gateway never does.
     pub two: bool,
-    /// The newest version, in the form in which startup messages contain it.
+    /// The newest version, in the format of startup messages.
     pub newest: u32,
 }
 
-/// Returns the `NegotiateProtocolVersion` message with which a server answers these parameters. `newest`
-/// is the newest protocol of the server. Returns `None` if the server doesn't send such a message.
-/// Source: `ProcessStartupPacket`.
+/// Returns a server's `NegotiateProtocolVersion` response to these parameters, or `None` if the server
+/// doesn't send one. `newest` is the server's newest protocol. Source: `ProcessStartupPacket`.
 #[must_use]
 pub fn negotiation(params: &StartupParams, newest: u32) -> Option<Vec<u8>> {
     let version = params.version().min(newest);
@@ -33,8 +32,7 @@ pub fn negotiation(params: &StartupParams, newest: u32) -> Option<Vec<u8>> {
     Some(encode(b'v', &body))
 }
 
-/// Returns a server's error for a protocol version that the server doesn't support. Source:
-/// `ProcessStartupPacket`.
+/// Returns a server's error for an unsupported protocol version. Source: `ProcessStartupPacket`.
 #[must_use]
 pub fn unsupported_protocol(version: u32, supported: SupportedProtocols) -> Vec<u8> {
     let (asked, minor, newest) = (version >> 16, version & 0xffff, supported.newest & 0xffff);

@@ -1,4 +1,4 @@
-//! Normalizes statements by removing their values. Reports can then group statements that differ only in
+//! Normalizes statements by removing their values, so that reports can group statements that differ only in
 //! their values.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use crate::sql::{SqlLexer, TokenKind};
 /// Maximum length of a normalized statement's text, in bytes.
 const LONGEST: usize = 1000;
 
-/// The kind of a statement, which depends on its first words.
+/// The kind of a statement, determined by its first words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatementKind {
     /// Empties tables.
@@ -19,7 +19,7 @@ pub enum StatementKind {
     Database,
     /// Adds rows.
     Insert,
-    /// Changes rows. Includes `MERGE`, which can also add or remove rows.
+    /// Changes rows. `MERGE` is of this kind too, although it can also add or remove rows.
     Update,
     /// Removes rows.
     Delete,
@@ -74,14 +74,15 @@ pub struct NormalizedStatement {
     pub kind: StatementKind,
     /// The text on a single line, with `?` in place of each value.
     pub text: String,
-    /// Whether the statement empties entire tables, i.e. `TRUNCATE`, or `DELETE` without `WHERE`.
+    /// Whether the statement empties entire tables, i.e. whether it is a `TRUNCATE` or a `DELETE` without
+    /// `WHERE`.
     pub clears: bool,
 }
 
 impl NormalizedStatement {
-    /// Normalizes a client's statement. The statement can be truncated at any point. If there are
-    /// several statements in one message, the kind is that of the first statement that is neither
-    /// transaction control nor of the kind `Other`.
+    /// Normalizes a client's statement, which may be truncated at any point. If a message contains several
+    /// statements, the kind is that of the first one that is neither transaction control nor of the kind
+    /// `Other`.
     #[must_use]
     pub fn read(sql: &str) -> Self {
         let mut tokens = tokens(sql);
@@ -100,7 +101,7 @@ impl NormalizedStatement {
         Self { kind, text: spell(&tokens), clears }
     }
 
-    /// Returns a placeholder for a statement without a response, because the session ended first.
+    /// Returns a placeholder for a statement that got no response because the session ended first.
     #[must_use]
     pub fn interrupted() -> Self {
         Self {
@@ -141,8 +142,8 @@ impl OperatorToken<'_> {
 /// Characters that can be part of an operator. Source: the manual's "Lexical Structure".
 const OPERATOR: &[u8] = b"+-*/<>=~!@#%^&|`?:";
 
-/// Returns the tokens of `sql`. Joins the characters of an operator. Also joins a number with a word
-/// directly after it, because the digits of a number can be letters.
+/// Returns the tokens of `sql`, joining the characters of an operator. A number is joined with a word
+/// directly after it, because a number's digits can be letters.
 fn tokens(sql: &str) -> Vec<OperatorToken<'_>> {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);
     let mut tokens = Vec::new();
@@ -203,7 +204,7 @@ fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
     }
 }
 
-/// Returns the kind of the statement after the subqueries of a `WITH`. All these subqueries are in
+/// Returns the kind of the statement that follows the subqueries of a `WITH`, all of which are in
 /// parentheses.
 fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     let mut depth = 0_usize;
@@ -225,7 +226,7 @@ fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     StatementKind::Select
 }
 
-/// Formats the tokens as one line. Values become `?` and lists of values become `(?, …)`. Several rows of
+/// Formats the tokens as one line. Values become `?`, lists of values become `(?, …)`, and several rows of
 /// values become a single list.
 fn spell(tokens: &[OperatorToken<'_>]) -> String {
     let mut words: Vec<&str> = Vec::with_capacity(tokens.len());
@@ -273,7 +274,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
     text
 }
 
-/// Whether the token is the sign of a number rather than an operator between two operands.
+/// Returns true if the token is the sign of a number rather than an operator between two operands.
 fn is_sign(tokens: &[OperatorToken<'_>], index: usize) -> bool {
     let sign = tokens[index].is("-") || tokens[index].is("+");
     let before = index.checked_sub(1).map(|before| tokens[before]);
@@ -281,8 +282,8 @@ fn is_sign(tokens: &[OperatorToken<'_>], index: usize) -> bool {
     sign && first && tokens.get(index + 1) == Some(&OperatorToken::Value)
 }
 
-/// Returns the number of tokens in a cast, such as `::numeric(10, 2)[]` or `::timestamp with time zone`.
-/// Returns 0 if there is no cast.
+/// Returns the number of tokens in a cast, such as `::numeric(10, 2)[]` or `::timestamp with time zone`, or 0
+/// if there is no cast.
 fn cast(tokens: &[OperatorToken<'_>]) -> usize {
     const MORE: [&str; 6] = ["varying", "precision", "with", "without", "time", "zone"];
     let [OperatorToken::Symbol("::"), OperatorToken::Word(_), rest @ ..] = tokens else { return 0 };
@@ -295,7 +296,7 @@ fn cast(tokens: &[OperatorToken<'_>]) -> usize {
     length + cast(&tokens[length..])
 }
 
-/// Replaces `(?), (?), (?)` with `(?), …`. Also works for rows with several values.
+/// Replaces `(?), (?), (?)` with `(?), …`. Rows with several values work too.
 fn collapse_rows<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let rows: [&[&str]; 2] = [&["(", "?", ")"], &["(", "?", ",", "…", ")"]];
     let mut kept = Vec::with_capacity(words.len());
@@ -320,7 +321,7 @@ fn collapse_rows<'a>(words: &[&'a str]) -> Vec<&'a str> {
     kept
 }
 
-/// Whether to write a space between the word and a parenthesis after it.
+/// Returns true if a space belongs between the word and a parenthesis after it.
 fn is_key_word(word: &str) -> bool {
     const WORDS: &str = "in values and or not as from where on using select returning set exists over join";
     WORDS.split(' ').any(|known| word.eq_ignore_ascii_case(known))
@@ -426,7 +427,7 @@ mod tests {
         fn any_text_can_be_read(sql in "[a-z'\"$;()/*\\\\,.0-9 \n-]{0,60}|\\PC{0,40}") {
             let statement = NormalizedStatement::read(&sql);
             prop_assert!(!statement.text.contains('\n'));
-            // A statement can also be parsed after it was truncated in the middle.
+            // A statement truncated in the middle can still be parsed.
             let end = sql.floor_char_boundary(sql.len() / 2);
             let _ = NormalizedStatement::read(&sql[..end]);
         }

@@ -1,5 +1,5 @@
-//! Counts the runs of a query, and finds out whether the query repeats with identical or with different
-//! values. This helps users to find N+1 queries.
+//! Counts a query's runs and determines whether it repeats with identical or with different values. This
+//! helps users find N+1 queries.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,15 +8,15 @@ use crate::sql::{SqlLexer, TokenKind};
 
 /// Minimum number of runs for a query to count as repeated.
 const MANY: u64 = 5;
-/// Maximum number of different values of a query that are counted separately.
+/// Maximum number of a query's different values that are counted separately.
 const VALUES: usize = 1000;
 
-/// Says whether only the query repeats, or also its values.
+/// Whether only the query repeats, or also its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepeatedPart {
-    /// The query is repeated with different values. A single query could replace all these runs (N+1).
+    /// The query repeats with different values. A single query could replace all these runs (N+1).
     Query,
-    /// The query is repeated with identical values.
+    /// The query repeats with identical values.
     Values,
 }
 
@@ -29,8 +29,8 @@ pub struct QueryRuns {
 }
 
 impl QueryRuns {
-    /// Counts one run. `values` is a digest of the bound values. `text` is the statement's text, with
-    /// all other values.
+    /// Counts one run. `values` is a digest of the bound values, and `text` is the statement's text with all
+    /// other values.
     pub fn add(&mut self, values: Option<u64>, text: &str) {
         self.count += 1;
         let values = digest(values, text);
@@ -45,7 +45,7 @@ impl QueryRuns {
         self.count
     }
 
-    /// Returns which part of the query is repeated, or `None` if there are too few repetitions.
+    /// Returns which part of the query repeats, or `None` if there are too few repetitions.
     #[must_use]
     pub fn repeated(&self) -> Option<RepeatedPart> {
         if self.values.len() as u64 >= MANY {
@@ -55,9 +55,8 @@ impl QueryRuns {
     }
 }
 
-/// Returns a digest of all values in a run: the bound values and the values in its text. Ignores
-/// comments, because they may contain a different number in each run. The digest is valid only within
-/// this process.
+/// Returns a digest of all values in a run: the bound values and those in its text. Comments are ignored,
+/// because they may contain a different number in each run. The digest is valid only within this process.
 fn digest(bound: Option<u64>, text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     bound.hash(&mut hasher);

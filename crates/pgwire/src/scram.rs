@@ -1,5 +1,5 @@
-//! The server's side of SCRAM-SHA-256 authentication. The client and pgfresh prove to each other that
-//! they know the secret, but never send it.
+//! The server's side of SCRAM-SHA-256 authentication. The client and pgfresh prove to each other that they
+//! know the secret, without ever sending it.
 //!
 //! ```text
 //! server  AuthenticationSASL           SCRAM-SHA-256-PLUS, SCRAM-SHA-256
@@ -8,9 +8,9 @@
 //! client  SASLResponse                 c=biws,r=NONCE+SERVER,p=PROOF
 //! server  AuthenticationSASLFinal      v=SIGNATURE
 //! ```
-//! Over TLS, the client can bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS). The
-//! client's first message then starts with `p=tls-server-end-point,,`, and its proof is valid only with
-//! this certificate.
+//! Over TLS, the client can bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS). The client's
+//! first message then starts with `p=tls-server-end-point,,`, and its proof is valid only with this
+//! certificate.
 //!
 //! Source: RFC 5802, RFC 5929, RFC 7677; the manual's chapter on SASL authentication.
 
@@ -25,21 +25,20 @@ use crate::ErrorResponse;
 use crate::frame::{HEADER, encode, until_zero};
 use crate::message::answer_length;
 
-/// The default of PostgreSQL's `scram_iterations`. A single iteration would be enough for a random
-/// secret, but clients require more.
+/// PostgreSQL's default for `scram_iterations`. A single iteration would be enough for a random secret, but
+/// clients require more.
 const ITERATIONS: u32 = 4096;
 const MECHANISM: &[u8] = b"SCRAM-SHA-256";
 /// The mechanism that binds the exchange to the server's certificate.
 const BOUND_MECHANISM: &[u8] = b"SCRAM-SHA-256-PLUS";
-/// The start of the client's first message with the bound mechanism.
+/// The start of the client's first message if it uses the bound mechanism.
 const BOUND_HEADER: &str = "p=tls-server-end-point,,";
 /// Maximum length of a client's message, in bytes.
 const LONGEST: usize = 4096;
 
 type Key = [u8; 32];
 
-/// The keys with which pgfresh checks a client's proof. It is not possible to compute the secret from
-/// these keys.
+/// The keys with which pgfresh checks a client's proof. The secret can't be computed from them.
 #[derive(Clone)]
 pub struct Verifier {
     salt: [u8; 16],
@@ -50,11 +49,11 @@ pub struct Verifier {
 /// An exchange after the client's first message.
 pub struct Exchange<'a> {
     verifier: &'a Verifier,
-    /// The binding that the client has to repeat in its last message, in base64. It consists of the start of
-    /// the client's first message and the digest of the certificate.
+    /// The binding that the client has to repeat in its last message, in base64: the start of the client's
+    /// first message and the certificate's digest.
     binding: String,
     nonce: String,
-    /// The first messages of both sides, in the form in which the proofs sign them.
+    /// The first messages of both sides, in the form that the proofs sign.
     signed: String,
 }
 
@@ -72,9 +71,9 @@ impl Verifier {
         Self { salt, stored: Sha256::digest(client).into(), server: sign(&salted, &[b"Server Key"]) }
     }
 
-    /// Parses the client's first message and returns the server's response. `nonce` is the server's part
-    /// of the nonce. It must be fresh and printable. `certificate` is the digest of the server's
-    /// certificate, or `None` if there is no channel binding.
+    /// Parses the client's first message and returns the server's response. `nonce`, the server's part of the
+    /// nonce, must be fresh and printable. `certificate` is the digest of the server's certificate, or `None`
+    /// if there is no channel binding.
     pub fn begin(
         &self,
         message: &[u8],
@@ -84,8 +83,8 @@ impl Verifier {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let invalid = || ErrorResponse::violation("client selected an invalid SASL authentication mechanism");
         let (mechanism, response) = until_zero(message).ok_or_else(invalid)?;
-        // The GS2 header must not contain an authorization identity. Without channel binding, the flag
-        // in the header is n, or y if the client thinks that the server doesn't offer channel binding.
+        // The GS2 header must not contain an authorization identity. Without channel binding, the header's
+        // flag is n, or y if the client thinks that the server doesn't offer channel binding.
         let (headers, bound_to): (&[&str], &[u8]) = match (mechanism, certificate) {
             (MECHANISM, None) => (&["n,,", "y,,"], b""),
             // If the server offered channel binding and the client still sends y, someone in between
@@ -109,7 +108,7 @@ impl Verifier {
 }
 
 impl Exchange<'_> {
-    /// Checks the client's proof and returns the server's proof. Returns `None` if the client has a different
+    /// Checks the client's proof and returns the server's proof, or `None` if the client has a different
     /// secret.
     pub fn finish(self, message: &[u8]) -> Result<Option<Vec<u8>>, ErrorResponse> {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
@@ -120,7 +119,8 @@ impl Exchange<'_> {
         if nonce != self.nonce {
             return Err(malformed());
         }
-        // The client has seen a different certificate, so it is not connected to this server directly.
+        // The client has seen a different certificate, so its connection doesn't lead directly to this
+        // server.
         if binding != self.binding {
             return Err(ErrorResponse::violation("SCRAM channel binding check failed"));
         }
@@ -129,22 +129,22 @@ impl Exchange<'_> {
         let signed = format!("{},{rest}", self.signed);
         let mut key = sign(&self.verifier.stored, &[signed.as_bytes()]);
         key.iter_mut().zip(proof).for_each(|(byte, proof)| *byte ^= proof);
-        // Compare digests, because this takes the same time for every wrong proof.
+        // Compare digests, which takes the same time for every wrong proof.
         let right = blake3::hash(&Sha256::digest(key)) == blake3::hash(&self.verifier.stored);
         let signature = sign(&self.verifier.server, &[signed.as_bytes()]);
         Ok(right.then(|| authentication(12, format!("v={}", STANDARD.encode(signature)).as_bytes())))
     }
 }
 
-/// Encodes the request for an exchange, with or without an offer of channel binding.
+/// Encodes the message that starts an exchange, with or without an offer of channel binding.
 #[must_use]
 pub fn sasl_request(offers_binding: bool) -> Vec<u8> {
     let bound: &[&[u8]] = if offers_binding { &[BOUND_MECHANISM, b"\0"] } else { &[] };
     authentication(10, &[bound.concat(), MECHANISM.to_vec(), b"\0\0".to_vec()].concat())
 }
 
-/// Parses a SASL response at the start of `bytes`. Returns the range of its content and the length of the
-/// message, or `None` if the message is incomplete.
+/// Parses a SASL response at the start of `bytes`. Returns the content's range and the message's length, or
+/// `None` if the message is incomplete.
 pub fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
     let Some(end) =
         answer_length(bytes, "SASL response", HEADER..=LONGEST, "invalid length of SASL response")?
@@ -222,8 +222,7 @@ mod tests {
         }
     }
 
-    /// Returns the last message of a client that knows the secret of `verifier` and has seen
-    /// `certificate`.
+    /// Returns the last message of a client that knows the secret of `verifier` and has seen `certificate`.
     fn last(
         verifier: &Verifier,
         exchange: &Exchange<'_>,
@@ -248,8 +247,8 @@ mod tests {
             let last = last(&verifier, &exchange, client, BOUND_HEADER, seen);
             assert_eq!(exchange.finish(last.as_bytes()).is_ok_and(|proof| proof.is_some()), admitted);
         }
-        // Channel binding requires a certificate. If there is a certificate, a client must not claim
-        // that the server didn't offer channel binding.
+        // Channel binding requires a certificate. If the server has one, a client must not claim that it
+        // didn't offer channel binding.
         assert!(verifier.begin(&first, "def", None).is_err());
         assert!(verifier.begin(&initial("y,,n=,r=abc"), "def", Some(b"ours")).is_err());
         assert!(verifier.begin(&initial("p=tls-server-end-point,,n=,r=abc"), "def", Some(b"ours")).is_err());

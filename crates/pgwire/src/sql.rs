@@ -1,4 +1,4 @@
-//! Splits SQL into tokens in the same way as the server, without parsing or copying it.
+//! Splits SQL into tokens just as the server does, without parsing or copying it.
 //!
 //! Source: `scan.l` of PostgreSQL 13 to 18.
 
@@ -9,10 +9,10 @@ pub enum TokenKind {
     Word,
     /// A name in double quotes, including the quotes.
     QuotedName,
-    /// A literal in quotes or between dollar signs. Its text includes the quotes and the prefix before
-    /// them (B, E, N, X or U&).
+    /// A literal in quotes or between dollar signs. The text includes the quotes and the prefix before them
+    /// (B, E, N, X or U&).
     Text,
-    /// A number, including its decimal point and its exponent.
+    /// A number, including its decimal point and exponent.
     Number,
     /// A dollar sign followed by digits.
     Parameter,
@@ -25,24 +25,24 @@ pub enum TokenKind {
 pub struct Token<'a> {
     /// The kind of the token.
     pub kind: TokenKind,
-    /// The bytes of the token in the statement.
+    /// The token's bytes in the statement.
     pub text: &'a [u8],
 }
 
 impl Token<'_> {
-    /// Whether the token is the word `word`, which must be in lower case.
+    /// Returns true if the token is the word `word`, which must be in lower case.
     #[must_use]
     pub fn is_word(&self, word: &[u8]) -> bool {
         self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
-    /// Whether the token is a name or a keyword.
+    /// Returns true if the token is a name or a keyword.
     #[must_use]
     pub fn is_name(&self) -> bool {
         matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
     }
 
-    /// Whether the token is the single byte `sign`.
+    /// Returns true if the token is the single byte `sign`.
     #[must_use]
     pub fn is_sign(&self, sign: u8) -> bool {
         self.kind == TokenKind::Sign && self.text[0] == sign
@@ -58,14 +58,14 @@ pub struct SqlLexer<'a> {
 }
 
 impl<'a> SqlLexer<'a> {
-    /// Creates a lexer. `standard_strings` is the value of `standard_conforming_strings`. If it is true,
-    /// a backslash is an ordinary character in plain literals.
+    /// Creates a lexer. `standard_strings` is the value of `standard_conforming_strings`: if true, a
+    /// backslash is an ordinary character in plain literals.
     #[must_use]
     pub fn new(sql: &'a [u8], standard_strings: bool) -> Self {
         Self { sql, at: 0, standard_strings }
     }
 
-    /// Returns the number of bytes that have been read.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
@@ -122,8 +122,8 @@ impl<'a> SqlLexer<'a> {
         self.skip_while(|byte| byte.is_ascii_digit());
     }
 
-    /// Reads the rest of a number after its first digit. `has_point` means that there was a decimal
-    /// point before this digit. Two consecutive points aren't part of a number.
+    /// Reads the rest of a number after its first digit. `has_point` means that a decimal point preceded this
+    /// digit. Two consecutive points aren't part of a number.
     fn number(&mut self, has_point: bool) -> TokenKind {
         self.skip_digits();
         if !has_point && self.peek(0) == b'.' && self.peek(1) != b'.' {
@@ -138,8 +138,8 @@ impl<'a> SqlLexer<'a> {
         TokenKind::Number
     }
 
-    /// Skips white space and comments, but `/* … */` only if `blocks` is true. Returns true if it
-    /// skipped the end of a line.
+    /// Skips white space and comments, but `/* … */` only if `blocks` is true. Returns true if this skipped
+    /// the end of a line.
     fn skip_blank(&mut self, blocks: bool) -> bool {
         let mut ended = false;
         loop {
@@ -170,8 +170,8 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Reads the rest of a literal after its first quote. The literal can continue on another line, in a
-    /// new pair of quotes. Backslashes then have the same meaning as in the first line.
+    /// Reads the rest of a literal after its first quote. The literal can continue on another line in a new
+    /// pair of quotes, where backslashes have the same meaning as on the first line.
     fn literal(&mut self, backslashes: bool) -> TokenKind {
         loop {
             self.until(b'\'', backslashes);
@@ -246,10 +246,10 @@ mod tests {
                 "12.5e3::int8 .5E-1 1.e+2 1e 1..2",
                 &["12.5e3", ":", ":", "int8", ".5E-1", "1.e+2", "1", "e", "1", ".", ".2"],
             ),
-            // After a parameter and a point, a name is an attribute. After a number that ends with a
-            // point, it is a separate name.
+            // After a parameter and a point, a name is an attribute. After a number that ends with a point, a
+            // name is a separate token.
             ("$1.a 1.a a.5", &["$1", ".", "a", "1.", "a", "a", ".5"]),
-            // A literal can continue on another line. In E'…', backslash escapes are valid there, too.
+            // A literal can continue on another line. In E'…', backslash escapes are valid there too.
             ("E'a' -- b\n '\\'c' d", &["E'a' -- b\n '\\'c'", "d"]),
             ("E'a' '\\' d", &["E'a'", "'\\'", "d"]),
             ("'a'\n'b'", &["'a'\n'b'"]),

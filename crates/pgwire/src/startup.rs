@@ -1,4 +1,4 @@
-//! Parses the first packet of a client. This is the only packet without a tag.
+//! Parses a client's first packet, the only one without a tag.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,13 +9,13 @@ use crate::frame::until_zero;
 
 /// Maximum length of a startup packet, in bytes. Source: `MAX_STARTUP_PACKET_LENGTH`.
 const LONGEST: usize = 10_000;
-/// Codes in place of the version number. The upper half is 1234. The lower half is 5678 or one of the
+/// Codes that replace the version number. The upper half is 1234, and the lower half is 5678 or one of the
 /// next numbers. Source: `pqcomm.h`.
 pub(crate) const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 
-/// The startup packet of a client.
+/// A client's startup packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartupPacket {
     /// Asks for TLS. The client sends another packet afterwards.
@@ -33,18 +33,17 @@ pub enum StartupPacket {
 /// A request for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Startup {
-    /// All parameters except for the database.
+    /// All parameters except the database.
     pub params: StartupParams,
-    /// The name of the database. The default is the user's name.
+    /// The name of the database, by default the user's name.
     pub database: String,
-    /// Whether the client asks for a replication session.
+    /// Whether the client requests a replication session.
     pub replication: bool,
 }
 
-/// The parameters of a client's session, except for the database. Sessions with equal parameters are
-/// interchangeable until their first message. Parameters are equal if they have the same meaning, even
-/// if the clients wrote them differently. We parse parameters only once. They are cheap to clone,
-/// compare and hash.
+/// The parameters of a client's session, except the database. Sessions with equal parameters are
+/// interchangeable until their first message. Parameters are equal if they have the same meaning, even if the
+/// clients wrote them differently. They are parsed only once, and are cheap to clone, compare and hash.
 #[derive(Clone)]
 pub struct StartupParams(Arc<Read>);
 
@@ -64,7 +63,7 @@ struct Meaning<'a> {
     version: u32,
     user: Option<&'a [u8]>,
     replication: Option<&'a [u8]>,
-    /// The value of `options`, if it contains anything other than settings.
+    /// The value of `options` if it contains anything other than settings.
     options: Option<&'a [u8]>,
     settings: &'a [Setting],
 }
@@ -86,7 +85,7 @@ impl fmt::Debug for StartupParams {
 impl PartialEq for StartupParams {
     fn eq(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.0, &other.0);
-        // Compare the bytes first. Most clients use the same driver, so their bytes are usually equal.
+        // Compare the bytes first. Since most clients use the same driver, their bytes are usually equal.
         let is_same = || ours.version == theirs.version && ours.parameters == theirs.parameters;
         ours.hash == theirs.hash && (is_same() || ours.meaning() == theirs.meaning())
     }
@@ -108,9 +107,9 @@ impl StartupParams {
         Self::read(3 << 16, parameters.collect::<String>().into_bytes())
     }
 
-    /// Parses the parameters of a client. `version` is the protocol version for which the client asked.
-    /// It is 0x00030000 or another version with major 3. `parameters` contains name, zero, value, zero,
-    /// … in the client's order, but not the database.
+    /// Parses a client's parameters. `version` is the protocol version the client requested: 0x00030000, or
+    /// another version with major 3. `parameters` contains name, zero, value, zero, … in the client's order,
+    /// but not the database.
     #[must_use]
     pub fn read(version: u32, parameters: Vec<u8>) -> Self {
         let mut read = Read { version, parameters, settings: Vec::new(), is_all: true, hash: 0 };
@@ -121,13 +120,13 @@ impl StartupParams {
         Self(Arc::new(read))
     }
 
-    /// Returns the protocol version for which the client asked.
+    /// Returns the protocol version the client requested.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.0.version
     }
 
-    /// Returns the names and values as the client sent them. A zero byte follows each of them.
+    /// Returns the names and values as the client sent them, each followed by a zero byte.
     #[must_use]
     pub fn parameters(&self) -> &[u8] {
         &self.0.parameters
@@ -138,20 +137,20 @@ impl StartupParams {
         self.0.iter()
     }
 
-    /// Returns the role of the session.
+    /// Returns the session's role.
     #[must_use]
     pub fn user(&self) -> Option<&[u8]> {
         self.0.last(b"user")
     }
 
-    /// Returns the settings of the session, with their names in lower case. The settings have the order
-    /// in which the server applies them, so the settings in `options` come first.
+    /// Returns the session's settings with their names in lower case, in the order in which the server
+    /// applies them. Those in `options` therefore come first.
     #[must_use]
     pub fn settings(&self) -> &[Setting] {
         &self.0.settings
     }
 
-    /// Whether the parameters could change the setting `name`, which must be in lower case.
+    /// Returns true if the parameters could change the setting `name`, which must be in lower case.
     #[must_use]
     pub fn may_set(&self, name: &[u8]) -> bool {
         let says = |text: &[u8]| text.windows(name.len()).any(|window| window.eq_ignore_ascii_case(name));
@@ -159,20 +158,20 @@ impl StartupParams {
         self.settings().iter().any(|(setting, _)| setting == name) || in_words()
     }
 
-    /// Whether the parameters ask for a replication session. An invalid value also counts, because the server
-    /// will reject it.
+    /// Returns true if the parameters request a replication session. An invalid value counts too, because the
+    /// server will reject it.
     #[must_use]
     pub fn is_replication(&self) -> bool {
         self.0.last(b"replication").is_some_and(|value| !is_false(value))
     }
 
-    /// Whether the parameters include `replication`, with any value.
+    /// Returns true if the parameters include `replication`, with any value.
     #[must_use]
     pub fn has_replication(&self) -> bool {
         self.iter().any(|(name, _)| name == b"replication")
     }
 
-    /// Encodes the startup message of a session with `database`.
+    /// Encodes the startup message for a session in `database`.
     #[must_use]
     pub fn startup_message(&self, database: &str) -> Vec<u8> {
         let length = 4 + 4 + self.parameters().len() + b"database\0".len() + database.len() + 2;
@@ -193,13 +192,13 @@ impl Read {
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// Returns the settings, and whether `options` contains only settings.
+    /// Returns the settings and whether `options` contains only settings.
     fn read_settings(&self) -> (Vec<Setting>, bool) {
         let (mut settings, is_all) = self.last(b"options").map_or((Vec::new(), true), read_options);
         let others =
             self.iter().filter(|(name, _)| !matches!(*name, b"" | b"user" | b"replication" | b"options"));
         settings.extend(others.map(|(name, value)| {
-            // Names of protocol extensions are not settings.
+            // Protocol extensions aren't settings.
             let is_extension = name.starts_with(b"_pq_.");
             (if is_extension { name.to_vec() } else { name.to_ascii_lowercase() }, value.to_vec())
         }));
@@ -221,16 +220,16 @@ impl Read {
         }
     }
 
-    /// Returns the last value of a parameter, because the server uses this value. The parameter must not
-    /// be a setting.
+    /// Returns a parameter's last value, which is the one that the server uses. The parameter must not be a
+    /// setting.
     fn last(&self, parameter: &[u8]) -> Option<&[u8]> {
         self.iter().filter(|(name, _)| *name == parameter).last().map(|(_, value)| value)
     }
 }
 
 impl StartupPacket {
-    /// Parses a packet at the start of `bytes`. Returns the packet and its length, or `None` if the packet is
-    /// incomplete.
+    /// Parses the packet at the start of `bytes`. Returns the packet and its length, or `None` if the packet
+    /// is incomplete.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ErrorResponse> {
         let Some(length) = number(bytes) else { return Ok(None) };
         let length = length as usize;
@@ -252,7 +251,7 @@ impl StartupPacket {
     }
 }
 
-/// Returns the integer in the first four bytes. Returns `None` if there are fewer bytes.
+/// Returns the integer in the first four bytes, or `None` if there are fewer bytes.
 fn number(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
@@ -290,8 +289,8 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
     Ok(Startup { replication: params.is_replication(), params, database })
 }
 
-/// Whether a boolean value is false. Like the server, accepts every unique prefix of a word. Source:
-/// `parse_bool`.
+/// Returns true if a boolean value is false. Every unique prefix of a word is accepted, as in the server.
+/// Source: `parse_bool`.
 fn is_false(value: &[u8]) -> bool {
     let word = value.to_ascii_lowercase();
     match &*word {
@@ -301,8 +300,8 @@ fn is_false(value: &[u8]) -> bool {
     }
 }
 
-/// Returns the settings in the value of `options`, and whether the value contains nothing else. The
-/// server handles the rest. Source: `process_postgres_switches`, `ParseLongOption`.
+/// Returns the settings in the value of `options`, and whether the value contains nothing else. Anything else
+/// is left to the server. Source: `process_postgres_switches`, `ParseLongOption`.
 fn read_options(options: &[u8]) -> (Vec<Setting>, bool) {
     let words = split(options);
     let mut words = words.iter();
@@ -413,7 +412,7 @@ mod tests {
             saying(&[("options", "-c pgfresh.linger=0")]),
             saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ mdy")]),
             saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ MDY -e")]),
-            // The switch `-d` takes an argument, so the text after it is not a setting.
+            // The switch `-d` takes an argument, so the text after it isn't a setting.
             saying(&[("options", r"-d -cx=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("options", r"-d --x=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("user", "you")]),

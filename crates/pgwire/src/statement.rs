@@ -1,11 +1,10 @@
-//! Tracks the statements of a session: their texts, and when they start and end. Reports and the live
-//! page show these statements to the user.
+//! Tracks a session's statements: their texts, and when they start and end. Reports and the live page show
+//! these statements to the user.
 //!
-//! The server processes one message at a time. A statement therefore starts when the client sends it, or
-//! later, when the previous statement ends. It ends with its CommandComplete, or with the ReadyForQuery
-//! after its CommandComplete. If a Sync causes a commit, this commit thus counts as part of the
-//! statement before the Sync. The tracker stores only the first part of each statement. Source: the
-//! manual's "Message Flow", 13 to 18.
+//! The server processes one message at a time. A statement therefore starts when the client sends it or, if
+//! that is later, when the previous statement ends. It ends with its CommandComplete, or with the
+//! ReadyForQuery after that. A commit caused by a Sync thus counts as part of the statement before the Sync.
+//! The tracker stores only the first part of each statement. Source: the manual's "Message Flow", 13 to 18.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -15,17 +14,15 @@ use std::time::Instant;
 use crate::ErrorResponse;
 use crate::frame::{FrameDecoder, FramePrefix, split_zero};
 
-/// Maximum number of bytes that the tracker stores of a statement. `pg_stat_activity` shows the same
-/// number.
+/// How many bytes of a statement the tracker stores, at most. `pg_stat_activity` shows the same number.
 const TEXT: usize = 1023;
-/// Maximum number of bytes that the tracker stores of a name or of an error.
+/// How many bytes of a name or an error the tracker stores, at most.
 const NAME: usize = 256;
-/// Maximum number of bytes of the bound values in their digest.
+/// How many bytes of the bound values are in their digest, at most.
 const VALUES: usize = 1024;
-/// Maximum number of bytes that the tracker reads of a command tag.
+/// How many bytes of a command tag the tracker reads, at most.
 const TAG: usize = 64;
-/// Maximum number of steps without a response, and maximum number of stored names. Real clients don't
-/// reach these limits.
+/// Maximum number of steps without a response, and of stored names. Real clients don't reach these limits.
 const MOST: usize = 5000;
 
 /// An event in a session.
@@ -44,38 +41,38 @@ pub struct Completed {
     pub statement: Arc<str>,
     /// When the server started to execute the statement.
     pub begun: Instant,
-    /// Whether the client ran the statement. False if the client only prepared it, or only fetched more
-    /// rows of an earlier run.
+    /// Whether the client ran the statement. False if the client only prepared it, or only fetched more rows
+    /// of an earlier run.
     pub ran: bool,
-    /// Digest of the bound values. `None` for a Query, and for a statement in a batch.
+    /// Digest of the bound values. `None` for a Query or for a statement in a batch.
     pub values: Option<u64>,
-    /// Number of rows that the statement returned or changed, according to the command tags.
+    /// Number of rows returned or changed, according to the command tags.
     pub rows: u64,
     /// The error, if the statement failed.
     pub error: Option<StatementError>,
-    /// Whether a transaction is open, if the server is idle now. `None` if the server is still working.
+    /// Whether a transaction is open, if the server is idle now, or `None` if the server is still working.
     pub rests: Option<bool>,
 }
 
-/// The error of a statement that failed.
+/// A failed statement's error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementError {
-    /// The SQLSTATE of the error.
+    /// The error's SQLSTATE.
     pub sqlstate: String,
-    /// The primary message of the error. A very long message is truncated.
+    /// The error's primary message, truncated if it is very long.
     pub message: String,
 }
 
-/// A client's request without a complete response so far.
+/// A client's request that has no complete response yet.
 #[derive(Debug)]
 enum Step {
     /// A Query, which lasts until its ReadyForQuery.
     Query(Arc<str>),
-    /// An Execute of a portal, and the number of equal Executes in a row. Each of them lasts until its
+    /// An Execute of a portal, and the number of equal Executes in a row, each of which lasts until its
     /// CommandComplete.
     Execute(Execution, usize),
-    /// A Sync, which lasts until its ReadyForQuery. The text is that of the statement that the client
-    /// prepared last.
+    /// A Sync, which lasts until its ReadyForQuery. The text is that of the statement the client prepared
+    /// last.
     Sync(Arc<str>),
 }
 
@@ -86,7 +83,7 @@ struct Portal {
     values: Option<u64>,
 }
 
-/// The portal of an Execute, and whether the client bound a portal just before the Execute.
+/// The portal of an Execute, and whether the client bound a portal just before it.
 #[derive(Debug, Clone)]
 struct Execution {
     portal: Portal,
@@ -98,7 +95,7 @@ struct Execution {
 pub struct StatementTracker {
     client: FrameDecoder,
     server: FrameDecoder,
-    /// Prepared statements with their names as keys.
+    /// Prepared statements keyed by name.
     prepared: HashMap<Vec<u8>, Arc<str>>,
     portals: HashMap<Vec<u8>, Portal>,
     /// Whether the client has bound a portal that it hasn't executed yet.
@@ -111,15 +108,15 @@ pub struct StatementTracker {
     /// Number of rows of the current statement.
     rows: u64,
     error: Option<StatementError>,
-    /// The time at which the server started its current work. `None` while the server is idle.
+    /// When the server started its current work, or `None` while the server is idle.
     since: Option<Instant>,
-    /// Whether the client has sent messages, but no Sync after them yet.
+    /// Whether the client has sent messages without a Sync so far.
     unsynchronized: bool,
 }
 
 impl StatementTracker {
-    /// Whether the tracker can no longer follow the session: it doesn't know where the next frame
-    /// starts, or the server owes too many responses.
+    /// Returns true if the tracker can no longer follow the session, because it doesn't know where the next
+    /// frame starts or because the server owes too many responses.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.client.is_malformed() || self.server.is_malformed() || self.steps.len() > MOST
@@ -179,7 +176,7 @@ impl StatementTracker {
         self.last = self.portals.get(portal).unwrap_or(&self.last).clone();
         let bound = std::mem::take(&mut self.bound);
         match self.steps.back_mut() {
-            // Count equal Executes. Even a batch of a million rows then needs only one entry.
+            // Count equal Executes, so that even a batch of a million rows needs only one entry.
             Some(Step::Execute(Execution { portal, bound: true }, count))
                 if bound && Arc::ptr_eq(&portal.statement, &self.last.statement) =>
             {
@@ -190,8 +187,8 @@ impl StatementTracker {
         }
     }
 
-    /// Ends the COPY of the client's last statement. The server never responds to messages that it
-    /// received during the COPY, not even to a Sync, so this function forgets them.
+    /// Ends the COPY of the client's last statement. The server never responds to messages it received during
+    /// the COPY, not even to a Sync, so forget them.
     fn ends_copy(&mut self) {
         let copy = self.steps.iter().rposition(|step| !matches!(step, Step::Sync(_)));
         if let Some(at) = copy.filter(|at| matches!(self.steps[*at], Step::Execute(..))) {
@@ -276,7 +273,7 @@ impl StatementTracker {
     }
 }
 
-/// Returns the start of a statement. Removes an incomplete character at the end.
+/// Returns the start of a statement, without an incomplete character at the end.
 fn text(bytes: &[u8]) -> Arc<str> {
     let bytes = &bytes[..bytes.len().min(TEXT)];
     match std::str::from_utf8(bytes) {
@@ -295,15 +292,15 @@ fn remember<T: Clone>(names: &mut HashMap<Vec<u8>, T>, name: &[u8], meaning: &T)
     names.insert(name.to_vec(), meaning.clone());
 }
 
-/// Returns a digest of the first [`VALUES`] bytes. It is valid only within this process.
+/// Returns a digest of the first [`VALUES`] bytes, valid only within this process.
 fn digest(values: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&values[..values.len().min(VALUES)]);
     hasher.finish()
 }
 
-/// Returns the number of rows in a command tag. It is the last word of the tag, if this word is a
-/// number. Source: the manual's "Message Formats", CommandComplete.
+/// Returns the number of rows in a command tag. This is the tag's last word, if that is a number. Source: the
+/// manual's "Message Formats", CommandComplete.
 fn rows(tag: &[u8]) -> u64 {
     let tag = std::str::from_utf8(split_zero(tag).0).unwrap_or_default();
     tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
@@ -322,8 +319,8 @@ mod tests {
         [&[tag], &length.to_be_bytes()[..], body].concat()
     }
 
-    /// Encodes messages from a short notation. Each message has a tag. A colon and the message's text
-    /// can follow. Commas separate the parts of the text.
+    /// Encodes messages from a short notation. Each message consists of a tag, optionally followed by a colon
+    /// and the message's text. Commas separate the parts of the text.
     fn messages(words: &str) -> Vec<u8> {
         let one = |word: &str| {
             let (tag, body) = word.split_once(':').unwrap_or((word, ""));
@@ -338,7 +335,7 @@ mod tests {
         words.split(' ').filter(|word| !word.is_empty()).flat_map(one).collect()
     }
 
-    /// Plays a dialogue, with bytes in chunks. Calls `tell` for each event, with the number of the turn.
+    /// Plays a dialogue, delivering bytes in chunks. Calls `tell` for each event with the number of the turn.
     fn play(talk: &str, chunk: usize, begin: Instant, mut tell: impl FnMut(usize, StatementEvent)) {
         let mut follow = StatementTracker::default();
         for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
@@ -355,10 +352,9 @@ mod tests {
         }
     }
 
-    /// Returns the events of a dialogue. In the dialogue, `>` precedes a turn of the client, and `<`
-    /// precedes a turn of the server. Each turn takes one millisecond. The format of an event is
-    /// `STATEMENT FROM..TO`. A statement that wasn't run has the prefix `-`. The error follows, and
-    /// `idle` or `open` if the server is idle.
+    /// Returns a dialogue's events. In the dialogue, `>` precedes the client's turns and `<` the server's.
+    /// Each turn takes one millisecond. An event has the format `STATEMENT FROM..TO`, with the prefix `-` if
+    /// the statement wasn't run. The error follows, then `idle` or `open` if the server is idle.
     fn told_in(talk: &str, chunk: usize) -> Vec<String> {
         let (begin, mut told) = (Instant::now(), Vec::new());
         play(talk, chunk, begin, |turn, event| match event {
@@ -404,7 +400,7 @@ mod tests {
         let select = |values, rows| ("SELECT".to_owned(), values, rows);
         let runs_of = runs(&talk.join(" "));
         assert_eq!(runs_of[1..], [select(Some(0), 3), select(Some(1), 1), select(Some(0), 3)]);
-        // Within a batch, the client does not wait between two runs.
+        // Batched runs cost no round trip each, so their values aren't counted.
         let batch = "> P:s,INSERT B:,s,1 E:, B:,s,2 E:, S < 1 2 C:INSERT_0_1 2 C:INSERT_0_1 Z:I";
         assert_eq!(runs(batch), [("INSERT".to_owned(), None, 1), ("INSERT".to_owned(), None, 1)]);
         let text = ("a;_b".replace('_', " "), None, 7);
@@ -456,8 +452,7 @@ mod tests {
     fn a_sync_during_copy_is_unanswered() {
         let talk = "> P:,COPY B:, E:, S < 1 2 G:x > d:xxxx c S < C:COPY Z:I > Q:b < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
-        // The client sends the data of the second statement before the server responds to the first
-        // statement.
+        // The client sends the second statement's data before the server responds to the first statement.
         let talk = "> P:,a B:, E:, S Q:COPY d:xxxx c Q:b < 1 2 C:a Z:I < G:x C:COPY Z:I < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "a 0..1", "COPY 1..2", "b 2..3 idle"]);
     }

@@ -1,12 +1,11 @@
-//! Decides whether a session leaves state in its backend that DISCARD ALL doesn't reset. If so, pgfresh
-//! doesn't give the backend to another client, but closes it. We only look at the client's statements to
-//! decide this.
+//! Decides whether a session leaves state in its backend that DISCARD ALL doesn't reset. If so, pgfresh closes the
+//! backend instead of giving it to another client. The decision is based only on the client's statements.
 //!
-//! One list contains the words with which a statement may start, another list the built-in functions
-//! that leave no state. We assume that all other statements leave state, including statements that we
-//! can't parse. The lists don't contain any functions, types or views that a template defines.
+//! One list contains the words with which a statement may start, another the built-in functions that leave no state.
+//! All other statements are assumed to leave state, including those we can't parse. The lists don't contain any
+//! functions, types or views that a template defines.
 //!
-//! | state | recognised by |
+//! | state | recognized by |
 //! |---|---|
 //! | libraries: LOAD, functions in C or PL, dictionaries of text search, JIT settings | a word or function that is not allowed, `@@` |
 //! | `setseed()`, `SET seed`, settings with a dot, replication origins, `set_config()` | a word or function that is not allowed |
@@ -22,21 +21,20 @@ use crate::frame::until_zero;
 use crate::{FramePrefix, SqlLexer, Token, TokenKind};
 use names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
 
-/// Maximum length of a message in bytes. We assume that longer messages leave state, without checking
-/// them.
+/// Maximum length in bytes of a message to check. Longer ones are assumed to leave state.
 const LONGEST: usize = 64 << 10;
 /// Maximum length of a name in PostgreSQL, in bytes. Source: `NAMEDATALEN`.
 const NAME: usize = 63;
 
-/// Whether a session has left state in its backend. If so, nothing removes this state again.
+/// Whether a session has left state in its backend. Once left, the state is never removed.
 #[derive(Debug, Clone, Default)]
 pub struct SessionTraces {
     left: bool,
 }
 
 impl SessionTraces {
-    /// Returns the initial state of a session, based on the server's startup response. We can check
-    /// statements only if the encoding is ASCII-safe and `standard_conforming_strings` is on.
+    /// Returns a session's initial state, based on the server's startup response. We can check statements only if the
+    /// encoding is ASCII-safe and `standard_conforming_strings` is on.
     #[must_use]
     pub fn of_session(greeting: &[u8]) -> Self {
         let has = |setting: &[u8]| greeting.windows(setting.len()).any(|window| window == setting);
@@ -61,15 +59,15 @@ impl SessionTraces {
         self.left = !text.is_some_and(leaves_nothing);
     }
 
-    /// Whether DISCARD ALL would make the backend equivalent to a new backend.
+    /// Returns true if DISCARD ALL would make the backend equivalent to a new one.
     #[must_use]
     pub fn leaves_nothing(&self) -> bool {
         !self.left
     }
 }
 
-/// Whether a string of statements is certain to leave nothing in its backend, and to change settings
-/// only with SET and RESET. Reads the text as a server does if `standard_conforming_strings` is on.
+/// Returns true if a string of statements is certain to leave nothing in its backend and to change settings only with
+/// SET and RESET. The text is read as a server with `standard_conforming_strings` on reads it.
 #[must_use]
 pub fn leaves_nothing(sql: &[u8]) -> bool {
     let mut statements = Statements::new(sql);
@@ -89,8 +87,8 @@ struct Folded {
 }
 
 impl Folded {
-    /// Creates a folded name. The result is empty if the name is too long or contains a quote. No
-    /// built-in function has such a name.
+    /// Creates a folded name. The result is empty if the name is too long or contains a quote, since no built-in
+    /// function has such a name.
     fn new(token: Token<'_>) -> Self {
         let quoted = token.kind == TokenKind::QuotedName;
         let text = token.text;
@@ -108,7 +106,7 @@ impl Folded {
         &self.bytes[..self.length]
     }
 
-    /// Returns the name as a keyword. The result is empty if the name was quoted.
+    /// Returns the name as a keyword, or an empty one if it was quoted.
     fn word(&self) -> &[u8] {
         if self.quoted { b"" } else { self.as_bytes() }
     }
@@ -118,8 +116,8 @@ impl Folded {
     }
 }
 
-/// Parser for statements. Functions with an [`Option`] as their result return `None` as soon as they
-/// find that a statement may leave state.
+/// Parser for statements. Functions that return an [`Option`] return `None` as soon as they find that a statement may
+/// leave state.
 struct Statements<'a> {
     lexer: SqlLexer<'a>,
     next: Option<Token<'a>>,
@@ -159,7 +157,7 @@ impl<'a> Statements<'a> {
         self.next.filter(Token::is_name).map(Folded::new)
     }
 
-    /// Consumes the next word. Returns `None` if the next token is not a word.
+    /// Consumes the next word, or returns `None` if the next token isn't a word.
     fn word(&mut self) -> Option<Folded> {
         let word = self.name().filter(|name| !name.quoted)?;
         self.take();
@@ -213,11 +211,11 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// Reads the rest of an EXPLAIN, which consists of options and a statement.
+    /// Reads the rest of an EXPLAIN: its options and a statement.
     fn explain(&mut self) -> Option<()> {
         if self.takes(b'(') {
             self.until_closed()?;
-            // The parentheses did not contain options, but a query.
+            // The parentheses contained a query, not options.
             if self.next.is_none() || self.takes(b';') {
                 return Some(());
             }
@@ -228,7 +226,7 @@ impl<'a> Statements<'a> {
         self.statement()
     }
 
-    /// Reads the contents of parentheses, and the closing parenthesis.
+    /// Reads the contents of parentheses and the closing parenthesis.
     fn until_closed(&mut self) -> Option<()> {
         let mut open = 1_u32;
         let mut last = Last::default();
@@ -246,8 +244,8 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the rest of a COPY after its table. Rejects programs. Also rejects encodings, because the
-    /// server may load a library for them.
+    /// Reads the rest of a COPY after its table. Programs are rejected, and so are encodings, because the server may
+    /// load a library for them.
     fn copy(&mut self) -> Option<()> {
         let mut last = Last::default();
         while self.next.is_some() && !self.takes(b';') {
@@ -289,8 +287,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the value of a setting, in lower case and without quotes. The result is empty if there is no
-    /// value.
+    /// Reads a setting's value, in lower case and without quotes. The result is empty if there is no value.
     fn value(&mut self) -> Folded {
         if self.name().is_some_and(|name| name.word() == b"to") || self.next_is(b'=') {
             self.take();
@@ -323,7 +320,7 @@ impl<'a> Statements<'a> {
             if token.is_sign(b'.') {
                 return self.attributes(None, declares);
             }
-            // Between two texts, `@@` is a search. It may use the dictionaries of a library.
+            // Between two texts, `@@` is a search, which may use a library's dictionaries.
             if token.is_sign(b'@') && self.next_is(b'@') {
                 return None;
             }
@@ -356,9 +353,8 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the names after a point. Before the point is either `first` or a value. The names are
-    /// further parts of the name `first`, or attributes of the value. An attribute can also be a
-    /// function.
+    /// Reads the names after a point. If `first` is a name, these are its further parts. Otherwise, they are attributes
+    /// of a value, which can also be functions.
     fn attributes(&mut self, first: Option<Token<'_>>, declares: bool) -> Option<()> {
         let in_catalog = first.is_some_and(|first| Folded::new(first).as_bytes() == b"pg_catalog");
         self.names_catalog |= !in_catalog && first.is_some_and(is_catalog);
@@ -384,7 +380,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Checks the call of a built-in function. The opening parenthesis must come next.
+    /// Checks the call of a built-in function, whose opening parenthesis must come next.
     fn call(&self, name: &Folded) -> Option<()> {
         if name.is_in(FUNCTIONS) {
             return Some(());
@@ -413,7 +409,7 @@ impl<'a> Statements<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Nothing,
-    /// INTO. Either it belongs to INSERT or MERGE, or a new table's name follows.
+    /// INTO, which either belongs to INSERT or MERGE or precedes a new table's name.
     Into,
     /// A word after which a name with a parenthesis isn't a call.
     Declares,
@@ -451,12 +447,12 @@ fn bare(token: Token<'_>) -> &[u8] {
     token.text.strip_prefix(b"\"").unwrap_or(token.text)
 }
 
-/// Whether the token could be the name of a catalog or of a view of a catalog.
+/// Returns true if the token could be the name of a catalog or of a view of one.
 fn is_catalog(token: Token<'_>) -> bool {
     bare(token).get(..3).is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"pg_"))
 }
 
-/// Whether a name after a value and a point could be the call of a function that leaves state.
+/// Returns true if a name after a value and a point could be a call of a function that leaves state.
 fn is_attribute(token: Token<'_>) -> bool {
     // Check the first letter, which makes the search unnecessary for most names.
     let [first, _, _, ..] = bare(token) else { return false };
@@ -471,8 +467,8 @@ fn is_attribute(token: Token<'_>) -> bool {
 /// The effect of a token on the next one.
 #[derive(Default)]
 struct Last {
-    /// True if a name after this token isn't a call, even if a parenthesis follows the name. The name is
-    /// that of a table, a type, an alias or a prepared statement.
+    /// True if a name after this token isn't a call, even if a parenthesis follows. The name is that of a table, a
+    /// type, an alias or a prepared statement.
     declares: bool,
     /// Whether the token was a colon. After two colons, a type follows.
     colon: bool,

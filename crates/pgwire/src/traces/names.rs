@@ -1,9 +1,9 @@
-//! The lists of names for [`super::SessionTraces`]. All lists are sorted.
+//! Lists of names for [`super::SessionTraces`], all of them sorted.
 
 /// Built-in functions that leave no state in the backend. They are part of PostgreSQL itself (with the
 /// language `internal` or `sql`), so the server doesn't load a library. They don't run SQL from their
-/// arguments, and they change only session state that DISCARD ALL resets (e.g. sequences and advisory
-/// locks). Source: `pg_proc` of 13, 15 and 18. Expressions such as COALESCE are also included.
+/// arguments, and they change only session state that DISCARD ALL resets (such as sequences and advisory
+/// locks). Expressions such as COALESCE are also included. Source: `pg_proc` of 13, 15 and 18.
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[&str] = &[
     "abs", "acos", "acosd", "acosh", "age", "any_value", "array_agg", "array_append", "array_cat",
@@ -109,9 +109,9 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "width_bucket",
 ];
 
-/// Keywords and types that can stand before a parenthesis without being called. No function that leaves
-/// state has such a name, so the position of these words doesn't matter. The list doesn't repeat words
-/// from [`FUNCTIONS`].
+/// Keywords and types that can precede a parenthesis without being called. Since no function that leaves
+/// state has such a name, the position of these words doesn't matter. The list doesn't repeat words from
+/// [`FUNCTIONS`].
 #[rustfmt::skip]
 pub(super) const KEYWORDS: &[&str] = &[
     "all", "and", "any", "array", "as", "asc", "bernoulli", "between", "bigint", "by", "case", "cast",
@@ -128,10 +128,10 @@ pub(super) const KEYWORDS: &[&str] = &[
     "zone",
 ];
 
-/// Settings that RESET ALL (a part of DISCARD ALL) resets, and for which the server doesn't load a
-/// library. The list excludes settings that load libraries (`jit`, `session_preload_libraries`,
-/// `dynamic_library_path`), and `seed`, which RESET ALL doesn't reset. It also excludes settings that
-/// change how the server parses SQL, and settings that tests don't use.
+/// Settings that RESET ALL (part of DISCARD ALL) resets, and for which the server doesn't load a library. The
+/// list excludes settings that load libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`),
+/// `seed`, which RESET ALL doesn't reset, settings that change how the server parses SQL, and settings that
+/// tests don't use.
 #[rustfmt::skip]
 pub(super) const SETTINGS: &[&str] = &[
     "application_name", "array_nulls", "bytea_output", "check_function_bodies", "client_min_messages",
@@ -173,7 +173,7 @@ pub(super) const ATTRIBUTES: &[&str] = &[
     "to_tsvector", "ts_debug", "ts_rewrite", "ts_stat", "websearch_to_tsquery",
 ];
 
-/// Common prefixes of the names of further such functions.
+/// Common prefixes of further function names of this kind.
 #[rustfmt::skip]
 pub(super) const ATTRIBUTE_PREFIXES: &[&str] = &[
     "binary_upgrade_", "dblink", "lo_", "pg_create_", "pg_drop_", "pg_logical_",

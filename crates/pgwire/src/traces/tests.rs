@@ -66,7 +66,7 @@ fn only_complete_messages_are_checked() {
         let mut traces = SessionTraces::of_session(GREETING);
         traces.client_says(FramePrefix { tag, length, body });
         assert_eq!(traces.leaves_nothing(), clean, "{}", body.escape_ascii());
-        // If a session has left state, this state never disappears.
+        // Once a session has left state, the state never disappears.
         traces.client_says(FramePrefix { tag: b'Q', length: query.len(), body: query });
         assert_eq!(traces.leaves_nothing(), clean);
     }
@@ -116,7 +116,7 @@ fn blank() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["", " ", "\n", "\t", "/* '( */", "-- '$$\n", "/*/**/ ; */", "--\r"])
 }
 
-/// Statements in which `{}` stands for an expression.
+/// Statements where `{}` stands for an expression.
 const AROUND: &[&str] = &[
     "SELECT {}",
     "SELECT 1, {} AS x",
@@ -177,7 +177,7 @@ proptest! {
         if casts {
             call = format!("{call}::varchar(3)");
         }
-        // Quoted text is data, so the test must not change its letters.
+        // Quoted text is data, so the test must not change its case.
         let frame = if upper && !around.contains(['\'', '"', '$']) { around.to_uppercase() } else { (*around).to_owned() };
         let sql = frame.replace("{}", &call);
         prop_assert!(!leaves_nothing(sql.as_bytes()), "{}", sql);
@@ -217,7 +217,7 @@ fn a_verdict_takes_less_than_a_microsecond() {
     let join = "SELECT u.id, u.name, count(*) AS n FROM users u LEFT JOIN posts p ON p.user_id = u.id WHERE u.email = $1 AND p.deleted_at IS NULL GROUP BY u.id, u.name ORDER BY n DESC LIMIT 10";
     for sql in ["BEGIN", "SELECT 1", "SELECT id, word FROM item WHERE id = $1", insert, join] {
         assert!(leaves_nothing(sql.as_bytes()));
-        // Use the shortest time, because other programs are also running on the machine.
+        // Use the shortest time, because other programs are running on the machine too.
         let batch = |_| {
             let begun = Instant::now();
             for _ in 0..1000 {
