@@ -1,8 +1,8 @@
 //! Finds the catalog rows that are in only one of two databases.
 //!
 //! A database and a copy of its template come from the same files. Nearly all of their catalog rows are equal, even the
-//! oids in them, so it would be slow to read all rows. Instead, the server hashes the rows, and pgfresh reads only the
-//! rows with different hashes. It also reads the rows that refer to a renamed object.
+//! oids in them, so reading all rows would be slow. Instead, the server hashes the rows, and pgfresh reads only those
+//! with different hashes and those that refer to a renamed object.
 
 use std::collections::{BTreeSet, HashMap};
 use std::thread;
@@ -12,20 +12,20 @@ use crate::names::{FIRST_USER_OID, Names, parse_oid, parse_oids};
 use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
 
-/// A row of a catalog, and the object that it describes.
+/// A catalog row and the object that it describes.
 #[derive(Debug)]
 pub(crate) struct CatalogRow<'a> {
     pub(crate) catalog: &'a Catalog,
-    /// The object that the row describes: the oid of the object's class, the oid of the object, and the number of the
-    /// column. The number is 0 if the row doesn't describe a column.
+    /// The object that the row describes: the oid of its class, its own oid, and the column number, which is 0 if the
+    /// row doesn't describe a column.
     pub(crate) subject: (u32, u32, i32),
-    /// Name of the column. For some catalogs, a description of the object instead.
+    /// Name of the column, or for some catalogs, a description of the object.
     pub(crate) label: String,
     /// Values of the catalog's columns.
     pub(crate) cells: Vec<Option<String>>,
 }
 
-/// The rows of one database, and the names of the objects whose oids are in the rows.
+/// One database's rows, and the names of the objects whose oids are in the rows.
 #[derive(Debug, Default)]
 pub(crate) struct Side<'a> {
     pub(crate) rows: Vec<CatalogRow<'a>>,
@@ -80,7 +80,7 @@ pub(crate) fn both<I: Send, T: Send>(
     Ok((old?, new?))
 }
 
-/// Returns one digest for each catalog.
+/// Returns one digest per catalog.
 fn digests(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Vec<String>, ReadError> {
     let digests: Vec<_> = catalogs.iter().map(|catalog| format!("({})", catalog.digest())).collect();
     let rows = reader.try_query_in_savepoint(&format!("SELECT unnest(ARRAY[{}])", digests.join(", ")))?;
@@ -90,7 +90,7 @@ fn digests(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Vec<String>, Rea
 /// Maps each row hash to the places of all rows with this hash.
 type Hashes = HashMap<String, Vec<String>>;
 
-/// Returns the row hashes of the catalogs with different digests. The map of every other catalog stays empty.
+/// Returns the row hashes of the catalogs with different digests. The maps of all other catalogs are empty.
 fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hashes>, ReadError> {
     let mut found = vec![Hashes::new(); catalogs.len()];
     let differing = catalogs.iter().enumerate().filter(|(_, (_, differs))| *differs);
@@ -105,7 +105,7 @@ fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hash
     Ok(found)
 }
 
-/// Returns the places of rows whose hash doesn't occur equally often on the other side.
+/// Returns the places of rows whose hash occurs more or less often on the other side.
 fn only_in(one: &Hashes, other: &Hashes) -> Vec<String> {
     let is_elsewhere = |(hash, places): &(&String, &Vec<String>)| {
         other.get(*hash).is_some_and(|others| others.len() == places.len())
@@ -138,7 +138,7 @@ fn side<'a>(
 }
 
 impl Side<'_> {
-    /// Returns the oids of all built-in objects to which rows refer. Built-in objects are those that initdb creates.
+    /// Returns the oids of all built-in objects (those created by initdb) to which rows refer.
     fn built_in(&self) -> impl Iterator<Item = u32> {
         let of = |row: &CatalogRow<'_>| -> Vec<u32> {
             row.oids().chain([row.subject.1]).chain(row.depends_on().map(|(_, oid, _)| oid)).collect()

@@ -1,8 +1,8 @@
 //! Lists the server's catalogs and their columns, and builds the SQL for reading them.
 //!
-//! A comparison reads every column of every catalog in `pg_catalog`, except for those in [`NOT_COMPARED`]. It therefore
-//! also covers catalogs and columns that a later version of PostgreSQL adds. Tables in this file say which rows belong
-//! to an object of another catalog, and how to read stored expressions.
+//! A comparison reads every column of every catalog in `pg_catalog`, except those in [`NOT_COMPARED`]. It therefore
+//! also covers catalogs and columns added by later versions of PostgreSQL. Tables in this file specify which rows
+//! belong to an object of another catalog and how to read stored expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::DiffError;
 use crate::row_texts::texts;
 use crate::session::Reader;
 
-/// Columns that a comparison skips. Each entry has a catalog, a column and the reason. The column `*` stands for all
-/// columns, and the catalog `*` for all catalogs.
+/// Columns that a comparison skips. Each entry consists of a catalog, a column and the reason. The column `*` means all
+/// columns, and the catalog `*` all catalogs.
 pub const NOT_COMPARED: &[(&str, &str, &str)] = &[
     ("*", "oid", "objects are matched by name"),
     ("pg_aggregate", "aggfnoid", "belongs to the name of the function"),
@@ -99,7 +99,7 @@ pub const NOT_COMPARED: &[(&str, &str, &str)] = &[
 const ROW_CONDITIONS: &[(&str, &str)] = &[
     // Dropped columns are invisible in SQL.
     ("pg_attribute", "NOT attisdropped"),
-    // All databases of the cluster share these catalogs, so select the rows of this database.
+    // All databases of the cluster share these catalogs, so select only this database's rows.
     ("pg_database", "datname = current_database()"),
     ("pg_db_role_setting", "setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"),
     ("pg_shdescription", THIS_DATABASE),
@@ -110,8 +110,8 @@ const THIS_DATABASE: &str = "classoid = 'pg_database'::regclass \
     AND objoid = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 /// Catalogs whose rows describe an object of another catalog. The first three columns identify this object by its
-/// class, its oid and a column number. The other columns distinguish rows of the same object. In all catalogs that
-/// aren't listed here, each row describes one object.
+/// class, its oid and a column number. The others distinguish rows of the same object. In catalogs not listed here,
+/// each row describes one object.
 const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_aggregate", ["'pg_proc'::regclass", "aggfnoid", "0"], &[]),
     ("pg_attrdef", ["'pg_class'::regclass", "adrelid", "adnum"], &[]),
@@ -137,7 +137,7 @@ const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
 
 /// SQL for columns whose stored values can't be compared. For example, a stored expression contains positions in the
 /// statement that created it, so we let PostgreSQL print the expression as SQL. The owner of an index or a row type is
-/// left out, because it is the owner of the table.
+/// omitted, because it is the table's owner.
 const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_attrdef.adbin", "pg_get_expr(adbin, adrelid)"),
     ("pg_class.relowner", "CASE WHEN relkind NOT IN ('i', 'I', 't') THEN relowner::oid::text END"),
@@ -159,14 +159,14 @@ const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_type.typowner", "CASE WHEN typrelid = 0 AND typcategory <> 'A' THEN typowner::oid::text END"),
 ];
 
-/// A catalog with those of its columns that a comparison reads.
+/// A catalog, with the columns that a comparison reads.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
-    /// True if the catalog's rows have an oid, through which other rows refer to them.
+    /// True if the catalog's rows have an oid, by which other rows refer to them.
     pub(crate) has_oid: bool,
     pub(crate) columns: Vec<CatalogColumn>,
-    /// Names of all columns of type `oid`, even of those that a comparison skips.
+    /// Names of all columns of type `oid`, including those that a comparison skips.
     oids: Vec<String>,
 }
 
@@ -188,8 +188,8 @@ impl CatalogColumn {
         self.type_name == "aclitem[]" && !matches!(&*self.name, "defaclacl" | "initprivs")
     }
 
-    /// Returns true if the column has a type such as `regproc`. Its values are oids, but PostgreSQL shows them as names
-    /// without function arguments.
+    /// Returns true if the column has a type such as `regproc`. Its values are oids, but PostgreSQL prints them as
+    /// names without function arguments.
     fn is_registered(&self) -> bool {
         self.type_name.starts_with("reg")
     }
@@ -238,14 +238,13 @@ impl Catalog {
         format!("FROM pg_catalog.{} t WHERE {rows}", identifier(&self.name))
     }
 
-    /// Returns SQL for a hash of all columns of a row. Two rows have the same hash if they and all their oids are
-    /// equal.
+    /// Returns SQL for a hash of all columns of a row. Two rows have equal hashes if they and all their oids are equal.
     fn hash(&self) -> String {
         let is_column = |sql: &String| !sql.contains('\'') && sql != "0";
         let subject: Vec<_> = self.subject().into_iter().filter(is_column).collect();
         let compared = self.columns.iter().map(|column| &column.name);
         let mut columns: Vec<_> = compared.chain(&self.oids).chain(&subject).collect();
-        // The database and the copy of its template have different oids themselves, so leave these oids out.
+        // The database and its template's copy have different oids themselves, so exclude these.
         let is_this_database = |name: &str| match &*self.name {
             "pg_database" => name == "oid",
             "pg_shdescription" | "pg_shseclabel" => name == "objoid",
@@ -263,16 +262,16 @@ impl Catalog {
         format!("SELECT count(*) || ' ' || coalesce(sum({}), 0) {}", self.hash(), self.source())
     }
 
-    /// Returns a query for the place and the hash of each row. Each result row begins with `number`, which identifies
-    /// the catalog when several of these queries are combined.
+    /// Returns a query for the place and hash of each row. Each result row begins with `number`, which identifies the
+    /// catalog when several of these queries are combined.
     pub(crate) fn hashes(&self, number: usize) -> String {
         format!("SELECT {number}, ctid, {} {}", self.hash(), self.source())
     }
 
-    /// Returns a query for the rows at `places`, and for the rows that refer to an object with one of `oids`. Each
-    /// result row begins with the class, the oid and the column number of the object that the row describes. A label
-    /// comes next: for example a column name, a description of the object, or the object that it depends on. The values
-    /// of the catalog's columns come last.
+    /// Returns a query for the rows at `places` and for the rows that refer to an object with one of `oids`. Each
+    /// result row begins with the class, oid and column number of the object that the row describes. A label follows,
+    /// such as a column name, a description of the object, or the object it depends on. The values of the catalog's
+    /// columns come last.
     pub(crate) fn rows(&self, places: &[String], oids: &BTreeSet<u32>) -> String {
         let [class, oid, sub] = self.subject();
         let label = match &*self.name {
@@ -309,8 +308,7 @@ impl Catalog {
         subject.map_or_else(own, |subject| subject.map(str::to_owned))
     }
 
-    /// Returns the columns that distinguish the rows of one object. Returns an empty list if each object has a single
-    /// row.
+    /// Returns the columns that distinguish the rows of one object, or an empty list if each object has a single row.
     pub(crate) fn part_columns(&self) -> Vec<&str> {
         let known = SUBJECTS.iter().find(|(name, ..)| *name == self.name).map(|(.., parts)| parts.to_vec());
         let all = || self.columns.iter().map(|column| &*column.name).collect();

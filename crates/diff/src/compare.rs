@@ -1,4 +1,4 @@
-//! Compares two databases. Decides how to read each table, and how many of the differences are in the result.
+//! Compares two databases. Decides how to read each table and how many of the differences to include in the result.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use crate::{DiffError, digest, objects, sequences};
 /// Maximum total size of the values in a result, in bytes.
 const MAX_RESULT_BYTES: usize = 8 << 20;
 
-/// Limits for the result of a comparison.
+/// Limits for a comparison's result.
 #[derive(Debug, Clone)]
 pub struct DiffLimits {
-    /// Compare only this table, whose name may include its schema. `None` compares everything.
+    /// Table to compare, with or without its schema. `None` compares everything.
     pub table: Option<String>,
     /// Maximum number of tables for which the result contains rows.
     pub tables: usize,
     /// Maximum number of rows for each table.
     pub rows: usize,
-    /// Maximum number of differing definitions in the result. The limit also applies to sequences.
+    /// Maximum number of differing definitions in the result, and of differing sequences.
     pub objects: usize,
 }
 
@@ -52,7 +52,7 @@ struct Candidate<'a> {
 ///
 /// # Errors
 /// Returns an error if a session ends, if the encodings differ, or if neither side has the table in `limits`. A table
-/// that can't be read is not an error. The result lists such a table in `not_compared`.
+/// that can't be read is not an error but is listed in `not_compared`.
 pub fn compare(
     template: AdminConnection,
     database: AdminConnection,
@@ -99,7 +99,7 @@ pub fn compare(
     Ok(diff)
 }
 
-/// Unwraps what a reader returned. If the server refused the query, adds the reason to the result and returns `None`.
+/// Unwraps a reader's result. If the server refused the query, adds the reason to `not_compared` and returns `None`.
 fn record_refusal<T>(
     name: &str,
     found: Result<T, ReadError>,
@@ -115,7 +115,7 @@ fn record_refusal<T>(
     }
 }
 
-/// Returns true if `wanted`, which the user typed, means the table `name`. `name` has quotes and a schema.
+/// Returns true if `wanted`, as typed by the user, means the table `name`, which has quotes and a schema.
 fn matches_table(name: &str, wanted: &str) -> bool {
     let bare = |text: &str| text.replace('"', "");
     let table = |text: &str| text.split_once('.').map(|(_, table)| table.to_owned());
@@ -130,7 +130,7 @@ fn take_first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
     (all, left_out)
 }
 
-/// Keeps the tables with the most changes, in this order. Of all other tables, keeps only the number.
+/// Keeps the tables with the most changes, in this order, and only counts the others.
 fn keep_most_changed(candidates: &mut Vec<Candidate<'_>>, most: usize, diff: &mut DatabaseDiff) {
     candidates.sort_by(|one, other| (other.counts.total(), one.name).cmp(&(one.counts.total(), other.name)));
     for candidate in candidates.drain(most.min(candidates.len())..) {
@@ -145,7 +145,7 @@ fn add(to: &mut RowCounts, more: RowCounts) {
     to.deleted += more.deleted;
 }
 
-/// Finds the rows of one table that differ.
+/// Finds one table's differing rows.
 fn differing<'a>(
     name: &'a str,
     template: Option<&'a Relation>,
@@ -205,8 +205,8 @@ fn push_within<T>(kept: &mut Vec<T>, entry: T, most: usize) {
     }
 }
 
-/// Divides `room` among the three kinds of change. Each kind gets up to a third of the room. If a kind needs less, the
-/// others get what is left.
+/// Divides `room` among the three kinds of change. Each kind gets up to a third of it, and whatever one kind doesn't
+/// need goes to the others.
 fn divide_room(counts: [usize; 3], room: usize) -> [usize; 3] {
     let mut shares = counts.map(|count| count.min(room / 3));
     let mut left = room - shares.iter().sum::<usize>();
@@ -219,7 +219,7 @@ fn divide_room(counts: [usize; 3], room: usize) -> [usize; 3] {
 }
 
 impl Candidate<'_> {
-    /// Reads the rows that the result contains in full.
+    /// Reads the rows to include in the result in full.
     fn read(
         mut self,
         old: &mut Reader,
@@ -299,7 +299,7 @@ fn whole_rows(
     Ok(places.iter().map(row).collect())
 }
 
-/// Returns the total size of a row's names and values, in bytes.
+/// Returns the total size in bytes of a row's names and values.
 fn row_bytes(row: &RowChange) -> usize {
     let of = |value: &CellValue| match value {
         CellValue::Null => 4,

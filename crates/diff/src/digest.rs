@@ -1,19 +1,19 @@
-//! Recognizes large tables with equal rows quickly. Instead of sorting and sending the rows, the server computes one
-//! digest of all of them.
+//! Quickly recognizes large tables with equal rows. Instead of sorting and sending the rows, the server computes one
+//! digest of them all.
 
 use std::thread;
 
 use crate::relations::{Matching, Relation};
 use crate::session::{ReadError, Reader};
 
-/// Minimum size of a large table, in bytes. For smaller tables, computing a digest isn't worth a query.
+/// Minimum size of a large table, in bytes. For a smaller table, a digest isn't worth a query.
 const MIN_LARGE_TABLE_BYTES: u64 = 1 << 20;
 
-/// Returns true if two tables contain the same rows, and each row equally often. Compares only the columns that both
-/// tables have. Returns false for small tables, without a query.
+/// Returns true if two tables contain the same rows, each equally often. Only columns that both tables have are
+/// compared. For small tables, returns false without a query.
 ///
-/// The digest consists of the number of rows and two sums of 64-bit hashes. The two kinds of hash have different seeds.
-/// The order of the rows affects neither the number nor the sums.
+/// The digest consists of the number of rows and two sums of 64-bit hashes with different seeds. None of these depends
+/// on the order of the rows.
 pub(crate) fn are_equal(
     old: &mut Reader,
     new: &mut Reader,

@@ -15,11 +15,11 @@ pub(crate) struct Entry {
     /// Objects that are created or dropped together with this one. For example, dropping a table also drops its
     /// columns.
     pub(crate) parents: Vec<ObjectKey>,
-    /// True if the object is part of another object. Only the change of that other object is worth reporting.
+    /// True if the object is part of another object, whose change is the only one worth reporting.
     pub(crate) is_part: bool,
-    /// The columns that this column inherits, which have the same name in the parents of this column's table.
+    /// The columns that this column inherits: those with the same name in the parents of its table.
     pub(crate) inherited_from: Vec<ObjectKey>,
-    /// True if the object exists in this database. The rows alone can't show this, because pgfresh reads only the rows
+    /// True if the object exists in this database. The rows alone can't show this, because pgfresh reads only those
     /// that differ.
     pub(crate) exists: bool,
     /// The object's definition, as SQL or as a description. See `objects.sql`.
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
 
 pub(crate) type Entries = BTreeMap<ObjectKey, Entry>;
 
-/// Names of columns, by their table's oid and their number.
+/// Column names, by table oid and column number.
 type ColumnNames = HashMap<(u32, i32), String>;
 
 /// Groups all rows of one database by the object that they describe.
@@ -81,7 +81,7 @@ fn add(found: &mut Entries, row: &CatalogRow<'_>, names: &Names, columns: &Colum
     }
 }
 
-/// Returns the kind and the name of the object that a row describes.
+/// Returns the kind and name of the object that a row describes.
 fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns: &ColumnNames) -> ObjectKey {
     let (class, oid, column) = subject;
     if matches!(&*row.catalog.name, "pg_database" | "pg_shdescription" | "pg_shseclabel") {
@@ -92,8 +92,7 @@ fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns
     };
     match column {
         0 => (kind.clone(), name.clone()),
-        // The name of a column is unknown if its row in `pg_attribute` is the same on both sides. Use the column's
-        // number instead.
+        // If a column's row in `pg_attribute` is equal on both sides, its name is unknown. Use its number instead.
         column => {
             let column = columns.get(&(oid, column)).cloned().unwrap_or_else(|| column.to_string());
             ("column".to_owned(), format!("{name}.{column}"))
@@ -104,8 +103,7 @@ fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns
 fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, columns: &ColumnNames) {
     let Some(reference) = row.depends_on() else { return };
     let of = |reference| key_of(row, reference, names, columns);
-    // A view's rule has the same key as the view, and a composite type's row type has the same key as the composite
-    // type.
+    // A view and its rule have the same key, and so do a composite type and its row type.
     if of(row.subject) == of(reference) {
         return;
     }
@@ -124,12 +122,12 @@ fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, column
                 entry.parents.push(of(reference));
             }
         }
-        // Definitions already show all other kinds of dependency.
+        // Definitions already include all other kinds of dependency.
         _ => {}
     }
 }
 
-/// Adds an entry for each setting that belongs to the database.
+/// Adds an entry for each of the database's settings.
 fn add_settings(found: &mut Entries, row: &CatalogRow<'_>, names: &Names) {
     let role = match row.cell("setrole") {
         "0" => String::new(),
@@ -188,7 +186,7 @@ fn add_properties(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names) {
     entry.properties.insert(key, Some(values.collect::<Vec<_>>().join(" ")));
 }
 
-/// Parses an array of texts in the format in which the server prints it.
+/// Parses an array of texts in the server's output format.
 fn parse_array(array: &str) -> Vec<String> {
     let (mut found, mut element, mut is_quoted) = (Vec::new(), String::new(), false);
     let inner = array.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();

@@ -2,10 +2,10 @@
 
 use server::SessionError;
 
-/// Error that stopped a comparison.
+/// Errors that stop a comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
-    /// A session ended, or a catalog could not be read.
+    /// A session ended, or a catalog couldn't be read.
     #[error("could not read the {side}")]
     Session {
         /// The affected side of the comparison: "database" or "template".
@@ -21,7 +21,7 @@ pub enum DiffError {
         /// Encoding of the database.
         database: String,
     },
-    /// Neither side has the table that the limits name.
+    /// Neither side has the table in the limits.
     #[error("neither the database nor its template has a table \"{0}\"")]
     UnknownTable(String),
 }

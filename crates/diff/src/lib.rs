@@ -1,10 +1,10 @@
 //! Shows how a database differs from its template, so that users can see what a test changed. The differences are
 //! inserted, updated and deleted rows, and changed sequences and definitions.
 //!
-//! [`compare`] builds a [`DatabaseDiff`] from two superuser sessions: one in a copy of the template, and one in a used
-//! database. Both databases must have the same encoding. pgfresh reads each side in a read-only snapshot, and needs a
-//! bounded amount of memory. It first reads a digest of each row, in the order of the primary key. After that, it reads
-//! only those rows in full that the result contains. This crate neither changes nor leases any database.
+//! [`compare`] builds a [`DatabaseDiff`] from two superuser sessions: one in a copy of the template and one in a used
+//! database. Both databases must have the same encoding. pgfresh reads each side in a read-only snapshot, with a
+//! bounded amount of memory. It first reads a digest of each row in primary key order, then reads in full only the rows
+//! that the result contains. This crate neither changes nor leases any database.
 //!
 //! ```text
 //! relations ── tables and their keys          stream ── digests of rows, in order ── merge ── differing rows

@@ -1,17 +1,16 @@
-//! Merges two sorted streams of rows. Finds the rows that are in only one stream, and the rows that differ.
+//! Merges two sorted streams of rows, to find the rows that are in only one stream and the rows that differ.
 
-/// A row of a stream, with its key, a digest of its values, and its place in the table.
+/// A row of a stream: its key, a digest of its values, and its place in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Values of the key columns. Each stream is in their order, and rows of the two streams with equal keys form a
-    /// pair.
+    /// Values of the key columns, by which each stream is sorted. Rows with equal keys form a pair.
     pub(crate) key: Vec<KeyPart>,
     /// Digest of all columns that exist on both sides.
     pub(crate) digest: String,
     pub(crate) place: RowLocation,
 }
 
-/// Position of a row in its table. It is valid only within one snapshot.
+/// Position of a row in its table, valid only within one snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct RowLocation {
     /// Oid of the table or partition.
@@ -20,16 +19,15 @@ pub(crate) struct RowLocation {
     pub(crate) row: String,
 }
 
-/// The value of one key column. Values compare in the order in which the server sorts them. Both sides always use the
-/// same variant.
+/// The value of one key column. Values compare in the server's sort order. Both sides always use the same variant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KeyPart {
     Number(i64),
-    /// A text whose order is that of its bytes, as on the server.
+    /// A text that sorts by its bytes, as on the server.
     Text(String),
 }
 
-/// Result of the merge for a single row, or for a pair of rows with the same key.
+/// Result of the merge for a single row or for a pair of rows with the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RowStep {
     Same,

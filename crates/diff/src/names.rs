@@ -1,5 +1,4 @@
-//! Translates oids into the names of objects. A comparison needs the names, because the same object can have different
-//! oids in two databases.
+//! Translates oids into object names, because the same object can have different oids in two databases.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,23 +10,23 @@ use crate::session::Reader;
 /// The first oid that initdb doesn't assign. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 pub(crate) const FIRST_USER_OID: u32 = 16384;
 
-/// Kind of the database itself. The database's name is left out, because the copy of the template has another name.
+/// Kind of the database itself. Its name is omitted, because the template's copy has a different one.
 pub(crate) const THIS_DATABASE: &str = "this database";
 
-/// Kind and name of an object, in the form that users know.
+/// Kind and name of an object, in the form familiar to users.
 pub(crate) type ObjectKey = (String, String);
 
-/// Names of the objects of one database.
+/// Names of one database's objects.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// Objects, by the oid of their class and their own oid.
     objects: HashMap<(u32, u32), ObjectKey>,
     keys: HashSet<ObjectKey>,
-    /// Names, by oid alone. If objects in two catalogs have the same oid, both names are here.
+    /// Names by oid alone. If objects in two catalogs have the same oid, both names are included.
     by_oid: HashMap<u32, BTreeSet<String>>,
-    /// Oids of temporary schemas, and of the tables and types that are in them.
+    /// Oids of temporary schemas, and of the tables and types in them.
     temporary: HashSet<u32>,
-    /// For each table, the oids of its parents (the tables from which it inherits).
+    /// For each table, the oids of its parents (the tables it inherits from).
     parents: HashMap<u32, Vec<u32>>,
 }
 
@@ -47,7 +46,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds the names of these built-in objects, which initdb creates.
+    /// Adds the names of these built-in objects, i.e. those created by initdb.
     pub(crate) fn add_built_in(
         &mut self,
         reader: &mut Reader,
@@ -59,7 +58,7 @@ impl Names {
     }
 
     fn add(&mut self, reader: &mut Reader, catalogs: &[Catalog], condition: &str) -> Result<(), DiffError> {
-        // Labels of enums aren't objects. The database itself has a special kind, [`THIS_DATABASE`].
+        // Enum labels aren't objects. The database itself has a special kind, [`THIS_DATABASE`].
         let is_class = |name: &&str| {
             !matches!(*name, "pg_enum" | "pg_database" | "pg_largeobject_metadata" | "pg_rewrite")
         };
@@ -68,7 +67,7 @@ impl Names {
             .filter(is_class)
             .map(|name| format!("SELECT '{name}'::regclass AS class, oid, '{name}'::regclass AS named_class, oid AS named FROM {name} WHERE oid {condition}"))
             .collect();
-        // A view and its rule are one object for users.
+        // To users, a view and its rule are one object.
         all.push(format!(
             "SELECT 'pg_rewrite'::regclass, oid, CASE rulename WHEN '_RETURN' THEN 'pg_class'::regclass ELSE 'pg_rewrite'::regclass END, \
              CASE rulename WHEN '_RETURN' THEN ev_class ELSE oid END FROM pg_rewrite WHERE oid {condition}"
@@ -103,8 +102,8 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the oids that belong to different names in the two databases. Either the object has another name in the
-    /// other database, or the oid stands for another object there.
+    /// Returns the oids with different names in the two databases. Either the object was renamed, or the other database
+    /// uses the oid for a different object.
     pub(crate) fn renamed(&self, other: &Self) -> BTreeSet<u32> {
         let differs = |(oids, key): &(&(u32, u32), &ObjectKey)| {
             other.objects.get(oids).is_some_and(|other| other != *key)
@@ -116,7 +115,7 @@ impl Names {
         self.objects.get(&(class, oid))
     }
 
-    /// Returns true if an object with this kind and name exists. Always returns false for columns.
+    /// Returns true if an object with this kind and name exists, but always false for columns.
     pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         key.0 == THIS_DATABASE || self.keys.contains(key)
     }
@@ -125,12 +124,12 @@ impl Names {
         self.temporary.contains(&oid)
     }
 
-    /// Returns the tables from which `table` inherits.
+    /// Returns the tables that `table` inherits from.
     pub(crate) fn parents(&self, table: u32) -> &[u32] {
         self.parents.get(&table).map_or(&[], Vec::as_slice)
     }
 
-    /// Replaces all oids in `text` with names. `text` contains only oids and separators.
+    /// Replaces all oids in `text`, which contains only oids and separators, with names.
     pub(crate) fn replace_oids(&self, text: &str) -> String {
         let mut found = String::new();
         let mut rest = text;
@@ -150,7 +149,7 @@ impl Names {
     }
 }
 
-/// Parses an oid. Returns 0 if the text isn't a number.
+/// Parses an oid, or returns 0 if the text isn't a number.
 pub(crate) fn parse_oid(text: &str) -> u32 {
     text.parse().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Compares definitions. For each object, compares everything that the catalogs of the two databases contain about it.
+//! Compares definitions. For each object, this covers everything that the two databases' catalogs contain about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ const DEFINITIONS: &str = include_str!("objects.sql");
 /// Maximum length of a definition in a result, in characters.
 const MAX_DEFINITION_LENGTH: usize = 400;
 
-/// Catalog columns that are visible in an object's definition. If the definitions differ, the result doesn't show these
-/// columns as well. An entry without a column stands for a whole catalog.
+/// Catalog columns that are visible in an object's definition. If the definitions differ, the result doesn't list these
+/// columns as well. An entry without a column means a whole catalog.
 const COLUMNS_IN_DEFINITIONS: &[&str] = &[
     "pg_attrdef",
     "pg_attribute.attcollation",
@@ -66,8 +66,8 @@ const COLUMNS_IN_DEFINITIONS: &[&str] = &[
     "pg_type.typtypmod",
 ];
 
-/// Returns the definitions that differ, or that only one of the databases has. If an object was created or dropped,
-/// leaves out its parts.
+/// Returns the definitions that differ or that only one of the databases has. The parts of a created or dropped object
+/// are omitted.
 pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Vec<ObjectChange>, ReadError> {
     let catalogs = catalogs(database)?;
     let Some([old, new]) = catalog_rows::differing(&catalogs, [&mut *template, &mut *database])? else {
@@ -80,14 +80,14 @@ pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Ve
     Ok(keys.into_iter().filter_map(|key| sides.change_of(key)).collect())
 }
 
-/// All objects of one database, with their names.
+/// All of one database's objects, with their names.
 struct Described<'a> {
     entries: Entries,
     names: &'a Names,
 }
 
 impl<'a> Described<'a> {
-    /// Groups the rows by object, and reads the definitions of the objects.
+    /// Groups the rows by object and reads the objects' definitions.
     fn read(side: &'a Side<'_>, reader: &mut Reader) -> Result<Self, ReadError> {
         let mut entries = entries(side);
         for row in reader.try_query_in_savepoint(DEFINITIONS)? {
@@ -114,12 +114,11 @@ struct Sides<'a> {
     new: Described<'a>,
 }
 
-/// A property that differs between the databases: its key, its value in the template, and its value in the database.
+/// A property that differs between the databases: its key, then its values in the template and in the database.
 type Difference = (PropertyKey, Option<String>, Option<String>);
 
 impl Sides<'_> {
-    /// Returns the change of an object. Returns `None` if the object is unchanged, or if the change of another object
-    /// implies this one.
+    /// Returns an object's change, or `None` if the object is unchanged or another object's change implies this one.
     fn change_of(&self, key: &ObjectKey) -> Option<ObjectChange> {
         let (old, new) = (self.old.definition(key), self.new.definition(key));
         let definition_differs = old != new;
@@ -141,8 +140,8 @@ impl Sides<'_> {
         Some(ObjectChange { kind, name, change, old, new, columns })
     }
 
-    /// Returns true if the change of another object implies the change of this one. This is the case for parts of
-    /// objects, and for objects that are created or dropped together with another one.
+    /// Returns true if another object's change implies this one's. This happens for parts of objects, and for objects
+    /// that are created or dropped together with another one.
     fn is_implied_by_other(&self, key: &ObjectKey) -> bool {
         let is_alone = |key: &ObjectKey| self.old.has(key) != self.new.has(key);
         let tells_nothing = |entry: &Entry| {
@@ -152,8 +151,8 @@ impl Sides<'_> {
         key.1.starts_with("pg_toast.") || entries.into_iter().any(tells_nothing)
     }
 
-    /// Returns the properties that differ, for an object on both sides. Leaves out properties that the object's
-    /// definition shows. For a partition's column, also leaves out differences that the root's column has, too.
+    /// Returns the differing properties of an object on both sides, except for those that its definition shows. For a
+    /// partition's column, differences that the root's column has too are also excluded.
     fn columns(&self, key: &ObjectKey, definition_differs: bool) -> Vec<FieldChange> {
         let parents = self.new.entries.get(key).map_or(&[][..], |entry| &entry.inherited_from);
         let inherited: Vec<_> = parents.iter().flat_map(|parent| self.differences(parent)).collect();
@@ -178,7 +177,7 @@ fn is_in_definition((catalog, _, column): &PropertyKey) -> bool {
         || COLUMNS_IN_DEFINITIONS.contains(&&*format!("{catalog}.{column}"))
 }
 
-/// Formats a property as a column, and shortens its values to the part that differs.
+/// Formats a property as a column, shortening its values to the part that differs.
 fn column((name, old, new): Difference) -> FieldChange {
     let column = TableColumn { name: name.2, is_bytea: false };
     let [before, after] = [old, new].map(|value| Cell::of(value.as_deref()));

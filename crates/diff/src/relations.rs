@@ -1,9 +1,9 @@
-//! Lists the relations whose rows a comparison reads: tables, partitioned tables, materialised views and large objects.
-//! Also determines by which columns to pair the rows of the two sides.
+//! Lists the relations whose rows a comparison reads: tables, partitioned tables, materialized views and large objects.
+//! Also determines the columns by which to pair the rows of the two sides.
 //!
 //! A partitioned table counts as a single relation, which pgfresh reads through the root. A row that moved to another
-//! partition is therefore an updated row. With old-style inheritance, pgfresh reads each table separately. It ignores
-//! temporary tables and the rows of foreign tables.
+//! partition is therefore an updated row. With old-style inheritance, each table is read separately. Temporary tables
+//! and the rows of foreign tables are ignored.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,7 +34,7 @@ const COLUMNS: &str = "SELECT a.attrelid, a.attname, a.atttypid = 'bytea'::regty
     WHERE c.relkind IN ('r', 'p', 'm') AND (c.oid >= 16384 OR c.oid = 'pg_largeobject'::regclass) \
     AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum";
 
-/// Query for the columns of primary keys and their order, without included columns. Before version 14, PostgreSQL's own
+/// Query for the columns of primary keys in order, without included columns. Before version 14, PostgreSQL's own
 /// catalogs have no primary keys.
 const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
       WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype) THEN 'n' \
@@ -44,17 +44,16 @@ const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
     WHERE i.indisvalid AND k.at <= i.indnkeyatts AND (i.indisprimary AND i.indrelid >= 16384 \
       OR i.indisunique AND i.indrelid = 'pg_largeobject'::regclass) ORDER BY i.indrelid, k.at";
 
-/// A relation whose rows can be compared.
+/// A relation with comparable rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Relation {
-    /// The relation in a `FROM` clause. Excludes the tables that inherit from it.
+    /// The relation in a `FROM` clause, without the tables that inherit from it.
     pub(crate) source: String,
-    /// True if the relation has rows that can be read. A materialised view has none until PostgreSQL fills it for the
-    /// first time.
+    /// True if the relation has readable rows. A materialized view has none until PostgreSQL first fills it.
     pub(crate) is_populated: bool,
     /// True if some of the relation's rows are on other servers.
     pub(crate) is_foreign: bool,
-    /// Total size of the relation's file, or of the files of its partitions, in bytes.
+    /// Total size of the relation's file or of its partitions' files, in bytes.
     pub(crate) bytes: u64,
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) key: Vec<KeyColumn>,
@@ -72,19 +71,19 @@ pub(crate) struct KeyColumn {
     pub(crate) order: KeyOrder,
 }
 
-/// The order of a key column in SQL. The merge can reproduce each of these orders.
+/// A key column's order in SQL. The merge can reproduce each of these orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
     /// Numeric order, which is also the order of the index.
     Number,
     /// Text order, which is also the order of the index.
     Text,
-    /// Order of the text's bytes, for all types and collations to which the other two don't apply.
+    /// Order of the text's bytes, for all types and collations not covered by the other two.
     Bytes,
 }
 
 impl KeyColumn {
-    /// Returns the SQL expression that appears in the select list and after ORDER BY.
+    /// Returns the SQL expression for the select list and for ORDER BY.
     pub(crate) fn expression(&self) -> String {
         let column = format!("t.{}", identifier(&self.name));
         match self.order {
@@ -94,7 +93,7 @@ impl KeyColumn {
     }
 }
 
-/// Reads all relations of a database. The keys of the map are the relations' names.
+/// Reads all of a database's relations, keyed by name.
 pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation>, DiffError> {
     let mut columns: HashMap<String, Vec<TableColumn>> = HashMap::new();
     for row in reader.query(COLUMNS)? {
@@ -129,7 +128,7 @@ pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation
     Ok(found)
 }
 
-/// The columns for comparing the rows of two tables.
+/// The columns by which to compare the rows of two tables.
 #[derive(Debug)]
 pub(crate) struct Matching {
     /// Columns that exist in both tables, in the order of the database's table.

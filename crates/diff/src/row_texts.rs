@@ -1,6 +1,6 @@
 //! Reads the columns of query results as text.
 
-/// Returns a function that yields the columns of a row one by one. For NULL, and after the last column, yields an empty
+/// Returns a function that yields a row's columns one by one. For NULL and after the last column, it yields an empty
 /// text.
 pub(crate) fn texts(row: Vec<Option<String>>) -> impl FnMut() -> String {
     let mut columns = row.into_iter();

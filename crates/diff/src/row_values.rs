@@ -1,4 +1,4 @@
-//! Reads the values of the rows in a result, and shortens long values.
+//! Reads the values of the result's rows and shortens long ones.
 
 use std::collections::HashMap;
 
@@ -10,28 +10,27 @@ use crate::relations::{Relation, TableColumn};
 use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
 
-/// Maximum length of the part of a value that pgfresh reads to find where two long values differ. The unit is
-/// characters, or bytes for a `bytea`.
+/// How much of a value pgfresh reads to find where two long values differ, in characters, or in bytes for a `bytea`.
 const MAX_READ_LENGTH: usize = 4000;
 /// Maximum length of a value in a result, in characters.
 const MAX_SHOWN_LENGTH: usize = 400;
-/// Number of equal characters that a result shows before the first difference.
+/// Number of equal characters to show before the first difference.
 const CONTEXT_LENGTH: usize = 12;
-/// Number of rows that one query reads.
+/// Number of rows to read with one query.
 const ROWS_PER_QUERY: usize = 50;
 const RESTORE_SESSION: &str = "ROLLBACK TO SAVEPOINT cells; RELEASE SAVEPOINT cells";
 
-/// The part of a column's value that pgfresh reads.
+/// The part of a column's value read by pgfresh.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// The first characters of the value. `None` if the value is NULL.
+    /// The value's first characters, or `None` for NULL.
     begin: Option<String>,
     /// Length of the whole value, in characters or bytes.
     length: usize,
     digest: String,
 }
 
-/// The cells of each row, by the row's place in its table. A row has one cell for each column.
+/// The cells of each row, by its place in the table. A row has one cell per column.
 pub(crate) type Cells = HashMap<RowLocation, Vec<Cell>>;
 
 /// Reads the values of these rows.
@@ -78,7 +77,7 @@ pub(crate) fn read(
     Ok(found)
 }
 
-/// Returns SQL for the number, the first characters, the length and the digest of a column.
+/// Returns SQL for a column's number, first characters, length and digest.
 fn value(at: usize, column: &TableColumn) -> String {
     let name = format!("t.{}", identifier(&column.name));
     if column.is_bytea {
@@ -92,7 +91,7 @@ fn value(at: usize, column: &TableColumn) -> String {
     )
 }
 
-/// Returns all columns of a row with their values.
+/// Returns all of a row's columns with their values.
 pub(crate) fn fields(columns: &[TableColumn], cells: &[Cell]) -> Vec<Field> {
     let field = |(column, cell): (&TableColumn, &Cell)| Field {
         column: column.name.clone(),
@@ -101,7 +100,7 @@ pub(crate) fn fields(columns: &[TableColumn], cells: &[Cell]) -> Vec<Field> {
     columns.iter().zip(cells).map(field).collect()
 }
 
-/// Returns the columns of an updated row whose values differ.
+/// Returns an updated row's columns whose values differ.
 pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Vec<FieldChange> {
     let mut found = Vec::new();
     for (column, (old, new)) in columns.iter().zip(old.iter().zip(new)) {
@@ -115,8 +114,8 @@ pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Ve
     found
 }
 
-/// Returns a position shortly before the first difference between two values. The unit is characters, or hex digits for
-/// a `bytea`.
+/// Returns a position shortly before the first difference between two values, in characters, or in hex digits for a
+/// `bytea`.
 fn first_difference(old: &Cell, new: &Cell) -> usize {
     let (Some(old), Some(new)) = (&old.begin, &new.begin) else { return 0 };
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
@@ -138,8 +137,7 @@ impl Cell {
         self.length <= MAX_SHOWN_LENGTH / 4
     }
 
-    /// Returns the part of the value from a position on. The position is that of a character or, for a `bytea`, of a
-    /// hex digit.
+    /// Returns the part of the value that starts at a position: that of a character or, for a `bytea`, of a hex digit.
     fn part(&self, from: usize, bytes: bool) -> CellValue {
         let Some(begin) = &self.begin else { return CellValue::Null };
         let (digits, prefix) = if bytes { (2, "\\x") } else { (1, "") };

@@ -6,14 +6,14 @@ use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
 use contract::{SequenceChange, SequenceValue};
 
-/// Number of sequences that one statement reads.
+/// Number of sequences to read with one statement.
 const SEQUENCES_PER_QUERY: usize = 200;
 
 const SEQUENCES: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind = 'S' AND c.relpersistence <> 't' AND c.oid >= 16384";
 
-/// Returns the sequences that exist in both databases, but with different values.
+/// Returns the sequences that exist in both databases but with different values.
 pub(crate) fn changes(
     template: &mut Reader,
     database: &mut Reader,

@@ -1,15 +1,15 @@
-//! Wraps the session of one side of a comparison. The session reads a single snapshot. Its settings make sure that
-//! equal values have equal texts.
+//! Wraps the session of one side of a comparison. The session reads a single snapshot, with settings under which equal
+//! values have equal texts.
 
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::DiffError;
 
-/// Settings besides those of all pgfresh sessions: time limits, and a single read-only snapshot.
+/// Settings in addition to those of all pgfresh sessions: time limits, and a single read-only snapshot.
 const SESSION_SETTINGS: &str = "SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
     SET cursor_tuple_fraction = 1; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// A session that reads one of the two databases.
+/// A session in one of the two databases.
 #[derive(Debug)]
 pub(crate) struct Reader {
     session: AdminConnection,
@@ -17,10 +17,10 @@ pub(crate) struct Reader {
     pub(crate) encoding: String,
 }
 
-/// Error of a query that reads a side.
+/// Errors of a query on one side.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The server refused to show a table, for the reason in the value. The session is still usable.
+    /// The server refused to return a table's rows, for this reason. The session is still usable.
     Refused(String),
     /// The session has ended.
     Lost(DiffError),
@@ -40,7 +40,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Returns the rows of a query that can't be refused. If the server does refuse it, treats the session as lost.
+    /// Returns the rows of a query that can't be refused. If the server refuses it nevertheless, the session counts as
+    /// lost.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Rows, DiffError> {
         let Self { session, side, .. } = self;
         session.query(sql).map_err(|source| DiffError::Session { side, source })
@@ -51,7 +52,7 @@ impl Reader {
         self.in_savepoint(|reader| reader.try_query(sql))
     }
 
-    /// Calls `read`. Then restores the session's state, even if `read` failed.
+    /// Calls `read`, then restores the session's state even if `read` failed.
     pub(crate) fn in_savepoint<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,

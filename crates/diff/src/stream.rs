@@ -1,5 +1,5 @@
-//! Streams the rows of a table in batches, as digests in the order of the key. The server sorts the rows or reads them
-//! from an index, so pgfresh itself needs little memory.
+//! Streams a table's rows in batches, as digests in key order. The server sorts the rows or reads them from an index,
+//! so pgfresh itself needs little memory.
 
 use std::vec::IntoIter;
 
@@ -13,7 +13,7 @@ const ROWS_PER_BATCH: usize = 2000;
 /// SQL that undoes [`RowStream::begin`], even if the transaction has failed.
 const RESTORE_SESSION: &str = "ROLLBACK TO SAVEPOINT rows; RELEASE SAVEPOINT rows";
 
-/// A stream of a table's rows. The stream is empty if the table doesn't exist on this side.
+/// A stream of a table's rows, which is empty if the table doesn't exist on this side.
 #[derive(Debug)]
 pub(crate) struct RowStream<'a> {
     reader: &'a mut Reader,
@@ -26,7 +26,7 @@ pub(crate) struct RowStream<'a> {
 }
 
 impl<'a> RowStream<'a> {
-    /// Starts to read `relation`, if the relation exists on this side and has rows.
+    /// Starts reading `relation` if it exists on this side and has rows.
     pub(crate) fn begin(
         reader: &'a mut Reader,
         relation: Option<&Relation>,
@@ -46,7 +46,7 @@ impl<'a> RowStream<'a> {
         }
     }
 
-    /// Ends the stream, and restores the session's state.
+    /// Ends the stream and restores the session's state.
     pub(crate) fn end(self) -> Result<(), ReadError> {
         if self.began {
             self.reader.query(RESTORE_SESSION)?;
@@ -86,7 +86,7 @@ impl<'a> RowStream<'a> {
         }
         let Some(row) = self.batch.next() else { return Ok(None) };
         let entry = self.entry(row).ok_or_else(|| ReadError::Refused("its key cannot be read".to_owned()))?;
-        // If rows came in another order, the merge would report equal rows as deleted and inserted.
+        // If rows came in a different order, the merge would report equal rows as deleted and inserted.
         if self.last.as_ref().is_some_and(|last| *last > entry.key) {
             return Err(ReadError::Refused("its rows do not come in the order of their key".to_owned()));
         }
@@ -95,7 +95,7 @@ impl<'a> RowStream<'a> {
     }
 }
 
-/// Returns SQL for the key, the place and the digest of each row, in the order of the key.
+/// Returns SQL for each row's key, place and digest, in key order.
 fn select(relation: &Relation, matching: &Matching) -> String {
     let digest = format!("md5({}) COLLATE \"C\"", matching.row());
     let key: Vec<_> = matching.key.iter().map(|column| column.expression() + ", ").collect();

@@ -7,23 +7,23 @@ use contract::{
 use report::display_width;
 use server::printable;
 
-/// Minimum width of a line, in columns. On a narrower terminal, the terminal itself wraps the lines.
+/// Minimum width of a line, in columns. A narrower terminal wraps the lines itself.
 const MIN_WIDTH: usize = 60;
-/// Indentation of a table's rows, and of the continuation lines of a row, in columns.
+/// Indentation of a table's rows and of a row's continuation lines, in columns.
 const INDENT: usize = 4;
-/// Maximum number of lines that a row takes.
+/// Maximum number of lines per row.
 const MAX_ROW_LINES: usize = 4;
 /// Maximum width of a value, in columns.
 const MAX_VALUE_WIDTH: usize = 48;
-/// Minimum width of a value, in columns. A value next to a long name is at least this wide, too.
+/// Minimum width of a value, in columns, even next to a long name.
 const MIN_VALUE_WIDTH: usize = 12;
-/// Maximum width of a column's name, in columns of the terminal.
+/// Maximum width of a column's name, in terminal columns.
 const MAX_NAME_WIDTH: usize = 30;
-/// Number of equal characters that the text shows before the first difference of two values.
+/// Number of equal characters to show before the first difference between two values.
 const CONTEXT_LENGTH: usize = 8;
 
-/// Formats the whole comparison. Each line ends with a line feed and has at most `columns` columns. Returns an empty
-/// text if there is no difference.
+/// Formats the whole comparison, or returns an empty text if there is no difference. Each line ends with a line feed
+/// and has at most `columns` columns.
 #[must_use]
 pub fn format_diff(diff: &DatabaseDiff, columns: usize) -> String {
     let columns = columns.max(MIN_WIDTH);
@@ -126,7 +126,7 @@ fn sequence_text(value: SequenceValue) -> String {
     if is_called { last_value.to_string() } else { format!("{last_value} (not called)") }
 }
 
-/// Joins the lines of a definition to a single line.
+/// Joins a definition's lines into a single line.
 fn one_line(definition: &str) -> String {
     printable(&definition.split_whitespace().collect::<Vec<_>>().join(" "))
 }
@@ -172,7 +172,7 @@ fn row_text(row: &RowChange, columns: usize) -> String {
     item_lines(sign, items, columns)
 }
 
-/// Formats `items` after a sign, in as many lines as they need. Stops after [`MAX_ROW_LINES`] lines.
+/// Formats `items` after a sign, in as many lines as they need but at most [`MAX_ROW_LINES`].
 fn item_lines(sign: char, items: Vec<String>, columns: usize) -> String {
     let (mut lines, mut line, count) = (Vec::new(), format!("  {sign} "), items.len());
     let mut is_first = true;
@@ -218,7 +218,7 @@ fn change_text(change: &FieldChange, columns: usize) -> String {
     format!("{name}: {} → {}", value(&change.old, from, room), value(&change.new, from, room))
 }
 
-/// Formats the part of a value from character `from` on, in at most `room` columns.
+/// Formats the part of a value that starts at character `from`, in at most `room` columns.
 fn value(value: &CellValue, from: usize, room: usize) -> String {
     match value {
         CellValue::Null => "NULL".to_owned(),
@@ -245,7 +245,7 @@ fn value(value: &CellValue, from: usize, room: usize) -> String {
     }
 }
 
-/// Puts a text in quotes if it would be ambiguous without them.
+/// Puts quotes around a text that would be ambiguous without them.
 fn quoted(text: &str) -> String {
     let is_plain = |sign: char| sign.is_alphanumeric() || "_.,:;+-*/@#%&()[]{}\\!?<>|~^$\"".contains(sign);
     let is_word = !text.is_empty() && !text.eq_ignore_ascii_case("null") && text.chars().all(is_plain);
@@ -256,21 +256,21 @@ fn fits(text: &str, room: usize) -> bool {
     room == usize::MAX || display_width(text) <= room
 }
 
-/// Returns a position shortly before the first character at which two texts differ.
+/// Returns a position shortly before the first character that differs between two texts.
 fn first_difference(old: &str, new: &str) -> usize {
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
     same.saturating_sub(CONTEXT_LENGTH)
 }
 
-/// Shortens the part of `text` from character `from` on to `room` columns. Puts an ellipsis in place of each part that
-/// is left out.
+/// Shortens the part of `text` that starts at character `from` to `room` columns, with an ellipsis in place of each
+/// omitted part.
 fn window(text: &str, from: usize, room: usize) -> String {
     let rest: String = text.chars().skip(from).collect();
     let text = if from > 0 { format!("…{rest}") } else { rest };
     truncate(&text, room)
 }
 
-/// Shortens `text` to `room` columns. Adds an ellipsis if a part is left out.
+/// Shortens `text` to `room` columns, with an ellipsis in place of an omitted part.
 fn truncate(text: &str, room: usize) -> String {
     if fits(text, room) {
         return text.to_owned();
