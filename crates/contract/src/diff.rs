@@ -204,7 +204,7 @@ pub struct NotCompared {
 }
 
 impl DatabaseDiff {
-    /// Whether the comparison found no difference.
+    /// Returns true if the comparison found no difference.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.schema.is_empty()

@@ -39,15 +39,15 @@ pub struct ErrorDescription {
 /// Declares [`ErrorCode`] and the table of all codes.
 macro_rules! codes {
     ($($(#[doc = $meaning:literal])+ $name:ident = $code:literal, [$($status:literal),*];)+) => {
-        /// Code of an error that pgfresh itself reports. Other SQLSTATEs are those of the server.
+        /// Codes of the errors that pgfresh itself reports. All other SQLSTATEs come from the server.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum ErrorCode {
             $($(#[doc = $meaning])+ $name,)+
         }
 
         impl ErrorCode {
-            /// All codes, each with the HTTP statuses that it comes with and its meaning. A code without a status is only in the
-            /// line of `pgfresh serve --json`.
+            /// All codes, each with its HTTP statuses and its meaning. A code without a status occurs only in the
+            /// output of `pgfresh serve --json`.
             pub const ALL: &[(Self, &[u16], &str)] =
                 &[$((Self::$name, &[$($status),*], concat!($($meaning),+)),)+];
 

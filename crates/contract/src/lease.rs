@@ -127,7 +127,7 @@ pub struct HoldResponse {
     pub holder: String,
 }
 
-/// A number from 0 on. In JSON, `5.0` is the same number as `5`, and some languages write it so.
+/// A number from 0 on. In JSON, `5.0` is equal to `5`, and some languages write it that way.
 struct Whole(u64);
 
 impl<'de> Deserialize<'de> for Whole {
@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for Whole {
             }
 
             fn visit_f64<E: Error>(self, number: f64) -> Result<Whole, E> {
-                // From 2^53 on, a float does not have all digits.
+                // From 2^53 on, a float can't represent every whole number.
                 let text = (0.0..9_007_199_254_740_992.0).contains(&number).then(|| number.to_string());
                 let whole = text.and_then(|text| text.parse().ok());
                 whole.map(Whole).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Float(number), &self))

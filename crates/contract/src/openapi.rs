@@ -1,6 +1,6 @@
 //! Generates `openapi.json` from the types of this crate and the table of operations.
 //!
-//! `PGFRESH_WRITE_DOCS=1 cargo test -p pgfresh-contract` writes the file, and the tables of `docs/http.md`.
+//! `PGFRESH_WRITE_DOCS=1 cargo test -p pgfresh-contract` writes this file and the tables of `docs/http.md`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,13 +14,13 @@ use crate::{ErrorBody, ErrorCode, Remedy};
 
 mod operations;
 
-/// Pattern of a name that a lease can have.
+/// Pattern of a valid lease name.
 pub(crate) const NAME: &str = r"^[^\u0000]+$";
-/// Largest whole number that JSON has in all languages.
+/// Largest whole number that JSON can represent in all languages.
 pub(crate) const MOST: u64 = (1 << 53) - 1;
-/// Pattern of a name that a template can have.
+/// Pattern of a valid template name.
 pub(crate) const TEMPLATE: &str = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,45}$";
-/// Returns the schema of the names that no lease and no template can have.
+/// Returns the schema of names that neither a lease nor a template can have.
 pub(crate) fn reserved() -> Value {
     json!({ "type": "string", "pattern": "^(postgres|template[01])$|^(pgfresh|integresql)_" })
 }
@@ -31,16 +31,16 @@ pub(crate) const TIME: &str = "^(0+|[0-9]{1,10} ?ms|[0-9]{1,7} ?s|[0-9]{1,5} ?m(
 const DESCRIPTION: &str = "Leases of fresh PostgreSQL databases over HTTP. `pgfresh serve` and `pgfresh run` answer on the port of the \
     PostgreSQL protocol. An error has a `code` and often a `remedy`, by which programs decide. Its texts may change.";
 
-/// Errors that each operation can have: an unreadable path, no secret, a foreign host, a bug or the server's own error, and a server
-/// that does not answer.
+/// Errors that each operation can return: an unreadable path, no secret, a foreign host, a bug or the server's own
+/// error, and a server that doesn't answer.
 const ALWAYS: [u16; 5] = [400, 401, 403, 500, 503];
-/// Errors of a request whose body the server reads.
+/// Errors of a request with a body.
 const OF_BODIES: [u16; 2] = [408, 413];
 
-/// Maximum width of a line of the file that has several values.
+/// Maximum width of a line of the file that contains several values.
 const WIDTH: usize = 120;
 
-/// A request that the server answers.
+/// A request that the server supports.
 struct Operation {
     method: &'static str,
     path: &'static str,
@@ -48,12 +48,12 @@ struct Operation {
     id: &'static str,
     summary: &'static str,
     parameters: Vec<Value>,
-    /// Schema of the body, if it can have one. The flag tells whether it must.
+    /// Schema of the body, if the request can have one. The flag is true if it must.
     body: Option<(Schema, bool)>,
     responses: Vec<Response>,
-    /// Statuses of errors besides those of each operation.
+    /// Statuses of further errors, besides those common to all operations.
     errors: &'static [u16],
-    /// Whether a program of the same user needs no secret.
+    /// Whether a program of our own user needs no secret.
     is_open: bool,
 }
 
@@ -223,7 +223,7 @@ fn document() -> Value {
     })
 }
 
-/// Describes the errors with this status: each code with its meaning.
+/// Describes the errors with this status, each with its code and meaning.
 fn meanings(status: u16) -> String {
     let codes = ErrorCode::ALL.iter().filter(|(_, statuses, _)| statuses.contains(&status));
     let lines = codes.map(|(code, _, meaning)| format!("`{}`: {}", code.as_str(), meaning.trim()));
@@ -246,7 +246,7 @@ fn check(path: &Path, expected: &str) {
     assert!(written == expected, "{command} writes {}", path.display());
 }
 
-/// Appends a value as JSON. A short value stays on one line.
+/// Appends a value as JSON. A short value is written on one line.
 fn write(value: &Value, indent: usize, text: &mut String) {
     let line = value.to_string();
     let (open, items, close): (_, Vec<_>, _) = match value {

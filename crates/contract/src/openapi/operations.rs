@@ -21,7 +21,7 @@ pub(super) fn all(generator: &mut SchemaGenerator) -> Vec<Operation> {
     all
 }
 
-/// Returns the operations that continue with the result of an operation.
+/// Returns the operations that can follow an operation, using its result.
 pub(super) fn links(id: &str) -> Option<Value> {
     let (next, parameters) = match id {
         "lease" => {
