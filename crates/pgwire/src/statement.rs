@@ -400,7 +400,7 @@ mod tests {
         let select = |values, rows| ("SELECT".to_owned(), values, rows);
         let runs_of = runs(&talk.join(" "));
         assert_eq!(runs_of[1..], [select(Some(0), 3), select(Some(1), 1), select(Some(0), 3)]);
-        // Batched runs cost no round trip each, so their values aren't counted.
+        // Batched runs cost no round trip each, so their values aren't recorded.
         let batch = "> P:s,INSERT B:,s,1 E:, B:,s,2 E:, S < 1 2 C:INSERT_0_1 2 C:INSERT_0_1 Z:I";
         assert_eq!(runs(batch), [("INSERT".to_owned(), None, 1), ("INSERT".to_owned(), None, 1)]);
         let text = ("a;_b".replace('_', " "), None, 7);
