@@ -1,4 +1,4 @@
-//! Finds the catalog rows that are in only one of two databases.
+//! Finds the catalog rows that only one of two databases has.
 //!
 //! A database and a copy of its template come from the same files. Nearly all of their catalog rows are equal, even the
 //! oids in them, so reading all rows would be slow. Instead, the server hashes the rows, and pgfresh reads only those

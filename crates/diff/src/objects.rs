@@ -16,8 +16,8 @@ const DEFINITIONS: &str = include_str!("objects.sql");
 /// Maximum length of a definition in a result, in characters.
 const MAX_DEFINITION_LENGTH: usize = 400;
 
-/// Catalog columns that are visible in an object's definition. If the definitions differ, the result doesn't list these
-/// columns as well. An entry without a column means a whole catalog.
+/// Catalog columns visible in an object's definition. If the definitions differ, the result doesn't list these columns
+/// as well. An entry without a column means a whole catalog.
 const COLUMNS_IN_DEFINITIONS: &[&str] = &[
     "pg_attrdef",
     "pg_attribute.attcollation",

@@ -126,7 +126,7 @@ fn first_difference(old: &Cell, new: &Cell) -> usize {
 }
 
 impl Cell {
-    /// Builds a cell for a value that is already in memory. The text itself serves as its digest.
+    /// Builds a cell for a value already in memory. The text itself serves as its digest.
     pub(crate) fn of(value: Option<&str>) -> Self {
         let begin = value.map(|text| text.chars().take(MAX_READ_LENGTH).collect());
         let text = value.unwrap_or_default();

@@ -220,7 +220,7 @@ impl Read {
         }
     }
 
-    /// Returns a parameter's last value, which is the one that the server uses. The parameter must not be a
+    /// Returns a parameter's last value, which is the one the server uses. The parameter must not be a
     /// setting.
     fn last(&self, parameter: &[u8]) -> Option<&[u8]> {
         self.iter().filter(|(name, _)| *name == parameter).last().map(|(_, value)| value)

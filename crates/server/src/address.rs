@@ -76,7 +76,7 @@ impl Address {
         format!("http://{}@{}", self.password_after(":"), self.authority())
     }
 
-    /// Returns the URL of the live page in a browser, with the password as the token.
+    /// Returns the live page's URL for a browser, with the password as the token.
     #[must_use]
     pub fn page_url(&self) -> String {
         self.http_url() + &self.password_after("?token=")

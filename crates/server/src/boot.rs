@@ -420,8 +420,8 @@ fn spawn(
     let data = run.data();
     // Replace the file that initdb created.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
-    // A pid file at this point was left by an earlier server that was killed. The locks prove that this
-    // server is gone, and its "ready" could be mistaken for the new server's.
+    // Any pid file here was left behind by a killed server. The locks prove that this server is gone, and its
+    // "ready" could be mistaken for the new server's.
     let files = Directory::open(&data).attempt("open", &data)?;
     files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
     let output = run.create_file("log", order.account)?;

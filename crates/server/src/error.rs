@@ -19,7 +19,7 @@ pub enum InstallationError {
     NotFound {
         /// The requested version.
         wanted: VersionRequest,
-        /// Locations that were searched, as text.
+        /// Searched locations, as text.
         searched: String,
         /// Major versions of the installations found.
         others: Vec<u32>,

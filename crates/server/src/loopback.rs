@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use crate::Server;
 use crate::address::{Address, SOCKET};
 
-/// Maximum length of the queue of new connections. It is long enough that other users can't easily fill the
-/// queue. The kernel may reduce it.
+/// Maximum length of the connection queue, long enough that other users can't easily fill it. The kernel may
+/// reduce this length.
 const QUEUE_LENGTH: i32 = 4096;
 /// Pause after an error in `accept`, e.g. because pgfresh has too many open files.
 const PAUSE: Duration = Duration::from_millis(10);

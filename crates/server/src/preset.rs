@@ -56,7 +56,7 @@ pub(crate) const COMMON: [(&str, &str); 16] = [
     // small /dev/shm is no problem.
     ("dynamic_shared_memory_type", "mmap"),
     ("io_method", "sync"),
-    // Let the kernel copy a template database's files. It shares their blocks if the file system supports
+    // Let the kernel copy a template database's files. The copies share blocks if the file system supports
     // that.
     ("file_copy_method", "clone"),
     ("jit", "off"),

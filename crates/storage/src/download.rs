@@ -135,7 +135,7 @@ impl SignedManifest {
     }
 }
 
-/// The files of an entry that is being downloaded.
+/// The files of an entry being downloaded.
 #[derive(Debug)]
 pub struct EntryDownload<'a> {
     announced: &'a SignedManifest,

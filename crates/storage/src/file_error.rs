@@ -65,7 +65,7 @@ pub trait Attempt<T> {
     /// Adds the action and the path, for the message "could not `verb` `path`".
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
 
-    /// Like [`Attempt::attempt`], for a path that the user chose.
+    /// Like [`Attempt::attempt`], but for a path the user chose.
     fn attempt_given(self, verb: &'static str, path: &Path) -> Result<T, FileError>
     where
         Self: Sized,

@@ -2,10 +2,10 @@
 //! and no copy may outlive its owner, the pgfresh process that created it.
 //!
 //! A [`Place`] is a directory in RAM or on disk with enough free space. It contains one [`RunDirectory`] per
-//! server. A run directory is private and locked, so a sweep can tell when its owner is gone and remove it.
-//! Its files are copies of an [`Entry`] in the [`Cache`]. Entries are immutable, and each is published with a
-//! single rename. This crate knows nothing about PostgreSQL: to it, a data directory is just a tree of
-//! regular files.
+//! server. A run directory is private and locked, so a sweep can tell when the owner is gone and remove the
+//! directory. The files are copies of an [`Entry`] in the [`Cache`]. Entries are immutable, and each is
+//! published with a single rename. This crate knows nothing about PostgreSQL: to it, a data directory is just
+//! a tree of regular files.
 //!
 //! ```text
 //! CACHE/images/FINGERPRINT/manifest      list of files, written last (its mtime is the time of the last use)

@@ -26,7 +26,8 @@ pub struct Building {
 }
 
 impl Building {
-    /// Removes the `damaged` entry from the cache. Does nothing if another process has already replaced it.
+    /// Removes the `damaged` entry from the cache. Does nothing if another process has already replaced the
+    /// entry.
     pub fn discard(&self, damaged: &Entry) -> Result<(), FileError> {
         if damaged.is_current() { self.remove() } else { Ok(()) }
     }

@@ -48,7 +48,7 @@ const PERSISTENT: &str = "persistent";
 
 /// Name prefix of a directory retained for the user to inspect.
 const KEPT_PREFIX: &str = "kept-";
-/// Name extension of a directory that is being removed.
+/// Name extension of a directory being removed.
 const REMOVAL_EXTENSION: &str = "dead";
 
 /// A single server's directory, locked by its owner.
@@ -319,7 +319,7 @@ impl Abandoned {
     }
 
     fn of(path: &Path, take: impl Fn(&Path) -> io::Result<Option<Lock>>) -> Result<Option<Self>, FileError> {
-        // The process that was removing the directory might have died after the rename.
+        // The process removing the directory might have died after the rename.
         let dead = path.with_extension(REMOVAL_EXTENSION);
         for path in [path, &dead] {
             let lock = path.join(OWNER_LOCK);

@@ -218,7 +218,7 @@ pub enum TrustError {
     /// The signed text belongs to another template. The value is that template's fingerprint.
     #[error("its signature is that of template {0}")]
     OtherTemplate(String),
-    /// The manifest or the description isn't the one that was signed. The value names it.
+    /// The manifest or the description (the value) isn't the signed one.
     #[error("its {0} is not the one that was signed")]
     OtherPart(&'static str),
     /// The manifest can't be parsed.

@@ -203,7 +203,7 @@ pub enum SetupError {
         /// Command that decompresses such a file to stdout.
         unpack: &'static str,
     },
-    /// A SQL file begins a transaction but doesn't commit it, so its changes are lost.
+    /// A SQL file begins a transaction but doesn't end it, so its changes are lost.
     #[error("\"{file}\" leaves a transaction open")]
     OpenTransaction {
         /// Path of the file.

@@ -12,7 +12,7 @@ use crate::{BuildPlan, FingerprintInputs, ProvisionError, Steps, TemplateSpec};
 /// The earlier template that an incremental build starts from. During the build, the cache doesn't evict it.
 pub(crate) struct Parent {
     pub(crate) template: Template,
-    /// Number of SQL files that are already in the parent.
+    /// Number of SQL files already in the parent.
     pub(crate) sql_files: usize,
     /// Names of the new files, which aren't in the parent.
     pub(crate) added: Vec<String>,

@@ -20,7 +20,8 @@ pub struct TemplateSpec {
     pub name: String,
     /// Folder where the setup command runs, and to which paths and globs are relative.
     pub folder: PathBuf,
-    /// Template that this one extends, by starting from a copy of its database. `None` means the base image.
+    /// Template that this one extends: the new template's database begins as that template's database. `None` means the
+    /// base image.
     pub from: Option<Box<TemplateSpec>>,
     /// Globs for SQL files. The globs run in this order, and the files of one glob run in name order.
     pub sql: Vec<String>,

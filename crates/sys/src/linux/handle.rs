@@ -79,7 +79,7 @@ impl ProcessHandle {
         }))
     }
 
-    /// Kills the process. It is not an error if the process has already exited.
+    /// Kills the process unless it has already exited.
     #[expect(clippy::let_underscore_must_use, reason = "one that has ended already is no error")]
     pub fn kill(&self) {
         let _ = self.signal(Signal::KILL);

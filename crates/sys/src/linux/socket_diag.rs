@@ -17,7 +17,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-/// `SOCK_DIAG_BY_FAMILY`, the type of the request and of the response.
+/// `SOCK_DIAG_BY_FAMILY`, the type of both the request and the response.
 const BY_FAMILY: u16 = 20;
 /// `NLMSG_ERROR`, the type of an error response. Its body starts with a negative errno.
 const ERROR: u16 = 2;
@@ -25,10 +25,10 @@ const ERROR: u16 = 2;
 const REQUEST: u16 = 1;
 /// `IPPROTO_TCP`.
 const TCP: u8 = 6;
-/// Sizes in bytes of a `nlmsghdr` and of a request.
+/// Sizes in bytes of a `nlmsghdr` and a request.
 const HEADER: usize = 16;
 const REQUEST_SIZE: usize = HEADER + 8 + 48;
-/// Byte ranges of the ports and addresses, of the uid and of the inode in a response.
+/// Byte ranges of the ports and addresses, the uid, and the inode in a response.
 const ADDRESS_RANGE: std::ops::Range<usize> = HEADER + 4..HEADER + 4 + 36;
 const UID_RANGE: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 + 16;
 const INODE_RANGE: std::ops::Range<usize> = UID_RANGE.end..UID_RANGE.end + 4;
