@@ -1,6 +1,6 @@
-//! Safe wrappers for operating system calls that the standard library lacks: advisory locks, directory
-//! handles, reflinks, process handles, memory limits, System V segments, user namespaces, and the disks below
-//! a path, among others.
+//! Safe wrappers for operating system calls that the standard library lacks. Among them are advisory locks,
+//! directory handles, reflinks, process handles, memory limits, System V segments, user namespaces, and the
+//! disks below a path.
 //!
 //! This is the only crate that may contain `unsafe` or depend on the operating system. Each operating system
 //! has its own folder, and all folders provide the same interface. This crate knows nothing about PostgreSQL.
