@@ -47,9 +47,9 @@ pub(crate) const COMMON: [(&str, &str); 16] = [
     // 300 connections for parallel tests with connection pools and for waiting backends, plus 20 for pgfresh
     // itself (see `Shares` in the `lease` crate). The boot takes no longer than with 100.
     ("max_connections", "320"),
-    // These limits preserve the defaults for 100 connections: the total number of locks, and the number of
-    // locks on a table before they are escalated to a single one. Since there is less shared memory to set
-    // up, the boot is 3 ms faster than with the defaults.
+    // These limits preserve what the defaults allow with 100 connections: the total number of locks, and the
+    // locks per table before they are escalated to a single one. Since there is less shared memory to set up,
+    // the boot is 3 ms faster than with the defaults.
     ("max_pred_locks_per_transaction", "22"),
     ("max_pred_locks_per_relation", "31"),
     // Make shared memory segments files in the data directory. This way no segment is left behind, and a

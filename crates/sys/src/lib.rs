@@ -1,4 +1,4 @@
-//! Safe wrappers for operating system calls that the standard library lacks. Among them are advisory locks,
+//! Safe wrappers for operating system calls that the standard library lacks. They include advisory locks,
 //! directory handles, reflinks, process handles, memory limits, System V segments, user namespaces, and the
 //! disks below a path.
 //!

@@ -103,7 +103,7 @@ pub(crate) struct InputFiles {
 /// Finds the files in `folder` that match `patterns`.
 ///
 /// # Errors
-/// Returns an error if a pattern matches nothing, or if a file whose full path a pattern spells out can't be read.
+/// Returns an error if a pattern matches nothing, or if a pattern is the full path of a file that can't be read.
 pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = InputFiles::default();
     for pattern in patterns {
@@ -375,7 +375,7 @@ mod tests {
         skipped.sort_unstable();
         assert_eq!(skipped, [("migrations/old.sql", true), ("old", false), ("self", false)]);
         assert!(found("*.ini").skipped.is_empty(), "a link whose name does not match");
-        // SQL files, and files whose full path a pattern spells out, must exist.
+        // SQL files, and files whose full path is given, must exist.
         let sql = |pattern: &str| expand_sql(project.path(), &[pattern.to_owned()]);
         assert_eq!(sql("**/0*.sql").unwrap().files.len(), 3);
         for error in [sql("**/*.sql"), expand(project.path(), &["migrations/old.sql".to_owned()])] {

@@ -44,8 +44,8 @@ pub struct Mount {
 
 impl Mount {
     /// Finds the mount that contains `path`. The lookup uses the mount id, because files on btrfs have device
-    /// numbers that no mount has. If the id isn't in the table (on kernels before 5.8, or with a copied
-    /// table), the lookup falls back to the longest mount point above `path`.
+    /// numbers that no mount has. If the id isn't in the table (possible on kernels before 5.8 or with a
+    /// copied table), the lookup falls back to the longest mount point above `path`.
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let table = roots.procfs.join("self/mountinfo");
