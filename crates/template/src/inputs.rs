@@ -375,7 +375,7 @@ mod tests {
         skipped.sort_unstable();
         assert_eq!(skipped, [("migrations/old.sql", true), ("old", false), ("self", false)]);
         assert!(found("*.ini").skipped.is_empty(), "a link whose name does not match");
-        // SQL files, and files whose full path is given, must exist.
+        // SQL files must exist, and so must files with their full path as the pattern.
         let sql = |pattern: &str| expand_sql(project.path(), &[pattern.to_owned()]);
         assert_eq!(sql("**/0*.sql").unwrap().files.len(), 3);
         for error in [sql("**/*.sql"), expand(project.path(), &["migrations/old.sql".to_owned()])] {
