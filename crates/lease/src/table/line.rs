@@ -9,6 +9,9 @@ use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::is_preparing;
 
+/// How long a request that may end sessions spares those whose clients have all disconnected. Such a session usually ends by itself
+/// within a millisecond, and its backend can serve the next client.
+pub(super) const SPARE_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a request waits for open sessions that it must not end itself. They may be about to close.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a request waits for sessions that pgfresh told to end.
@@ -65,6 +68,12 @@ impl Request {
     fn waits_until(&self, lease: &Lease) -> Instant {
         let since = self.closes_since.unwrap_or_else(|| self.since.max(lease.moved));
         since + session_timeout(&self.want, lease)
+    }
+
+    /// Returns the time when the request stops sparing a lease's sessions. Returns `None` if it spares none.
+    fn spares_until(&self, lease: &Lease) -> Option<Instant> {
+        let is_sparing = lease.open == 0 && lease.leaving > 0 && lease.closing == Closes::None;
+        self.closes_since.filter(|_| is_sparing).map(|since| since + SPARE_TIMEOUT)
     }
 
     /// Whether the request concerns an existing lease rather than a new one.
@@ -140,7 +149,8 @@ impl LeaseTable {
             _ => None,
         };
         let longest = head.since + LONGEST_WAIT;
-        Some(lease.map_or(longest, |lease| head.waits_until(lease).min(longest)))
+        let next = |lease| head.spares_until(lease).unwrap_or_else(|| head.waits_until(lease));
+        Some(lease.map_or(longest, |lease| next(lease).min(longest)))
     }
 
     fn step(&mut self, name: &str, now: Instant) -> Option<Step> {
@@ -312,7 +322,7 @@ impl LeaseTable {
                 self.refuse_head(name, LeaseError::NotCopied { name: name.to_owned(), isolation })
             }
             Want::Reset { .. } | Want::Release | Want::Keep { .. } | Want::Copy { .. } => {
-                self.step_change(name, id, is_late)
+                self.step_change(name, id, is_late, now)
             }
         }
     }
@@ -375,7 +385,7 @@ impl LeaseTable {
     }
 
     /// Serves a request for a change that needs a database without sessions.
-    fn step_change(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
+    fn step_change(&mut self, name: &str, id: DatabaseId, is_late: bool, now: Instant) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let (ticket, want, closes) = (head.ticket, head.want.clone(), head.closes());
         let database = self.databases.get_mut(id)?;
@@ -383,7 +393,9 @@ impl LeaseTable {
         let sessions = lease.sessions();
         let is_closing = lease.closing == Closes::Running;
         if (sessions > 0 || is_closing) && !is_late {
-            if closes && lease.closing == Closes::None {
+            if let Some(until) = head.spares_until(lease).filter(|until| *until > now) {
+                self.look_at_lines(until);
+            } else if closes && lease.closing == Closes::None {
                 lease.closing = Closes::Running;
                 let task = Task { database: id, kind: TaskKind::Close };
                 self.actions.push(Action::Run { task, ticket });

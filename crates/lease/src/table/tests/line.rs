@@ -1,5 +1,6 @@
 //! Tests requests for a single name.
 
+use super::super::line::SPARE_TIMEOUT;
 use super::*;
 
 /// Requests a session and gives all of these terms explicitly.
@@ -162,6 +163,30 @@ fn ending_lease_lasts_until_closing_request_is_served() {
             let actions = example.finish(database, outcome);
             let is_done = |action: &Action| matches!(action, Action::Answer { ticket: to, answer: Answer::Done(_) } if *to == ticket);
             assert!(actions.iter().any(is_done), "{want:?}: {actions:?}");
+        }
+    }
+}
+
+/// If a task ended the session of a client that has left, the next lease would have to start another backend.
+#[test]
+fn closing_request_first_spares_sessions_without_client() {
+    for stays in [false, true] {
+        for want in [Want::Release, Want::Reset { close: true }] {
+            let mut example = Example::new();
+            let database = leased(&mut example, "name", terms("app", Isolation::Clone, 0));
+            rest(&mut example, Vec::new());
+            example.raise(Event::Leaving { database });
+            let (_, waits) = example.ask("name", want.clone());
+            assert!(waits.is_empty(), "{want:?}: {waits:?}");
+            if stays {
+                example.now += SPARE_TIMEOUT;
+                let looks_at = example.table.next_task(example.now).unwrap_err();
+                assert_eq!(looks_at, Some(example.now));
+                assert_eq!(task(&example.raise(Event::Tick)).kind, TaskKind::Close);
+            } else {
+                let actions = example.raise(Event::Disconnected { database, leaving: true });
+                assert_ne!(task(&actions).kind, TaskKind::Close);
+            }
         }
     }
 }
