@@ -1,5 +1,6 @@
 //! Errors of a measurement.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
 
@@ -21,6 +22,9 @@ pub enum BenchError {
     Database(#[from] LeaseError),
     #[error(transparent)]
     Gateway(#[from] GatewayError),
+    /// The HTTP API refused a request, or the connection failed.
+    #[error("could not lease over HTTP")]
+    Http(#[source] io::Error),
     /// A program run by a contender failed.
     #[error("could not time \"{program}\": {status}")]
     Program {

@@ -4,10 +4,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gateway::{Access, Budget, Gateway, GatewayOptions};
+use api::{Api, OnFailure};
+use gateway::{Access, Budget, Gateway, GatewayOptions, SocketFile};
 use lease::{Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
 use report::Report;
 use server::{AdminConnection, Installation, SOCKET, SUPERUSER, Server};
@@ -15,6 +17,7 @@ use storage::{Attempt, Cache, Entry, Place, RunDirectory};
 use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 
 use crate::client::Address;
+use crate::http::HttpConnection;
 use crate::{BenchError, environment};
 
 /// Number of tables in the template, unless a benchmark compares several numbers.
@@ -32,6 +35,8 @@ pub(crate) const ROLLBACK_ISOLATION: (&str, &str) =
     ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
 /// The server's default `max_connections`.
 const MAX_CONNECTIONS: u32 = 500;
+/// Port in the name of the gateway's unix socket. It is not the server's own.
+const SOCKET_PORT: u16 = 5433;
 /// How long a database remains leased after its last session ends, by default.
 const LINGER: Duration = Duration::from_secs(5);
 /// Timeout for a statement.
@@ -117,6 +122,17 @@ impl Fixture {
         Address::Tcp(self.gateway.address(), self.gateway.access().secret().to_owned())
     }
 
+    /// Returns the gateway's unix socket.
+    pub(crate) fn gateway_socket(&self) -> Address {
+        Address::Unix(gateway_socket(self.server.run()).path())
+    }
+
+    /// Opens a connection to the HTTP API.
+    pub(crate) fn http(&self) -> Result<HttpConnection, BenchError> {
+        let secret = self.gateway.access().secret();
+        HttpConnection::open(self.gateway.address(), secret).map_err(BenchError::Http)
+    }
+
     /// Returns the server's own Unix socket.
     pub(crate) fn socket(&self) -> Address {
         Address::Unix(self.server.run().socket_directory().join(SOCKET))
@@ -180,7 +196,13 @@ pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     Ok(TemplateSpec { name: TEMPLATE.to_owned(), folder: folder.to_owned(), sql, ..TemplateSpec::default() })
 }
 
-/// Opens leases for a server with a single template, and a gateway for these leases on a free port.
+/// Returns the gateway's unix socket in the directory of its server.
+fn gateway_socket(run: &RunDirectory) -> SocketFile {
+    SocketFile { directory: run.address().to_owned(), port: SOCKET_PORT }
+}
+
+/// Opens leases for the databases of a server that has one template. Opens a gateway with the HTTP API for these leases,
+/// on a free port and on a unix socket.
 pub(crate) fn open_gateway(
     run: &RunDirectory,
     place: &Place,
@@ -208,12 +230,15 @@ pub(crate) fn open_gateway(
         listen,
         advertised: None,
         certificate: None,
-        socket: None,
+        socket: Some(gateway_socket(run)),
         secret,
         history: None,
         budget: Budget::default(),
     };
-    let gateway = Gateway::bind(options)?.serve(leases.clone(), None)?;
+    let bound = Gateway::bind(options)?;
+    let api =
+        Api::new(leases.clone(), bound.access(), OnFailure::Release, None, bound.events(), bound.recorder());
+    let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
     Ok((leases, gateway))
 }
 

@@ -17,6 +17,7 @@ mod fleet;
 mod floor;
 mod fresh;
 mod goal;
+mod http;
 mod memory;
 mod pgbench;
 mod proxy;

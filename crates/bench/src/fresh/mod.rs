@@ -5,6 +5,7 @@
 
 mod burst;
 mod first;
+mod http;
 mod minimal_gateway;
 mod paced;
 mod recycle;
@@ -50,16 +51,18 @@ impl Fresh {
     /// Returns an error if there are no results at all.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
-        let samples = paced::Samples::default();
+        let (samples, http_samples) = (paced::Samples::default(), http::Samples::default());
         let floor = minimal_gateway::MinimalGateway::open(&fixture)?;
         let mut contenders = paced::contenders(&fixture, &floor, &samples)?;
         contenders.extend(burst::contenders(&fixture)?);
         contenders.extend(sustained::contenders(&fixture)?);
+        contenders.extend(http::contenders(&fixture, &http_samples));
         Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
         samples.discard_warm_up();
+        http_samples.discard_warm_up();
         let before = fixture.leases.status();
         let report = |timed: &[Timed]| {
-            let mut report = report::of(timed, &samples);
+            let mut report = report::of(timed, &samples, &http_samples);
             let now = fixture.leases.status();
             report.add_notes([format!(
                 "Of the sessions through the gateway, {} found a backend waiting and {} did not.",

@@ -3,17 +3,18 @@
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
 use super::sustained::{WORKERS, WorkerContenders};
-use super::{burst, paced};
+use super::{burst, http, paced};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, find, interval, rate, ratio};
 
-pub(super) fn of(timed: &[Timed], samples: &paced::Samples) -> Report {
+pub(super) fn of(timed: &[Timed], samples: &paced::Samples, http_samples: &http::Samples) -> Report {
     let mut report = Report::new("A fresh database, and its first query");
     report.add_table(sequential_table(timed, samples));
     report.add_table(burst_table(timed));
     report.add_table(sustained_table(timed));
+    report.add_table(http::table(timed, http_samples));
     add_samples(&mut report, timed);
-    super::add_goals(&mut report, goals(timed, samples));
+    super::add_goals(&mut report, goals(timed, samples).into_iter().chain(http::goals(timed, http_samples)));
     report.add_notes([
         "Through the gateway: over TCP, with a password. By hand: over the server's own unix socket, with a session \
          that is open already for the statement; what is made is dropped untimed, except in the rates.",

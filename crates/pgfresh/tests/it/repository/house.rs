@@ -33,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("api", &["contract", "sys", "server", "lease", "gateway", "diff"]),
     ("report", &[]),
     ("diff", &["contract", "server", "report"]),
-    ("bench", &["pgwire", "sys", "storage", "server", "template", "lease", "gateway", "report"]),
+    ("bench", &["pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api", "report"]),
     ("profile", &["pgwire", "sys", "server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
