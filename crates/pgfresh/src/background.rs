@@ -194,11 +194,14 @@ pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
             stopped.staying.extend(ours.and_then(|about| about.name.clone()));
             continue;
         }
-        stopped.count += usize::from(about.as_ref().is_some_and(|about| slot.end(about)));
-        ending.push((slot, alone, about));
+        let process = about.as_ref().and_then(|about| slot.end(about));
+        stopped.count += usize::from(process.is_some());
+        ending.push((slot, alone, about, process));
     }
-    for (slot, _alone, about) in ending {
-        if slot.after_server(STOP_TIMEOUT).is_none() {
+    for (slot, _alone, about, process) in ending {
+        // The process releases the template only when it ends.
+        let ended = |process| sys::wait_readable(&process, STOP_TIMEOUT).unwrap_or(true);
+        if slot.after_server(STOP_TIMEOUT).is_none() || !process.is_none_or(ended) {
             let process = about.map_or_else(String::new, |about| format!(" {}", about.pid));
             let failure = Failure::new(format!("the background server{process} does not stop"));
             return Err(failure.detail(format!("Waited {} s.", STOP_TIMEOUT.as_secs())));

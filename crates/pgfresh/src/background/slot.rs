@@ -200,12 +200,13 @@ impl BackgroundSlot {
         files.iter().find_map(|path| read_about(path))
     }
 
-    /// Sends SIGTERM to the server that `about` describes. Returns false if the server has already exited.
-    pub(super) fn end(&self, about: &ServerInfo) -> bool {
+    /// Sends SIGTERM to the server that `about` describes, and returns its process. Returns `None` if the server has already
+    /// ended.
+    pub(super) fn end(&self, about: &ServerInfo) -> Option<ProcessHandle> {
         let handle = ProcessHandle::of_number(about.pid);
         // A live owner still holds its lock, so its process ID can't have been reused yet.
         let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
-        handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
+        handle.filter(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
     }
 
     /// Waits for the server to exit and returns the owner lock, or `None` after `timeout`.

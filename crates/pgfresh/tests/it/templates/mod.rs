@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::{Outcome, Scene, User, end_of, finish, ground, majors, postgres, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
 
 /// Configuration whose setup notes its run, and then runs `migrations/*.sql` with psql.
 const CONFIG: &str = r#"
@@ -446,6 +447,24 @@ fn the_cache_is_listed_bounded_and_cleared() {
     assert_fails(&scene.run(["template", "rm", "app"]), &["there is no template \"app\""]);
     assert!(scene.run(["template", "rm", "--all"]).stdout.contains("removed (base image)"));
     assert!(scene.run(["template", "list"]).stdout.is_empty());
+}
+
+/// A background server holds a lock on its template until its process ends.
+#[test]
+fn templates_can_be_removed_after_stop() {
+    let scene = project(User::Ourselves, CONFIG);
+    for _ in 0..3 {
+        let url = scene.run(["url"]);
+        assert_eq!(url.code, Some(0), "{url}");
+        let server = fs::read_dir(scene.cache.join("servers")).unwrap().next().unwrap().unwrap().path();
+        let about: Value = serde_json::from_slice(&fs::read(server.join("about")).unwrap()).unwrap();
+        assert_eq!(scene.run(["stop"]).stdout, "stopped the background server\n");
+        // The link of a process that has ended is gone, even if the process has not been reaped.
+        let program = fs::read_link(format!("/proc/{}/exe", about["pid"]));
+        assert!(program.is_err(), "it still runs: {program:?}");
+        let removed = scene.run(["template", "rm", "app"]);
+        assert!(removed.stdout.contains("removed app"), "{removed}");
+    }
 }
 
 #[test]
