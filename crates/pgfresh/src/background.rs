@@ -108,16 +108,27 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
 }
 
 /// Returns the server for database `name`. A failed test's database may still be on the server that kept it after the
-/// run; otherwise this is the server for this project and template.
+/// run. If so, returns that server. Otherwise returns the server for this project and template. If the user has not
+/// chosen one of several templates, the name of a lease also decides.
 pub(crate) fn join_for(context: &Context, name: Option<&str>) -> Result<RunningServer, Failure> {
-    let keeper = name.map(|name| keeper_of(context, name)).transpose()?.flatten();
-    keeper.map_or_else(|| join(context), Ok)
+    let is_open = context.settings()?.has_open_choice();
+    let found = name.map(|name| server_with(context, name, |about| about.kept || is_open));
+    found.transpose()?.flatten().map_or_else(|| join(context), Ok)
 }
 
 /// Returns the server that kept the failed test's database `name` after the test's run.
 pub(crate) fn keeper_of(context: &Context, name: &str) -> Result<Option<RunningServer>, Failure> {
-    let mut keepers = running(context)?.into_iter().filter(|found| found.about.kept);
-    Ok(keepers.find(|keeper| keeper.control.has(name)))
+    server_with(context, name, |about| about.kept)
+}
+
+/// Returns the first of these running servers that has the database `name`.
+fn server_with(
+    context: &Context,
+    name: &str,
+    of: impl Fn(&ServerInfo) -> bool,
+) -> Result<Option<RunningServer>, Failure> {
+    let mut servers = running(context)?.into_iter().filter(|found| of(&found.about));
+    Ok(servers.find(|server| server.control.has(name)))
 }
 
 /// Builds the error for a project that has no running server.

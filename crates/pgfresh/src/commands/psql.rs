@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::foreground;
 
 pub(crate) fn execute(context: &Context, arguments: &Psql) -> Result<ExitCode, Failure> {
-    let mut command = Command::new(provisioning::find_psql(&context.provisioner()?.installation)?);
+    let mut command = Command::new(provisioning::find_psql(&provisioning::installation(context)?)?);
     command.args(&arguments.arguments);
     let name = arguments.name.as_deref();
     let control = Control::of_this_run_or(|| Ok(background::join_for(context, name)?.control))?;

@@ -125,6 +125,11 @@ impl ResolvedSettings {
         Ok(ServerOptions { template, ..self.server_options.clone() })
     }
 
+    /// Whether the user has to choose one of the configuration file's templates.
+    pub(crate) fn has_open_choice(&self) -> bool {
+        self.template_request.is_open(&self.templates)
+    }
+
     /// Returns the configuration file's template with this name.
     pub(crate) fn find_template(&self, name: &str) -> Result<TemplateSpec, Failure> {
         template::find(&self.templates, name)

@@ -167,6 +167,11 @@ impl TemplateRequest {
         named.map_or(Self::Usual, |name| Self::Named(name.to_owned()))
     }
 
+    /// Whether the user has to choose one of the `templates` of the file.
+    pub(super) fn is_open(&self, templates: &[TemplateSpec]) -> bool {
+        matches!((self, templates), (Self::Usual, [first, _, ..]) if first.name != UNNAMED)
+    }
+
     /// Returns the chosen template. `templates` come from the file.
     pub(super) fn choose(&self, templates: &[TemplateSpec]) -> Result<Option<TemplateSpec>, Failure> {
         match (self, templates) {
@@ -179,9 +184,7 @@ impl TemplateRequest {
                     .hint("For a template of pgfresh.toml, write them there.".to_owned()))
             }
             (Self::Named(name), _) => find(templates, name).map(Some),
-            (Self::Usual, [first, ..]) if first.name == UNNAMED || templates.len() == 1 => {
-                Ok(Some(first.clone()))
-            }
+            (Self::Usual, [first, ..]) if !self.is_open(templates) => Ok(Some(first.clone())),
             (Self::Usual, _) => {
                 let failure =
                     Failure::new("cannot choose a template: there are several, and none is unnamed");

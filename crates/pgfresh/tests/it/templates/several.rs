@@ -54,6 +54,24 @@ fn ran(scene: &Scene) -> String {
     text.lines().collect::<Vec<_>>().join(" ")
 }
 
+/// The name of a lease says which server has it. Without a name, the user has to choose a template.
+#[test]
+fn leased_names_need_no_choice_of_template() {
+    let scene = several(User::Ourselves);
+    let pgfresh = |words: &[&str]| scene.run(words);
+    let url = pgfresh(&["url", "mine", "--template", "demo"]);
+    assert_eq!(url.code, Some(0), "{url}");
+    let count = pgfresh(&["psql", "mine", "--", "-XAtc", "SELECT count(*) FROM orders"]);
+    assert_eq!((count.code, count.stdout.as_str()), (Some(0), "2\n"), "{count}");
+    let again = pgfresh(&["url", "mine"]);
+    assert_eq!((again.code, again.stdout), (Some(0), url.stdout), "{}", again.stderr);
+    for words in [&["psql", "other_name", "--", "-c", "SELECT 1"][..], &["psql"], &["url"]] {
+        let refused = pgfresh(words);
+        assert!(refused.stderr.contains("there are several, and none is unnamed"), "{refused}");
+    }
+    assert_eq!(pgfresh(&["stop"]).code, Some(0));
+}
+
 #[test]
 fn each_of_several_is_built_once() {
     for &user in User::all() {
