@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ExecutedStatement;
 #[cfg(test)]
-use crate::openapi::{MOST, NAME, TEMPLATE, TIME, reserved};
+use crate::openapi::{MOST, NAME, TEMPLATE, TIME, reserved_leases, reserved_templates};
 
 /// Request for a lease. Without a body, pgfresh leases a copy of the default template.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct LeaseRequest {
     pub template: Option<String>,
     /// Name of the database. pgfresh cuts it after 63 bytes, as PostgreSQL does. The default is a new name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(regex(pattern = NAME), extend("not" = reserved())))]
+    #[cfg_attr(test, schemars(regex(pattern = NAME), extend("not" = reserved_leases())))]
     pub name: Option<String>,
     /// `clone`, `rollback` or `server`. The default is the server's own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,8 +103,8 @@ pub struct ResetRequest {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotRequest {
-    /// Name of the new template: at most 46 letters, digits, `_` and `-`.
-    #[cfg_attr(test, schemars(regex(pattern = TEMPLATE), extend("not" = reserved())))]
+    /// Name of the new template: at most 46 letters, digits, `_` and `-`, but not `none`.
+    #[cfg_attr(test, schemars(regex(pattern = TEMPLATE), extend("not" = reserved_templates())))]
     pub template: String,
     /// Whether pgfresh closes open sessions. Otherwise they are an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -20,9 +20,14 @@ pub(crate) const NAME: &str = r"^[^\u0000]+$";
 pub(crate) const MOST: u64 = (1 << 53) - 1;
 /// Pattern of a valid template name.
 pub(crate) const TEMPLATE: &str = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,45}$";
-/// Returns the schema of names that neither a lease nor a template can have.
-pub(crate) fn reserved() -> Value {
+/// Returns the schema of the names that no lease can have.
+pub(crate) fn reserved_leases() -> Value {
     json!({ "type": "string", "pattern": "^(postgres|template[01])$|^(pgfresh|integresql)_" })
+}
+
+/// Returns the schema of the names that no template can have. On the command line, `none` means no template.
+pub(crate) fn reserved_templates() -> Value {
+    json!({ "type": "string", "pattern": "^(none|postgres|template[01])$|^pgfresh_" })
 }
 
 /// Pattern of a time with its unit, up to about a year.

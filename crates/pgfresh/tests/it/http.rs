@@ -333,6 +333,7 @@ fn invalid_requests_get_clear_errors() {
         ("POST /v1/databases/%00/snapshot", json!({ "template": "b" }), 400, "22021"),
         ("POST /v1/databases/leased/snapshot", json!({ "template": "a\0b" }), 400, "42602"),
         ("POST /v1/databases/leased/snapshot", json!({ "template": "a".repeat(64) }), 400, "42602"),
+        ("POST /v1/databases/leased/snapshot", json!({ "template": "none" }), 400, "42602"),
         ("POST /api/v1/templates", json!({ "hash": "a\0b" }), 400, "22021"),
         ("PUT /api/v1/templates/%00", Value::Null, 400, "22021"),
         ("DELETE /api/v1/templates/a/tests/%00", Value::Null, 400, "22021"),
