@@ -1,8 +1,7 @@
-//! Decides how clients prove who they are, and tells them where to connect.
+//! Decides how clients authenticate and tells them where to connect.
 //!
-//! Every gateway has one secret. This is both the password of every database user and the token of the HTTP API. The
-//! address to which a client connects decides whether the client sends the secret itself, or proves with SCRAM that it
-//! knows the secret.
+//! Every gateway has one secret, which serves as the password of every database user and as the HTTP API's token.
+//! Whether clients send the secret itself or prove with SCRAM that they know it depends on the address they connect to.
 
 use std::fmt;
 use std::io;
@@ -19,11 +18,11 @@ use crate::certificate::ServerCertificate;
 /// Size of a random secret, in bytes (128 bits).
 const SECRET_BYTES: usize = 16;
 
-/// The gateway's secret, the ways in which clients prove that they know it, and the addresses of databases.
+/// The gateway's secret, how clients prove that they know it, and the addresses of databases.
 pub struct Access {
     secret: String,
     digest: blake3::Hash,
-    /// Checks clients that authenticate with SCRAM. `None` if every client sends the secret as a password.
+    /// Verifies SCRAM exchanges. `None` if every client sends the secret as a password.
     verifier: Option<Verifier>,
     /// Whether clients must authenticate with SCRAM even if they don't use TLS.
     requires_scram: bool,
@@ -34,8 +33,8 @@ pub struct Access {
     socket: Option<SocketFile>,
 }
 
-/// The gateway's host and optional port in the addresses for clients on other machines. Without a port, clients use the
-/// port on which the gateway listens.
+/// The host and optional port under which clients on other machines reach the gateway. If there is no port, clients use
+/// the one the gateway listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
     host: String,
@@ -49,7 +48,7 @@ impl FromStr for Advertised {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "write HOST or HOST:PORT".to_owned();
         let (host, port) = match text.rsplit_once(':') {
-            // Several colons without brackets are an IPv6 address without a port.
+            // Several colons without brackets: an IPv6 address without a port.
             Some((host, _)) if host.contains(':') && !host.starts_with('[') => (text, None),
             Some((host, port)) if !text.ends_with(']') => {
                 (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
@@ -65,8 +64,8 @@ impl FromStr for Advertised {
     }
 }
 
-/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that other users can't enter. Clients of this
-/// socket need no password, because the permissions of the directory protect it.
+/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that other users can't enter. Since the
+/// directory's permissions protect the socket, its clients need no password.
 #[derive(Debug, Clone)]
 pub struct SocketFile {
     /// Directory that contains the file.
@@ -83,7 +82,7 @@ impl SocketFile {
     }
 }
 
-/// Whether clients of a gateway that listens on `listen` must authenticate with SCRAM. If so, the gateway also offers
+/// Returns true if clients of a gateway listening on `listen` must authenticate with SCRAM. Such a gateway also offers
 /// TLS.
 #[must_use]
 pub fn requires_scram(listen: IpAddr) -> bool {
@@ -91,7 +90,7 @@ pub fn requires_scram(listen: IpAddr) -> bool {
 }
 
 impl Access {
-    /// Creates the access rules: clients of `address` must know `secret`, and clients of `socket` need no password.
+    /// Creates rules under which clients of `address` must know `secret` and clients of `socket` need no password.
     #[must_use]
     pub fn new(secret: String, address: SocketAddr, socket: Option<SocketFile>) -> Self {
         let digest = blake3::hash(secret.as_bytes());
@@ -107,11 +106,11 @@ impl Access {
         }
     }
 
-    /// Sets how clients of the address `listen` authenticate, and offers them TLS with `certificate`.
+    /// Sets how clients connecting to `listen` authenticate and offers them TLS with `certificate`.
     ///
-    /// If `listen` is any address but 127.0.0.1, all clients use SCRAM. Over TLS, clients use SCRAM on every address,
-    /// because they can insist on a proof that is bound to the certificate (`channel_binding=require`). In all other
-    /// cases, clients send the secret as a password: SCRAM would take a few milliseconds and protect nothing.
+    /// If `listen` is any address but 127.0.0.1, all clients use SCRAM. TLS clients use SCRAM on every address, because
+    /// they may insist on a proof bound to the certificate (`channel_binding=require`). All other clients send the
+    /// secret as a password, since SCRAM would cost a few milliseconds and protect nothing.
     pub(crate) fn with_authentication_for(
         self,
         listen: SocketAddr,
@@ -126,7 +125,7 @@ impl Access {
         Ok(Self { verifier: Some(Verifier::new(&reached.secret, salt)), ..reached })
     }
 
-    /// Replaces the host and the port in the addresses that clients receive.
+    /// Replaces the host and the port in the addresses given to clients.
     pub(crate) fn with_advertised(self, advertised: Option<Advertised>) -> Self {
         Self { advertised, ..self }
     }
@@ -146,11 +145,11 @@ impl Access {
         }))
     }
 
-    /// Whether `given` is the secret. Takes the same time for every wrong value, so that the time reveals nothing about
+    /// Returns true if `given` is the secret. Every wrong value takes the same time, so timing reveals nothing about
     /// the secret.
     #[must_use]
     pub fn is_secret(&self, given: &[u8]) -> bool {
-        // Comparing digests takes constant time, and does not reveal the secret's length.
+        // Comparing digests takes constant time and does not reveal the secret's length.
         blake3::hash(given) == self.digest
     }
 
@@ -160,20 +159,20 @@ impl Access {
         self.verifier.as_ref().filter(|_| self.requires_scram || is_encrypted)
     }
 
-    /// Returns the gateway's secret: the password of every user, and the token of the HTTP API.
+    /// Returns the gateway's secret: every user's password and the HTTP API's token.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// Returns the host and port at which programs on this machine reach the gateway.
+    /// Returns the host and port for reaching the gateway from this machine.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the address of `database` for clients on any machine. The database need not exist yet: the gateway
-    /// creates it when the first session begins.
+    /// Returns the address of `database` for clients on any machine. The database need not exist yet, because the
+    /// gateway creates it when the first session begins.
     #[must_use]
     pub fn address_of(&self, database: &str) -> Address {
         let local = self.local_address_of(database);
@@ -185,7 +184,7 @@ impl Access {
         }
     }
 
-    /// Returns the address of `database` for programs on this machine. Ignores the advertised host.
+    /// Returns the address of `database` for programs on this machine, ignoring the advertised host.
     #[must_use]
     pub fn local_address_of(&self, database: &str) -> Address {
         Address::at(self.address, Some(self.secret.clone()), database)

@@ -1,13 +1,13 @@
-//! Limits on the statements of one test.
+//! Limits on the statements that one test may run.
 //!
-//! A test with a budget fails if it runs too many statements, for example after a change that introduced an N+1 query.
+//! A test with a budget fails if it runs too many statements, for example because a change has introduced an N+1 query.
 
 use std::time::Duration;
 
 /// Limits for one test. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Maximum number of statements that the test can run.
+    /// Maximum number of statements.
     pub statements: Option<u64>,
     /// Maximum number of runs of one query with different values (N+1).
     pub n_plus_one: Option<u64>,
@@ -16,7 +16,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// True if the budget contains no limit.
+    /// Returns true if the budget contains no limit.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

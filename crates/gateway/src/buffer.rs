@@ -1,4 +1,4 @@
-//! The read buffer of a thread. All sessions of the thread share it, so that an idle session needs no buffer.
+//! A thread's read buffer. All sessions on the thread share this buffer, so that idle sessions need none of their own.
 
 use std::cell::RefCell;
 

@@ -4,8 +4,8 @@
 //! secret comes from the gateway. When the client cancels a statement, the gateway sends the backend's real key to the
 //! server.
 //!
-//! The gateway's secret becomes invalid when the session ends. After that, the backend may serve another client, and
-//! the old key can't interrupt it.
+//! The gateway's secret becomes invalid when the session ends, so the old key can't interrupt the next client of the
+//! same backend.
 
 use std::collections::HashMap;
 use std::io;
@@ -34,12 +34,12 @@ struct CancelTarget {
     server: SocketAddr,
     key: Box<[u8]>,
     used: bool,
-    /// Delays cancel requests while the server runs a statement that the gateway injected. `None` if the gateway
-    /// injects no statements.
+    /// Delays cancel requests while the server runs a statement injected by the gateway. `None` if the gateway injects
+    /// no statements.
     gate: Option<Arc<Gate>>,
 }
 
-/// Cancel key of one session. It is valid until it is dropped or withdrawn.
+/// Cancel key of one session, valid until dropped or withdrawn.
 #[derive(Debug)]
 pub(crate) struct CancelKey {
     keys: Arc<CancelKeys>,
@@ -49,7 +49,7 @@ pub(crate) struct CancelKey {
 impl CancelKeys {
     /// Replaces the backend's secret in `startup_response` with a new random secret. From now on, a cancel request with
     /// the new secret interrupts the backend at the other end of `server`. Returns `None` if `startup_response`
-    /// contains no key. If there is a gate, it must be open before a cancel request can reach the backend.
+    /// contains no key. If there is a gate, cancel requests wait until the gate is open.
     pub(crate) fn issue(
         self: &Arc<Self>,
         startup_response: &mut [u8],
@@ -69,8 +69,8 @@ impl CancelKeys {
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
     }
 
-    /// Interrupts the session with the key `ours`. Returns after the server has processed the request. Ignores an
-    /// unknown key, as a PostgreSQL server does.
+    /// Interrupts the session with the key `ours` and returns once the server has processed the request. Unknown keys
+    /// are ignored, as in a PostgreSQL server.
     pub(crate) async fn cancel(&self, ours: &[u8]) -> io::Result<()> {
         let gate = {
             let mut keys = lock(&self.0);
@@ -93,11 +93,11 @@ impl CancelKeys {
             let Some(target) = keys.get(ours) else { return Ok(()) };
             (target.server.clone(), pgwire::cancel_request(&target.key))
         };
-        // Connecting to a unix socket returns at once, unless the server is overloaded.
+        // Connecting to a unix socket returns immediately unless the server is overloaded.
         let server = UnixStream::connect_addr(&server)?;
         let mut server = Stream::new(Socket::unix(server)?, Vec::new())?;
         server.write_all(&request).await?;
-        // The server sends the signal to the backend, then closes this connection.
+        // The server signals the backend and then closes this connection.
         let closed = timeout(CANCEL_TIMEOUT, server.read(&mut [0])).await;
         closed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(drop)
     }
@@ -114,8 +114,8 @@ impl CancelKey {
         self.keys.send(&self.ours).await
     }
 
-    /// Makes the key invalid. Returns true if a client has used the key. A signal to the backend may then still be in
-    /// transit.
+    /// Makes the key invalid. Returns true if a client has used the key, in which case a signal to the backend may
+    /// still be in transit.
     pub(crate) fn withdraw(self) -> bool {
         lock(&self.keys.0).remove(&self.ours).is_some_and(|target| target.used)
     }

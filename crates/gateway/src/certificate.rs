@@ -1,8 +1,8 @@
-//! Certificates with which clients verify this gateway. They come from the gateway's own authority or from the user.
+//! Certificates with which clients verify this gateway, issued by the gateway's own authority or supplied by the user.
 //!
-//! The authority lives as long as the gateway, and its private key never leaves memory. If a client trusts the
-//! authority's root certificate, it therefore trusts this gateway and nothing else. Clients can use any name or address
-//! of the gateway, because the authority issues a certificate for each name when a client first asks for it.
+//! The authority lives as long as the gateway, and its private key never leaves memory. A client that trusts the root
+//! certificate therefore trusts this gateway and nothing else. The gateway is reachable under any of its names and
+//! addresses, because the authority issues a certificate for each name on first use.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -25,9 +25,9 @@ use rustls::{ServerConfig, ServerConnection};
 
 use crate::channel_binding::end_point;
 
-/// Maximum number of certificates that the authority caches.
+/// Maximum number of cached certificates.
 const MAX_CACHED_CERTIFICATES: usize = 64;
-/// Protocols that clients can request with ALPN: `PostgreSQL` (libpq does so from version 17 on) or HTTP.
+/// Protocols that clients can request with ALPN: `PostgreSQL` (libpq does so since version 17) or HTTP.
 const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
 /// ALPN name of the `PostgreSQL` protocol. Source: the manual's "SSL Session Encryption".
 pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
@@ -49,10 +49,10 @@ pub enum CertificateError {
     /// The authority could not issue a certificate.
     #[error("could not make a certificate")]
     Issue(#[from] rcgen::Error),
-    /// The file can't be read, or does not contain the expected item.
+    /// The file can't be read or does not contain the expected item.
     #[error("could not read a {what} from \"{}\"", path.display())]
     Read {
-        /// The expected item, i.e. a certificate or a private key.
+        /// The expected item: a certificate or a private key.
         what: &'static str,
         /// Path of the file.
         path: PathBuf,
@@ -97,8 +97,7 @@ impl ServerCertificate {
         Ok(Self { provider: provider(), source: Source::Authority(Box::new(authority)) })
     }
 
-    /// Reads the user's two PEM files. The first contains the certificate and its chain up to the root, the second the
-    /// private key.
+    /// Reads the user's two PEM files: the certificate with its chain up to the root, and the private key.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
@@ -117,7 +116,7 @@ impl ServerCertificate {
         Ok(Self { provider, source: Source::Files(Arc::new(IssuedCertificate::new(certified))) })
     }
 
-    /// Returns the root certificate of the gateway's own authority in PEM format. Clients need it to verify the
+    /// Returns the root certificate of the gateway's own authority in PEM format, which clients need to verify the
     /// gateway. Returns `None` if the user supplied the certificate.
     #[must_use]
     pub fn root(&self) -> Option<String> {
@@ -167,7 +166,7 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-/// A certificate, and its digest, to which clients bind a SCRAM proof.
+/// A certificate, along with the digest to which clients bind a SCRAM proof.
 struct IssuedCertificate {
     key: Arc<CertifiedKey>,
     digest: Option<Vec<u8>>,
@@ -180,10 +179,10 @@ impl IssuedCertificate {
     }
 }
 
-/// Cache key of a certificate: the name for which the client asked (SNI), and the address to which it connected.
+/// Cache key of a certificate: the name requested by the client (SNI) and the address it connected to.
 type CertificateName = (Option<String>, IpAddr);
 
-/// Issues certificates for the names and addresses that clients use.
+/// Issues certificates for the names and addresses used by clients.
 struct Authority {
     root: CertifiedIssuer<'static, KeyPair>,
     /// Host name of this machine. `None` if the system does not report one.
@@ -192,8 +191,8 @@ struct Authority {
 }
 
 impl Authority {
-    /// Returns the certificate for clients that connect to the address `local` and ask for the name `name`. (Not every
-    /// client asks for a name.)
+    /// Returns the certificate for clients that connect to the address `local` and request `name`. (Not every client
+    /// requests a name.)
     fn certificate_for(
         &self,
         provider: &CryptoProvider,
@@ -212,7 +211,7 @@ impl Authority {
                 return None;
             }
         };
-        // Limit the cache, because even clients without the secret can ask for any number of names.
+        // Limit the cache, because even clients without the secret can request any number of names.
         if leaves.len() < MAX_CACHED_CERTIFICATES {
             leaves.insert(place, Arc::clone(&leaf));
         }
@@ -226,7 +225,7 @@ impl Authority {
         local: IpAddr,
     ) -> Result<IssuedCertificate, Box<dyn Error>> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
-        // A certificate can only contain ASCII names. If the host name is not ASCII, leave it out and still offer TLS.
+        // A certificate can only contain ASCII names. Rather than giving up TLS, omit a host name that isn't ASCII.
         names.extend(self.host.clone().filter(|host| host.is_ascii()));
         names.extend(name.map(str::to_owned));
         for address in [local, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
@@ -235,7 +234,7 @@ impl Authority {
         names.sort_unstable();
         names.dedup();
         let mut params = CertificateParams::new(names)?;
-        // The subject must differ from the issuer's name. Otherwise the certificate would look self-signed.
+        // The subject must differ from the issuer's name; otherwise, the certificate would look self-signed.
         params.distinguished_name = named("pgfresh");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -256,8 +255,8 @@ pub(crate) struct CertificateChoice {
 }
 
 impl CertificateChoice {
-    /// Returns the certificate's digest for SCRAM channel binding. `None` if the standard defines no digest for this
-    /// certificate, or if the TLS handshake has not chosen a certificate yet.
+    /// Returns the certificate's digest for SCRAM channel binding, or `None` if the standard defines no digest for this
+    /// certificate or the TLS handshake has not chosen a certificate yet.
     pub(crate) fn digest(&self) -> Option<&[u8]> {
         self.leaf.get()?.digest.as_deref()
     }

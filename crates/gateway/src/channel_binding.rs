@@ -1,4 +1,4 @@
-//! Digest of a certificate, to which clients bind a SCRAM proof (channel binding type `tls-server-end-point`).
+//! The certificate digest to which clients bind a SCRAM proof (channel binding type `tls-server-end-point`).
 
 use der::asn1::{AnyRef, BitStringRef};
 use der::{Decode, Reader, SliceReader, TagMode, TagNumber};
@@ -14,7 +14,7 @@ enum Hash {
     Sha512,
 }
 
-/// The signature algorithms that name their hash function: RSA, then ECDSA.
+/// The signature algorithms that imply a hash function: RSA, then ECDSA.
 const SIGNATURES: [(&str, Hash); 11] = [
     // With MD5 and SHA-1.
     ("1.2.840.113549.1.1.4", Hash::Sha256),
@@ -30,9 +30,9 @@ const SIGNATURES: [(&str, Hash); 11] = [
     ("1.2.840.10045.4.3.3", Hash::Sha384),
     ("1.2.840.10045.4.3.4", Hash::Sha512),
 ];
-/// The signature algorithm RSA-PSS, which names its hash function in its parameters.
+/// The signature algorithm RSA-PSS, whose parameters specify the hash function.
 const RSA_PSS: &str = "1.2.840.113549.1.1.10";
-/// The hash functions that RSA-PSS can name. SHA-1 is the first.
+/// The hash functions that RSA-PSS can specify. The first is SHA-1.
 const OF_RSA_PSS: [(&str, Hash); 5] = [
     ("1.3.14.3.2.26", Hash::Sha256),
     ("2.16.840.1.101.3.4.2.1", Hash::Sha256),
@@ -43,9 +43,9 @@ const OF_RSA_PSS: [(&str, Hash); 5] = [
 
 /// Computes the digest of a certificate. Returns `None` if the standard defines no digest for this certificate.
 ///
-/// The digest uses the hash function of the certificate's own signature, but SHA-256 instead of MD5 and SHA-1. Some
-/// signatures (e.g. Ed25519) have no hash function. There is no digest for such a certificate, and libpq can then
-/// connect only if the gateway does not offer channel binding. Source: RFC 5929, section 4.1.
+/// The digest uses the hash function of the certificate's own signature, with SHA-256 replacing MD5 and SHA-1. For
+/// signatures without a hash function (e.g. Ed25519), there is no digest, so libpq can connect only if the gateway does
+/// not offer channel binding. Source: RFC 5929, section 4.1.
 pub(crate) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let digest = match Hash::of_signature(signature_algorithm(certificate).ok()?)? {
         Hash::Sha224 => Sha224::digest(certificate).to_vec(),
@@ -56,7 +56,7 @@ pub(crate) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(digest)
 }
 
-/// Returns the algorithm of the certificate's signature. Skips the signed part of the certificate.
+/// Returns the certificate's signature algorithm, skipping the signed part of the certificate.
 fn signature_algorithm(certificate: &[u8]) -> der::Result<AlgorithmIdentifierRef<'_>> {
     AnyRef::from_der(certificate)?.sequence(|fields: &mut SliceReader<'_>| {
         let _to_be_signed: AnyRef<'_> = fields.decode()?;
@@ -69,8 +69,8 @@ fn signature_algorithm(certificate: &[u8]) -> der::Result<AlgorithmIdentifierRef
 impl Hash {
     /// Returns the hash function of a signature algorithm.
     ///
-    /// RSA-PSS names its hash function in its parameters, and libpq reads the name from there
-    /// (`X509_get_signature_info`, since 15.3, 14.8 and 13.11). Source: RFC 4055, section 3.1.
+    /// For RSA-PSS, the hash function is in the parameters, where libpq looks for it too (`X509_get_signature_info`,
+    /// since 15.3, 14.8 and 13.11). Source: RFC 4055, section 3.1.
     fn of_signature(algorithm: AlgorithmIdentifierRef<'_>) -> Option<Self> {
         if algorithm.oid.to_string() == RSA_PSS {
             return Self::of_pss(algorithm.parameters?).ok()?;
@@ -78,7 +78,7 @@ impl Hash {
         find(&SIGNATURES, algorithm.oid)
     }
 
-    /// Returns the hash function in the parameters of RSA-PSS. The default is SHA-1.
+    /// Returns the hash function specified in RSA-PSS parameters. The default is SHA-1.
     fn of_pss(parameters: AnyRef<'_>) -> der::Result<Option<Self>> {
         parameters.sequence(|fields: &mut SliceReader<'_>| {
             let hash: Option<AlgorithmIdentifierRef<'_>> =
@@ -128,7 +128,7 @@ mod tests {
         AnyRef::new(Tag::Sequence, content).unwrap().to_der().unwrap()
     }
 
-    /// Returns the length of the digest of a certificate that contains nothing but a signature algorithm.
+    /// Returns the digest's length for a certificate that contains nothing but a signature algorithm.
     fn length(name: &str, parameters: Option<AnyRef<'_>>) -> Option<usize> {
         let algorithm = AlgorithmIdentifier { oid: oid(name), parameters }.to_der().unwrap();
         let signature = BitStringRef::from_bytes(&[]).unwrap().to_der().unwrap();

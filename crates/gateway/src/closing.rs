@@ -1,4 +1,4 @@
-//! Signals that tell sessions to close. Either the whole gateway closes, or a single session has to end.
+//! Signals that tell sessions to close, either all of them because the gateway shuts down, or a single one.
 
 use std::future::pending;
 
@@ -14,7 +14,7 @@ pub(crate) async fn closed(closing: &mut Closing) {
     }
 }
 
-/// Whether the signal is true.
+/// Returns true if the signal is true.
 pub(crate) fn is_closed(closing: &Closing) -> bool {
     *closing.borrow()
 }

@@ -1,13 +1,13 @@
-//! Counts open connections, and measures how long there has been no connection.
+//! Counts open connections and measures how long there have been none.
 //!
-//! A background server stops once it has been idle for a while.
+//! Background servers use this to stop once they have been idle for a while.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// Number of open connections of one gateway. Clones share the number.
+/// Number of open connections to one gateway. Clones share the count.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionCount(Arc<Mutex<State>>);
 
@@ -17,7 +17,7 @@ struct State {
     last_left: Instant,
 }
 
-/// An open connection. It counts as closed once all clones of the guard are dropped.
+/// An open connection. The connection counts as closed once all clones of this guard are dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection(ConnectionCount);
 
@@ -31,7 +31,7 @@ impl ConnectionCount {
         OpenConnection(self.clone())
     }
 
-    /// Returns how long there has been no open connection. Returns `None` while there is one.
+    /// Returns how long there has been no open connection, or `None` while there is one.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let state = lock(&self.0);
         (state.open == 0).then(|| state.last_left.elapsed())

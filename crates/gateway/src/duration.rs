@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// Maximum duration in milliseconds. Without a limit, a very long duration could make an `Instant` overflow.
+/// Maximum duration in milliseconds. An unlimited duration could make an `Instant` overflow.
 const MAX_MILLISECONDS: u64 = 366 * 86_400_000;
 
-/// Parses a number with one of PostgreSQL's units: ms, s, min or h. Also accepts m, which means min. Only 0 needs no
-/// unit. Returns `None` for any other text, and for more than a year.
+/// Parses a number with one of PostgreSQL's units (ms, s, min or h) or with m, short for min. Only 0 needs no unit.
+/// Returns `None` for any other text and for more than a year.
 #[must_use]
 pub fn parse_span(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

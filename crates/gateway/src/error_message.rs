@@ -1,11 +1,11 @@
-//! Error messages that the gateway itself sends to clients.
+//! Error messages sent by the gateway itself.
 //!
-//! A client receives such a message if it can't get a database, or if its session ends before the client ends it.
+//! A client receives one of these if it can't get a database, or if its session is terminated.
 
 use lease::LeaseError;
 use pgwire::ErrorResponse;
 
-/// Returns the message for an error. If it was the server that refused the client, returns the server's own message.
+/// Returns the message for an error. If the server refused the client, this is the server's own message.
 pub(crate) fn to_message(error: LeaseError) -> Vec<u8> {
     match error {
         LeaseError::Refused(message) => message,
@@ -19,13 +19,13 @@ pub(crate) fn server_gone() -> ErrorResponse {
         .hint("The log of the server says why.")
 }
 
-/// Returns the error for a session that ends because of a reset or the end of its lease. PostgreSQL sends the same
-/// error when an administrator ends a session.
+/// Returns the error for a session terminated by a reset or because its lease has ended. PostgreSQL sends the same
+/// error when an administrator terminates a session.
 pub(crate) fn closed() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection due to administrator command")
 }
 
-/// Returns the error for a session that ends because pgfresh shuts down.
+/// Returns the error for a session terminated because pgfresh is shutting down.
 pub(crate) fn shutting_down() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
         .hint("The database is removed. Lease another one from a pgfresh that runs.")

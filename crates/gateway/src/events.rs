@@ -5,24 +5,23 @@ use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// Maximum number of entries that wait for the reader. They need 5 MB, plus up to 70 MB if each entry contains a
+/// Maximum number of entries waiting for the reader. A full log needs 5 MB, plus up to 70 MB if each entry contains a
 /// different statement of maximum length.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Log with the events of all sessions. A single reader removes the entries again and again. Clones share the entries.
+/// Log of all sessions' events, drained periodically by a single reader. Clones share the entries.
 ///
-/// All times are measured by the gateway. A statement's time begins when the gateway sends it to the server, and ends
-/// when the gateway sends the response to the client.
+/// All times are measured by the gateway. A statement's time runs from when the gateway sends it to the server until
+/// the gateway sends the response to the client.
 #[derive(Debug, Clone, Default)]
 pub struct EventLog(Arc<Mutex<State>>);
 
-/// Creates a gateway's event log on demand: there is no log until a reader calls [`Self::follow`]. Clones share the
-/// log.
+/// Creates a gateway's event log on demand, when a reader calls [`Self::follow`]. Clones share the log.
 #[derive(Debug, Clone, Default)]
 pub struct EventSource(Arc<OnceLock<EventLog>>);
 
 impl EventSource {
-    /// Logs the end of the test that used `database`. `name` is the test's name in its test runner.
+    /// Logs that the test using `database` has ended. `name` is the test's name in its test runner.
     pub fn test_ended(&self, database: &str, name: Option<&str>) {
         if let Some(log) = self.log() {
             let kind = SessionEventKind::TestEnded { name: name.map(Into::into) };
@@ -39,7 +38,7 @@ impl EventSource {
         self.0.get()
     }
 
-    /// Returns the log. Sessions that begin from now on write to it.
+    /// Returns the log that all new sessions will write to.
     pub(crate) fn follow(&self) -> EventLog {
         self.0.get_or_init(EventLog::default).clone()
     }
@@ -72,26 +71,26 @@ pub struct SessionEvent {
 pub enum SessionEventKind {
     /// The session began.
     Began {
-        /// Time between the client's startup message and the moment when the session had a backend. This includes the
-        /// time to create a database.
+        /// Time from the client's startup message until the session had a backend, including the time to create a
+        /// database.
         waited: Duration,
         /// Process id of the backend, or 0 if the server does not report it.
         backend: i32,
     },
     /// The client sent a request while the server was idle.
     Requested,
-    /// First 1023 bytes of the statement. Empty if the statement was prepared before this session began.
+    /// The server completed a statement.
     Completed {
-        /// First 1023 bytes of the statement. Empty if the gateway never saw its text, because it was prepared before
-        /// this session began.
+        /// First 1023 bytes of the statement. Empty if the gateway never saw the text, because the statement was
+        /// prepared before this session began.
         statement: Arc<str>,
-        /// Number of runs. 0 if the client only prepared the statement, or fetched more rows of an earlier run.
+        /// Number of runs. 0 if the client only prepared the statement or fetched more rows from an earlier run.
         runs: u64,
-        /// Digest of the bound values. `None` for a simple query, and if there were several runs.
+        /// Digest of the bound values. `None` for simple queries and for several runs.
         values: Option<u64>,
-        /// Number of rows that the statement returned or changed.
+        /// Number of rows returned or changed.
         rows: u64,
-        /// Whether a transaction is open, if the server is idle now. `None` if the server is still working.
+        /// Whether the server is idle in an open transaction. `None` if the server is still working.
         idle_in_transaction: Option<bool>,
     },
     /// The session ended.
@@ -104,7 +103,7 @@ pub enum SessionEventKind {
 }
 
 impl SessionEvent {
-    /// Merges `next` into this event if `next` is another run of the same statement. Returns whether it did.
+    /// Merges `next` into this event if `next` is another run of the same statement. Returns true if it did.
     fn merge(&mut self, next: &Self) -> bool {
         let (
             SessionEventKind::Completed { statement, runs, values, rows, idle_in_transaction: None },
@@ -131,8 +130,8 @@ impl SessionEvent {
 }
 
 impl EventLog {
-    /// Removes all entries and returns them, roughly ordered by time. Also returns how many entries were lost since the
-    /// last call because the log was full.
+    /// Removes and returns all entries, roughly ordered by time, along with how many entries were lost since the last
+    /// call because the log was full.
     #[must_use]
     pub fn take(&self) -> (Vec<SessionEvent>, u64) {
         let mut state = lock(&self.0);
@@ -142,8 +141,8 @@ impl EventLog {
     pub(crate) fn push(&self, event: SessionEvent) {
         let mut state = lock(&self.0);
         if state.entries.last_mut().is_some_and(|last| last.merge(&event)) {
-            // The log grows only if the event can't be merged into the previous entry. (It can be merged, for example,
-            // if it is the next row of a batch insert.)
+            // An event merged into the previous entry, such as the next row of a batch insert, doesn't make the log
+            // grow.
         } else if state.entries.len() < MAX_ENTRIES {
             state.entries.push(event);
         } else {
@@ -151,7 +150,7 @@ impl EventLog {
         }
     }
 
-    /// Records that one entry was lost, because the gateway can no longer follow a session.
+    /// Records that one entry was lost because the gateway can no longer follow a session.
     pub(crate) fn count_lost(&self) {
         lock(&self.0).lost += 1;
     }

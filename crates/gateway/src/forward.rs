@@ -1,8 +1,8 @@
 //! Forwards bytes between a client and a server until one of them closes its connection.
 //!
-//! All sessions of a thread read into the same buffer. The gateway writes the bytes to the other side immediately. If
-//! the other side's socket is full, the session keeps the remaining bytes. It must write these before it reads more
-//! from the sender. An idle session therefore needs no buffer.
+//! All sessions on a thread read into the same buffer, and the gateway writes the bytes to the other side immediately.
+//! If that side's socket is full, the session holds on to the remaining bytes and writes them before reading more from
+//! the sender. Idle sessions therefore need no buffer.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,21 +16,20 @@ use crate::buffer::BUFFER;
 use crate::statement_tap::Tap;
 use crate::stream::Stream;
 
-/// Maximum time that the server can be silent after the client has left. After that, the gateway closes the connection.
+/// How long the server may be silent after the client has left before the gateway closes the connection.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client sent Terminate while the server was idle. The gateway did not forward the Terminate, so the server
-    /// can serve another client.
+    /// The client sent Terminate while the server was idle. The gateway did not forward this message, so the server can
+    /// serve another client.
     Idle,
     /// The client left, but the server may still send something: see [`Forward::drain`].
     Client,
     /// The server closed the connection first.
     Server,
-    /// The session must close, and the client no longer reads the bytes that are waiting for it: see
-    /// [`Forward::run_while_client_reads`].
+    /// The session must close, and the client isn't reading its pending bytes: see [`Forward::run_while_client_reads`].
     Closed,
 }
 
@@ -62,7 +61,7 @@ struct PendingBytes {
 }
 
 impl PendingBytes {
-    /// Writes all bytes that are still pending.
+    /// Writes all pending bytes.
     fn poll_flush(&mut self, to: &mut Stream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest @ [_, ..]) = self.bytes.get(self.written..) {
             self.written += ready!(to.poll_send(context, rest))?;
@@ -73,7 +72,7 @@ impl PendingBytes {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes as many bytes as the socket has room for, and keeps the rest. `self.bytes` must be empty.
+    /// Writes as many bytes as the socket has room for and retains the rest. `self.bytes` must be empty.
     fn send(&mut self, bytes: &[u8], to: &mut Stream, context: &mut Context<'_>) -> io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {
@@ -95,7 +94,7 @@ enum ClosedSide {
     Server,
 }
 
-/// State of a session that the gateway derives from the session's messages.
+/// Session state that the gateway derives from the session's messages.
 pub(crate) struct Observed {
     conversation: Conversation,
     traces: SessionTraces,
@@ -134,7 +133,8 @@ impl Forward {
         }
     }
 
-    /// Forwards until the session ends. The caller can drop the future between two polls and call the function again.
+    /// Forwards until the session ends. This future is cancel-safe: after dropping it, the caller can call the function
+    /// again.
     pub(crate) async fn run(&mut self) -> End {
         match poll_fn(|context| self.poll(context)).await {
             ClosedSide::Server => End::Server,
@@ -143,8 +143,8 @@ impl Forward {
         }
     }
 
-    /// Forwards the last bytes of a session that must close. Stops as soon as the client no longer reads. The caller
-    /// must first drop the future of [`Self::run`].
+    /// Forwards the last bytes of a session that must close, for as long as the client reads. The caller must drop the
+    /// future of [`Self::run`] first.
     pub(crate) async fn run_while_client_reads(&mut self) -> End {
         if self.is_draining {
             return End::Client;
@@ -158,23 +158,23 @@ impl Forward {
         .await
     }
 
-    /// Removes and returns all bytes from the server that the client has not received yet. The client must receive them
-    /// before any other message.
+    /// Removes and returns the server's bytes that have not been sent to the client yet. The client must receive these
+    /// bytes before any other message.
     pub(crate) fn take_unsent(&mut self) -> Vec<u8> {
         let PendingBytes { mut bytes, written } = std::mem::take(&mut self.down);
         bytes.drain(..written);
         bytes
     }
 
-    /// Whether the server can serve another client. For this, the client must have sent Terminate outside of a
-    /// transaction, and its session must not have left any traces.
+    /// Returns true if the server can serve another client, namely if the client sent Terminate outside a transaction
+    /// and its session has left no traces.
     fn is_server_reusable(&self) -> bool {
         let Self { conversation, traces, .. } = self;
         conversation.is_terminated() && conversation.is_idle() && traces.leaves_nothing()
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
-        // Read from the client first, in order to see its Terminate before the end of its connection.
+        // Read from the client first, to see a Terminate message before the connection closes.
         if let Poll::Ready(stop) = self.poll_up(context) {
             return Poll::Ready(stop);
         }
@@ -185,7 +185,7 @@ impl Forward {
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
         let Self { client, server, conversation, traces, vacate, tap, up, .. } = self;
         loop {
-            // If the server no longer reads, it is about to send the reason.
+            // A server that has stopped reading is about to send the reason.
             if ready!(up.poll_flush(server, context)).is_err() {
                 return Poll::Pending;
             }
@@ -238,8 +238,8 @@ impl Forward {
         }
     }
 
-    /// Tells the server that the client has left. Forwards the server's last messages until the server is silent for
-    /// too long or closes the connection.
+    /// Tells the server that the client has left and forwards the server's last messages until the server closes the
+    /// connection or is silent for too long.
     pub(crate) async fn drain(&mut self) {
         let (mut is_closed, mut discards) = (false, false);
         self.is_draining = true;
@@ -256,12 +256,12 @@ impl Forward {
         }
     }
 
-    /// Writes the remaining bytes to the server, and then closes the writing side.
+    /// Writes the remaining bytes to the server and then closes the writing side.
     fn poll_close_server(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if ready!(self.up.poll_flush(&mut self.server, context)).is_ok() {
             let farewell = if self.conversation.is_terminated() { TERMINATE } else { &[] };
-            // If there is no room for so few bytes, the server is not reading. The end of the connection will tell it
-            // the same.
+            // If there is no room for so few bytes, the server isn't reading. In that case, closing the connection has
+            // to do.
             let closed = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
             if let Err(error) = closed {
                 tracing::debug!(%error, "could not tell the server that its client has left");
@@ -270,8 +270,8 @@ impl Forward {
         Poll::Ready(())
     }
 
-    /// Forwards one chunk, or discards it if the client no longer reads (`discards`). Returns false at the end of the
-    /// stream.
+    /// Forwards one chunk, or discards it if the client has stopped reading (`discards`). Returns false at the end of
+    /// the stream.
     fn poll_rest(&mut self, context: &mut Context<'_>, discards: &mut bool) -> Poll<bool> {
         let Self { client, server, conversation, down, .. } = self;
         if !*discards && ready!(down.poll_flush(client, context)).is_err() {
@@ -286,7 +286,7 @@ impl Forward {
     }
 }
 
-/// Returns the SQL text in a frame from the client, or the part of it that has arrived.
+/// Returns the SQL text in a frame from the client, or as much of the text as has arrived.
 fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     match frame.tag {
         b'Q' => Some(frame.body),
@@ -295,9 +295,8 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     }
 }
 
-/// Whether the statement is CREATE, ALTER or DROP DATABASE. The server can refuse these statements because of other
-/// sessions in the database. It does not accept them together with other statements, so only the start of the text
-/// matters.
+/// Returns true for CREATE, ALTER and DROP DATABASE, which the server may refuse because of other sessions in the
+/// database. Since these statements must be sent alone, only the start of the text matters.
 fn changes_a_database(sql: &[u8]) -> bool {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];

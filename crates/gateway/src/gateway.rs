@@ -1,4 +1,4 @@
-//! The gateway itself: creates its listeners and threads, and closes all sessions at the end.
+//! The gateway itself: starts listeners and threads, and closes all sessions on shutdown.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -22,14 +22,14 @@ use crate::statement_tap::Taps;
 use crate::workers::{self, Threads};
 use crate::{Access, Advertised, ServerCertificate, SocketFile};
 
-/// Maximum time that all sessions have to end when the gateway closes.
+/// How long sessions have to end when the gateway closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options for a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
     /// Address to listen on. Port 0 means any free port. The address decides how clients authenticate: see
-    /// [`requires_scram`](crate::demands_proof). Programs on other machines can use HTTP only over TLS.
+    /// [`requires_scram`](crate::requires_scram). Programs on other machines can use HTTP only over TLS.
     pub listen: SocketAddr,
     /// Host that clients on other machines should use instead of `listen`.
     pub advertised: Option<Advertised>,
@@ -78,7 +78,7 @@ impl GatewayError {
     }
 }
 
-/// A gateway that listens but does not serve clients yet. New clients wait in the socket's queue.
+/// A gateway that listens but does not serve clients yet, leaving them to wait in the socket's queue.
 #[derive(Debug)]
 pub struct BoundGateway {
     access: Arc<Access>,
@@ -95,7 +95,7 @@ impl BoundGateway {
         Arc::clone(&self.access)
     }
 
-    /// Returns the source of the event log. The log stays empty until a reader follows it.
+    /// Returns the source of the event log. The log remains empty until a reader follows it.
     #[must_use]
     pub fn events(&self) -> EventSource {
         self.events.clone()
@@ -107,7 +107,7 @@ impl BoundGateway {
         Arc::clone(&self.recorder)
     }
 
-    /// Starts to serve clients with databases from `leases`. If there is a service `http`, it answers HTTP requests.
+    /// Starts serving clients with databases from `leases`, and HTTP requests through `http`, if present.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
         let Self { access, listeners, history, events, recorder } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
@@ -139,12 +139,11 @@ pub struct Gateway {
 impl Gateway {
     /// Binds all listening addresses.
     ///
-    /// Also raises the process's limit on open files as far as the system permits, because each session needs two
-    /// files.
+    /// Since each session needs two files, this also raises the process's open file limit as far as the system permits.
     ///
     /// # Errors
     ///
-    /// Returns an error if an address is in use or not available, or if the system provides no random numbers. No
+    /// Returns an error if an address is in use or unavailable, or if the system provides no random numbers. No
     /// listener remains open after an error.
     pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
         let GatewayOptions { listen, advertised, certificate, socket, secret, history, budget } = options;
@@ -169,7 +168,7 @@ impl Gateway {
         })
     }
 
-    /// Returns the host and port at which programs on this machine can reach the gateway.
+    /// Returns the host and port for reaching the gateway from this machine.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.state.access.address()
@@ -181,19 +180,19 @@ impl Gateway {
         &self.state.access
     }
 
-    /// Returns an event log of all sessions that begin from now on.
+    /// Returns a log of the events in all future sessions.
     #[must_use]
     pub fn follow(&self) -> EventLog {
         self.state.taps.events.follow()
     }
 
-    /// Returns how long there has been no open connection. Returns `None` while there is one.
+    /// Returns how long there has been no open connection, or `None` while there is one.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         self.state.connections.idle()
     }
 
-    /// Ends all sessions. Each client receives the error 57P01. Takes at most three seconds.
+    /// Terminates all sessions within three seconds. Each client receives the error 57P01.
     ///
     /// # Panics
     ///
@@ -206,7 +205,7 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-        // Each session keeps a receiver of this channel until it ends.
+        // Each session holds a receiver of this channel until the session ends.
         let all = async { timeout(CLOSE_TIMEOUT, self.closing.closed()).await };
         if self.state.workers.first().block_on(all).is_err() {
             tracing::warn!("sessions are still there {CLOSE_TIMEOUT:?} after the gateway was closed");
@@ -215,8 +214,8 @@ impl Drop for Gateway {
     }
 }
 
-/// Returns the address at which programs on this machine can reach a listener on `address`. For a wildcard such as
-/// 0.0.0.0, this is the loopback address.
+/// Returns the address for reaching a listener on `address` from this machine: the loopback address in the case of a
+/// wildcard such as 0.0.0.0.
 fn local_address(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

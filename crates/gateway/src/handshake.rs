@@ -29,14 +29,14 @@ pub(crate) enum ClientRequest {
     Session(Stream, PendingSession),
 }
 
-/// An authenticated client that is waiting for a session.
+/// An authenticated client waiting for a session.
 pub(crate) struct PendingSession {
     pub(crate) startup: Startup,
     pub(crate) settings: SessionSettings,
     /// Whether the gateway has sent the client a `NegotiateProtocolVersion` message. If so, the gateway must not
     /// forward the server's own message of this type.
     pub(crate) version_negotiated: bool,
-    /// Time at which the client's startup message arrived.
+    /// When the client's startup message arrived.
     pub(crate) since: Instant,
 }
 
@@ -52,13 +52,13 @@ pub(crate) enum HandshakeError {
 const DIRECT_WITHOUT_ALPN: &str =
     "received direct SSL connection request without ALPN protocol negotiation extension";
 
-/// Reads a client's request, and authenticates the client if it asks for a session.
+/// Reads a client's request, authenticating the client if it requests a session.
 pub(crate) async fn read_request(
     mut stream: Stream,
     state: &GatewayState,
 ) -> Result<ClientRequest, HandshakeError> {
     let mut bytes = Vec::with_capacity(512);
-    // True if the client starts TLS without asking first. HTTPS and libpq's `sslnegotiation=direct` do this.
+    // Whether the client starts TLS without asking first, as HTTPS and libpq's `sslnegotiation=direct` do.
     let mut is_direct = false;
     loop {
         if let Err(error) = read_some(&mut stream, &mut bytes).await {
@@ -93,7 +93,7 @@ pub(crate) async fn read_request(
                 bytes.clear();
             }
             // Without ALPN this could be an attack: a web page can make a browser send arbitrary bytes over TLS, but
-            // can't make it announce the PostgreSQL protocol.
+            // not announce the PostgreSQL protocol.
             _ if is_direct && !stream.tls().is_some_and(TlsSocket::announced_postgresql) => {
                 return Err(refused(stream, &ErrorResponse::violation(DIRECT_WITHOUT_ALPN)));
             }
@@ -114,8 +114,8 @@ pub(crate) async fn read_request(
     }
 }
 
-/// Whether the client can use HTTP. HTTP over the unix socket needs no token. However, the account of the PostgreSQL
-/// server can also open this socket, and programs of this account (such as database sessions) must not control pgfresh.
+/// Returns true if the client may use HTTP. HTTP over the unix socket needs no token, but the PostgreSQL server's
+/// account can also open this socket, and that account's programs (such as database sessions) must not control pgfresh.
 fn may_use_http(socket: &Socket) -> bool {
     match socket {
         Socket::Unix(stream) => sys::is_from_our_user(stream),
@@ -123,19 +123,19 @@ fn may_use_http(socket: &Socket) -> bool {
     }
 }
 
-/// Returns the protocol versions that the server itself supports.
+/// Returns the protocol versions supported by the server itself.
 fn supported_protocols(state: &GatewayState) -> SupportedProtocols {
     let major = Major(state.leases.major());
     SupportedProtocols { two: major.has_old_protocol(), newest: major.newest_protocol() }
 }
 
-/// Answers a client's request for encryption. If there is a certificate, starts TLS.
+/// Answers a client's encryption request, starting TLS if there is a certificate.
 pub(crate) async fn encrypt(
     mut stream: Stream,
     certificate: Option<&Arc<ServerCertificate>>,
     goes_on: bool,
 ) -> Result<Stream, HandshakeError> {
-    // Refuse bytes that follow the request. They are not encrypted, so an attacker may have inserted them
+    // Refuse bytes that follow the request: they are unencrypted, so an attacker may have inserted them
     // (CVE-2021-23222).
     if goes_on {
         let error = ErrorResponse::violation("received unencrypted data after encryption request");
@@ -153,8 +153,8 @@ fn refused(stream: Stream, error: &ErrorResponse) -> HandshakeError {
     HandshakeError::Refused(stream, error.to_bytes())
 }
 
-/// Authenticates the client. A client of the unix socket needs no password, because other users can't enter the
-/// socket's directory.
+/// Authenticates the client. Clients of the unix socket need no password, because other users can't enter the socket's
+/// directory.
 async fn authenticate(
     mut stream: Stream,
     startup: Startup,
@@ -187,8 +187,7 @@ async fn authenticate(
     Err(refused(stream, &error))
 }
 
-/// Asks for the password, and returns true if it is the secret. If the client sends more bytes than it should, they
-/// stay in `bytes`.
+/// Asks for the password and returns true if it is the secret. Any bytes sent after the password remain in `bytes`.
 ///
 /// # Errors
 ///
@@ -202,7 +201,7 @@ async fn ask_for_password(
     Ok(access.is_secret(&read_response(stream, bytes, password).await?))
 }
 
-/// Like [`ask_for_password`], but uses SCRAM, so that the secret is never sent.
+/// Authenticates with SCRAM instead of a password, so that the secret is never sent. See [`ask_for_password`].
 async fn authenticate_with_scram(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
@@ -221,7 +220,7 @@ async fn authenticate_with_scram(
     Ok(true)
 }
 
-/// Reads the client's next message, and extracts its content with `read`.
+/// Reads the client's next message and extracts its content with `read`.
 async fn read_response(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,

@@ -1,6 +1,6 @@
-//! Remembers the last statements of each lease.
+//! Remembers the last statements of each lease (the use of a database under a name).
 //!
-//! After a failed test, pgfresh can show these statements together with the database that it keeps.
+//! After a failed test, pgfresh can show these statements along with the kept database.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -13,11 +13,11 @@ use sys::lock;
 
 /// Maximum number of statements that the history remembers for each lease.
 const MAX_STATEMENTS: usize = 20;
-/// Maximum number of leases in the history. If there are more, the history forgets the half with the oldest statements,
-/// but no leases with open sessions.
+/// Maximum number of leases in the history. Beyond this number, the history forgets the half with the oldest
+/// statements, except for leases with open sessions.
 const MAX_LEASES: usize = 1000;
 
-/// A failed test's database that pgfresh keeps so that the user can inspect it.
+/// A failed test's database, kept so that the user can inspect it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptDatabase {
     /// The database's current name.
@@ -28,32 +28,31 @@ pub struct KeptDatabase {
     /// The database's template, if pgfresh knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Whether the database is from an earlier server whose data directory this server has taken over. Such a database
-    /// is not a lease of this server.
+    /// Whether the database is left over from an earlier server whose data directory this server has taken over.
+    /// Inherited databases are not leases of this server.
     #[serde(skip)]
     pub inherited: bool,
-    /// The last statements of the test (20 at most). The newest comes last.
+    /// The test's last statements (20 at most). The newest comes last.
     pub statements: Vec<ExecutedStatement>,
 }
 
-/// The last statements for one database name, with the times at which the gateway sent them. The newest statement comes
-/// last.
+/// The last statements for one database name, with the times when the gateway sent them. The newest comes last.
 pub(crate) type StatementRing = Arc<Mutex<VecDeque<(Instant, ExecutedStatement)>>>;
 
-/// The last statements of all leases, and the databases of failed tests that pgfresh keeps.
+/// The last statements of all leases, along with the databases kept after failed tests.
 #[derive(Debug, Default)]
 pub struct StatementHistory(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Statements by database name, as the sessions asked for it.
+    /// Statements by database name, as requested by the sessions.
     rings: HashMap<String, StatementRing>,
     kept: Vec<KeptDatabase>,
 }
 
 impl State {
-    /// Forgets half of the leases, except those with open sessions. This is faster than a search for the oldest lease
-    /// whenever there is a new name.
+    /// Forgets half of the leases, except those with open sessions. This is faster than searching for the oldest lease
+    /// every time a new name appears.
     fn forget_older_half(&mut self) {
         let last = |ring: &StatementRing| lock(ring).back().map(|(begun, _)| *begun);
         let mut times: Vec<_> = self.rings.values().map(last).collect();
@@ -64,7 +63,7 @@ impl State {
 }
 
 impl StatementHistory {
-    /// Returns the ring buffer for the statements of sessions with the database `name`.
+    /// Returns the ring buffer for statements in the database `name`.
     pub(crate) fn ring(&self, name: &str) -> StatementRing {
         let mut state = lock(&self.0);
         if state.rings.len() >= MAX_LEASES && !state.rings.contains_key(cut(name)) {
@@ -73,7 +72,7 @@ impl StatementHistory {
         Arc::clone(state.rings.entry(cut(name).to_owned()).or_default())
     }
 
-    /// Returns the last statements of the lease `name`, which began at `since`. The newest statement comes last.
+    /// Returns the last statements of the lease `name`, which began at `since`. The newest comes last.
     #[must_use]
     pub fn of(&self, name: &str, since: Instant) -> Vec<ExecutedStatement> {
         let state = lock(&self.0);
@@ -83,13 +82,13 @@ impl StatementHistory {
         statements.iter().filter(|(begun, _)| *begun >= since).map(|(_, ran)| ran.clone()).collect()
     }
 
-    /// Forgets kept databases that no longer exist, because a client released them or because the pool needed room.
-    /// Does not forget inherited databases.
+    /// Forgets kept databases that no longer exist, because a client released them or the pool needed room. Inherited
+    /// databases are not affected.
     pub fn remove_missing_databases(&self, leases: &Leases) {
         lock(&self.0).kept.retain(|kept| kept.inherited || leases.is_kept(&kept.name));
     }
 
-    /// Returns the names of the databases that pgfresh kept after earlier failures of `test`.
+    /// Returns the names of the databases kept after earlier failures of `test`.
     #[must_use]
     pub fn kept_databases_of_test(&self, test: &str) -> Vec<String> {
         let state = lock(&self.0);
@@ -119,7 +118,7 @@ impl StatementHistory {
         lock(&self.0).kept.clone()
     }
 
-    /// Forgets the statements of the lease `name`, because its database was reset.
+    /// Forgets the statements of the lease `name` after a database reset.
     pub fn clear(&self, name: &str) {
         if let Some(ring) = lock(&self.0).rings.get(cut(name)) {
             lock(ring).clear();

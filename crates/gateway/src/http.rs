@@ -1,4 +1,4 @@
-//! Interface for a service that answers HTTP requests on the gateway's port.
+//! Interface to a service answering HTTP requests on the gateway's port.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -8,6 +8,6 @@ use crate::Stream;
 
 /// A service for HTTP connections.
 pub trait HttpService: Debug + Send + Sync {
-    /// Serves one connection until it ends. The service receives all of the connection's bytes, from the first one on.
+    /// Serves one connection until it closes. `stream` yields all of the connection's bytes, from the very first.
     fn serve(self: Arc<Self>, stream: Stream) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }

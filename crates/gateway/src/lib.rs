@@ -1,10 +1,11 @@
 //! The gateway: gives every client that connects a fresh database, even if the database does not exist yet.
 //!
 //! To clients, a [`Gateway`] looks like a `PostgreSQL` server with one TCP port and one unix socket. For each session,
-//! it gets a database and a backend from [`lease::Leases`]. From then on it forwards bytes between the client and the
-//! backend. It parses little more than the headers of messages, and does not know how databases are created.
+//! the gateway gets a database and a backend from [`lease::Leases`]; from then on, it forwards bytes between the client
+//! and the backend. It parses little more than message headers and doesn't know how databases are created.
 //!
-//! In rollback isolation, the gateway runs all sessions of a lease within one transaction. See the module `rollback`.
+//! In rollback isolation, the gateway runs all sessions of a lease (the right to use a database under a name) within
+//! one transaction. See the `rollback` module.
 //!
 //! ```text
 //! client ── listener ── session ─┬─ startup ── connect ── forward ── backend

@@ -16,8 +16,7 @@ use crate::session::serve;
 use crate::state::{ConnectionHandle, GatewayState};
 use crate::stream::{Socket, watch};
 
-/// Pause before the next attempt after the gateway could not accept a connection, e.g. because the process has no file
-/// descriptor left.
+/// Pause before the next attempt after a failure to accept a connection, e.g. for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening socket. Dropping it removes the file of a unix socket.
@@ -60,7 +59,7 @@ impl Listener {
                     let presence = ConnectionHandle::new(closing.clone(), &state.connections);
                     tokio::spawn(serve(socket, Arc::clone(state), presence));
                 }
-                // The client has already left, or too many files are open. Both problems are temporary.
+                // Either the client has already left or too many files are open. Both problems are temporary.
                 Ok(Err(_)) => tokio::time::sleep(PAUSE).await,
                 Err(_would_block) => {}
             }

@@ -1,7 +1,6 @@
-//! TLS for programs that connect to a server directly rather than through the gateway.
+//! TLS for programs that connect to the server directly rather than through the gateway.
 //!
-//! For example, the setup command of a template may insist on TLS. The server itself does not offer TLS, so pgfresh
-//! does.
+//! For example, a template's setup command may insist on TLS. Since the server itself does not offer TLS, pgfresh does.
 
 use std::io;
 use std::net::TcpStream;
@@ -17,7 +16,7 @@ use crate::ServerCertificate;
 use crate::handshake::{TLS_HANDSHAKE, encrypt};
 use crate::stream::{Socket, Stream};
 
-/// Offers TLS with the gateway's certificate, and forwards the decrypted bytes to the server.
+/// Offers TLS with the gateway's certificate and forwards the decrypted bytes to the server.
 #[derive(Debug)]
 pub struct SetupEncryption(pub Arc<ServerCertificate>);
 
@@ -38,7 +37,7 @@ impl LoopbackEncryption for SetupEncryption {
 }
 
 impl SetupEncryption {
-    /// Answers requests for encryption until the client sends its first message to the server itself.
+    /// Answers encryption requests until the client sends its first message to the server itself.
     async fn begin(&self, mut client: Stream) -> io::Result<Stream> {
         let mut bytes = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! Records the statements of one test: how often each ran, how long it took, and how many rows it had.
+//! Records one test's statements: how often each ran, how long it took, and how many rows it returned or changed.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use pgwire::{Completed, NormalizedStatement, QueryRuns, RepeatedPart, StatementK
 
 use crate::budget::Budget;
 
-/// Maximum number of different statements that a record counts separately. They take up to 500 kB.
+/// Maximum number of different statements counted separately by a record. They take up to 500 kB.
 const MAX_STATEMENTS: usize = 500;
 /// Maximum number of original texts (as clients sent them) in the record's cache.
 const MAX_CACHED_TEXTS: usize = 500;
@@ -30,8 +30,8 @@ pub struct TestMeasurement {
 }
 
 impl TestMeasurement {
-    /// Returns the report for a test that exceeded its budget: one line with the limits, then the most frequent
-    /// statements. Returns `None` if the test is within its budget.
+    /// Returns the report for a test that exceeded its budget (one line with the limits, then the most frequent
+    /// statements), or `None` if the test is within its budget.
     #[must_use]
     pub fn message(&self) -> Option<String> {
         let limits: Vec<_> = self.exceeded.iter().map(ToString::to_string).collect();
@@ -65,8 +65,8 @@ pub(crate) struct StatementRecord {
     seconds: f64,
     rows: u64,
     lines: Vec<Line>,
-    /// Caches for each original text the index of its line in `lines`, so that the text need not be normalized again.
-    /// `places` contains the same indexes by normalized statement.
+    /// Maps each original text to its index in `lines`, so that the text need not be normalized again. `places`
+    /// contains the same indexes by normalized statement.
     known: HashMap<Arc<str>, Option<usize>>,
     places: HashMap<String, usize>,
 }
@@ -100,7 +100,7 @@ impl StatementRecord {
         self.incomplete = true;
     }
 
-    /// Returns the index of the line for the statement with this text. Returns `None` if the record is full.
+    /// Returns the index of the line for this statement text, or `None` if the record is full.
     fn line_index(&mut self, text: &Arc<str>) -> Option<usize> {
         if let Some(place) = self.known.get(text) {
             return *place;
@@ -136,7 +136,7 @@ impl StatementRecord {
         RecordedStatements { complete: !incomplete, count, seconds, rows, statements }
     }
 
-    /// Returns those limits of `budget` that the test has exceeded.
+    /// Returns the limits of `budget` that the test has exceeded.
     pub(crate) fn exceeded(&self, budget: &Budget) -> Vec<ExceededLimit> {
         let statements = budget
             .statements

@@ -27,14 +27,14 @@ use crate::state::{ConnectionHandle, GatewayState};
 use crate::stream::{Socket, Stream};
 use crate::workers::Workers;
 
-/// Timeout for a client's handshake. It equals the default of PostgreSQL's `authentication_timeout`.
+/// Timeout for a client's handshake, equal to the default of PostgreSQL's `authentication_timeout`.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
-/// Timeout for a backend to discard the state of its session.
+/// Timeout for a backend to discard its session state.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Databases to which clients usually connect when they want to drop other databases with SQL.
+/// Databases that clients usually connect to when dropping other databases with SQL.
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
-/// Serves one connection until the connection ends or the gateway closes.
+/// Serves one connection until the connection or the gateway closes.
 pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence: ConnectionHandle) {
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let of_session = presence.clone();
@@ -48,8 +48,8 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
                     Arc::clone(http).serve(stream).await;
                 }
             }
-            // The protocol has no answer to a cancel request. Closing the connection shows the client that the gateway
-            // has processed the request.
+            // The protocol has no answer to a cancel request. Instead, closing the connection tells the client that the
+            // gateway has processed the request.
             Ok(ClientRequest::Cancel(_stream, key)) => drop(state.keys.cancel(&key).await),
             Ok(ClientRequest::Session(stream, pending)) => {
                 let state = Arc::clone(&state);
@@ -74,7 +74,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
     }
 }
 
-/// Gets a backend, and passes the session to a worker thread. Blocks until there is a backend.
+/// Gets a backend (blocking until there is one) and hands the session to a worker thread.
 fn start(
     state: &Arc<GatewayState>,
     socket: Socket,
@@ -93,7 +93,7 @@ fn start(
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
     let record = state.taps.record(&database, &settings, &state.leases);
-    // Some client may be about to drop databases with SQL. This would fail if backends were waiting in these databases.
+    // Some client may be about to drop databases with SQL, which would fail if backends were waiting in them.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
@@ -114,7 +114,7 @@ fn start(
         }
         Entered::Transaction(mut lease) => {
             let Some((stream, greeting, transaction)) = lease.lend() else {
-                // The server ended its session, so the lease is over, too.
+                // The server has terminated its session, so the lease is over, too.
                 let message = error_message::server_gone().to_bytes();
                 return send_last_message(state, socket, unread, message, presence);
             };
@@ -133,7 +133,7 @@ fn start(
     }
 }
 
-/// Tells a client why it gets no session.
+/// Tells a client why it doesn't get a session.
 fn refuse(
     state: &GatewayState,
     socket: Socket,
@@ -161,8 +161,7 @@ fn send_last_message(
     });
 }
 
-/// Gets a session. The request decides the isolation. If it doesn't, the existing lease does. If there is no lease yet,
-/// the server's default applies.
+/// Gets a session. The isolation comes from the request, else from the existing lease, else from the server's default.
 fn lease_session(
     state: &GatewayState,
     request: &ConnectRequest<'_>,
@@ -180,7 +179,7 @@ fn lease_session(
     leases.connect(request)
 }
 
-/// Sends the client the server's startup response, and hands the session to a worker thread.
+/// Sends the client the server's startup response and hands the session to a worker thread.
 fn run_session<F: Future<Output = ()> + Send + 'static>(
     workers: &Workers,
     client: Socket,
@@ -206,7 +205,7 @@ fn run_session<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
-/// Everything that a session needs besides its two connections.
+/// Everything a session needs besides its two connections.
 struct Session {
     leases: Leases,
     greeting: Vec<u8>,
@@ -219,7 +218,7 @@ struct Session {
 }
 
 impl Session {
-    /// Forwards until the client or the server closes its connection, or the gateway closes.
+    /// Forwards until the client or the server disconnects or the gateway closes.
     async fn run(mut self, mut forward: Forward, mut presence: ConnectionHandle) {
         let end = run_unless(presence.closed(), self.forward_until_end(&mut forward)).await;
         match end {
@@ -237,12 +236,12 @@ impl Session {
     }
 
     /// Forwards until the client or the server closes its connection. If the session must close, stops as soon as the
-    /// client no longer reads.
+    /// client stops reading.
     async fn forward_until_end(&mut self, forward: &mut Forward) -> End {
         let ending = async {
             let end = forward.run().await;
             if end != End::Server {
-                // Announce that the session is about to end. A task that needs the lease then waits for this end,
+                // Announce that the session is about to end, so that a task that needs the lease waits for this,
                 // however busy the machine is.
                 self.guard.leaving();
             }
@@ -257,11 +256,11 @@ impl Session {
         }
     }
 
-    /// Makes the backend discard the session's state, and returns the backend to the pool for the next client.
+    /// Makes the backend discard the session's state and returns the backend to the pool for the next client.
     async fn return_backend(self, mut server: Stream) {
         let Self { leases, greeting, seat, key, guard, maintenance: _maintenance, closing: _ } = self;
-        // The backend can't be reused in two cases. A cancel signal may still be in transit, or a client may be about
-        // to drop databases, so that no backend must wait in them.
+        // Don't reuse the backend if a cancel signal may still be in transit. Also, no backend must wait in a database
+        // that a client may be about to drop.
         let wanted = || !leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;
@@ -279,17 +278,17 @@ impl Session {
     }
 }
 
-/// Returns the last message for a client that did not ask for the end of its session.
+/// Returns the last message for a client that did not end the session itself.
 ///
-/// `end` is `None` if the gateway closes. `close_requested` means that pgfresh asked the server to end the session. The
-/// server's own message may then be lost. Returns `None` in the middle of a server message, because the gateway can't
-/// insert its own message there.
+/// `end` is `None` if the gateway closes. `close_requested` means that pgfresh asked the server to terminate the
+/// session, in which case the server's own message may be lost. In the middle of a server message, the result is
+/// `None`, because the gateway can't insert its own message there.
 fn final_message(conversation: &Conversation, end: Option<End>, close_requested: bool) -> Option<Vec<u8>> {
     if !conversation.may_interject() {
         return None;
     }
-    // The client needs no message if the server has already sent the reason. It also gets none if the server refused an
-    // invalid message length, because PostgreSQL does not answer in this case.
+    // The client needs no message if the server has already sent the reason, or if the server rejected an invalid
+    // message length, which PostgreSQL does without an answer.
     if conversation.ends_in_error() || (end == Some(End::Server) && conversation.is_within_message()) {
         return Some(Vec::new());
     }
@@ -302,7 +301,7 @@ fn final_message(conversation: &Conversation, end: Option<End>, close_requested:
     Some(message.to_bytes())
 }
 
-/// Makes the backend discard all state of its session. Returns true if this succeeded and the backend is idle.
+/// Makes the backend discard all session state. Returns true if this succeeded and the backend is idle.
 async fn discard_session_state(server: &mut Stream) -> io::Result<bool> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(DISCARD_ALL, |_| ());
@@ -316,11 +315,11 @@ async fn discard_session_state(server: &mut Stream) -> io::Result<bool> {
             return Ok(false);
         }
     }
-    // An error can arrive together with the ReadyForQuery after it. (For example, the client may have set a timeout.)
+    // An error (caused, for example, by a timeout the client has set) can arrive along with its ReadyForQuery.
     if frames(&answer).any(|frame| frame.tag == b'E') {
         return Ok(false);
     }
-    // The next client would receive any further bytes. Check that the backend sends none.
+    // Make sure that the backend sends no further bytes, because the next client would receive them.
     let more = poll_fn(|context| match server.poll_receive(context, &mut chunk) {
         std::task::Poll::Pending => std::task::Poll::Ready(ControlFlow::Continue(())),
         std::task::Poll::Ready(_) => std::task::Poll::Ready(ControlFlow::Break(())),

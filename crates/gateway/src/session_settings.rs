@@ -1,7 +1,7 @@
 //! Settings from a client's `pgfresh.…` parameters in its startup message.
 //!
-//! PostgreSQL accepts all settings with a dot in their names. The gateway can therefore leave the parameters in the
-//! message for the server.
+//! Since PostgreSQL accepts any setting with a dot in its name, the gateway can leave these parameters in the message
+//! for the server.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::parse_span;
 /// The client's pgfresh settings for one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionSettings {
-    /// Template from which pgfresh copies a new database, if the session needs one.
+    /// Template for a new database, if the session needs one.
     pub(crate) template: Option<String>,
-    /// How long the lease lasts after the end of its last session.
+    /// How long the lease lasts after its last session has ended.
     pub(crate) linger: Option<Duration>,
     /// Whether pgfresh resets the database first, even if no session has used it yet.
     pub(crate) reset: bool,
-    /// Whether pgfresh records the lease's statements from this session on.
+    /// Whether pgfresh records the lease's statements, starting with this session.
     pub(crate) record: bool,
     /// Isolation to use if this session starts a new lease.
     pub(crate) isolation: Option<Isolation>,
 }
 
 impl SessionSettings {
-    /// Reads the pgfresh settings in `params`. Ignores all other parameters, which are meant for the server.
+    /// Reads the pgfresh settings in `params`, ignoring all other parameters, which are meant for the server.
     pub(crate) fn read(params: &StartupParams) -> Result<Self, ErrorResponse> {
         let mut settings = Self::default();
         params.settings().iter().try_for_each(|(name, value)| settings.set(name, value))?;
@@ -45,7 +45,7 @@ impl SessionSettings {
         }
     }
 
-    /// Applies one setting. Ignores names that don't begin with `pgfresh.`.
+    /// Applies one setting, ignoring names that don't begin with `pgfresh.`.
     fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), ErrorResponse> {
         let Some((b"pgfresh.", setting)) = name.split_at_checked(8) else { return Ok(()) };
         let value = String::from_utf8_lossy(value);

@@ -1,4 +1,4 @@
-//! The state that all sessions of a gateway share, and the handle for each connection.
+//! The state shared by all sessions of a gateway, and the handle for each connection.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub(crate) struct GatewayState {
     pub(crate) taps: Arc<Taps>,
 }
 
-/// Handle for an open connection. The connection counts as open as long as its handle exists. The handle also signals
-/// when the gateway closes.
+/// Handle for an open connection, which counts as open for as long as the handle exists. The handle also signals when
+/// the gateway closes.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionHandle {
     closing: Closing,

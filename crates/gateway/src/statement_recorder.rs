@@ -1,9 +1,9 @@
 //! Records the statements of each test, so that clients can check them against a budget.
 //!
-//! A test lasts from the beginning of its lease, or from its last reset, until the next reset or the end of the lease.
-//! The recorder records statements only if a client asks for this, or if all tests have a budget. If a client ends its
-//! test over HTTP and names the test, it learns at once whether the test exceeded its budget. The recorder keeps the
-//! reports about all other tests until pgfresh ends.
+//! A test lasts from the beginning of its lease, or from the last reset, until the next reset or the end of the lease.
+//! Statements are recorded only if a client requests this or if all tests have a budget. A client that ends a test by
+//! name over HTTP immediately learns whether the test exceeded its budget. The reports about all other tests are
+//! retained until pgfresh exits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::budget::Budget;
 use crate::record::{StatementRecord, TestMeasurement};
 use crate::session_settings::SessionSettings;
 
-/// Number of recorded leases at which the recorder starts to look for leases that have ended.
+/// Number of recorded leases at which the recorder starts removing ended ones.
 const SWEEP_THRESHOLD: usize = 512;
 /// Maximum number of reports about tests that exceeded their budget.
 const MAX_REPORTS: usize = 1000;
@@ -31,13 +31,13 @@ pub struct TestOverBudget {
     pub message: String,
 }
 
-/// A record that all sessions of a lease share.
+/// A record shared by all sessions of a lease.
 pub(crate) type SharedRecord = Arc<Mutex<StatementRecord>>;
 
 /// Recorder for the statements of all leases.
 #[derive(Debug, Default)]
 pub struct StatementRecorder {
-    /// Budget for each test. If it has any limit, the recorder records all leases.
+    /// Budget for each test. If there is any limit, the recorder records all leases.
     budget: Budget,
     /// Whether any lease has been recorded.
     in_use: AtomicBool,
@@ -57,25 +57,25 @@ struct State {
 /// The record of one lease.
 #[derive(Debug)]
 struct Recorded {
-    /// Time at which the lease began, or `None` before its first session.
+    /// When the lease began, or `None` before its first session.
     since: Option<Instant>,
     record: SharedRecord,
 }
 
 impl StatementRecorder {
-    /// Creates a recorder. `budget` applies to each test.
+    /// Creates a recorder with a `budget` for each test.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
         Self { budget, ..Self::default() }
     }
 
-    /// Whether the recorder records all leases.
+    /// Returns true if the recorder records all leases.
     #[must_use]
     pub fn records_all(&self) -> bool {
         !self.budget.is_empty()
     }
 
-    /// Starts to record the lease `name`, which has just begun.
+    /// Starts recording the lease `name`, which has just begun.
     pub fn record(&self, name: &str, leases: &Leases) {
         self.in_use.store(true, Ordering::Relaxed);
         let since = leases.leased(name).map(|(since, _)| since);
@@ -87,8 +87,8 @@ impl StatementRecorder {
 
     /// Returns the record for a new session of the lease `name`, or `None` if the lease is not recorded.
     ///
-    /// A session can ask for a record in its `settings`. If the session also asked for a reset of its database, a new
-    /// test begins.
+    /// A session can request a record in its `settings`. If the session has requested a database reset, a new test
+    /// begins.
     pub(crate) fn record_for_session(
         &self,
         name: &str,
@@ -120,7 +120,7 @@ impl StatementRecorder {
         if !known && (asked || self.records_all()) {
             let recorded = Recorded::new(Some(since));
             if sessions > 1 && !self.records_all() {
-                // There are other open sessions, which are not recorded. The record is therefore incomplete.
+                // The record is incomplete, because it misses the other open sessions.
                 lock(&recorded.record).mark_incomplete();
             }
             state.records.insert(cut(name).to_owned(), recorded);
@@ -128,8 +128,8 @@ impl StatementRecorder {
         state.records.get(cut(name)).map(|recorded| Arc::clone(&recorded.record))
     }
 
-    /// Compares the statements of the lease `name` with the budget `own`. Limits that are missing in `own` come from
-    /// the budget for all tests. Returns `None` if the lease is not recorded.
+    /// Compares the statements of the lease `name` with the budget `own`, taking missing limits from the budget for all
+    /// tests. Returns `None` if the lease is not recorded.
     #[must_use]
     pub fn measure(&self, name: &str, own: &Budget, leases: &Leases) -> Option<TestMeasurement> {
         let since = leases.leased(name).map(|(since, _)| since);
@@ -146,7 +146,7 @@ impl StatementRecorder {
     }
 
     /// Ends the test that used the lease `name`. `is_reported` means that the client already knows the result.
-    /// `continues` means that the lease goes on after a reset, so that a new test begins.
+    /// `continues` means that the lease continues after a reset, so that a new test begins.
     pub fn test_ended(&self, name: &str, is_reported: bool, continues: bool) {
         let mut state = lock(&self.state);
         let Some(before) = state.records.remove(cut(name)) else { return };
@@ -158,8 +158,8 @@ impl StatementRecorder {
         }
     }
 
-    /// Ends all tests. Returns the reports about tests that exceeded their budget but whose clients don't know this
-    /// yet. Also returns the number of such tests without a report.
+    /// Ends all tests. Returns the reports about tests that exceeded their budget without their clients knowing, along
+    /// with the number of such tests without a stored report.
     #[must_use]
     pub fn finish(&self) -> (Vec<TestOverBudget>, usize) {
         let mut state = lock(&self.state);
@@ -184,8 +184,8 @@ impl State {
         self.over.push(TestOverBudget { database: cut(name).to_owned(), message });
     }
 
-    /// If there are many records, removes the records of leases that have ended. This is necessary because the recorder
-    /// does not notice when a lease ends.
+    /// If there are many records, removes those of leases that have ended. This is necessary because the recorder does
+    /// not notice when a lease ends.
     fn sweep(&mut self, budget: &Budget, leases: &Leases) {
         if self.records.len() < self.sweep_at.max(SWEEP_THRESHOLD) {
             return;
@@ -207,7 +207,7 @@ impl Recorded {
         Self { since, record: SharedRecord::default() }
     }
 
-    /// Returns a report for the user if the test exceeded the budget. Collects the statements only in this case.
+    /// Returns a report for the user if the test exceeded the budget. Only then are the statements collected.
     fn excess_report(&self, budget: &Budget) -> Option<String> {
         let record = lock(&self.record);
         let exceeded = Some(record.exceeded(budget)).filter(|exceeded| !exceeded.is_empty())?;

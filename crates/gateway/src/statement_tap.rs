@@ -1,4 +1,4 @@
-//! Follows the statements of a session on behalf of its listeners: the event log, the history and the recorder.
+//! Follows a session's statements on behalf of its listeners: the event log, the history and the recorder.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +19,14 @@ use crate::statement_recorder::{SharedRecord, StatementRecorder};
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
     pub(crate) events: EventSource,
-    /// History of statements. `None` unless pgfresh keeps the databases of failed tests.
+    /// Statement history. `None` unless pgfresh keeps the databases of failed tests.
     pub(crate) history: Option<Arc<StatementHistory>>,
     pub(crate) recorder: Arc<StatementRecorder>,
 }
 
 impl Taps {
-    /// Returns the record for a new session with `database`, or `None` if the lease is not recorded. If the session
-    /// asked for a reset of the database, the history forgets the earlier statements.
+    /// Returns the record for a new session in `database`, or `None` if the lease is not recorded. If the session has
+    /// requested a database reset, the history forgets the earlier statements.
     pub(crate) fn record(
         &self,
         database: &str,
@@ -39,11 +39,10 @@ impl Taps {
         self.recorder.record_for_session(database, settings, leases)
     }
 
-    /// Creates a tap for a new session with `database`. Returns `None` if no listener wants to know the session's
-    /// statements.
+    /// Creates a tap for a new session in `database`, or returns `None` if no listener needs the session's statements.
     ///
     /// `key` is the cancel key of the session's backend, `since` is the time of the client's request, and `record` is
-    /// the record of its lease.
+    /// the lease's record.
     pub(crate) fn tap(
         &self,
         database: &str,
@@ -68,10 +67,10 @@ impl Taps {
     }
 }
 
-/// Observes all messages of one session, and reports statements to the listeners.
+/// Observes all messages of one session and reports statements to the listeners.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    /// Finds the statements in the messages. `None` after it lost track of them.
+    /// Finds the statements in the messages. `None` after losing track of them.
     tracker: Option<StatementTracker>,
     listeners: Subscribers,
 }

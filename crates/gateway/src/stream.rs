@@ -1,9 +1,9 @@
 //! A client or server connection over TCP (with or without TLS) or over a unix socket.
 //!
-//! Tokio's own streams always watch both directions of a socket. The kernel reports a unix socket as writable whenever
-//! the other side has read a message, so each message would wake its sender once more for nothing. This module watches
-//! only the reading direction. If a write would block, the stream watches the writing direction with a second
-//! descriptor until the write is complete.
+//! Tokio's own streams always watch both directions of a socket. Since the kernel reports a unix socket as writable
+//! whenever the other side has read a message, each message would wake its sender once more for nothing. Our streams
+//! therefore watch only the reading direction. While a write would block, they watch the writing direction through a
+//! second descriptor.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -30,12 +30,12 @@ use crate::tls::TlsSocket;
 /// (`wmem_max`), which an administrator may have changed.
 const UNIX_BUFFER: usize = 212_992;
 
-/// After a client has closed its writing side, we check repeatedly whether it still reads. These are the first and the
-/// longest pause between two checks.
+/// After a client has closed its writing side, we keep checking whether it still reads. These are the initial and the
+/// maximum interval between checks.
 const FIRST_POLL_PAUSE: Duration = Duration::from_millis(1);
 const MAX_POLL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Maximum time that we wait for a client to read the last message that we send to it.
+/// How long we wait for a client to read its last message.
 const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A non-blocking socket of one of the supported kinds.
@@ -57,8 +57,8 @@ impl Socket {
     /// Wraps a connection over a unix socket.
     pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // The kernel reports the socket as writable only after three quarters of the buffer are free. With a large
-        // buffer, the other side still has enough to read until our next write.
+        // The kernel reports the socket as writable only once three quarters of the buffer are free. With a large
+        // buffer, the other side then still has enough to read until our next write.
         sys::set_send_buffer(&stream, UNIX_BUFFER)?;
         Ok(Self::Unix(stream))
     }
@@ -72,8 +72,8 @@ impl Socket {
         })
     }
 
-    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits. The caller must then retry
-    /// with the same bytes.
+    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits, in which case the caller must
+    /// retry with the same bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&mut &*stream).write(bytes),
@@ -91,16 +91,15 @@ impl Socket {
         }
     }
 
-    /// Returns a handle for the lease, which can use it to check and close the client's connection. Also returns the
-    /// signal with which the handle tells the session to close. There is no handle if the system has no file descriptor
-    /// left.
+    /// Returns a handle through which the lease can check and close the client's connection, along with the signal that
+    /// tells the session to close. There is no handle if the system has run out of file descriptors.
     pub(crate) fn link(&self) -> (Option<Arc<dyn ClientLink>>, Closing) {
         let (closing, receiver) = channel::channel(false);
         let link = self.duplicate().ok().map(|connection| SocketLink { connection, closing });
         (link.map(|link| -> Arc<dyn ClientLink> { Arc::new(link) }), receiver)
     }
 
-    /// Duplicates the descriptor. The duplicate is for watching the connection, not for reading or writing.
+    /// Duplicates the descriptor, for watching the connection rather than for reading or writing.
     fn duplicate(&self) -> io::Result<OwnedFd> {
         self.as_fd().try_clone_to_owned()
     }
@@ -148,11 +147,11 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
     }
 }
 
-/// A connection that is registered with the current runtime.
+/// A connection registered with the current runtime.
 #[derive(Debug)]
 pub struct Stream {
     socket: AsyncFd<Socket>,
-    /// Watches for room in the send buffer while a write is waiting for room.
+    /// Watches for room in the send buffer while a write is waiting for it.
     room: Option<AsyncFd<OwnedFd>>,
     /// Bytes that were read too early. Reads return these bytes first.
     unread: Vec<u8>,
@@ -184,7 +183,7 @@ impl Stream {
         Ok(DisconnectWatcher { connection, ends: self.tcp_ends() })
     }
 
-    /// Whether the connection uses TLS, so that no machine between the two sides can read it.
+    /// Returns true if the connection uses TLS, so that no machine between the two sides can read it.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.tls().is_some()
@@ -198,8 +197,8 @@ impl Stream {
         }
     }
 
-    /// Starts TLS on a TCP connection. `read` contains handshake bytes that were read too early. Returns connections of
-    /// other kinds unchanged.
+    /// Starts TLS on a TCP connection, leaving other kinds of connections unchanged. `read` contains handshake bytes
+    /// that were read too early.
     pub(crate) fn encrypted(self, certificate: &Arc<ServerCertificate>, read: &[u8]) -> io::Result<Self> {
         let (socket, unread) = self.into_parts();
         match socket {
@@ -211,7 +210,7 @@ impl Stream {
         }
     }
 
-    /// Deregisters the socket. Returns it and the unread bytes.
+    /// Deregisters the socket and returns it with the unread bytes.
     pub(crate) fn into_parts(self) -> (Socket, Vec<u8>) {
         (self.socket.into_inner(), self.unread)
     }
@@ -246,8 +245,8 @@ impl Stream {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(context))?;
             match guard.get_inner().receive(buffer) {
-                // After a short read the socket is empty, so the next call would block. With TLS, a short read only
-                // means the end of a record.
+                // After a short read the socket is empty, so the next call would block. With TLS, however, a short read
+                // just means the end of a record.
                 Ok(count) if 0 < count && count < buffer.len() && !self.is_encrypted() => {
                     guard.clear_ready();
                     return Poll::Ready(Ok(count));
@@ -289,14 +288,13 @@ impl Stream {
         }
     }
 
-    /// Sends a last message and closes the writing side. Then waits for the client to read the message, but not for
-    /// long.
+    /// Sends a last message, closes the writing side and waits briefly for the client to read the message.
     pub(crate) async fn send_and_close(mut self, message: &[u8]) {
         let farewell = async {
             self.write_all(message).await?;
             self.shutdown().await?;
-            // Read all remaining bytes. If we closed the socket with unread bytes, the connection would be reset, and
-            // the client could lose the message.
+            // Read all remaining bytes: closing the socket with unread bytes would reset the connection, and the client
+            // could lose the message.
             tokio::io::copy(&mut self, &mut tokio::io::sink()).await
         };
         if let Err(error) = timeout(LAST_MESSAGE_TIMEOUT, farewell).await.map_err(io::Error::from).flatten() {
@@ -319,7 +317,7 @@ pub struct DisconnectWatcher {
 impl DisconnectWatcher {
     /// Waits until the client closes its writing side or disconnects.
     pub async fn writing_side_closed(&self) {
-        // Ask the kernel again and again, because it may know the answer before the runtime does.
+        // Ask the kernel every time, because it may know the answer before the runtime does.
         poll_fn(|context| {
             while !sys::is_closed_by_peer(&self.connection)
                 && let Ok(mut guard) = ready!(self.connection.poll_read_ready(context))
@@ -331,8 +329,8 @@ impl DisconnectWatcher {
         .await;
     }
 
-    /// Waits until the client disconnects completely, after it has closed its writing side. If the client is on another
-    /// machine, this function returns immediately, because we can't find out whether the client still reads.
+    /// Waits until the client, having closed its writing side, disconnects completely. For clients on other machines,
+    /// this returns immediately, because we can't find out whether they still read.
     pub async fn disconnected(&self) {
         let mut pause = FIRST_POLL_PAUSE;
         while !sys::is_hung_up(&self.connection)

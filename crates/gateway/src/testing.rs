@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::stream::{Socket, Stream};
 
-/// Timeout that is long enough for every test, even on a busy machine.
+/// Timeout long enough for every test, even on a busy machine.
 const HANG: Duration = Duration::from_mins(1);
 
 /// Runs an asynchronous test on one thread.

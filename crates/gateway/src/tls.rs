@@ -22,7 +22,7 @@ pub(crate) struct TlsSocket {
 
 struct TlsSession {
     connection: ServerConnection,
-    /// Number of bytes from the last write that were encrypted but not sent completely. The next write must begin with
+    /// Number of bytes from the last write that were encrypted but not completely sent. The next write must begin with
     /// the same bytes.
     accepted: usize,
 }
@@ -47,13 +47,13 @@ impl TlsSocket {
         &self.stream
     }
 
-    /// Returns the certificate's digest, to which a client can bind its proof. Returns `None` if the handshake has not
-    /// chosen a certificate yet, or if the certificate has no digest.
+    /// Returns the certificate digest to which a client can bind its proof, or `None` if the handshake has not chosen a
+    /// certificate yet or the certificate has no digest.
     pub(crate) fn certificate_digest(&self) -> Option<&[u8]> {
         self.choice.digest()
     }
 
-    /// Whether the client announced the `PostgreSQL` protocol in the handshake (ALPN).
+    /// Returns true if the client announced the `PostgreSQL` protocol in the handshake (ALPN).
     pub(crate) fn announced_postgresql(&self) -> bool {
         lock(&self.session).connection.alpn_protocol() == Some(POSTGRESQL)
     }
@@ -64,8 +64,8 @@ impl TlsSocket {
         loop {
             match connection.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The client closed the connection without close_notify. This is safe, because the length in each
-                // PostgreSQL message shows whether the message is complete.
+                // The client closed the connection without close_notify. This is safe, since each PostgreSQL message
+                // contains its length, so a truncated one would be noticed.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -74,8 +74,8 @@ impl TlsSocket {
         }
     }
 
-    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits. The caller must then retry
-    /// with the same bytes.
+    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits, in which case the caller must
+    /// retry with the same bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let TlsSession { connection, accepted } = &mut *lock(&self.session);
         flush(connection, &self.stream)?;
@@ -83,7 +83,7 @@ impl TlsSocket {
             *accepted = connection.writer().write(bytes)?;
             flush(connection, &self.stream)?;
         }
-        // If the caller retries with different bytes, it corrupts its connection, but it can't cause a panic here.
+        // Retrying with different bytes would corrupt the caller's connection, but can't cause a panic here.
         Ok(std::mem::take(accepted).min(bytes.len()))
     }
 
@@ -94,7 +94,7 @@ impl TlsSocket {
     }
 
     /// Moves decrypted bytes to `into`. This is necessary because the runtime only announces bytes in the socket, not
-    /// those that were already decrypted.
+    /// those already decrypted.
     pub(crate) fn take_decrypted(&self, into: &mut Vec<u8>) {
         let mut chunk = [0; 1024];
         let connection = &mut lock(&self.session).connection;
@@ -124,7 +124,7 @@ impl fmt::Debug for TlsSocket {
     }
 }
 
-/// Decrypts received records, and sends the responses of TLS itself.
+/// Decrypts received records and sends TLS's own responses.
 fn process(connection: &mut ServerConnection, stream: &TcpStream) -> io::Result<()> {
     let processed = connection.process_new_packets();
     // If the handshake fails, this also sends the alert with the reason.

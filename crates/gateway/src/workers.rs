@@ -1,6 +1,6 @@
 //! Worker threads that forward bytes, each with its own runtime.
 //!
-//! A session stays on the same thread. A message therefore wakes only one thread, and the threads share no lock.
+//! Since a session remains on one thread, a message wakes only that thread, and the threads share no lock.
 
 use std::future::Future;
 use std::io;
@@ -14,16 +14,16 @@ use tokio::sync::oneshot;
 
 /// Name of each worker thread.
 pub const THREAD_NAME: &str = "gateway";
-/// Number of processors per thread. One thread is enough for so many processors, because the client and the server
-/// together spend about four times as long on a request as the gateway does. With more threads, each thread would wake
-/// more often for fewer sessions.
+/// Number of processors per thread. One thread can keep up with this many processors, because the client and the server
+/// together spend about four times as long on a request as the gateway does. With more threads, each would wake more
+/// often for fewer sessions.
 const PROCESSORS_PER_THREAD: usize = 4;
 /// Maximum number of threads. More threads would only take processors away from the server.
 const MAX_THREADS: usize = 4;
-/// Maximum time that we wait for blocking calls after the gateway has closed.
+/// How long we wait for blocking calls after the gateway has closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Handles for giving work to the threads.
+/// Handles for assigning work to the threads.
 #[derive(Debug)]
 pub(crate) struct Workers(Vec<Worker>);
 
@@ -33,10 +33,10 @@ struct Worker {
     tasks: Arc<AtomicUsize>,
 }
 
-/// The worker threads. Dropping this value ends all tasks of the threads.
+/// The worker threads. Dropping this value cancels all of their tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    /// One sender for each thread. Dropping a sender ends its thread.
+    /// One sender for each thread. Dropping a sender shuts down its thread.
     running: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -50,7 +50,8 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
         let thread = thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
-            // The sender never sends anything. When it is dropped, the receiver returns an error, and this thread ends.
+            // The sender never sends anything. Dropping it makes the receiver return an error, which shuts down this
+            // thread.
             if runtime.block_on(receiver).is_err() {
                 runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
             }
@@ -83,7 +84,7 @@ impl Workers {
     }
 }
 
-/// Counts a task as long as the task exists.
+/// Counts a task for as long as the task exists.
 struct TaskCount(Arc<AtomicUsize>);
 
 impl TaskCount {

@@ -22,10 +22,10 @@ enum Side {
 }
 use Side::{Client, Server};
 
-/// Bytes from one side, and the side that sent them.
+/// Bytes with the side that sent them.
 type SentBytes = (Side, Vec<u8>);
 
-/// A forwarded session, and the ends of the client and the server. The test controls these two ends.
+/// A forwarded session whose client and server ends are controlled by the test.
 struct Fixture {
     forward: Forward,
     client: Stream,
@@ -50,8 +50,8 @@ impl Fixture {
         Self { forward, client, server, taps, begun, vacated }
     }
 
-    /// Sends one piece after another. Waits until each piece has arrived, so that the gateway reads them one by one.
-    /// Returns the bytes that arrived at the server and at the client.
+    /// Sends the pieces in turn, waiting until each one has arrived, so that the gateway reads them one by one. Returns
+    /// the bytes that arrived at the server and at the client.
     async fn play<'a>(&mut self, pieces: impl IntoIterator<Item = (Side, &'a [u8])>) -> (Vec<u8>, Vec<u8>) {
         let Self { forward, client, server, .. } = self;
         let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -92,7 +92,7 @@ impl Fixture {
         events.into_iter().map(|event| in_words(event.kind)).chain(ran).collect()
     }
 
-    /// Returns what the gateway knows about the session after its end.
+    /// Returns the gateway's final view of the session.
     fn session_state(&self) -> (Vec<String>, usize, bool, bool) {
         let Forward { conversation, traces, .. } = &self.forward;
         let vacated = self.vacated.load(Ordering::Relaxed);
@@ -134,7 +134,7 @@ fn ready(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
-/// Returns a conversation with a message of each kind that the listeners distinguish.
+/// Returns a conversation with every kind of message that the listeners distinguish.
 fn conversation() -> Vec<SentBytes> {
     let error = encode(b'E', b"SERROR\0VERROR\0C23505\0Mduplicate key\0\0");
     let row = encode(b'D', b"\0\x01\0\0\0\x0bZ\0\0\0\x05IE\0\0\0\x04");
@@ -255,7 +255,8 @@ proptest! {
             let first = tokio::select! { biased; end = other.forward.run() => panic!("{end:?}"), first = reads => first };
             assert_eq!(first, unsent);
             assert_eq!(other.play(cut(&conversation, side, &cuts)).await, sent);
-            // If several statements about databases arrive at once, the gateway ends the waiting backends only once.
+            // If several statements about databases arrive at once, the gateway terminates the waiting backends only
+            // once.
             let known = |fixture: &Fixture| {
                 let (heard, vacated, idle, clean) = fixture.session_state();
                 (heard, vacated > 0, idle, clean)
@@ -328,7 +329,7 @@ fn stuck_direction_does_not_block_the_other() {
                 let (mut other_in, mut other_out) = split(&mut other);
                 let writes = other_out.write_all(&flood);
                 let talks = async {
-                    // Even if one side reads nothing, the gateway must forward the bytes that this side sends.
+                    // The gateway must forward a side's bytes even if that side reads nothing.
                     for number in 0..50_u8 {
                         let message = encode(b'd', &[number; 9]);
                         deaf_out.write_all(&message).await.unwrap();
@@ -408,8 +409,7 @@ fn disconnected_client_does_not_interrupt_server_output() {
             let mut heard = Vec::new();
             server.read_to_end(&mut heard).await.unwrap();
             assert_eq!(heard, query(b"SELECT 1"));
-            // The server does not know that the client is gone. The gateway must not cut it off in the middle of its
-            // answer.
+            // The server does not know that the client is gone, so the gateway must not cut off its answer.
             server.write_all(&flood).await.unwrap();
             drop(server);
         };

@@ -1,6 +1,6 @@
-//! Ends the client's transactions: a COMMIT checks deferred constraints, closes cursors and restores settings.
+//! Commits the client's transactions: checks deferred constraints, closes cursors and restores settings.
 //!
-//! The server does none of this itself, because it sees the client's transaction only as a savepoint.
+//! The gateway must do this, because for the server the client's transaction is just a savepoint.
 
 use lease::{Constraints, Savepoint};
 
@@ -10,8 +10,8 @@ use super::setting_changes::SettingChanges;
 use super::settings::{Restored, TRANSACTION_TIMEOUT};
 use super::task::{InjectedStatement, Row, Task};
 
-/// SQL for the number of catalog rows that this transaction has changed. Reading this number is cheap, because it is in
-/// the backend's own memory.
+/// SQL for the number of catalog rows changed by this transaction. Reading this number is cheap, because the backend
+/// has it in memory.
 macro_rules! changed_rows {
     ($($catalog:literal)*) => {
         concat!("0" $(,
@@ -22,12 +22,12 @@ macro_rules! changed_rows {
     };
 }
 
-/// Query that each COMMIT runs first. It returns one row for each open cursor.
+/// Query run first by each COMMIT, returning one row for each open cursor.
 ///
 /// The first column is the number of changed rows in `pg_constraint`, `pg_proc`, `pg_rewrite`, `pg_attrdef` and
 /// `pg_policy`. The other columns are the cursor's name, whether the cursor outlives the transaction, and the
-/// transaction's timeout (from version 17 on). There is always at least one row, because the query itself runs in a
-/// portal. We avoid aggregates and the view `pg_cursors`, because they would take longer than the rest of the COMMIT.
+/// transaction timeout (since version 17). There is always at least one row, because the query itself runs in a portal.
+/// We avoid aggregates and the `pg_cursors` view, because they would take longer than the rest of the COMMIT.
 const COMMIT_STATE_QUERY: &str = concat!(
     "SELECT ",
     changed_rows!(2606 1255 2618 2604 3256),
@@ -36,12 +36,12 @@ const COMMIT_STATE_QUERY: &str = concat!(
 );
 /// Number of columns of [`COMMIT_STATE_QUERY`].
 const COMMIT_STATE_COLUMNS: usize = 4;
-/// Portals that [`COMMIT_STATE_QUERY`] also returns, although they are not cursors: the portal of injected statements,
-/// and the protocol's unnamed portal.
+/// Portals in the result of [`COMMIT_STATE_QUERY`] that are not cursors: the portal of injected statements and the
+/// protocol's unnamed portal.
 const INTERNAL_PORTALS: [&str; 2] = ["_pgfresh", "\"\""];
 
-/// Query for two lists of names: all deferrable constraints, and the initially deferred ones. The second list omits a
-/// name that also belongs to a non-deferrable constraint.
+/// Query for two lists of names: all deferrable constraints, and the initially deferred ones. The second list omits
+/// names shared with non-deferrable constraints.
 const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
     (SELECT pg_catalog.quote_ident(nspname) || '.' || pg_catalog.quote_ident(conname) AS name, \
      pg_catalog.bool_or(condeferred) AND pg_catalog.bool_and(condeferrable) AS deferred \
@@ -49,7 +49,7 @@ const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_ca
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
 /// Query for the texts of functions and other objects that may change settings (2078 is the oid of `set_config`). A
-/// function may change any setting if its language is neither SQL nor PL/pgSQL.
+/// function in any language but SQL and PL/pgSQL is assumed to change any setting.
 const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
@@ -68,7 +68,7 @@ const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN
     UNION ALL SELECT pg_catalog.pg_get_triggerdef(oid) FROM pg_catalog.pg_trigger WHERE tgqual::text ~ ':funcid 2078 '";
 
 impl RollbackSession {
-    /// Starts to commit the client's work since [`super::message::BEGIN_SAVEPOINT`].
+    /// Starts committing the client's work since [`super::message::BEGIN_SAVEPOINT`].
     pub(super) fn start_commit(&mut self) {
         if !self.has_savepoint() {
             return;
@@ -79,7 +79,7 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::CommitState);
     }
 
-    /// Processes the rows of [`COMMIT_STATE_QUERY`], and continues the COMMIT.
+    /// Processes the rows of [`COMMIT_STATE_QUERY`] and continues the COMMIT.
     pub(super) fn commit_state_read(&mut self, rows: impl Iterator<Item = Row>) {
         let (mut changes, mut cursors) = (None, Vec::new());
         let (looked, settings): (Vec<_>, Vec<_>) = rows.partition(|row| row.len() == COMMIT_STATE_COLUMNS);
@@ -122,8 +122,8 @@ impl RollbackSession {
         }
     }
 
-    /// Processes the rows of [`SOURCES_QUERY`]. Returns true if these texts name settings that the gateway has not read
-    /// yet.
+    /// Processes the rows of [`SOURCES_QUERY`]. Returns true if these texts mention settings that the gateway has not
+    /// read yet.
     pub(super) fn sources_read(&mut self, rows: impl Iterator<Item = Row>) -> bool {
         let texts = rows.filter_map(|row| row.into_iter().next().flatten());
         let sources: Vec<_> =
@@ -140,8 +140,7 @@ impl RollbackSession {
         }
     }
 
-    /// Checks deferred constraints, restores settings, and closes `cursors`. The names of the cursors must be quoted
-    /// for SQL.
+    /// Checks deferred constraints, restores settings and closes `cursors`. Cursor names must be quoted for SQL.
     pub(super) fn release(&mut self, cursors: &[String]) {
         let mut statements = Vec::new();
         let constraints = &self.transaction.constraints;
@@ -168,7 +167,7 @@ impl RollbackSession {
         if !self.restored.is_empty() {
             statements.push(restore(&self.restored));
         }
-        // The timeout stays disabled until the client's next transaction begins: see `ensure_savepoint`.
+        // The timeout remains disabled until the client's next transaction begins: see `ensure_savepoint`.
         if self.timeout_statement().is_some() {
             statements.push(UNBOUNDED.to_owned());
         }
@@ -183,8 +182,8 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::Release);
     }
 
-    /// Returns the statement that makes the server enforce the client's transaction timeout. Returns `None` if there is
-    /// no timeout.
+    /// Returns the statement that makes the server enforce the client's transaction timeout, or `None` if there is no
+    /// timeout.
     pub(super) fn timeout_statement(&self) -> Option<String> {
         let timeout = &self.transaction.timeout;
         (!timeout.is_empty()).then(|| format!("SET LOCAL {TRANSACTION_TIMEOUT} = {}", literal(timeout)))
@@ -194,12 +193,12 @@ impl RollbackSession {
         self.transaction.savepoint = Savepoint::Gone;
     }
 
-    /// Reports the error of a failed COMMIT, and rolls back all work of the transaction.
+    /// Reports a failed COMMIT's error and rolls back all of the transaction's work.
     pub(super) fn commit_failed(&mut self, error: &[u8]) {
         self.delayed_completion.clear();
         self.settings_at_end.clear();
         self.to_client.extend_from_slice(error);
-        // The session may know about catalog changes that the rollback now undoes.
+        // Forget what the session knows about constraints, because the rollback may undo catalog changes.
         self.transaction.constraints =
             Constraints { told: self.transaction.constraints.told, ..Constraints::default() };
         self.in_transaction = false;
@@ -207,8 +206,8 @@ impl RollbackSession {
     }
 }
 
-/// Returns the statement that restores settings in this order. A setting without a value gets its value from the start
-/// of the session, as with RESET.
+/// Returns the statement that restores settings in this order. As with RESET, a setting without a value gets its value
+/// from the start of the session.
 fn restore(settings: &[Restored]) -> String {
     let mut sql = String::from("SELECT ");
     for (at, (name, value)) in settings.iter().enumerate() {

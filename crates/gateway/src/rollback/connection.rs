@@ -15,7 +15,7 @@ use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
 use crate::stream::{Socket, Stream};
 
-/// Everything that a session needs besides its two connections.
+/// Everything a session needs besides its two connections.
 pub(crate) struct RollbackConnection {
     pub(crate) lease: TransactionGuard,
     pub(crate) key: Option<CancelKey>,
@@ -27,8 +27,8 @@ pub(crate) struct RollbackConnection {
 }
 
 impl RollbackConnection {
-    /// Serves the session until the client or the server closes its connection, or the gateway closes. The client
-    /// receives `unsent` first.
+    /// Serves the session until the client or the server disconnects or the gateway closes. The client receives
+    /// `unsent` first.
     pub(crate) async fn run(
         self,
         client: Stream,
@@ -79,13 +79,13 @@ impl RollbackConnection {
     }
 }
 
-/// Returns the server's session and its transaction to the lease. The lease's next client will use both.
+/// Returns the server's session and its transaction to the lease, for its next client.
 async fn return_to_lease(lease: TransactionGuard, server: Stream, transaction: LeaseTransaction) {
     let (Socket::Unix(stream), unread) = server.into_parts() else { return };
     if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
         return;
     }
-    // If this task panics, the lease ends. That happens whenever a session ends without returning its transaction.
+    // If this task panics, the lease ends, as it does whenever a session doesn't return its transaction.
     if let Err(error) = spawn_blocking(move || lease.leave(stream, transaction)).await {
         tracing::error!(%error, "could not give a lease back");
     }

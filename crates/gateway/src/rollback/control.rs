@@ -1,8 +1,8 @@
 //! Handles statements that need special treatment in rollback isolation.
 //!
-//! These statements begin, end or subdivide transactions, or they behave differently outside of a transaction. For
-//! example, LOCK TABLE fails outside of a transaction. In rollback isolation, the server always sees a transaction, so
-//! the gateway must report this error itself.
+//! These statements begin, end or subdivide transactions, or they behave differently outside a transaction. For
+//! example, LOCK TABLE should fail outside a transaction. In rollback isolation, however, the server always sees a
+//! transaction, so the gateway must report this error itself.
 
 use super::message::{DISCARD_ALL, UNDO, USE_CLONE_HINT, command_complete, report};
 use super::session::RollbackSession;
@@ -15,8 +15,8 @@ const ACTIVE_TRANSACTION: &str = "25001";
 const CANNOT_PREPARE: &str = "cannot prepare a transaction in rollback isolation";
 
 impl RollbackSession {
-    /// Whether the gateway can forward the statement unchanged, because the server will do what the client expects in
-    /// the current state. `top` means that the statement stands alone, i.e. it is not one of several in a string.
+    /// Returns true if the gateway can forward the statement unchanged, because in the current state the server will do
+    /// what the client expects. `top` means that the statement stands alone, i.e. it isn't one of several in a string.
     pub(super) fn is_supported_unchanged(&self, kind: &Kind, top: bool) -> bool {
         let failed = self.is_aborted();
         match kind {
@@ -36,7 +36,7 @@ impl RollbackSession {
         }
     }
 
-    /// Executes the statement in such a way that the client sees the result that a plain server would give.
+    /// Executes the statement so that the client sees a plain server's result.
     pub(super) fn execute_control(&mut self, kind: &Kind, top: bool, native: Native) {
         if !self.is_aborted() && self.must_read_settings(kind) {
             self.ensure_savepoint();
@@ -44,7 +44,7 @@ impl RollbackSession {
             return self.ensure_sources();
         }
         self.track_settings(kind);
-        // A plain server sends no warning if the statement is one of several in a string.
+        // A plain server sends no warning for one of several statements in a string.
         let lonely = top && !self.in_transaction;
         match kind {
             Kind::Begin { modes, .. }
@@ -61,7 +61,7 @@ impl RollbackSession {
                 self.in_transaction = false;
                 self.report_error("0A000", CANNOT_PREPARE, Some(USE_CLONE_HINT));
             }
-            // `track_settings` may have injected statements. Run the client's statement after them.
+            // Since `track_settings` may have injected statements, run the client's statement after them.
             _ if self.is_supported_unchanged(kind, top) => self.perform(Task::Native(native)),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
@@ -78,7 +78,7 @@ impl RollbackSession {
             Kind::DiscardAll => {
                 let parts = DISCARD_ALL.map(str::to_owned).to_vec();
                 self.ensure_savepoint();
-                // Commit at once, like a plain server: there, DISCARD ALL can't run in a transaction block.
+                // Commit immediately, as a plain server does, where DISCARD ALL can't run in a transaction block.
                 let response = Task::Send(command_complete("DISCARD ALL"));
                 self.prepend_tasks([
                     Task::Inject(parts, InjectedStatement::Required),
@@ -95,7 +95,7 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the session must read the settings before a statement of this kind runs.
+    /// Returns true if the session must read the settings before running a statement of this kind.
     fn must_read_settings(&self, kind: &Kind) -> bool {
         match kind {
             Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
@@ -105,7 +105,7 @@ impl RollbackSession {
         }
     }
 
-    /// Tells the settings tracker about a statement that the server is about to run.
+    /// Tells the settings tracker about a statement before the server runs it.
     pub(super) fn track_settings(&mut self, kind: &Kind) {
         match kind {
             Kind::RollbackTo(name) if self.in_transaction => self.settings.roll_back_to(name),
@@ -152,8 +152,8 @@ impl RollbackSession {
 
     fn commit(&mut self, chain: bool) {
         if self.is_aborted() {
-            // After a failed transaction, the next one in the chain keeps only the mode that the failed transaction
-            // inherited from its predecessor.
+            // After a failed transaction, the next one in the chain inherits only the mode that the failed transaction
+            // had inherited itself.
             self.read_only = self.inherited_read_only;
             self.prepend_tasks([Task::Undo, Task::EndTransaction { tag: "ROLLBACK", chain }]);
         } else if self.can_end_transaction("COMMIT AND CHAIN", chain) {
@@ -183,8 +183,8 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the statement `what` may end a transaction now. If the client is in no transaction, sends a warning and
-    /// returns true. With `chain`, reports an error instead and returns false.
+    /// Returns true if the statement `what` may end a transaction now. If the client is in no transaction, sends a
+    /// warning and still returns true. With `chain`, this is an error instead.
     fn can_end_transaction(&mut self, what: &str, chain: bool) -> bool {
         if !self.in_transaction && chain {
             self.refuse_outside_transaction(what);
@@ -211,7 +211,7 @@ impl RollbackSession {
         }
     }
 
-    /// Makes the client's transaction read-only if the client asked for this.
+    /// Makes the client's transaction read-only if the client requested this.
     fn apply_read_only(&mut self) {
         if self.read_only {
             self.prepend_tasks([Task::Inject(
@@ -221,8 +221,8 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the gateway itself must apply these modes. A plain server accepts them before the first query of a
-    /// transaction. Here the server would refuse them even then, because of the savepoint.
+    /// Returns true if the gateway itself must apply these modes. A plain server accepts them before a transaction's
+    /// first query, but the savepoint would make our server refuse them even then.
     fn may_change(&self, modes: Modes) -> bool {
         let is_fresh = self.in_transaction && self.is_untouched && !self.is_aborted();
         is_fresh && (modes.level || modes.read_only == Some(false))
@@ -231,7 +231,7 @@ impl RollbackSession {
     /// Makes the client's transaction read-only or read-write.
     fn change_access(&mut self, modes: Modes) {
         if modes.read_only == Some(false) && self.may_change(modes) {
-            // The rollback to the savepoint makes the transaction read-write again.
+            // Rolling back to the savepoint makes the transaction read-write again.
             let bound = self.timeout_statement();
             let statements = std::iter::once(UNDO.to_owned()).chain(bound).collect();
             self.prepend_tasks([Task::Inject(statements, InjectedStatement::Required)]);
@@ -272,8 +272,7 @@ impl RollbackSession {
         self.report_error(NO_TRANSACTION, &format!("{what} can only be used in transaction blocks"), None);
     }
 
-    /// Reports an error that a plain server would report. The caller must make sure that the client is in no
-    /// transaction.
+    /// Reports an error on behalf of a plain server. The caller must make sure that the client is in no transaction.
     fn report_error(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
         self.send_to_client(&report("ERROR", sqlstate, text, hint));
         self.fail();

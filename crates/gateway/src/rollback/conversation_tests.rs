@@ -1,6 +1,6 @@
-//! Tests that compare the conversation with the server, statement by statement, for each row of the state table.
+//! Compares the conversation with the server, statement by statement, for each row of the state table.
 //!
-//! The server is a stub, so these tests show every change of the conversation at once.
+//! Since the server is a stub, a failing test shows exactly how the conversation has changed.
 
 use super::session::RollbackSession;
 use super::stub::StubServer;
@@ -9,7 +9,7 @@ use pgwire::{frames, split_zero};
 
 use lease::LeaseTransaction;
 
-/// Startup response that contains only the parameters that the session reads.
+/// Startup response with only the parameters that the session reads.
 const STARTUP_RESPONSE: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
 /// A client, a session, and a stub server.
@@ -25,7 +25,7 @@ impl Conversation {
         Self { session, server: StubServer::new(), trace: Vec::new() }
     }
 
-    /// Sends a Query, and runs until the server is ready for more. Returns the messages that were exchanged.
+    /// Sends a Query and runs until the server is ready for more. Returns the messages exchanged.
     fn query(&mut self, sql: &str) -> Vec<String> {
         assert_eq!(self.session.client_head(b'Q'), Disposition::Whole, "{sql}");
         self.session.client_message(b'Q', &[sql.as_bytes(), b"\0"].concat());
@@ -33,7 +33,7 @@ impl Conversation {
         std::mem::take(&mut self.trace)
     }
 
-    /// Delivers messages to the client and the server until no message is left.
+    /// Delivers messages to the client and the server until none are left.
     fn deliver_all(&mut self) {
         loop {
             for (tag, body) in messages(&std::mem::take(&mut self.session.to_client)) {
@@ -74,7 +74,7 @@ const SAVE: &str = "[SAVEPOINT pgfresh_t]";
 const RELEASE: &str = "[RELEASE SAVEPOINT pgfresh_t]";
 const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
 
-/// Returns a setup after the lease's first statement, whose savepoint has not been released yet.
+/// Returns a conversation after the lease's first statement, whose savepoint has not been released yet.
 fn begun() -> Conversation {
     let mut play = Conversation::new();
     let first = play.query("SELECT");

@@ -1,7 +1,7 @@
 //! Moves bytes between two sockets and a [`RollbackSession`].
 //!
-//! The drive buffers messages that the session must read completely. It forwards all other messages piece by piece. If
-//! too many bytes wait for one side, the drive stops reading from the other side.
+//! The drive buffers messages that the session must read completely and forwards all others piece by piece. If too many
+//! bytes are waiting for one side, the drive stops reading from the other.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use lease::LeaseTransaction;
 
 use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
 
-/// Maximum number of bytes that can wait for one side before the drive stops reading from the other.
+/// Maximum number of bytes waiting for one side before the drive stops reading from the other.
 const MAX_WAITING_BYTES: usize = 256 << 10;
 /// Maximum time for the server to finish a client's work after the client has disconnected.
 const WIND_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const WIND_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) enum End {
     Client,
     Server,
-    /// The session must close, and the client no longer reads the bytes that are waiting for it.
+    /// The session must close, and the client isn't reading its pending bytes.
     Closed,
     /// The lease's transaction is lost.
     Broken(ErrorResponse),
@@ -40,12 +40,12 @@ pub(super) enum End {
 #[derive(Debug, Default)]
 struct FrameBuffer {
     bytes: Vec<u8>,
-    /// Number of bytes at the start that have already been processed.
+    /// How many bytes at the start have already been processed.
     start: usize,
-    /// Number of bytes still to come of the message that the drive forwards in pieces. The flag is false if the drive
-    /// discards these bytes instead.
+    /// How many bytes are still to come of a message being forwarded in pieces. The flag is false if the drive discards
+    /// these bytes instead.
     rest: (usize, bool),
-    /// Number of bytes for which the drive waits before the session can read its next message. 0 if it waits for none.
+    /// Number of bytes that must arrive before the session can read its next message. 0 if the drive isn't waiting.
     wanted: usize,
 }
 
@@ -54,7 +54,7 @@ impl FrameBuffer {
         &self.bytes[self.start..]
     }
 
-    /// Forwards or discards the next received piece of a message. Returns false if no bytes have arrived.
+    /// Forwards or discards the next piece of a message. Returns false if no bytes have arrived.
     fn pass(&mut self, to: &mut Vec<u8>) -> bool {
         let count = self.rest.0.min(self.left().len());
         if self.rest.1 {
@@ -65,8 +65,8 @@ impl FrameBuffer {
         count > 0
     }
 
-    /// Returns the tag of the next frame, and the frame's length including the header. `None` if the header has not
-    /// arrived completely.
+    /// Returns the next frame's tag and its length including the header, or `None` if the header has not arrived
+    /// completely.
     fn head(&self) -> Result<Option<(u8, usize)>, MalformedFrame> {
         Frame::header(self.left())
     }
@@ -100,25 +100,25 @@ impl FrameBuffer {
     }
 }
 
-/// A client, a server, and the session between them.
+/// A client and a server, with the session between them.
 #[derive(Debug)]
 pub(super) struct Drive {
     pub(super) client: Stream,
     pub(super) server: Stream,
     session: RollbackSession,
     gate: Arc<Gate>,
-    /// Follows the statements that the client sees, i.e. all but the injected statements.
+    /// Follows the statements that the client sees, i.e. all but the injected ones.
     tap: Option<Box<Tap>>,
-    /// Number of bytes that the tap has already seen, but the client has not received.
+    /// Number of bytes that the tap has seen but the client has not received.
     tapped: usize,
     turn: Turn,
     up: FrameBuffer,
     down: FrameBuffer,
-    /// True after the client's last byte.
+    /// Whether the client has sent its last byte.
     client_ended: bool,
-    /// Whether the drive discards all bytes for the client, because the client has disconnected.
+    /// Whether the drive discards all bytes for the client because the client has disconnected.
     discards_output: bool,
-    /// Whether the session must close. The drive then stops as soon as the client no longer reads.
+    /// Whether the session must close. If so, the drive stops as soon as the client stops reading.
     is_closing: bool,
 }
 
@@ -147,14 +147,14 @@ impl Drive {
         }
     }
 
-    /// Like [`Self::run`], but for a session that must close: it stops as soon as the client no longer reads.
+    /// Like [`Self::run`], but for a session that must close: stops as soon as the client stops reading.
     pub(super) async fn run_while_client_reads(&mut self) -> End {
         self.is_closing = true;
         self.run().await
     }
 
-    /// Forwards until the client or the server closes its connection. The caller can drop the future between two polls
-    /// and call the function again.
+    /// Forwards until the client or the server closes its connection. This future is cancel-safe: after dropping it,
+    /// the caller can call the function again.
     pub(super) async fn run(&mut self) -> End {
         loop {
             let turn = self.session.turn();
@@ -173,8 +173,7 @@ impl Drive {
         }
     }
 
-    /// Lets the server finish the client's work after the client has disconnected. Returns the transaction, or `None`
-    /// if the lease must end.
+    /// Lets the server finish a disconnected client's work. Returns the transaction, or `None` if the lease must end.
     pub(super) async fn wind_down(
         &mut self,
         interrupt: impl Future<Output = ()>,
@@ -196,8 +195,8 @@ impl Drive {
         self.down.left().is_empty().then(|| std::mem::take(&mut self.session.transaction))
     }
 
-    /// Returns the client's connection, and the bytes that the client has not received yet. In the middle of a message,
-    /// returns `None` instead of the bytes, because the gateway can't insert its own message there.
+    /// Returns the client's connection and the bytes that the client has not received yet. In the middle of a message,
+    /// these are `None`, because the gateway can't insert its own message there.
     pub(super) fn into_client(self) -> (Stream, Option<Vec<u8>>) {
         let unsent = self.session.to_client;
         (self.client, (self.down.rest.0 == 0).then_some(unsent))
@@ -208,7 +207,7 @@ impl Drive {
             if self.session.is_idle() && self.session.to_server.is_empty() {
                 return Poll::Ready(true);
             }
-            // We need not tell the cancel gate about this turn, because no client can use the cancel key any more.
+            // We need not tell the cancel gate about this turn, because no client can use the cancel key anymore.
             self.turn = self.session.turn();
             match self.poll(context) {
                 Poll::Ready(None) => {}
@@ -218,7 +217,8 @@ impl Drive {
         }
     }
 
-    /// Reads, decides and writes until it must wait or the session ends. Returns `None` after a change of the turn.
+    /// Reads, decides and writes until the drive must wait or the session ends. Returns `None` when the turn has
+    /// changed.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         loop {
             if let Some(why) = &self.session.broken {
@@ -256,8 +256,7 @@ impl Drive {
             }
             match (self.read_server(context), self.read_client(context)) {
                 (Poll::Ready(false), _) => {
-                    // The server's last error may still be waiting for the rest of a client message. That rest no
-                    // longer matters.
+                    // The server's last error may be held up by an incomplete client message, which no longer matters.
                     self.up = FrameBuffer::default();
                     self.take_from_server();
                     return Poll::Ready(Some(End::Server));
@@ -272,8 +271,8 @@ impl Drive {
         }
     }
 
-    /// Whether the session is over because the client has left. After a Terminate, the session first completes the
-    /// client's earlier messages.
+    /// Returns true if the session is over because the client has left. After a Terminate, the client's earlier
+    /// messages are completed first.
     fn has_client_left(&self) -> bool {
         let waits = !self.session.is_idle() && frames(self.up.left()).any(|frame| frame.tag == b'X');
         self.client_ended && !self.discards_output && !waits
@@ -295,7 +294,7 @@ impl Drive {
         read
     }
 
-    /// Processes messages from the server. Returns whether there were any.
+    /// Processes messages from the server. Returns true if there were any.
     fn take_from_server(&mut self) -> bool {
         let Self { session, up, down, turn, .. } = self;
         let mut busy = false;
@@ -316,9 +315,9 @@ impl Drive {
                 }
             };
             match session.server_head(tag) {
-                // After an error the session injects messages, but it must not insert them into a client message that
-                // is still in transit. Wait for the end of that message. (The server reads it before it sends anything
-                // else.)
+                // After an error, the session injects messages, but these must not end up inside a client message that
+                // is still in transit. Wait for the rest of that message, which the server reads before sending
+                // anything else.
                 Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
@@ -334,7 +333,7 @@ impl Drive {
         busy
     }
 
-    /// Processes messages from the client. Returns whether there were any.
+    /// Processes messages from the client. Returns true if there were any.
     fn take_from_client(&mut self) -> bool {
         let Self { session, up, turn, .. } = self;
         let mut busy = false;
@@ -349,7 +348,7 @@ impl Drive {
             let (tag, length) = match up.head() {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
-                // After an invalid length, a PostgreSQL server disconnects the client, unless it refuses the message
+                // A PostgreSQL server disconnects the client after an invalid length, unless it rejects the message
                 // type first.
                 Err(MalformedFrame) => {
                     (up.left().first().copied().filter(|tag| !is_frontend_tag(*tag)).unwrap_or(b'X'), 0)

@@ -1,4 +1,4 @@
-//! Creates the messages that rollback isolation injects, and parses messages from clients and servers.
+//! Creates the messages injected by rollback isolation and parses messages from clients and servers.
 
 use std::borrow::Cow;
 
@@ -9,31 +9,31 @@ pub(super) use lease::{
     UNDO_TRANSACTION as UNDO,
 };
 
-/// Creates the savepoint that stands for the client's transaction.
+/// Creates the savepoint that represents the client's transaction.
 pub(super) const BEGIN_SAVEPOINT: &str = "SAVEPOINT pgfresh_t";
 /// Creates the savepoint for a syntax check. [`SYNTAX_UNDO`] removes it.
 const SYNTAX_SAVEPOINT: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
-/// Removes the savepoint of a syntax check, and then fails on purpose, because the savepoint no longer exists.
+/// Removes a syntax check's savepoint and then fails on purpose, by releasing it once more.
 pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
-/// Statement that the gateway prepares in place of the client's BEGIN. The server never executes it, because the
-/// gateway handles the client's Execute itself.
+/// Statement prepared in place of the client's BEGIN. The server never executes this placeholder, because the gateway
+/// handles the client's Execute itself.
 pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
-/// Sync message, which ends a group.
+/// Sync message, which ends a group of extended-protocol messages.
 pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 /// Hint for statements that can't run in rollback isolation.
 pub(super) const USE_CLONE_HINT: &str =
     "Rollback isolation runs everything in one transaction; use isolation \"clone\" for this.";
 
-/// Hint for errors caused by an open cursor WITH HOLD. A plain server copies the cursor's rows at the end of the
-/// transaction, so that the cursor no longer needs its tables.
+/// Hint for errors caused by an open cursor WITH HOLD. A plain server copies the rows at the end of the transaction, so
+/// that the cursor no longer needs its tables.
 const HELD_CURSOR_HINT: &str = "In rollback isolation a cursor WITH HOLD keeps its tables in use; close it first, or use isolation \"clone\".";
 
 /// Returns the messages that run injected statements, with one Sync at the end.
 ///
 /// Each statement has its own Parse, Bind, Execute and Close messages with a name that no client uses. The first two
-/// Close messages remove what a failed injection may have left. A simple Query would be shorter, but it would destroy
-/// the client's unnamed statement.
+/// Close messages remove any leftovers of a failed injection. A simple Query would be shorter but would destroy the
+/// client's unnamed statement.
 pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) -> Vec<u8> {
     let close = [encode(b'C', b"P_pgfresh\0"), encode(b'C', b"S_pgfresh\0")].concat();
     let mut bytes = close.clone();
@@ -54,7 +54,7 @@ pub(super) fn with_sql(parse: &[u8], sql: &str) -> Vec<u8> {
     encode(b'P', &[name, b"\0", sql.as_bytes(), b"\0", types].concat())
 }
 
-/// Returns `text` as a string literal. The literal means the same for all values of `standard_conforming_strings`.
+/// Returns `text` as a string literal whose meaning doesn't depend on `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
@@ -69,7 +69,7 @@ pub(super) fn ready_for_query(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
-/// Returns a warning or an error from the gateway itself. `severity` is the value of both severity fields.
+/// Returns a warning or an error from the gateway itself, with `severity` in both severity fields.
 pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&str>) -> Vec<u8> {
     let hint = hint.map(|hint| format!("H{hint}\0")).unwrap_or_default();
     let body = format!("S{severity}\0V{severity}\0C{sqlstate}\0M{text}\0{hint}\0");
@@ -78,8 +78,8 @@ pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&s
 
 /// Adapts an ErrorResponse for the client.
 ///
-/// Adds `offset` (in characters) to the error position, because the server received only a part of the client's string.
-/// Adds a hint if the cause may be the lease's transaction (`ours`), or a cursor WITH HOLD that is still open in this
+/// Shifts the error position by `offset` characters, because the server received only a part of the client's string.
+/// Adds a hint if the cause may be the lease's transaction (`ours`) or a cursor WITH HOLD still open in this
 /// transaction (`holds`).
 pub(super) fn adapt_error(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
     let fields = || ErrorResponse::fields(error.get(HEADER..).unwrap_or_default());
@@ -109,9 +109,9 @@ pub(super) fn adapt_error(error: &[u8], offset: usize, ours: bool, holds: bool) 
     encode(b'E', &body).into()
 }
 
-/// Returns the messages that check the syntax of a string with several statements. With `saved`, sets a savepoint
-/// first. This is not possible in a failed transaction. The check is a Parse of the whole string. The server refuses
-/// every such Parse, because it contains several statements, but it checks the syntax first.
+/// Returns the messages that check the syntax of a string with several statements. With `saved`, they set a savepoint
+/// first, which is impossible in a failed transaction. The check itself is a Parse of the whole string: the server
+/// always refuses to parse several statements, but it checks their syntax first.
 pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     let mut bytes = injection(saved.then_some(SYNTAX_SAVEPOINT));
     bytes.truncate(bytes.len() - SYNC.len());
@@ -132,7 +132,7 @@ pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
     columns(row).map(|value| value.map(text)).collect()
 }
 
-/// Returns the error for a session after the server has ended the lease's transaction.
+/// Returns the error for a session whose lease transaction has been ended by the server.
 pub(super) fn transaction_lost() -> ErrorResponse {
     ErrorResponse::fatal(
         "25000",

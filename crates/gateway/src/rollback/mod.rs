@@ -1,18 +1,19 @@
-//! Rollback isolation: undoes everything that a test does in its database with a single ROLLBACK.
+//! Rollback isolation: undoes everything a test does in its database with a single ROLLBACK.
 //!
-//! Each lease is one server session with one transaction. When the lease ends, pgfresh rolls this transaction back.
-//! There is nothing else to clean up, so one database can serve thousands of leases. Clients must not notice any of
-//! this. Their own transactions therefore become savepoints within the lease's transaction.
+//! Each lease is one server session with one transaction, which pgfresh rolls back when the lease ends. There is
+//! nothing else to clean up, so one database can serve thousands of leases. Since clients must not notice any of this,
+//! their own transactions become savepoints within the lease's transaction.
 //!
 //! [`RollbackSession`] decides what happens to each message, without input or output. [`Drive`](drive::Drive) connects
-//! it to the two sockets. The crate `lease` keeps the server's session and its database between the client's sessions.
+//! this state machine to the two sockets. Between client sessions, the `lease` crate holds on to the server's session
+//! and its database.
 //!
 //! Terms in this module:
 //!
 //! - An *injected* statement comes from the gateway itself. The client does not see its result.
 //! - A *group* is the client's messages in the extended protocol up to a Sync.
-//! - The *turn* says whose statement is running now: the client's, the gateway's (an injected statement), or none.
-//! - A *commit* in this module does what the client's COMMIT must do, although no real COMMIT reaches the server.
+//! - The *turn* is the owner of the running statement: the client, the gateway (for an injected statement), or none.
+//! - A *commit* in this module does the work of the client's COMMIT, although no real COMMIT reaches the server.
 //!
 //! ```text
 //! BEGIN, SAVEPOINT pgfresh_lease            with the lease's first statement

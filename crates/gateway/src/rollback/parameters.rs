@@ -1,15 +1,15 @@
 //! Reports changed settings to the client (ParameterStatus) in the same order as a plain server.
 //!
 //! PostgreSQL 14 and later report changed values right before ReadyForQuery. Versions 14 and 15 sort them by name;
-//! later versions begin with the most recent change. Older versions report each change at once. Source:
+//! later versions begin with the most recent change. Older versions report each change immediately. Source:
 //! `ReportChangedGUCOptions`.
 
 use super::settings::Restored;
 use pgwire::{HEADER, encode, frames, split_zero};
 use server::Major;
 
-/// Returns the value of the setting `name` in a startup response. Returns an empty value if the response does not
-/// contain this setting.
+/// Returns the value of the setting `name` in a startup response, or an empty value if the response does not contain
+/// this setting.
 pub(super) fn parameter<'g>(startup_response: &'g [u8], name: &[u8]) -> &'g [u8] {
     let at = startup_response.windows(name.len()).position(|window| window == name);
     at.map_or(b"", |at| split_zero(&startup_response[at + name.len()..]).0)
@@ -18,7 +18,7 @@ pub(super) fn parameter<'g>(startup_response: &'g [u8], name: &[u8]) -> &'g [u8]
 /// Name and value of a setting.
 type Parameter = (Vec<u8>, Vec<u8>);
 
-/// The settings that were reported to the client, and changes to them that the gateway must still report.
+/// The settings reported to the client, along with changes that the gateway must still report.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
     /// Major version of the server.
@@ -26,7 +26,7 @@ pub(super) struct Parameters {
     reported: Vec<Parameter>,
     /// Changes that the gateway must still report, in the right order.
     changed: Vec<Parameter>,
-    /// Reports that the server sent after its last ReadyForQuery.
+    /// Reports sent by the server since its last ReadyForQuery.
     batch: Vec<Parameter>,
 }
 
@@ -40,8 +40,8 @@ impl Parameters {
         Self { major, reported, ..Self::default() }
     }
 
-    /// Records a report from the server. If the client must receive the report at once, returns it instead. `ours`
-    /// means that an injected statement caused the report.
+    /// Records a report from the server, or returns the report if the client must receive it immediately. `ours` means
+    /// that an injected statement caused the report.
     pub(super) fn record_report<'m>(&mut self, report: &'m [u8], ours: bool) -> Option<&'m [u8]> {
         if !self.major.reports_settings_when_ready() && !ours {
             return Some(report);
@@ -50,11 +50,11 @@ impl Parameters {
         None
     }
 
-    /// Handles a ReadyForQuery: sorts all reports since the last one, and returns those that the client must receive at
-    /// once.
+    /// Handles a ReadyForQuery: sorts all reports since the last one and returns those that the client must receive
+    /// immediately.
     ///
-    /// `restored` lists the settings that the gateway has just restored. A plain server would have restored them
-    /// itself, in a certain order.
+    /// `restored` lists the settings that the gateway has just restored. A plain server would have restored them in a
+    /// particular order.
     pub(super) fn server_is_ready(&mut self, restored: &[Restored]) -> Vec<u8> {
         if !restored.is_empty() {
             self.order(restored);
@@ -71,8 +71,8 @@ impl Parameters {
         Vec::new()
     }
 
-    /// Sorts the reports as a plain server does at the end of a transaction. Versions before 16 restore settings in the
-    /// order of their names. Later versions restore the most recent change first, and report it last.
+    /// Sorts the reports as a plain server does at the end of a transaction. Versions before 16 restore settings in
+    /// alphabetical order. Later versions restore the most recent change first and report it last.
     fn order(&mut self, restored: &[Restored]) {
         if !self.major.restores_latest_setting_first() {
             return self.batch.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
@@ -130,7 +130,7 @@ mod tests {
                 .concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
             let mut parameters = Parameters::new(&startup_response, Major(major));
-            // Each batch belongs to one part of a client's string. The last name in a batch was changed first.
+            // Each batch belongs to one part of a client's string and begins with the most recent change.
             let batches =
                 [vec![("DateStyle", "SQL"), ("TimeZone", "CET")], vec![("a", "1")], vec![("in", "2")]];
             for batch in batches {

@@ -1,11 +1,11 @@
 //! Decides what happens to each message of a client and its server, without input or output.
 //!
 //! At any moment the server works on one thing: injected statements, a Query of the client, or a group of the client's
-//! messages in the extended protocol. Each of these ends with a ReadyForQuery from the server. Until it arrives, an
-//! [`Awaited`] represents the work. After that, the session performs its next [`Task`].
+//! extended-protocol messages. Each of these ends with a ReadyForQuery from the server. Until this message arrives, an
+//! [`Awaited`] represents the work; afterwards, the session performs its next [`Task`].
 //!
-//! The session does not forward the client's own Sync messages. Within a transaction, the only effect of a Sync is to
-//! end a group. The session therefore sends a Sync whenever it needs to know the server's state. The client receives
+//! The session does not forward the client's own Sync messages. Within a transaction, a Sync does nothing but end a
+//! group, so the session is free to send one whenever it needs to know the server's state. The client receives
 //! ReadyForQuery after all tasks are done.
 
 mod answers;
@@ -48,36 +48,36 @@ pub(crate) struct RollbackSession {
     open: bool,
     /// Whether the client has executed a statement since its last Sync.
     has_executed: bool,
-    /// Whether the session ignores all messages up to the client's next Sync because of an error.
+    /// Whether an error makes the session ignore all messages up to the client's next Sync.
     skipping: bool,
     /// Whether the client is waiting for a ReadyForQuery.
     awaits_ready: bool,
     /// Whether the client can send data for a COPY.
     copying: bool,
-    /// Whether the client has sent all its COPY data before the server asked for it.
+    /// Whether the client sent all its COPY data before the server asked for it.
     copy_data_complete: bool,
     /// Whether the client's statement failed.
     failed: bool,
-    /// A CommandComplete message that the session holds back, because it may still have to send an error instead.
+    /// A CommandComplete message held back because the client may have to receive an error instead.
     pub(super) delayed_completion: Vec<u8>,
     /// Position of the running statement in the client's string, in characters.
     offset: usize,
     pub(super) names: Names,
-    /// Message that closes the unnamed portal. The session sends it after the end of the transaction
-    /// ([`Savepoint::Done`]), together with the next statement.
+    /// Message that closes the unnamed portal, sent along with the next statement after the transaction has ended
+    /// ([`Savepoint::Done`]).
     pub(super) ended_portal: Vec<u8>,
     pub(super) settings: SettingsTracker,
     /// The settings at the end of the client's transaction, as read from the server. `timeout` is the transaction's
     /// `transaction_timeout`.
     pub(super) settings_at_end: Vec<Row>,
     pub(super) timeout: String,
-    /// Settings that the current COMMIT restores.
+    /// Settings restored by the current COMMIT.
     pub(super) restored: Vec<Restored>,
     /// Whether a cursor WITH HOLD is still open in the lease's transaction after the end of the client's transaction.
     pub(super) has_held_cursor: bool,
     /// True until the first statement runs in the client's transaction.
     pub(super) is_untouched: bool,
-    /// Whether the client asked for a read-only transaction.
+    /// Whether the client requested a read-only transaction.
     pub(super) read_only: bool,
     /// Whether the transaction inherited its read-only mode from the previous transaction in its chain.
     pub(super) inherited_read_only: bool,
@@ -85,7 +85,7 @@ pub(crate) struct RollbackSession {
     backslashes: bool,
     /// The server's major version.
     major: Major,
-    /// The error with which the session must end, if there was one.
+    /// The error that terminates the session, if there was one.
     pub(super) broken: Option<ErrorResponse>,
 }
 
@@ -131,7 +131,7 @@ impl RollbackSession {
             _ if !is_frontend_tag(tag) => {
                 self.fail_with_protocol_error(format!("invalid frontend message type {tag}"))
             }
-            // This data is left over from a COPY that failed.
+            // This data is left over from a failed COPY.
             b'd' | b'c' | b'f' => Disposition::Drop,
             b'S' => Disposition::Whole,
             _ if self.skipping => Disposition::Drop,
@@ -140,7 +140,7 @@ impl RollbackSession {
         }
     }
 
-    /// Ends the session with a protocol error.
+    /// Terminates the session with a protocol error.
     fn fail_with_protocol_error(&mut self, message: String) -> Disposition {
         self.broken = Some(ErrorResponse::violation(message));
         Disposition::Drop
@@ -213,11 +213,11 @@ impl RollbackSession {
         let sql = split_zero(split_zero(body).1).0;
         let mut found = statements(sql, !self.backslashes);
         self.settings.add_prepared_text(sql, !self.backslashes);
-        // If there are several statements, the server will report the error.
+        // If there are several statements, let the server report the error.
         let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
         let parse = match kind {
             Kind::Begin { .. } => with_sql(body, BEGIN_PLACEHOLDER),
-            // This replacement can also be prepared in a failed transaction, just like COMMIT and ROLLBACK.
+            // Like COMMIT and ROLLBACK, this replacement can be prepared even in a failed transaction.
             Kind::Commit { .. } | Kind::Rollback { .. } => with_sql(body, UNDO),
             _ => encode(b'P', body),
         };
@@ -227,7 +227,7 @@ impl RollbackSession {
 
     fn execute(&mut self, body: &[u8]) {
         let (kind, execute) = (self.names.of_portal(split_zero(body).0), encode(b'E', body));
-        // From the second statement of a group on, the server behaves as if the group were one Query with several
+        // Starting with a group's second statement, the server behaves as if the group were one Query with several
         // statements. Before PostgreSQL 18, this matters only for DISCARD ALL.
         let top = !self.has_executed || !self.major.groups_pipelines() && kind != Some(Kind::DiscardAll);
         let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
@@ -253,8 +253,8 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the session can perform its next task at once: the task only sends a message to the client, and this
-    /// message doesn't depend on the server's pending answers.
+    /// Returns true if the session can perform its next task immediately, because the task only sends the client a
+    /// message that doesn't depend on the server's pending answers.
     fn can_send_next(&self) -> bool {
         let tells = match self.tasks.front() {
             Some(Task::Send(_) | Task::Ready | Task::EndTransaction { chain: false, .. }) => true,
@@ -316,13 +316,13 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the savepoint for the client's transaction is open.
+    /// Returns true if the savepoint for the client's transaction is open.
     pub(super) fn has_savepoint(&self) -> bool {
         self.transaction.savepoint == Savepoint::Open
     }
 
-    /// Makes sure that a savepoint is open, so that the client's next statement can be rolled back. Does not wait for
-    /// the server.
+    /// Makes sure that a savepoint is open, so that the client's next statement can be rolled back. This never waits
+    /// for the server.
     pub(super) fn ensure_savepoint(&mut self) {
         let mut statements = Vec::new();
         if !self.transaction.begun {
@@ -349,9 +349,9 @@ impl RollbackSession {
     }
 
     fn undo(&mut self) {
-        // The server would otherwise warn about portals of a failed transaction.
+        // Otherwise, the server would warn about a failed transaction's portals.
         self.to_server.extend(self.names.end_portals());
-        // The server's timer continues after a rollback to a savepoint. Source: `assign_transaction_timeout`.
+        // Rolling back to a savepoint doesn't stop the server's timer. Source: `assign_transaction_timeout`.
         let unbounded = self.timeout_statement().map(|_| UNBOUNDED);
         self.inject([UNDO, RELEASE].into_iter().chain(unbounded), InjectedStatement::Required);
         self.disable_idle_timeout();
@@ -359,8 +359,8 @@ impl RollbackSession {
         self.settings.undo();
     }
 
-    /// Disables `idle_in_transaction_session_timeout` while the client is outside of its transactions. This costs
-    /// nothing, because the server reads this message together with the messages before it.
+    /// Disables `idle_in_transaction_session_timeout` while the client is outside a transaction. This costs nothing,
+    /// because the server reads this message along with the preceding ones.
     fn disable_idle_timeout(&mut self) {
         self.to_server.extend_from_slice(STAY_IDLE);
     }
@@ -380,7 +380,7 @@ impl RollbackSession {
         self.awaited.push_back(Awaited::Injected(ours));
     }
 
-    /// Forwards a message of the extended protocol.
+    /// Forwards an extended-protocol message.
     fn pass(&mut self, bytes: &[u8]) {
         self.open_group();
         self.to_server.extend_from_slice(bytes);
@@ -400,7 +400,7 @@ impl RollbackSession {
         }
     }
 
-    /// Sends bytes to the client, after all bytes that are already waiting.
+    /// Sends bytes to the client after all pending bytes.
     pub(super) fn send_to_client(&mut self, bytes: &[u8]) {
         self.flush_delayed_completion();
         self.to_client.extend_from_slice(bytes);
@@ -424,26 +424,26 @@ impl RollbackSession {
         }
     }
 
-    /// Ends the client's work after the client has disconnected.
+    /// Winds up the client's work after the client has disconnected.
     pub(super) fn client_disconnected(&mut self) {
         if std::mem::take(&mut self.copying) {
             self.to_server.extend(encode(b'f', b"the client has gone\0"));
         }
         self.close_group();
         self.tasks.clear();
-        // No client is waiting for an answer any more.
+        // There is no client waiting for an answer anymore.
         self.awaits_ready = false;
         self.perform_tasks();
     }
 
-    /// True if the session is idle: it has no tasks left, awaits no answers, and can go on.
+    /// Returns true if the session is idle: no tasks are left, no answers are pending, and nothing is broken.
     pub(super) fn is_idle(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
 }
 
-/// Returns the task for a run of statements. These can go to the server together, unless the run is a single statement
-/// that needs special treatment.
+/// Returns the task for a run of statements. They can go to the server together, unless the run is a single statement
+/// in need of special treatment.
 fn task_for(sql: &[u8], run: &[Statement], top: bool) -> Task {
     let (from, to) = (run[0].place.start, run[run.len() - 1].place.end);
     // Count characters as the server does, i.e. skip the continuation bytes of UTF-8.

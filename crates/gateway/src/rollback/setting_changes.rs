@@ -1,12 +1,12 @@
-//! Finds out from the SQL text which settings a statement changes, and for how long.
+//! Finds out from the SQL text which settings a statement changes and for how long.
 //!
 //! The server reports which settings have changed, but not whether a change ends with its transaction. Only the
-//! statement's text shows that, for example `set_config('a.b', 'x', true)`. The server also doesn't list settings with
-//! a dot in their names. This module therefore collects all texts that might be such names.
+//! statement's text shows that, for example `set_config('a.b', 'x', true)`. Nor does the server list settings with a
+//! dot in their names, so this module collects all texts that might be such names.
 
 use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 
-/// Maximum depth of SQL within strings. For example, the body of a DO block is a string, and it can contain other
+/// Maximum nesting depth of SQL within strings. For example, the body of a DO block is a string that can contain other
 /// strings with SQL.
 const MAX_DEPTH: usize = 3;
 
@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Argument {
     Text(String),
-    /// A parameter of the statement, counted from 0.
+    /// A statement parameter, counted from 0.
     Parameter(usize),
     Unknown,
 }
@@ -27,20 +27,20 @@ struct Call {
     local: Argument,
 }
 
-/// The changes that statements may make to settings.
+/// The changes statements may make to settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SettingChanges {
     calls: Vec<Call>,
-    /// Whether a statement may change settings although its text contains no call, e.g. through a function.
+    /// Whether a statement may change settings even though its text contains no call, e.g. through a function.
     pub(super) hidden: bool,
     /// Whether the statement runs an earlier statement, as EXECUTE and FETCH do.
     pub(super) runs_earlier_statement: bool,
-    /// Texts with a dot that may be names of settings.
+    /// Texts with a dot that may be setting names.
     pub(super) names: Vec<String>,
 }
 
 impl SettingChanges {
-    /// Returns the change of a SET or RESET. Without a name, the change can affect any setting.
+    /// Returns the change made by a SET or RESET. Without a name, this can be any setting.
     pub(super) fn set(name: Option<&str>, local: bool) -> Self {
         let text = |name: &str| Argument::Text(name.to_owned());
         let name = name.map_or(Argument::Unknown, text);
@@ -50,7 +50,7 @@ impl SettingChanges {
         Self { calls: vec![Call { name, local }], names, ..Self::default() }
     }
 
-    /// Returns the changes that a statement may make, or `None` if it can't change any setting.
+    /// Returns the changes a statement may make, or `None` if it can't change any setting.
     pub(super) fn of_statement(sql: &[u8], plain: bool) -> Option<Self> {
         if plain && leaves_nothing(sql) {
             return None;
@@ -60,12 +60,12 @@ impl SettingChanges {
         Some(changes)
     }
 
-    /// Returns the changes of a statement that runs an earlier statement.
+    /// Returns the changes made by a statement that runs an earlier statement.
     pub(super) fn of_earlier_statement(sql: &[u8], plain: bool) -> Self {
         Self { runs_earlier_statement: true, hidden: false, ..Self::of_text(sql, plain) }
     }
 
-    /// Returns the changes in the text of a function, a rule or an expression.
+    /// Returns the changes found in the text of a function, a rule or an expression.
     pub(super) fn of_text(sql: &[u8], plain: bool) -> Self {
         let mut changes = Self::default();
         changes.scan(sql, plain, MAX_DEPTH);
@@ -74,7 +74,7 @@ impl SettingChanges {
 
     fn scan(&mut self, sql: &[u8], plain: bool, depth: usize) {
         let mut lexer = SqlLexer::new(sql, plain);
-        // True where a statement of a function's body can begin.
+        // True where a statement in a function's body can begin.
         let mut begins = true;
         while let Some(token) = lexer.token() {
             if token.kind == TokenKind::Text {
@@ -90,14 +90,14 @@ impl SettingChanges {
             } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
                 self.extend(&set(lexer.clone(), token.is_word(b"reset")));
             }
-            // PL/pgSQL computes the text of the executed statement at run time, so we don't know it.
+            // PL/pgSQL computes the executed statement's text at run time, so we can't know it.
             self.hidden |= begins && token.is_word(b"execute");
             begins = token.is_sign(b';')
                 || [&b"begin"[..], b"then", b"else", b"loop"].iter().any(|word| token.is_word(word));
         }
     }
 
-    /// Returns the changes of a statement that may change any setting.
+    /// Returns the changes made by a statement that may change any setting.
     pub(super) fn unknown() -> Self {
         Self { hidden: true, ..Self::default() }
     }
@@ -114,19 +114,19 @@ impl SettingChanges {
         self.calls.is_empty() && !self.hidden
     }
 
-    /// Whether all changes last for the whole session.
+    /// Returns true if all changes last for the whole session.
     pub(super) fn are_of_session(&self) -> bool {
         !self.hidden && self.calls.iter().all(|call| !call.local.is_true())
     }
 
-    /// Whether it matters which changes come first, these or `others`. This is the case if both may change the same
-    /// setting, one for the session and the other for the transaction.
+    /// Returns true if the order of these changes and `others` matters, because both may change the same setting, one
+    /// for the session and the other for the transaction.
     pub(super) fn contradict(&self, others: &Self) -> bool {
         self.calls.iter().any(|one| others.calls.iter().any(|other| one.contradicts(other)))
     }
 
-    /// Whether a change of the setting `name` ends with its transaction. `None` if the text contains no call that could
-    /// have made this change.
+    /// Returns true if a change to the setting `name` ends with its transaction, or `None` if the text contains no call
+    /// that could have made this change.
     pub(super) fn is_local(&self, name: &str) -> Option<bool> {
         let of = |wanted: &dyn Fn(&Call) -> bool| {
             let found: Vec<_> = self.calls.iter().filter(|call| wanted(call)).collect();
@@ -140,13 +140,13 @@ impl SettingChanges {
             })
     }
 
-    /// Whether a call changes the setting `name` for the whole session.
+    /// Returns true if a call changes the setting `name` for the whole session.
     pub(super) fn names_for_session(&self, name: &str) -> bool {
         self.calls.iter().any(|call| call.name.is(name) && !call.local.is_true())
     }
 
-    /// Whether the changes depend on parameters of the statement, so that the parameters' values would make them more
-    /// precise.
+    /// Returns true if the changes depend on statement parameters, so that knowing the parameter values would make the
+    /// changes more precise.
     pub(super) fn wants_values(&self) -> bool {
         let is_parameter = |argument: &Argument| matches!(argument, Argument::Parameter(_));
         self.calls.iter().any(|call| is_parameter(&call.name) || is_parameter(&call.local))
@@ -234,9 +234,9 @@ fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
     Some(Call { name: argument(0), local: argument(2) })
 }
 
-/// Returns the value of an argument. Ignores a cast of the value.
+/// Returns an argument's value, ignoring any cast.
 fn only(tokens: &[Token<'_>]) -> Argument {
-    // Skip the name of a named argument.
+    // Skip a named argument's name.
     let named = tokens.windows(2).position(|pair| pair[1].is_sign(b'>') && (pair[0].is_sign(b'=')));
     let named = named.map_or(0, |at| at + 2);
     match &tokens[named..] {
@@ -246,7 +246,7 @@ fn only(tokens: &[Token<'_>]) -> Argument {
     }
 }
 
-/// Parses the rest of a SET or RESET, after that word.
+/// Parses what follows SET or RESET.
 fn set(mut lexer: SqlLexer<'_>, resets: bool) -> SettingChanges {
     let mut next = lexer.token();
     let is = |token: Option<Token<'_>>, word: &[u8]| token.is_some_and(|token| token.is_word(word));
@@ -277,7 +277,7 @@ fn is_named(token: Token<'_>, name: &[u8]) -> bool {
     token.is_name() && text.eq_ignore_ascii_case(name)
 }
 
-/// Whether the text can be the name of a custom setting, i.e. a setting that no library has declared.
+/// Returns true if the text can be the name of a custom setting, i.e. one not declared by any library.
 fn is_custom(name: &str) -> bool {
     let is_part = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_' || !first.is_ascii())

@@ -1,13 +1,13 @@
-//! Tracks which settings the client's transaction has changed, and which of these its COMMIT must restore.
+//! Tracks which settings the client's transaction has changed and which of these its COMMIT must restore.
 //!
-//! To the server, the client's transaction is only a savepoint. After a change that should end with the transaction
-//! (SET LOCAL), the server therefore keeps the new value until the lease ends. The gateway has to restore the old value
-//! itself: each COMMIT compares the current settings with the settings before the transaction.
+//! For the server, the client's transaction is just a savepoint. If a change should end with the transaction (SET
+//! LOCAL), the server therefore retains the new value until the lease ends. The gateway has to restore the old value
+//! itself: each COMMIT compares the current settings with those before the transaction.
 //!
-//! The server does not report how long a change lasts, but the statement's text usually does ([`SettingChanges`]). If
-//! no text mentions a setting that has changed, COMMIT keeps the new value.
+//! The server does not report how long a change lasts, but the statement's text usually shows it ([`SettingChanges`]).
+//! If no text mentions a changed setting, COMMIT retains the new value.
 //!
-//! Reading the settings takes time, so the gateway reads them only if a statement may have changed a setting just for
+//! Since reading the settings takes time, the gateway does so only if a statement may have changed a setting just for
 //! its transaction. A plain SET costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,24 +17,23 @@ use super::message::literal;
 use super::setting_changes::SettingChanges;
 use super::task::Row;
 
-/// The setting that limits the duration of a transaction. The gateway itself changes this setting between the client's
-/// transactions.
+/// The setting that limits a transaction's duration. The gateway itself changes it between the client's transactions.
 pub(super) const TRANSACTION_TIMEOUT: &str = "transaction_timeout";
 /// Settings that `pg_show_all_settings` does not list.
 const UNLISTED_SETTINGS: [&str; 2] = ["role", "session_authorization"];
 
-/// The values of all settings that were changed in the session, by name.
+/// The values of all settings changed in the session, by name.
 type Values = Arc<BTreeMap<String, String>>;
 
-/// The name of a setting, and the value that COMMIT restores. `None` stands for the value at the start of the session.
+/// A setting's name and the value restored by COMMIT. `None` stands for the value at the start of the session.
 pub(super) type Restored = (String, Option<String>);
 
-/// The gateway's knowledge about the settings at one point in a transaction.
+/// The gateway's view of the settings at one point in a transaction.
 #[derive(Debug, Clone, Default)]
 struct SettingsState {
-    /// The values that are valid after a COMMIT. `None` if the gateway does not know them and must read them.
+    /// The values in effect after a COMMIT. `None` if unknown, in which case the gateway must read them.
     kept: Option<Values>,
-    /// The values that the gateway read last. `None` if COMMIT keeps all of them.
+    /// The values most recently read. `None` if COMMIT retains all of them.
     seen: Option<Values>,
     /// Changes that statements may have made since the gateway last read the values.
     since: SettingChanges,
@@ -44,16 +43,15 @@ struct SettingsState {
 #[derive(Debug, Default)]
 pub(super) struct SettingsTracker {
     now: SettingsState,
-    /// The state before the client's transaction. The field `savepoints` contains the name of each savepoint in the
-    /// transaction and the state at that point.
+    /// The state before the client's transaction. `savepoints` contains the name and the state of each savepoint in the
+    /// transaction.
     before: SettingsState,
     savepoints: Vec<(String, SettingsState)>,
-    /// Changes that functions and other database objects can make. Any statement may trigger these changes.
+    /// Changes that functions and other database objects can make, which any statement may trigger.
     hidden: SettingChanges,
-    /// Changes that earlier statements can still make: prepared statements when they are executed, cursors when they
-    /// are read.
+    /// Changes that earlier statements can still make: prepared statements when executed, cursors when read.
     dormant: SettingChanges,
-    /// Names with a dot that may be names of settings.
+    /// Texts with a dot that may be setting names.
     names: BTreeSet<String>,
 }
 
@@ -65,8 +63,8 @@ impl SettingsTracker {
         Self { now: SettingsState { kept, ..SettingsState::default() }, ..Self::default() }
     }
 
-    /// Records the texts of database objects that may change settings. Returns true if the texts name settings that the
-    /// gateway has not read yet.
+    /// Records the texts of database objects that may change settings. Returns true if the texts mention settings that
+    /// the gateway has not read yet.
     pub(super) fn add_object_texts(&mut self, texts: &[String]) -> bool {
         self.hidden = SettingChanges::default();
         for text in texts {
@@ -77,7 +75,7 @@ impl SettingsTracker {
         self.names.len() > known
     }
 
-    /// Records the changes in a PREPARE or DECLARE, whose statement may run later (by EXECUTE or FETCH).
+    /// Records the changes in a PREPARE or DECLARE, whose statement may run later (through EXECUTE or FETCH).
     pub(super) fn add_prepared_text(&mut self, sql: &[u8], plain: bool) {
         let is = |word: &[u8]| sql.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
         if is(b"set_config") && (is(b"prepare") || is(b"declare")) {
@@ -91,7 +89,7 @@ impl SettingsTracker {
         self.savepoints.clear();
     }
 
-    /// Goes back to the state before the client's transaction after a rollback.
+    /// Restores the state before the client's transaction, after a rollback.
     pub(super) fn undo(&mut self) {
         self.now = std::mem::take(&mut self.before);
         self.savepoints.clear();
@@ -118,14 +116,14 @@ impl SettingsTracker {
         self.savepoints.iter().rposition(|(known, _)| known == name)
     }
 
-    /// Whether the gateway must read the settings before it runs a statement with these changes.
+    /// Returns true if the gateway must read the settings before running a statement with these changes.
     pub(super) fn must_read_before(&self, changes: &SettingChanges) -> bool {
         let others = if changes.runs_earlier_statement { Some(&self.dormant) } else { None };
         let may_be_local = [Some(changes), others].into_iter().flatten().any(|one| !one.are_of_session());
         may_be_local && self.now.kept.is_none() || self.now.since.contradict(changes)
     }
 
-    /// Records that a statement runs which may make these changes.
+    /// Records that a statement is about to run and may make these changes.
     pub(super) fn run(&mut self, changes: &SettingChanges) {
         self.names.extend(changes.names.iter().cloned());
         let since = &mut self.now.since;
@@ -137,15 +135,15 @@ impl SettingsTracker {
         self.run_without_change();
     }
 
-    /// Records that a statement runs without a change in its own text. It may still trigger changes in database
-    /// objects.
+    /// Records that a statement without changes in its own text is about to run. It may still trigger the changes
+    /// hidden in database objects.
     pub(super) fn run_without_change(&mut self) {
         self.now.since.hidden |= !self.hidden.is_empty();
     }
 
-    /// Whether the gateway must read the settings at the end of the client's transaction. If the transaction contained
-    /// only plain SETs, the tracker just forgets the old values. `unread` means that the gateway does not know yet
-    /// which database objects may change settings.
+    /// Returns true if the gateway must read the settings at the end of the client's transaction. After nothing but
+    /// plain SETs, the tracker just forgets the old values. `unread` means that the gateway does not know yet which
+    /// database objects may change settings.
     pub(super) fn must_read_at_end(&mut self, unread: bool) -> bool {
         let SettingsState { kept, seen, since } = &mut self.now;
         let may_be_local = unread || seen.is_some() || !since.are_of_session();
@@ -175,8 +173,8 @@ impl SettingsTracker {
         for row in rows {
             let [Some(name), Some(value)] = row.as_slice() else { continue };
             let name = name.to_lowercase();
-            // Skip settings without a value. After a reset, the server still lists a custom setting, but with an empty
-            // value.
+            // Skip settings without a value. After a reset, the server still lists custom settings, but with empty
+            // values.
             if !(value.is_empty() && name.contains('.') || name == "role" && value == "none") {
                 values.insert(name, value.clone());
             }
@@ -189,14 +187,14 @@ impl SettingsTracker {
             return;
         };
         let last = seen.take().unwrap_or_else(|| Arc::clone(known));
-        // The server does not list settings with their default values. If a statement reset a setting for the session,
-        // the setting may therefore be missing from both `last` and `values`. It is still in `known`.
+        // The server does not list settings with default values. A setting reset for the session may therefore be
+        // missing from both `last` and `values`, but it is still in `known`.
         let names =
             names_in(&last, &values).into_iter().chain(known.keys().cloned()).collect::<BTreeSet<_>>();
         for name in names {
             let is_local = since.is_local(&name).or_else(|| self.hidden.is_local(&name));
-            // A change for the session counts even if the value stays the same. The earlier change to this value may
-            // have been for the transaction only, and COMMIT would otherwise undo it.
+            // A change for the session counts even if the value remains unchanged. Otherwise, COMMIT would undo an
+            // earlier change to this value made for the transaction only.
             let is_unchanged = last.get(&name) == values.get(&name) && !since.names_for_session(&name);
             if is_unchanged || is_local == Some(true) {
                 continue;

@@ -1,15 +1,14 @@
 //! Classifies SQL statements by their effect on transactions.
 //!
-//! This module splits a string into statements in the same way as the server, and looks at the first words of each
-//! statement.
+//! This module splits a string into statements as the server does and looks at the first words of each statement.
 
 use std::ops::Range;
 
 use super::setting_changes::SettingChanges;
 use pgwire::SqlLexer;
 
-/// Number of words at the start of a statement that decide which kind it is. The longest relevant statement is a BEGIN
-/// with a list of modes.
+/// How many words at the start of a statement to consider. The longest relevant statement is a BEGIN with a list of
+/// modes.
 const MAX_WORDS: usize = 24;
 
 /// A statement's effect on transactions.
@@ -45,21 +44,21 @@ pub(super) enum Kind {
     PrepareTransaction,
 }
 
-/// Transaction modes that a statement asks for.
+/// Transaction modes requested by a statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Modes {
     pub(super) read_only: Option<bool>,
-    /// Whether the statement asks for an isolation level other than that of the lease's transaction.
+    /// Whether the statement requests an isolation level different from the lease transaction's.
     pub(super) level: bool,
 }
 
 impl Kind {
-    /// Whether there is a state in which the session itself must handle a statement of this kind.
+    /// Returns true if the session must, in some states, handle a statement of this kind itself.
     pub(super) fn is_control(&self) -> bool {
         !matches!(self, Self::Plain | Self::MaySet(_))
     }
 
-    /// Whether the server treats the next statement as if it were the first statement of the group.
+    /// Returns true if the server treats the next statement like the first one in its group.
     pub(super) fn ends_pipeline(&self) -> bool {
         matches!(self, Self::Begin { .. } | Self::Commit { .. } | Self::Rollback { .. } | Self::DiscardAll)
     }
@@ -73,8 +72,8 @@ pub(super) struct Statement {
     pub(super) kind: Kind,
 }
 
-/// Splits `sql` into statements, and omits empty statements. `plain` means that a backslash is an ordinary character in
-/// plain literals.
+/// Splits `sql` into statements, omitting empty ones. `plain` means that a backslash is an ordinary character in plain
+/// literals.
 pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
     let mut lexer = SqlLexer::new(sql, plain);
     let (mut found, mut words, mut start) = (Vec::new(), Vec::new(), 0);
@@ -124,7 +123,7 @@ fn first_is(words: &[&[u8]], word: &str) -> bool {
     words.first().is_some_and(|first| first.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Returns the kind of a statement with the first word `first`. The statement must not end or divide a transaction.
+/// Returns the kind of a statement beginning with the word `first`. The statement must not end or divide a transaction.
 fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     if [&b"EXECUTE"[..], b"FETCH", b"MOVE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
         return Kind::MaySet(SettingChanges::of_earlier_statement(sql, plain));
@@ -132,7 +131,7 @@ fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     SettingChanges::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// Returns the kind of a run of statements. None of them may end or divide a transaction, unless it is the only one.
+/// Returns the kind of a run of statements. Only a single statement may end or divide a transaction.
 pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     if let [one] = statements {
         return one.kind.clone();
@@ -149,7 +148,7 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
 /// Returns the kind of a statement with these words. A malformed transaction statement counts as plain, so that the
 /// server reports the error.
 fn kind(words: &[&[u8]]) -> Kind {
-    // We only compare the words with keywords, which are short.
+    // We only compare with keywords, which are short.
     let short = |word: &&[u8]| {
         if word.len() > 63 { "…".into() } else { String::from_utf8_lossy(word).to_uppercase() }
     };
@@ -206,7 +205,7 @@ fn chain(rest: &[&str]) -> Option<bool> {
     }
 }
 
-/// Parses a list of transaction modes up to its end.
+/// Parses a list of transaction modes, which must not be followed by anything else.
 fn modes(mut rest: &[&str]) -> Option<Modes> {
     let mut modes = Modes::default();
     loop {
@@ -229,11 +228,11 @@ fn modes(mut rest: &[&str]) -> Option<Modes> {
     }
 }
 
-/// Returns the change of a SET or RESET, given the words after it.
+/// Returns the change made by a SET or RESET followed by `words`.
 fn set(words: &[&str], local: bool) -> SettingChanges {
     let name = match words {
         ["TIME", "ZONE", ..] => "timezone".to_owned(),
-        // A change of the session's user also changes the role.
+        // Changing the session's user also changes the role.
         ["SESSION", "AUTHORIZATION", ..] | ["ALL", ..] | [] => return SettingChanges::set(None, local),
         ["NAMES", ..] => "client_encoding".to_owned(),
         ["SCHEMA", ..] => "search_path".to_owned(),

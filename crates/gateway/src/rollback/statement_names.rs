@@ -9,10 +9,10 @@ use pgwire::{encode, split_zero};
 pub(super) struct Names {
     statements: HashMap<Vec<u8>, Kind>,
     portals: HashMap<Vec<u8>, Kind>,
-    /// Whether there may be an unnamed portal. This includes portals without special treatment.
+    /// Whether there may be an unnamed portal, even one without special treatment.
     unnamed: bool,
-    /// Parse messages that the server has not answered yet. Each entry has the statement's name, and the kind of the
-    /// earlier statement with this name.
+    /// Parse messages that the server has not answered yet. Each entry consists of the statement's name and the kind of
+    /// the previous statement with this name.
     parsing: VecDeque<(Vec<u8>, Option<Kind>)>,
 }
 
@@ -27,8 +27,8 @@ impl Names {
         self.parsing.pop_front();
     }
 
-    /// Undoes all pending Parse messages, because the server did not accept them: their names get their earlier
-    /// meanings again. This is not possible for the unnamed statement, which the server has already removed.
+    /// Undoes all pending Parse messages because the server did not accept them: their names regain their earlier
+    /// meanings. The exception is the unnamed statement, which the server has already removed.
     pub(super) fn failed(&mut self) {
         for (name, before) in self.parsing.drain(..).rev() {
             let before = before.filter(|_| !name.is_empty());
@@ -36,7 +36,7 @@ impl Names {
         }
     }
 
-    /// Records a Bind message. `body` needs to contain the parameter values only if [`Self::wants_values`] is true.
+    /// Records a Bind message. `body` need not contain the parameter values unless [`Self::wants_values`] returns true.
     pub(super) fn bind(&mut self, body: &[u8]) {
         let (portal, rest) = split_zero(body);
         let kind = match self.statements.get(split_zero(rest).0).cloned() {
@@ -47,7 +47,7 @@ impl Names {
         replace(&mut self.portals, portal, kind);
     }
 
-    /// Whether a parameter value can decide which setting a statement changes.
+    /// Returns true if a parameter value can determine which setting a statement changes.
     pub(super) fn wants_values(&self) -> bool {
         self.statements.values().any(|kind| matches!(kind, Kind::MaySet(changes) if changes.wants_values()))
     }
@@ -65,20 +65,20 @@ impl Names {
         }
     }
 
-    /// Forgets the unnamed statement, because a Query removes it.
+    /// Forgets the unnamed statement, which a Query removes.
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove(&b""[..]);
     }
 
-    /// Returns the messages that close all portals after a rollback of their transaction.
+    /// Returns the messages that close all portals after their transaction was rolled back.
     pub(super) fn end_portals(&mut self) -> Vec<u8> {
         self.unnamed = false;
         let closes = self.portals.drain().map(|(name, _)| encode(b'C', &[b"P", &name[..], b"\0"].concat()));
         closes.flatten().collect()
     }
 
-    /// Returns a message that closes the unnamed portal at the end of a successful transaction. The other portals are
-    /// not included: the server lists them as cursors, so COMMIT closes them by name.
+    /// Returns a message that closes the unnamed portal at the end of a successful transaction. All other portals are
+    /// listed as cursors by the server, so COMMIT closes them by name.
     pub(super) fn end_unnamed_portal(&mut self) -> Vec<u8> {
         self.portals.clear();
         if std::mem::take(&mut self.unnamed) { encode(b'C', b"P\0") } else { Vec::new() }

@@ -1,6 +1,6 @@
-//! Stub server for tests. It can serve a connection, and send its answers in pieces.
+//! Stub server for tests, able to serve a connection and send its answers in pieces.
 //!
-//! It knows no SQL, but it knows whether its transaction has failed.
+//! The stub understands no SQL, but it knows whether its transaction has failed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,23 +13,22 @@ use tokio::task::yield_now;
 use super::message::ready_for_query;
 use crate::stream::Stream;
 
-/// A server that derives the result of a statement from its text. A statement with the word "fail" is an error. A
-/// statement that begins with "ROWS n m" returns n rows of m bytes. COPY accepts data, but a "broken" table refuses the
-/// first piece.
+/// A server that derives a statement's result from the text. A statement containing the word "fail" is an error. "ROWS
+/// n m" returns n rows of m bytes. COPY accepts data, except that a "broken" table rejects the first piece.
 #[derive(Debug, Default)]
 pub(super) struct StubServer {
     status: u8,
-    /// Names of deferrable constraints, as a server would return them.
+    /// Names of deferrable constraints, as returned by a real server.
     pub(super) deferrable: Option<&'static str>,
     /// Names of open cursors.
     pub(super) cursors: &'static [&'static str],
-    /// Statements that ran. Statements of the extended protocol are in brackets. This includes all injected statements.
+    /// Statements that have run. Those sent in the extended protocol, including all injected ones, are in brackets.
     pub(super) ran: Vec<String>,
     statements: HashMap<Vec<u8>, String>,
     portals: HashMap<Vec<u8>, String>,
-    /// Whether the stub ignores all messages up to the next Sync, because of an error.
+    /// Whether an error makes the stub ignore all messages up to the next Sync.
     skips: bool,
-    /// Number of bytes that the running COPY has received.
+    /// Number of bytes received by the running COPY.
     copied: Option<usize>,
 }
 
@@ -94,7 +93,7 @@ impl StubServer {
         }
     }
 
-    /// Processes a message of the extended protocol that may fail.
+    /// Processes an extended-protocol message that may fail.
     fn answer(&mut self, sql: &str) -> Vec<Vec<u8>> {
         let answers = self.run(sql);
         self.skips = answers.iter().any(|answer| answer[0] == b'E');
@@ -154,7 +153,7 @@ fn row(values: &[Option<&str>]) -> Vec<u8> {
     encode(b'D', &body)
 }
 
-/// Returns the rows of a statement.
+/// Returns a statement's rows.
 fn rows(sql: &str) -> Vec<Vec<u8>> {
     let mut words = sql.trim_matches(['[', ']', ' ']).split(' ');
     if words.next() != Some("ROWS") {
@@ -170,7 +169,7 @@ fn until_space(sql: &str) -> &str {
     sql.trim_start_matches(['[', ' ']).split([' ', ']']).next().unwrap_or_default()
 }
 
-/// Places at which to cut a stream of bytes.
+/// Places to cut a stream of bytes.
 #[derive(Debug, Clone)]
 pub(super) enum Cuts {
     /// Don't cut.
@@ -182,7 +181,7 @@ pub(super) enum Cuts {
 }
 
 impl Cuts {
-    /// Yields the lengths of the pieces, one after another.
+    /// Yields the lengths of the pieces in order.
     pub(super) fn pieces(&self) -> Box<dyn Iterator<Item = usize> + '_> {
         match self {
             Self::None => Box::new(std::iter::repeat(usize::MAX)),
@@ -192,7 +191,7 @@ impl Cuts {
     }
 }
 
-/// Writes one piece after another. Waits after each piece until the other side has read it.
+/// Writes the pieces in turn, waiting until the other side has read each one.
 pub(super) async fn write_pieces(
     to: &mut (impl AsyncWriteExt + Unpin),
     mut bytes: &[u8],
@@ -209,7 +208,7 @@ pub(super) async fn write_pieces(
     }
 }
 
-/// Answers until the other side closes the connection. Cuts the answers as if they were one stream.
+/// Answers until the other side closes the connection, cutting the answers as if they were one stream.
 pub(super) async fn serve_in_pieces(
     server: &mut Stream,
     stub: &RefCell<StubServer>,
@@ -240,7 +239,7 @@ pub(super) async fn serve_in_pieces(
     }
 }
 
-/// Like [`serve_in_pieces`], but does not cut the answers.
+/// Like [`serve_in_pieces`], but without cutting the answers.
 pub(super) async fn serve(server: &mut Stream, stub: &RefCell<StubServer>) {
     let (silent, _open) = UnixStream::pair().unwrap();
     serve_in_pieces(server, stub, &mut std::iter::repeat(usize::MAX), &silent).await;
@@ -250,7 +249,7 @@ pub(super) fn parse(name: &str, sql: &str) -> Vec<u8> {
     encode(b'P', format!("{name}\0{sql}\0\0\0").as_bytes())
 }
 
-/// Returns a Bind message that contains a value of this many bytes after its names.
+/// Returns a Bind message whose names are followed by a value of this many bytes.
 pub(super) fn bind(portal: &str, name: &str, value: usize) -> Vec<u8> {
     let names = format!("{portal}\0{name}\0\0\0\0\x01");
     let length = u32::try_from(value).unwrap().to_be_bytes();

@@ -1,8 +1,8 @@
-//! Tasks that a session in rollback isolation must perform, and the answers for which it waits.
+//! Tasks that a session in rollback isolation must perform, and the answers it waits for.
 
 use super::statement::Kind;
 
-/// Values of one row that an injected statement returned.
+/// Values of one row returned by an injected statement.
 pub(super) type Row = Vec<Option<String>>;
 
 /// How to treat a message after its header has arrived.
@@ -10,7 +10,7 @@ pub(super) type Row = Vec<Option<String>>;
 pub(super) enum Disposition {
     /// Wait for the answers to earlier messages first.
     Wait,
-    /// Wait for the complete message, because the session must read it.
+    /// Wait for the complete message, which the session must read.
     Whole,
     /// Wait for the names at the beginning of the message, then forward the message in pieces.
     Names,
@@ -22,31 +22,31 @@ pub(super) enum Disposition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     Nobody,
-    /// A statement of the client runs.
+    /// One of the client's statements is running.
     Client,
-    /// An injected statement runs, either before or after a statement of the client.
+    /// An injected statement is running, either before or after one of the client's.
     Injected,
 }
 
-/// Work of the server that ends with the next ReadyForQuery.
+/// Server work that ends with the next ReadyForQuery.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     Injected(InjectedStatement),
     /// The client's Query, or a part of it.
     Part,
-    /// A group of messages in the extended protocol.
+    /// A group of extended-protocol messages.
     Group,
 }
 
 /// Purpose of an injected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InjectedStatement {
-    /// Must succeed. If this statement fails, the lease's transaction is lost.
+    /// Must succeed; otherwise, the lease's transaction is lost.
     Required,
-    /// Like [`Self::Required`], but without an effect that the client could notice. Later messages to the client
-    /// therefore need not wait for this statement.
+    /// Like [`Self::Required`], but without any effect visible to the client, so later messages to the client need not
+    /// wait for this statement.
     Silent,
-    /// Reads the state that decides what a COMMIT must do.
+    /// Reads the state that determines what a COMMIT must do.
     CommitState,
     /// Reads which constraints are deferrable.
     Constraints,
@@ -58,21 +58,19 @@ pub(super) enum InjectedStatement {
     Sources,
     /// Reads the settings again at the end of the client's transaction, including newly found custom settings.
     SettingsAtEnd,
-    /// Reads whether the client's transaction is read-only, because the next transaction in its chain inherits this
-    /// mode.
+    /// Reads whether the client's transaction is read-only, a mode inherited by the next transaction in its chain.
     ReadOnly,
     /// Checks the syntax of a string, after a savepoint (`saved`) or in a failed transaction.
     Syntax { saved: bool },
-    /// Fails on purpose. The client's transaction fails with it, and the server rolls the transaction's work back at
-    /// once.
+    /// Fails on purpose, so that the client's transaction fails too and the server immediately rolls back its work.
     Abort,
 }
 
-/// A task for the session. It waits until the server has answered everything before it.
+/// A task for the session, performed once the server has answered everything before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Handles a statement that the gateway can't simply forward. `top` means that the statement stands alone, i.e. it
-    /// is not one of several in a string.
+    /// isn't one of several in a string.
     Control {
         kind: Kind,
         top: bool,
@@ -99,10 +97,10 @@ pub(super) enum Task {
     Ready,
 }
 
-/// A client's statement, as the session will send it to the server.
+/// A client's statement, in the form sent to the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Native {
-    /// A Query or `FunctionCall`, and its offset in the client's string, in characters.
+    /// A Query or `FunctionCall`, with its offset in the client's string, in characters.
     Part(Vec<u8>, usize),
     /// An Execute message.
     Execute(Vec<u8>),

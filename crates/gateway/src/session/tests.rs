@@ -4,8 +4,8 @@ use tokio::io::AsyncWriteExt;
 use super::*;
 use crate::testing::{pair, run};
 
-/// Whether `discard_session_state` succeeds with a backend that answers in these pieces. The backend sends each piece
-/// after the gateway has read the previous one.
+/// Returns true if `discard_session_state` succeeds with a backend that answers in these pieces, sending each one after
+/// the gateway has read the previous one.
 async fn discard_succeeds(pieces: &[&[u8]]) -> bool {
     let (mut server, mut backend) = pair(None);
     let answers = async {
@@ -21,7 +21,8 @@ async fn discard_succeeds(pieces: &[&[u8]]) -> bool {
     tokio::join!(discard_session_state(&mut server), answers).0.unwrap()
 }
 
-/// Whether `discard_session_state` succeeds with a backend that sends all bytes at once and then closes the connection.
+/// Returns true if `discard_session_state` succeeds with a backend that sends all bytes at once and then closes the
+/// connection.
 async fn discard_succeeds_before_close(message: &[u8]) -> bool {
     let (mut server, mut backend) = pair(None);
     backend.write_all(message).await.unwrap();
@@ -51,7 +52,7 @@ fn failing_or_overtalking_backend_is_not_reused() {
         for at in 1..=failed.len() {
             assert!(!discard_succeeds(&[&failed[..at], &failed[at..]]).await, "error, cut at {at}");
         }
-        // The next client would receive any bytes after a complete answer, even if they arrive later than the answer.
+        // The next client would receive any bytes following a complete answer, however late they arrive.
         let answer = [&done[..], &ready(b'I')].concat();
         let notice = encode(b'N', &vec![b'x'; 1024 - 5 - answer.len()]);
         assert!(discard_succeeds(&[&[&notice[..], &answer].concat()]).await);
@@ -80,7 +81,7 @@ fn client_receives(up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> 
     client_receives_when(false, up, down, end)
 }
 
-/// Like [`client_receives`]. With `closing`, pgfresh asked the server to end the session.
+/// Like [`client_receives`], except that with `closing`, pgfresh has asked the server to terminate the session.
 fn client_receives_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(up, |_| ());
@@ -107,9 +108,9 @@ fn client_gets_end_error_once_between_messages() {
             assert_eq!(client_receives(b"", &error[..at], ended), None, "{at}");
         }
     }
-    // If pgfresh asked the server to end the session, the client learns this reason, even if the server crashed.
+    // If pgfresh asked the server to terminate the session, the client learns this reason even if the server crashed.
     assert!(has(client_receives_when(true, b"", b"", Some(End::Server)), "57P01"));
-    // A server refuses an invalid length without an answer. A closing gateway must still send its reason.
+    // A server rejects an invalid length without an answer, but a closing gateway must still send its reason.
     assert_eq!(client_receives(b"Q\0\0\0\x03", b"", Some(End::Server)), Some(Vec::new()));
     assert!(has(client_receives(b"Q\0\0\0\x03", b"", None), "57P01"));
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::stream::{Socket, Stream};
 use crate::testing::run;
 
-/// Size of the send buffer in bytes. A full TLS record is larger, so that most records are sent in pieces.
+/// Size of the send buffer in bytes, smaller than a full TLS record, so that most records are sent in pieces.
 const ROOM: usize = 4096;
 
 /// Returns a client that trusts only `certificate`.
@@ -27,7 +27,7 @@ fn client(certificate: &ServerCertificate, protocols: &[&[u8]]) -> ClientConnect
     ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap()
 }
 
-/// Returns a number of bytes, each different from its neighbours.
+/// Returns `length` bytes, each different from its neighbors.
 fn pattern(length: usize) -> Vec<u8> {
     (0..251).cycle().take(length).collect()
 }
@@ -61,7 +61,7 @@ fn talk(mut stream: StreamOwned<ClientConnection, TcpStream>, up: &[usize], down
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Splits the bytes of both sides at arbitrary places, and moves the session between threads at arbitrary times.
+    /// Splits the bytes of both sides at arbitrary places and moves the session between threads at arbitrary times.
     #[test]
     fn tls_bytes_arrive_in_order(
         up in vec(1_usize..40_000, 1..8),
@@ -127,7 +127,7 @@ fn early_read_bytes_belong_to_tls_handshake() {
         assert!(stream.is_encrypted() && stream.tls().unwrap().announced_postgresql());
         assert_eq!(stream.tls().unwrap().certificate_digest().map(<[u8]>::len), Some(32));
         stream.write_all(b"heard").await.unwrap();
-        // Drop the socket without closing it first. The client must still see a proper end of TLS.
+        // Drop the socket without closing it first. TLS must still be shut down properly.
     });
     assert_eq!(talking.join().unwrap(), b"heard");
 }
@@ -141,7 +141,7 @@ proptest! {
         let mut hello = Vec::new();
         connection.write_tls(&mut hello).unwrap();
         let place = cut.index(hello.len());
-        // Tries random bytes alone, and random bytes after the beginning of a handshake.
+        // Try random bytes both alone and after the beginning of a handshake.
         for sent in [nonsense.clone(), [&hello[..place], &nonsense].concat()] {
             let (near, far) = ends();
             far.set_nonblocking(true).unwrap();

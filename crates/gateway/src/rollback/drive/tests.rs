@@ -15,7 +15,7 @@ use super::*;
 use crate::rollback::stub::{Cuts, StubServer, bind, execute, parse, serve, sync, write_pieces};
 use crate::testing::run;
 
-/// All messages arrive in one piece, and the client waits for no answer.
+/// All messages arrive in one piece, and the client doesn't wait for answers.
 const WHOLE: Pieces<'_> = Pieces { up: &Cuts::None, down: &Cuts::None, patient: false };
 
 #[test]
@@ -196,13 +196,13 @@ fn client_leaving_within_forwarded_message_ends_session() {
                 assert_eq!(left.is_some(), at == whole, "after {at} of {whole} bytes: {ran:?}");
             }
         }
-        // The gateway sends a CopyFail, so the server undoes the copy.
+        // The gateway sends a CopyFail, which makes the server undo the copy.
         let (left, _) = disconnect(&copy).await;
         assert!(left.is_some());
     });
 }
 
-/// Simulates a client that sends `last_words` and then disconnects while its statement runs. After that, the server
+/// Simulates a client that sends `last_words` and then disconnects while its statement is running. The server then
 /// either answers or disconnects, too. Returns the number of interrupts, whether the session gave up before the answer,
 /// and whether the session can continue.
 async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, bool) {
@@ -335,7 +335,7 @@ fn cancel_request_passes_only_during_client_statement() {
                 let to = if frame.tag == b'Q' { &mut answer } else { &mut before };
                 to.extend(stub.receive(frame.tag, frame.body).concat());
             }
-            // The server first runs an injected statement. A cancel request must wait until this statement ends.
+            // The server runs an injected statement first, which a cancel request must wait for.
             let end_of_ours = async {
                 for _ in 0..5 {
                     yield_now().await;
@@ -344,7 +344,7 @@ fn cancel_request_passes_only_during_client_statement() {
             };
             let (entered, ()) = tokio::join!(gate.wait_for_client_turn(), end_of_ours);
             assert!(entered.is_some(), "the client's statement runs");
-            // While the cancel request is in transit, no other statement must run.
+            // No other statement must run while the cancel request is in transit.
             server.write_all(&answer).await.unwrap();
             for _ in 0..20 {
                 yield_now().await;

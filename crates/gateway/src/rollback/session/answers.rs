@@ -1,4 +1,4 @@
-//! Processes the server's messages: answers to injected statements, and messages for the client.
+//! Processes the server's messages: answers to injected statements and messages for the client.
 
 use pgwire::HEADER;
 
@@ -11,8 +11,7 @@ impl RollbackSession {
     pub(in crate::rollback) fn server_head(&mut self, tag: u8) -> Disposition {
         match tag {
             b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Disposition::Whole,
-            // If an injected statement causes a notice, the client must receive it before the CommandComplete that the
-            // session holds back.
+            // If an injected statement causes a notice, the client must receive it before the delayed CommandComplete.
             b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Injected(_))) => {
                 return Disposition::Pass;
             }
@@ -70,8 +69,8 @@ impl RollbackSession {
         self.perform_tasks();
     }
 
-    /// Starts to forward COPY data to the server. If the server already received the Sync that ends the group, it
-    /// ignores that Sync during the COPY, so the group is open again.
+    /// Starts forwarding COPY data to the server. If the group's Sync has already been sent, the server ignores it
+    /// during the COPY, so the group is open again.
     fn begin_copy(&mut self) {
         self.copying = !std::mem::take(&mut self.copy_data_complete);
         if !self.copying {
@@ -93,8 +92,7 @@ impl RollbackSession {
         } else {
             Vec::new()
         };
-        // If the client receives reports at once, they come before the command tag of the statement that caused them,
-        // but after an error.
+        // Immediate reports come before the command tag of the statement that caused them, but after an error.
         let mut reports = self.parameters.server_is_ready(&restored);
         self.status = status;
         if self.transaction.begun && status == b'I' {
@@ -122,7 +120,7 @@ impl RollbackSession {
                 let message = field(&error, b'M').unwrap_or_default();
                 self.broken = Some(transaction_lost().detail(String::from_utf8_lossy(message).into_owned()));
             }
-            // The syntax is correct: the server only complains that the string contains several statements. Source:
+            // The syntax is correct: the server only complains about there being several statements. Source:
             // `exec_parse_message`.
             (InjectedStatement::Syntax { saved }, Some(error))
                 if field(&error, b'R') != Some(b"exec_parse_message") =>
@@ -155,7 +153,7 @@ impl RollbackSession {
         }
     }
 
-    /// Handles the failure of a client's statement. If the client is in no transaction, rolls the statement back.
+    /// Handles a failed client statement, rolling it back if the client is in no transaction.
     pub(in crate::rollback) fn fail(&mut self) {
         self.tasks.clear();
         self.names.failed();

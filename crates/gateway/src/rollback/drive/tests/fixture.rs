@@ -1,4 +1,4 @@
-//! A session between a client and a stub server, and a conversation with a message of each kind.
+//! A session between a client and a stub server, along with a conversation containing every kind of message.
 
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ use crate::testing::pair;
 
 const STARTUP_RESPONSE: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
-/// A session, with the client's and the server's ends of its connections. The test controls these two ends.
+/// A session whose client and server ends are controlled by the test.
 pub(super) struct Fixture {
     pub(super) drive: Drive,
     pub(super) client: Stream,
@@ -42,9 +42,9 @@ pub(super) struct Pieces<'a> {
 /// Result of a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// All bytes that the client received.
+    /// All bytes received by the client.
     pub(super) received: Vec<u8>,
-    /// All statements that the server ran.
+    /// All statements run by the server.
     pub(super) ran: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Fixture {
         Self { drive, client, server, near: ends.0, far: ends.1, taps, begun }
     }
 
-    /// Sends all of `sent`, and returns once the outcome is as long as `expected`.
+    /// Sends all of `sent` and returns once the outcome is as long as `expected`.
     pub(super) async fn play(
         &mut self,
         sent: &[u8],
@@ -93,7 +93,7 @@ impl Fixture {
         let listens = async {
             let mut received = vec![0; expected.received.len()];
             from_client.read_exact(&mut received).await.unwrap();
-            // The server may still be running statements for which the client does not wait.
+            // The server may still be running statements that the client doesn't wait for.
             while stub.borrow().ran.len() < expected.ran.len() {
                 yield_now().await;
             }
@@ -117,8 +117,7 @@ impl Fixture {
     }
 }
 
-/// Returns the outcome of the same messages without any connections. Each message is then complete, and the server
-/// answers at once.
+/// Returns the outcome without any connections, so that each message is complete and answered immediately.
 pub(super) fn run_without_sockets(sent: &[u8]) -> Outcome {
     let (mut session, mut stub, mut received) = (new_session(), StubServer::new(), Vec::new());
     let mut answer = |session: &mut RollbackSession, stub: &mut StubServer| {
@@ -156,7 +155,7 @@ pub(super) fn run_without_sockets(sent: &[u8]) -> Outcome {
     Outcome { received, ran: stub.ran }
 }
 
-/// Returns a conversation with a message of each kind.
+/// Returns a conversation containing every kind of message.
 pub(super) fn conversation() -> Vec<u8> {
     let extended = [parse("", "ROWS 2 9"), bind("", "", 6), encode(b'D', b"P\0"), execute(""), sync()];
     let named = [parse("long name", "BEGIN"), bind("portal", "long name", 0), execute("portal"), sync()];
@@ -188,7 +187,7 @@ pub(super) fn conversation() -> Vec<u8> {
     .concat()
 }
 
-/// Waits until the session has read all bytes from both sides, and both have answered.
+/// Waits until the session has read all bytes from both sides and both have answered.
 pub(super) async fn wait_until_quiet(near: &UnixStream, far: &UnixStream) {
     let mut quiet = 0;
     while quiet < 10 {
@@ -197,7 +196,7 @@ pub(super) async fn wait_until_quiet(near: &UnixStream, far: &UnixStream) {
     }
 }
 
-/// Runs the session until all bytes have been processed and neither side sends anything more.
+/// Runs the session until all bytes have been processed and neither side has anything more to send.
 pub(super) async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServer>) {
     let far = duplicate(&drive.server);
     let near = duplicate(&drive.client);
@@ -210,13 +209,13 @@ pub(super) async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCel
     }
 }
 
-/// Simulates a client that sends these bytes and disconnects. Returns the transaction (if the session can continue),
-/// and the statements that the server ran.
+/// Simulates a client that sends these bytes and disconnects. Returns the transaction (if the session can continue) and
+/// the statements run by the server.
 pub(super) async fn disconnect(sent: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     disconnect_after(sent, b"").await
 }
 
-/// Simulates a client that reads the answers to `sent`, but disconnects before it reads the answers to `last`.
+/// Simulates a client that reads the answers to `sent` but disconnects before reading the answers to `last`.
 pub(super) async fn disconnect_after(sent: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());
