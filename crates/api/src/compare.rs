@@ -1,6 +1,6 @@
-//! Compares a database with its template, in order to show what a test has changed.
+//! Compares a database with its template, to show what a test has changed.
 //!
-//! Sessions can't connect to the template itself. The comparison therefore leases a fresh copy of the template.
+//! Since sessions can't connect to the template itself, the comparison leases a fresh copy of it.
 
 use ::diff::DiffLimits;
 use axum::extract::{Path, State};
@@ -15,7 +15,7 @@ use crate::leases::find;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState, path};
 
-/// Maximum number of tables in a comparison, and maximum number of rows for each table.
+/// Maximum number of tables in a comparison and of rows in each table.
 const MOST: usize = 1000;
 
 /// `GET /v1/databases/NAME/diff`: compares a database with its template.
@@ -42,14 +42,14 @@ pub(crate) async fn diff(
     })?;
     let leases = api.leases.clone();
     let (database, with) = (name.clone(), template.clone());
-    // Let the comparison complete even if the request is dropped, because it must release the copy. This can't take
-    // forever, because each statement has a timeout.
+    // The comparison must release the copy, so let it complete even if the request is dropped. It can't take forever,
+    // because each statement has a timeout.
     let compared = spawn_blocking(move || compare(&leases, &database, &with, &limits)).await;
     let diff = compared.map_err(|_| Problem::defect())??;
     Ok(Json(DiffResponse { database: name, test, template, diff }))
 }
 
-/// Returns the names of the test and the template of a kept database, or just the template of a lease.
+/// Returns the names of a kept database's test and template, or just the name of a lease's template.
 async fn origin(api: &ApiState, name: &str) -> Result<(Option<String>, Option<String>), Problem> {
     if let Some(kept) = api.history().and_then(|history| history.kept_database(name)) {
         return Ok((Some(kept.test), kept.template));
@@ -76,8 +76,8 @@ impl Drop for FreshCopy<'_> {
     }
 }
 
-/// Compares a database with a fresh copy of its template. It does not use the template itself: the template must have
-/// no sessions, so that pgfresh can copy it at any time.
+/// Compares a database with a fresh copy of its template. The template itself must have no sessions, so that pgfresh
+/// can copy it at any time.
 fn compare(
     leases: &Leases,
     name: &str,

@@ -1,7 +1,7 @@
 //! Decides whether a request is allowed.
 //!
-//! Any web page can make a browser send requests to this server. For each request, the guard therefore checks the host
-//! and the origin. It also checks that the request contains the secret, for which there are several forms.
+//! Since any web page can make a browser send requests to this server, the guard checks each request's host and origin.
+//! It also checks that the request contains the secret in one of several forms.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use gateway::Access;
 use crate::problem::Problem;
 use crate::{invitation, path};
 
-/// The headers in which browsers describe the origin of a request. Source: W3C Fetch Metadata Request Headers.
+/// The headers that describe a request's origin, sent by browsers. Source: W3C Fetch Metadata Request Headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// Prefix of paths that contain the secret. Some clients need this, because users can configure nothing but a base URL.
+/// Prefix of paths that contain the secret, for clients in which users can configure nothing but a base URL.
 const IN_PATH: &str = "/token/";
 
-/// The two addresses of a TCP connection. There are none for a connection over a unix socket.
+/// The two addresses of a TCP connection. Unix socket connections have none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) local: SocketAddr,
@@ -40,17 +40,17 @@ impl Ends {
         self.remote.ip().to_canonical().is_loopback()
     }
 
-    /// Returns the scheme of the connection's URL, and the default port of that scheme.
+    /// Returns the scheme of the connection's URL and this scheme's default port.
     fn scheme(self) -> (&'static str, u16) {
         if self.encrypted { ("https", 443) } else { ("http", 80) }
     }
 }
 
-/// The secret from the start of the path.
+/// The secret found at the start of the path.
 #[derive(Clone)]
 struct SecretInPath(String);
 
-/// Removes the secret from a path `/token/SECRET/…`. The routes see only the rest of the path.
+/// Removes the secret from a path `/token/SECRET/…`, so that the routes see only the rest of the path.
 pub(crate) fn take_secret<B>(mut request: Request<B>) -> Request<B> {
     if let Some((secret, uri)) = split(request.uri()) {
         request.extensions_mut().insert(secret);
@@ -68,11 +68,11 @@ fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
     Some((SecretInPath(secret.to_owned()), Uri::from_parts(parts).ok()?))
 }
 
-/// Lets a request pass or refuses it.
+/// Lets a request pass or rejects it.
 ///
 /// # Errors
 ///
-/// Returns 401 if the secret is missing or wrong. Returns 403 in three cases:
+/// Returns 401 if the secret is missing or wrong, and 403 in three cases:
 ///
 /// - The request comes from another machine without TLS.
 /// - The header `Host` contains a foreign name. An attacker may have pointed this name at our server.
@@ -99,7 +99,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     }
     let host = host(request, ends)?;
     own_page(request, host, ends)?;
-    // A client of the unix socket needs no secret, just as it needs no password for SQL.
+    // Clients of the unix socket need no secret, just as they need no password for SQL.
     let known = ends.is_none()
         || request.extensions().get::<SecretInPath>().is_some_and(|secret| admits(access, &secret.0))
         || request.headers().get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
@@ -117,7 +117,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     Err(problem.hint(Remedy::SendSecret, hint).header(header::WWW_AUTHENTICATE, "Bearer realm=\"pgfresh\""))
 }
 
-/// Whether the request comes from a browser of the same user, with a valid invitation to the page.
+/// Returns true if the request comes from the same user's browser, with a valid invitation to the page.
 fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> bool {
     *request.method() == Method::GET
         && request.uri().path() == "/"
@@ -125,11 +125,10 @@ fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> b
         && ends.is_some_and(|ends| sys::is_own_loopback_peer(ends.remote, ends.local))
 }
 
-/// Returns the cookie of the live page. With this cookie, a browser may read over HTTP, but it is not a password for
-/// SQL.
+/// Returns the live page's cookie, which lets a browser read over HTTP but is not a password for SQL.
 ///
-/// Browsers send the cookies of one port to all ports of the same host. The cookie's name therefore contains the port,
-/// and its value is not the secret itself.
+/// Since browsers send one port's cookies to all ports on the host, the name contains the port and the value is not the
+/// secret itself.
 pub(crate) fn cookie(access: &Access) -> String {
     let value = blake3::derive_key("pgfresh 2026 cookie of the live page", access.secret().as_bytes());
     let value = blake3::Hash::from_bytes(value).to_hex();
@@ -145,7 +144,7 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     };
     let ours = |authority: &Authority| match ends {
         None => authority.host().eq_ignore_ascii_case("localhost"),
-        // Other machines may know this server under any name. They still need the secret.
+        // Other machines may know this server under any name, but they need the secret.
         Some(ends) if !ends.are_here() => true,
         Some(ends) => {
             authority.port_u16().unwrap_or(ends.scheme().1) == ends.local.port()
@@ -178,8 +177,8 @@ fn is_ours(name: &str, local: IpAddr) -> bool {
     }
 }
 
-/// Refuses requests that a browser makes for pages of other web sites. However, links on any page may lead to the live
-/// page.
+/// Rejects requests that a browser makes on behalf of other web sites' pages. However, links on any page may lead to
+/// the live page.
 fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(), Problem> {
     let scheme = ends.map_or("http", |ends| ends.scheme().0);
     let origin = request.headers().get(header::ORIGIN);
@@ -202,7 +201,7 @@ fn admits(access: &Access, secret: &str) -> bool {
     access.is_secret(secret.as_bytes())
 }
 
-/// Whether the header contains the secret, either as `Bearer SECRET`, or as the password of any user in `Basic`.
+/// Returns true if the header contains the secret, either as `Bearer SECRET` or as any user's password in `Basic`.
 fn authorises(access: &Access, value: &HeaderValue) -> bool {
     let Some((scheme, rest)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
         return false;
@@ -222,8 +221,8 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
     cookies.flat_map(|value| value.split(';')).any(|pair| blake3::hash(pair.trim().as_bytes()) == right)
 }
 
-/// Whether the client is a program of the same user on this machine, but not a browser. integresql's clients send no
-/// token, so we check this instead. Other users must not use integresql's API, because its responses contain the
+/// Returns true if the client is not a browser but a program run by the same user on this machine. We check this for
+/// integresql's clients because they send no token, and other users must not see the responses, which contain the
 /// secret.
 fn is_neighbour<B>(request: &Request<B>, ends: Option<Ends>) -> bool {
     let from_page =
@@ -239,7 +238,7 @@ mod tests {
         Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None)
     }
 
-    /// Returns the addresses of a connection that does not exist. The kernel knows no user for it, so only the secret
+    /// Returns the addresses of a nonexistent connection. The kernel associates no user with it, so only the secret
     /// counts.
     fn far() -> Ends {
         Ends {
@@ -255,7 +254,7 @@ mod tests {
         let headers = [("host", "192.0.2.1:5433"), ("authorization", "Bearer secret")];
         assert_eq!(asked("GET", "/v1/status", &headers, Some(ends)), Some(StatusCode::FORBIDDEN));
         assert_eq!(asked("GET", "/v1/status", &headers, Some(far())), None);
-        // With TLS the server accepts any host name, but still refuses requests without the secret.
+        // With TLS, the server accepts any host name but still rejects requests without the secret.
         let ends = Ends { encrypted: true, ..ends };
         for host in ["192.0.2.1:5433", "balancer.example", "evil.example:5433"] {
             let asked =

@@ -1,7 +1,7 @@
 //! Leases that end together with a client's connection, even if the client crashes.
 //!
-//! A *holder* is a client that keeps one request (`GET /v1/hold`) open, and gives its holder name whenever it leases a
-//! database. When the connection of the open request closes, pgfresh releases all these databases.
+//! A *holder* is a client that keeps one request (`GET /v1/hold`) open and sends its holder name whenever it leases a
+//! database. When the open request's connection closes, pgfresh releases all of the holder's databases.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ use crate::SharedState;
 use crate::blocking::release_abandoned;
 use crate::problem::Problem;
 
-/// The connected holders, and the databases that each holder has leased.
+/// The connected holders with the databases leased by each.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(Mutex<HolderTable>);
 
@@ -47,7 +47,7 @@ impl Holders {
         lock(&self.0).leases.remove(holder).unwrap_or_default()
     }
 
-    /// Detaches `database` from its holder, so that the holder's end no longer ends the lease.
+    /// Detaches `database` from its holder, so that the lease survives when the holder disconnects.
     pub(crate) fn forget(&self, database: &str) {
         for leases in lock(&self.0).leases.values_mut() {
             leases.retain(|leased| leased != cut(database));
@@ -70,7 +70,7 @@ impl Holders {
     }
 }
 
-/// `GET /v1/hold`: sends one line of JSON with the holder's name. After that, the response stays open until the client
+/// `GET /v1/hold`: sends one line of JSON with the holder's name and then leaves the response open until the client
 /// closes the connection.
 pub(crate) async fn hold(State(api): SharedState) -> impl IntoResponse {
     let (sender, mut lines) = mpsc::channel(1);
@@ -78,7 +78,7 @@ pub(crate) async fn hold(State(api): SharedState) -> impl IntoResponse {
         let holder = api.holders.enter();
         let line = HoldResponse { holder: holder.clone() };
         let line = json!(line).to_string() + "\n";
-        // If the client disconnects before it receives this line, it does not know its name, so it has no leases.
+        // A client that disconnects before receiving this line doesn't know its name, so it has no leases.
         if sender.send(Bytes::from(line)).await.is_ok() {
             sender.closed().await;
         }

@@ -1,6 +1,6 @@
-//! REST API of integresql (version 1). integresql's existing clients work with pgfresh without any changes.
+//! integresql's REST API (version 1). Existing integresql clients work with pgfresh unchanged.
 //!
-//! A client fills a template itself, and then receives numbered test databases.
+//! A client fills a template itself and then receives numbered test databases.
 //!
 //! ```text
 //! POST   /templates {hash}              lease an empty database, to be filled            200, 423 if there is one
@@ -9,8 +9,8 @@
 //! DELETE /templates/HASH/tests/ID       end that lease; the number is free               204, 404
 //! DELETE /templates/HASH                forget the template, end its leases              204, 404
 //! ```
-//! pgfresh drops each returned database, regardless of what the client says about its state. The next database with the
-//! same number is a new database.
+//! pgfresh drops each returned database, regardless of what the client reports about its state. The next database with
+//! this number is a new one.
 //!
 //! Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
 
@@ -37,9 +37,9 @@ use crate::problem::Problem;
 use crate::templates::{PREFIX, Phase, Template, no_template};
 use crate::{ApiState, SharedState};
 
-/// Maximum time that a test waits until another client has filled the template. Source: integresql's default.
+/// How long a test waits for another client to fill the template. Source: integresql's default.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
-/// A template that contains nothing but the contents of the server's own `template1`.
+/// A template with nothing but the contents of the server's own `template1`.
 const EMPTY: &str = "template1";
 
 /// Completes a request that changes templates, even if the client disconnects early.
@@ -47,8 +47,7 @@ pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Pro
     tokio::spawn(next.run(request)).await.map_err(|_| Problem::defect())
 }
 
-/// Returns a response with the address of a database. The address contains the host and the port that the client itself
-/// used.
+/// Returns a response with a database's address, which contains the host and the port used by the client itself.
 fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response {
     let address = ends.map_or(api.access.address(), |ends| ends.local);
     let config = IntegresqlConfig {
@@ -62,7 +61,7 @@ fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<
     Json(IntegresqlResponse { id, database }).into_response()
 }
 
-/// `POST /templates`: leases an empty database. The client will fill it.
+/// `POST /templates`: leases an empty database, to be filled by the client.
 pub(crate) async fn initialize(
     State(api): SharedState,
     Extension(ends): Extension<Option<Ends>>,
@@ -100,7 +99,7 @@ pub(crate) async fn initialize(
     Ok(found(&api, ends, &hash, &name, None))
 }
 
-/// If a client has discarded the template in the meantime, ends the new lease and returns an error.
+/// Ends the new lease and returns an error if a client has discarded the template in the meantime.
 async fn unless_discarded(api: &ApiState, template: &Template, name: String) -> Result<(), Problem> {
     let _changing = template.changing.lock().await;
     if *template.phase.borrow() != Phase::Discarded {
@@ -114,10 +113,10 @@ fn discarded() -> Problem {
     Problem::new(StatusCode::GONE, ErrorCode::NotFound, "template was just discarded")
 }
 
-/// Logs an error if pgfresh could not undo the request of a disconnected client. It is no error if another client has
-/// already done so.
+/// Logs an error if a disconnected client's request could not be undone. It is no error if another client has already
+/// done so.
 fn undone(result: Result<StatusCode, Problem>) {
-    // If the server has ended, there is nothing left to undo.
+    // If the server has shut down, there is nothing left to undo.
     if let Err(problem) = result.or_else(unless_gone).or_else(Problem::unless_closed) {
         tracing::warn!(?problem, "could not undo an unfinished request");
     }
@@ -128,7 +127,7 @@ fn unless_gone(problem: Problem) -> Result<StatusCode, Problem> {
     if problem.status == StatusCode::NOT_FOUND { Ok(StatusCode::NO_CONTENT) } else { Err(problem) }
 }
 
-/// `PUT /templates/HASH`: makes a template from the database that the client has filled.
+/// `PUT /templates/HASH`: makes a template from the database filled by the client.
 pub(crate) async fn finalize(
     State(api): SharedState,
     Path(hash): Path<String>,
@@ -149,7 +148,7 @@ pub(crate) async fn finalize(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /templates/HASH/tests`: leases a copy of the template. Waits until the template and a copy are ready.
+/// `GET /templates/HASH/tests`: waits until the template and a copy are ready, and leases the copy.
 pub(crate) async fn take(
     State(api): SharedState,
     Extension(ends): Extension<Option<Ends>>,
@@ -214,7 +213,7 @@ async fn take_back(api: &ApiState, template: &Template, id: usize) -> Result<Sta
     ended.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /templates/HASH`: forgets a template, and ends all its leases.
+/// `DELETE /templates/HASH`: forgets a template and ends all its leases.
 pub(crate) async fn discard(
     State(api): SharedState,
     Path(hash): Path<String>,
@@ -238,14 +237,14 @@ pub(crate) async fn discard(
 /// `DELETE /admin/templates`: forgets all templates.
 pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, Problem> {
     for hash in api.templates.hashes() {
-        // Another client may have discarded the template in the meantime. The result is the same.
+        // It makes no difference if another client has discarded the template in the meantime.
         discard(State(Arc::clone(&api)), Path(hash)).await.or_else(unless_gone)?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Leases a test database with the lowest free number, and returns the number. A user may already have created a
-/// database of this name with SQL. In this case, leaves the number reserved and tries the next number.
+/// Leases a test database with the lowest free number and returns this number. If a user has already created a database
+/// of this name with SQL, leaves the number reserved and tries the next one.
 fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError> {
     loop {
         let id = template.number();
@@ -263,8 +262,8 @@ fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError>
     }
 }
 
-/// Leases a test database. If the pool is full, first ends the oldest lease without sessions. This is necessary because
-/// most clients never return their databases.
+/// Leases a test database. If the pool is full, ends the oldest lease without sessions first, because most clients
+/// never return their databases.
 fn lease(leases: &Leases, name: &str, template: &str) -> Result<String, LeaseError> {
     let begin = || leases.lease(Isolation::Clone, Some(name), Some(template)).map(|(name, _)| name);
     match begin() {
@@ -282,7 +281,7 @@ fn lease(leases: &Leases, name: &str, template: &str) -> Result<String, LeaseErr
     }
 }
 
-/// Ends a lease, unless it has already ended.
+/// Ends a lease unless it has already ended.
 fn end(leases: &Leases, name: &str) -> Result<(), LeaseError> {
     match leases.release(name) {
         Err(LeaseError::NotLeased(_)) => Ok(()),

@@ -1,13 +1,13 @@
-//! Invitations, with which a browser can open the live page although its address does not contain the secret.
+//! Invitations that let a browser open the live page without the secret in the page's address.
 //!
-//! pgfresh passes the page's address to the browser as a command-line argument, and every user of the machine can read
-//! the arguments of every process. The address therefore contains an invitation instead of the secret:
+//! pgfresh passes the page's address to the browser as a command-line argument. Since every user on the machine can
+//! read the arguments of every process, the address contains an invitation instead of the secret:
 //!
 //! ```text
 //! ?invitation=SECONDS.DIGEST    time of expiry in seconds since 1970, and a digest of this time and the secret
 //! ```
-//! An invitation expires after a minute. Other users can't use it, because the kernel tells pgfresh to which user a
-//! connection belongs.
+//! An invitation expires after a minute. Other users can't use it, because the kernel tells pgfresh which user a
+//! connection belongs to.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,15 +16,15 @@ use gateway::Access;
 /// Maximum time between the creation of an invitation and the browser's request.
 const LIFETIME: Duration = Duration::from_mins(1);
 
-/// Returns the live page's address with an invitation. Only a browser of the same user can open it. `page` is the
-/// address without secret and invitation.
+/// Returns the live page's address with an invitation that works only in the same user's browser. `page` is the address
+/// without secret and invitation.
 #[must_use]
 pub fn invite(page: &str, secret: &str) -> String {
     let until = now() + LIFETIME.as_secs();
     format!("{page}?invitation={until}.{}", digest(secret, until))
 }
 
-/// Whether `given` is a valid invitation that has not expired.
+/// Returns true if `given` is a valid invitation that has not expired.
 pub(crate) fn admits(access: &Access, given: &str) -> bool {
     let Some((until, digest_given)) = given.split_once('.') else { return false };
     let Ok(until) = until.parse::<u64>() else { return false };

@@ -1,4 +1,4 @@
-//! Reads JSON from request bodies (with limits on size and time), and writes JSON responses.
+//! Reads JSON from request bodies (with limits on size and time) and writes JSON responses.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -17,8 +17,7 @@ use crate::{LONGEST_BODY, REQUEST_TIMEOUT};
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    /// The problem with a body: 413 if it is too long, 408 if it arrives too slowly, 400 if it ends early or is
-    /// invalid.
+    /// The problem with a body: 413 if too long, 408 if too slow to arrive, 400 if incomplete or invalid.
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
@@ -26,7 +25,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// Reads and discards a request's body. Without this, the client could not send another request on the same connection.
+/// Reads and discards a request's body, so that the client can send another request on this connection.
 pub(crate) async fn ignore_body(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     read(Request::from_parts(parts.clone(), body)).await?;
@@ -60,8 +59,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 ///
 /// # Errors
 ///
-/// Returns 400 if the JSON is invalid, or if it contains an unknown name. Otherwise clients would not notice a misspelt
-/// name.
+/// Returns 400 if the JSON is invalid or contains an unknown name, so that clients notice misspelled names.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| {

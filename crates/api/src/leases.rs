@@ -1,4 +1,4 @@
-//! Leases over HTTP: begins, resets and ends leases, and makes templates from leased databases.
+//! Begins, resets and ends leases over HTTP, and makes templates from leased databases.
 
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
@@ -17,7 +17,7 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, OnFailure, SharedState, measured, path, templates};
 
-/// Maximum length of a test's name in characters. pgfresh truncates longer names.
+/// Maximum length of a test's name in characters. Longer names are truncated.
 const LONGEST_TEST: usize = 1000;
 
 /// `POST /v1/databases`: leases a database.
@@ -63,10 +63,10 @@ fn no_isolation(word: &str, why: &str) -> Problem {
         .hint(Remedy::CorrectValue, "Leave it out for the server's own.")
 }
 
-/// Leases a database. Returns its name and the name of its template.
+/// Leases a database and returns the names of the database and its template.
 ///
-/// The client may disconnect in the meantime. If pgfresh made up the lease's name, no client would ever know it, so
-/// this function ends the new lease. It also ends the lease if it should end with a holder.
+/// If the client disconnects in the meantime, the new lease ends right away in two cases. Either pgfresh generated the
+/// name, which no client will ever know, or the lease should end with a holder.
 async fn leased(
     api: &ApiState,
     isolation: Isolation,
@@ -87,7 +87,7 @@ async fn leased(
     Ok(answered.await.map_err(|_| Problem::defect())??)
 }
 
-/// Returns the lease with this name. Returns `None` if there is no such lease.
+/// Returns the lease with this name, or `None` if there isn't one.
 pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatus>, Problem> {
     let status = crate::status::look(api).await?;
     Ok(status.leases.into_iter().find(|lease| lease.database == lease::cut(name)))
@@ -116,7 +116,7 @@ pub(crate) async fn look(
     }))
 }
 
-/// Whether the client reports a failed test with `?failed=true`.
+/// Returns true if the client reports a failed test with `?failed=true`.
 fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     match path::query(uri, "failed").as_deref() {
         None | Some("false") => Ok(false),
@@ -125,14 +125,14 @@ fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     }
 }
 
-/// Truncates a test's name, and escapes characters that would have a special effect in a terminal.
+/// Truncates a test's name and escapes characters with a special effect in a terminal.
 fn one_line(test: &str) -> String {
     let end = test.char_indices().nth(LONGEST_TEST).map_or(test.len(), |(end, _)| end);
     server::printable(&test[..end])
 }
 
-/// `DELETE /v1/databases/NAME`: ends a lease. If the test failed and pgfresh keeps the databases of failed tests, keeps
-/// the database.
+/// `DELETE /v1/databases/NAME`: ends a lease, or keeps the database if the test failed and pgfresh is configured to
+/// keep the databases of failed tests.
 pub(crate) async fn release(
     State(api): SharedState,
     Path(name): Path<String>,
@@ -150,7 +150,7 @@ pub(crate) async fn release(
     let shown = test.as_deref().map(one_line);
     api.events.test_ended(&name, shown.as_deref());
     let leased = name.clone();
-    // Do this before the end of the lease. After the end, another client can lease a database with the same name.
+    // Do this before the lease ends, because then another client can lease a database with this name.
     api.holders.forget(&name);
     if failed && api.on_failure != OnFailure::Release {
         let lease = find(&api, &name).await?;
@@ -184,7 +184,7 @@ pub(crate) async fn release(
     Ok(measured::answer(over, None))
 }
 
-/// Removes the database if this server inherited it from an earlier server. Returns false if it didn't.
+/// Removes the database if this server inherited it from an earlier server, otherwise returns false.
 async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> {
     let Some(recent) = api.history() else { return Ok(false) };
     if !recent.kept_database(name).is_some_and(|kept| kept.inherited) {
@@ -196,7 +196,7 @@ async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> 
     Ok(true)
 }
 
-/// Removes the databases of a test's earlier failures. One database is enough to see why the test fails.
+/// Removes the databases of a test's earlier failures, since one database is enough to see why the test fails.
 fn release_former(api: &ApiState, former: Vec<String>) {
     let leases = api.leases.clone();
     // Don't make the test wait for the removal.
@@ -222,8 +222,8 @@ pub(crate) async fn reset(
     Ok(measured::answer(over, None))
 }
 
-/// `POST /v1/databases/NAME/restart`, `stop` and `crash`: restarts, stops or crashes the server of a lease with
-/// isolation `server`.
+/// `POST /v1/databases/NAME/restart`, `stop` and `crash`: restarts, stops or crashes a lease's own server (isolation
+/// `server`).
 pub(crate) async fn act(
     State(api): SharedState,
     Path(name): Path<String>,

@@ -1,8 +1,9 @@
-//! HTTP API on the gateway's port, for clients that want more than a connection string can express.
+//! HTTP API on the gateway's port, for clients that need more than a connection string can express.
 //!
-//! It offers leases as JSON, integresql's REST API, metrics, and a live page. Each gateway has one [`Api`], which
-//! serves any number of connections. The API itself stores only two things: the templates and numbers of integresql's
-//! clients, and the holders (clients that lose their leases when they disconnect). All other state is in [`Leases`].
+//! The API offers leases (rights to use a database under a name) as JSON, integresql's REST API, metrics, and a live
+//! page. Each gateway has one [`Api`], which serves any number of connections. Only two things are stored here: the
+//! templates and numbers of integresql's clients, and the holders (clients that lose their leases when they
+//! disconnect). All other state is in [`Leases`].
 //!
 //! ```text
 //! connection ── guard: host, origin, secret ── routes ┬─ leases ────── Leases
@@ -48,26 +49,25 @@ use self::holders::Holders;
 pub use self::invitation::invite;
 use self::templates::IntegresqlTemplates;
 
-/// Timeout for a request's head to arrive. This includes the time before its first byte. The timeout also applies to
-/// the body.
+/// Timeout for a request's head, including the time before its first byte, and for its body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a request's head and of its body, in bytes. Requests contain names, not data.
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_BODY: usize = 1 << 20;
 
-/// When a client closes its connection, it first looks as if it had only stopped sending. This is how long it can take
-/// until the connection looks closed: on a busy machine, the client's thread may lose the processor in between.
+/// How long a closing connection may look as if the client had only stopped sending. On a busy machine, the client's
+/// thread may lose the processor in between.
 const CLOSING: Duration = Duration::from_millis(50);
 
 /// Decides what happens to the database of a failed test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Release the database, as after any other test.
+    /// Release the database, as after a successful test.
     #[default]
     Release,
-    /// Keep the database. The [`StatementHistory`] lists it.
+    /// Keep the database and list it in the [`StatementHistory`].
     Keep,
-    /// Keep the database, and send its URL to the client that released it. This makes sense if the server outlives the
+    /// Keep the database and send its URL to the client that released it. This makes sense if the server outlives the
     /// test run.
     KeepAndTell,
 }
@@ -78,7 +78,7 @@ pub struct Api {
     router: Router,
 }
 
-/// The state that all routes share.
+/// The state shared by all routes.
 #[derive(Debug)]
 struct ApiState {
     leases: Leases,
@@ -89,7 +89,7 @@ struct ApiState {
     on_failure: OnFailure,
     /// Statements and kept databases. `None` if pgfresh does not keep the databases of failed tests.
     history: Option<Arc<StatementHistory>>,
-    /// Event log in which the API records the ends of tests.
+    /// Event log in which the API records when tests end.
     events: EventSource,
     /// Recorder for the statements of leases.
     recorder: Arc<StatementRecorder>,
@@ -97,7 +97,7 @@ struct ApiState {
 }
 
 impl ApiState {
-    /// Forgets kept databases that no longer exist, and returns the history.
+    /// Forgets kept databases that no longer exist and returns the history.
     fn history(&self) -> Option<&StatementHistory> {
         let history = self.history.as_deref()?;
         history.remove_missing_databases(&self.leases);
@@ -143,8 +143,8 @@ impl HttpService for Api {
         let departure = stream.disconnect_watcher();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            // Don't close the connection when the client stops sending. `departure` knows better whether the client is
-            // gone.
+            // Don't close the connection when the client stops sending: `departure` is better at telling whether the
+            // client is gone.
             .half_close(true)
             .header_read_timeout(REQUEST_TIMEOUT)
             .max_buf_size(LONGEST_HEAD)
@@ -162,8 +162,8 @@ impl HttpService for Api {
     }
 }
 
-/// Runs `connection` until it ends or the client disconnects. If the client disconnects, drops its current request.
-/// Checks for this before each response. Otherwise a lease could remain about which no client knows.
+/// Runs `connection` until it closes or the client disconnects, in which case the current request is dropped. Checking
+/// for this before each response prevents leases that no client knows about.
 async fn until_gone<T>(connection: impl Future<Output = T>, departure: &DisconnectWatcher) -> Option<T> {
     let mut connection = pin!(connection);
     tokio::select! {
@@ -171,7 +171,7 @@ async fn until_gone<T>(connection: impl Future<Output = T>, departure: &Disconne
         () = departure.writing_side_closed() => {}
         ended = &mut connection => return Some(ended),
     }
-    // While the client closes its socket, the socket still looks open for a moment.
+    // While the client is closing its socket, the socket still looks open for a moment.
     tokio::select! {
         () = departure.disconnected() => return None,
         () = sleep(CLOSING) => {}

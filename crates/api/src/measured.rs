@@ -1,4 +1,4 @@
-//! Reports the statements of a lease, and whether they exceed a budget.
+//! Reports a lease's statements and whether they exceed a budget.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState, path};
 
-/// `GET /v1/databases/NAME/statements`: returns the statements of a lease, compared with a budget.
+/// `GET /v1/databases/NAME/statements`: returns a lease's statements, compared with a budget.
 pub(crate) async fn statements(
     State(api): SharedState,
     Path(name): Path<String>,
@@ -27,12 +27,11 @@ pub(crate) async fn statements(
     Ok(Json(described(measured)))
 }
 
-/// Compares the lease `name` with the budget `own` and the budget for all tests. Returns the lease's statements if they
-/// exceed one of these budgets.
+/// Returns the statements of the lease `name` if they exceed the budget `own` or the budget for all tests.
 ///
 /// # Errors
 ///
-/// Returns 409 if `own` has a limit, but the lease is not recorded.
+/// Returns 409 if `own` has a limit but the lease is not recorded.
 pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<TestMeasurement>, Problem> {
     match api.recorder.measure(name, own, &api.leases) {
         None if !own.is_empty() && api.leases.isolation(name).is_some() => Err(not_recorded(name)),
@@ -40,7 +39,7 @@ pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<
     }
 }
 
-/// Returns the response to the end of a test. `over` contains the test's statements if the test exceeded its budget.
+/// Returns the response for a finished test. `over` contains the test's statements if the test exceeded its budget.
 pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Response {
     if over.is_none() && url.is_none() {
         return StatusCode::NO_CONTENT.into_response();

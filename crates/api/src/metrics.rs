@@ -49,7 +49,7 @@ fn render(status: &Status, uptime: Duration) -> String {
     page.0.concat()
 }
 
-/// Adds the counters, i.e. values that only grow.
+/// Adds the counters, i.e. values that only increase.
 fn since_the_start(page: &mut Page, status: &Status) {
     page.work("pgfresh_database_creation_seconds", "Databases copied from a template.", status.created);
     page.work(
@@ -104,7 +104,7 @@ impl Page {
         self.0.push(format!("{name}{labels} {value}\n"));
     }
 
-    /// Adds a summary: the number of operations, and their total time.
+    /// Adds a summary: the number of operations and their total time.
     fn work(&mut self, name: &str, help: &str, (count, spent): (u64, Duration)) {
         self.family(name, "summary", help);
         self.sample(&format!("{name}_sum"), &[], spent.as_secs_f64());

@@ -13,8 +13,8 @@ const PAGE: &str = include_str!("page.html");
 /// Placeholder for the nonce in the file.
 const NONCE: &str = "{nonce}";
 
-/// `GET /`: returns the page. Also sets a cookie with which the page may read the status. The page's address therefore
-/// need not contain the secret.
+/// `GET /`: returns the page and sets a cookie that lets the page read the status, so that its address need not contain
+/// the secret.
 pub(crate) async fn page(State(api): SharedState) -> Response {
     render(&api.access)
 }
@@ -33,7 +33,7 @@ fn render(access: &Access) -> Response {
     (headers, PAGE.replace(NONCE, &nonce)).into_response()
 }
 
-/// Returns a new nonce for each response. No client can guess it without the secret.
+/// Returns a new nonce for each response, which clients can't guess without the secret.
 fn nonce(access: &Access) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let key = blake3::derive_key("pgfresh 2026 nonce of the live page", access.secret().as_bytes());

@@ -1,4 +1,4 @@
-//! Normalizes the paths of requests, and reads their query parameters.
+//! Normalizes request paths and reads query parameters.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use server::percent_encode;
 
 use crate::problem::Problem;
 
-/// Returns the decoded value of a query parameter, or `None` if it is missing or not UTF-8.
+/// Returns a query parameter's decoded value, or `None` if it is missing or not UTF-8.
 pub(crate) fn query(uri: &Uri, name: &str) -> Option<String> {
     values(uri, name).find_map(|value| decode(&value).map(Cow::into_owned))
 }
@@ -21,19 +21,19 @@ pub(crate) fn query_lossily(uri: &Uri, name: &str) -> Option<String> {
     Some(percent_decode_str(&value).decode_utf8_lossy().into_owned())
 }
 
-/// Returns the values of a query parameter, still with percent-encoding. Treats a plus as a space, because browsers and
-/// many libraries encode spaces in this way.
+/// Returns a query parameter's values, still percent-encoded. A plus counts as a space, because browsers and many
+/// libraries encode spaces this way.
 fn values(uri: &Uri, name: &str) -> impl Iterator<Item = String> {
     let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value.replace('+', "%20"))
 }
 
-/// Whether a path belongs to integresql's API.
+/// Returns true if a path belongs to integresql's API.
 pub(crate) fn is_integresql(path: &str) -> bool {
     path.starts_with("/api/v1/")
 }
 
-/// Normalizes a path for the routes. This is necessary because clients can percent-encode any character in a path.
+/// Normalizes a path for the routes, because clients can percent-encode any character in a path.
 pub(crate) fn normalize(mut request: Request) -> Request {
     let uri = request.uri();
     let parts: Option<Vec<_>> = uri.path().split('/').map(decode).collect();
@@ -49,7 +49,7 @@ pub(crate) fn normalize(mut request: Request) -> Request {
     request
 }
 
-/// Refuses a path if its parts can't be names.
+/// Rejects a path whose parts can't be names.
 pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
     let unreadable = |why| {
         Problem::new(
@@ -68,7 +68,8 @@ pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
     }
 }
 
-/// Decodes percent-encoding. Returns `None` if it is invalid or the result is not UTF-8. Source: RFC 3986, 2.1.
+/// Decodes percent-encoding. Returns `None` if the encoding is invalid or the result is not UTF-8. Source: RFC 3986,
+/// 2.1.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     // Check this first, because `percent_encoding` would accept a % that doesn't begin an escape.
     let is_escape =

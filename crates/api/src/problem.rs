@@ -1,4 +1,4 @@
-//! Errors of requests: [`ErrorDescription`]s with an HTTP status.
+//! Request errors: [`ErrorDescription`]s with an HTTP status.
 
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -7,16 +7,16 @@ use diff::DiffError;
 use lease::LeaseError;
 use server::SessionError;
 
-/// Error of a request.
+/// A request error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) description: ErrorDescription,
-    /// A header that the status requires, e.g. `Allow` or `WWW-Authenticate`.
+    /// A header required by the status, e.g. `Allow` or `WWW-Authenticate`.
     pub(crate) header: Option<Box<(HeaderName, String)>>,
 }
 
-/// Creates a response without a body. [`crate::render`] adds the body, because the body depends on the kind of client.
+/// Creates a response without a body. Since the body depends on the kind of client, [`crate::render`] adds it.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -41,7 +41,7 @@ impl Problem {
         self
     }
 
-    /// Adds a way out of the error: `remedy` tells programs what to do, and `hint` tells people.
+    /// Adds a way out of the error: `remedy` for programs and `hint` for people.
     pub(crate) fn hint(mut self, remedy: Remedy, hint: impl Into<String>) -> Self {
         self.description.remedy = Some(remedy);
         self.description.hint = Some(hint.into());
@@ -53,7 +53,7 @@ impl Problem {
         self
     }
 
-    /// Treats an error as success if its cause is the end of the server.
+    /// Treats an error as success if it was caused by the server shutting down.
     pub(crate) fn unless_closed(self) -> Result<StatusCode, Self> {
         let is_closed = self.description.code == ErrorCode::Gone.as_str();
         if is_closed { Ok(StatusCode::NO_CONTENT) } else { Err(self) }
@@ -88,8 +88,8 @@ impl From<LeaseError> for Problem {
     }
 }
 
-/// Whether the same request may succeed later. This is the case for a connection exception, insufficient resources, a
-/// timeout, or the end of pgfresh.
+/// Returns true if the request may succeed later, namely after a connection exception, insufficient resources, a
+/// timeout or pgfresh's shutdown.
 fn is_passing(code: &str) -> bool {
     code.starts_with("08") || code.starts_with("53") || matches!(code, "57014" | "57P01")
 }

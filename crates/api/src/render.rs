@@ -1,4 +1,4 @@
-//! The outermost layer for all requests. It renders errors, and adds headers to every response.
+//! The outermost layer for all requests, which renders errors and adds headers to every response.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
@@ -10,7 +10,7 @@ use crate::json::Json;
 use crate::path;
 use crate::problem::Problem;
 
-/// Headers of every response. They prevent caching, content sniffing, and use by pages of other web sites.
+/// Headers added to every response, to prevent caching, content sniffing and use by other web sites' pages.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -18,7 +18,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Renders an error as JSON or as a page. Adds [`HEADERS`] to all responses.
+/// Renders errors as JSON or as a page and adds [`HEADERS`] to all responses.
 pub(crate) async fn render(request: Request, next: Next) -> Response {
     let plain = path::is_integresql(request.uri().path());
     let is_page = request.uri().path() == "/" && accepts_html(request.headers());
@@ -37,7 +37,7 @@ fn in_words(problem: &Problem, plain: bool) -> Response {
     (problem.status, problem.header.clone().map(|header| [*header]), Json(body)).into_response()
 }
 
-/// Whether the client is a browser that asks for a page.
+/// Returns true if the client is a browser requesting a page.
 fn accepts_html(headers: &HeaderMap) -> bool {
     headers
         .get(header::ACCEPT)
@@ -45,7 +45,7 @@ fn accepts_html(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.contains("text/html"))
 }
 
-/// Renders an error as a page. A browser shows it in place of the live page.
+/// Renders an error as a page, which a browser shows in place of the live page.
 fn on_a_page(problem: &Problem) -> Response {
     let message = problem.description.message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let text = format!(

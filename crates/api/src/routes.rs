@@ -1,4 +1,4 @@
-//! The table of all routes, and the layers through which every request passes first.
+//! The table of all routes, along with the layers that every request passes through first.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -90,12 +90,12 @@ pub(crate) fn guarded(routes: Router, access: Arc<Access>) -> Router {
         .layer(map_request(|request| ready(path::normalize(guard::take_secret(request)))))
 }
 
-/// Refuses a method that the path doesn't support. The response lists the methods that the path does support.
+/// Rejects methods that the path doesn't support, with a response that lists the supported ones.
 async fn refuse_other_methods(mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    // Refuse HEAD here: the router would call the handler of GET for it, and some of these handlers lease databases. No
-    // route supports OPTIONS.
+    // Reject HEAD here by turning it into OPTIONS, which no route supports. Otherwise the router would call the GET
+    // handler, and some GET handlers lease databases.
     if method == Method::HEAD {
         *request.method_mut() = Method::OPTIONS;
     }
@@ -128,8 +128,7 @@ mod tests {
     use super::*;
     use crate::guard::Ends;
 
-    /// A state without a server. If a handler extracts this state, it panics. This shows that a request has reached a
-    /// handler.
+    /// A state without a server. A handler that extracts this state panics, which shows that a request has reached it.
     #[derive(Clone)]
     struct Reached;
 
@@ -139,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Returns the response to a program on the unix socket, or `None` if the request reached a handler. If a handler
+    /// Returns the response to a client of the unix socket, or `None` if the request reached a handler. If a handler
     /// panics in a spawned task, the response is an internal error.
     async fn asked(method: &str, uri: &str) -> Option<Response> {
         let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None);
@@ -155,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Returns each path in the document with its methods, in order.
+    /// Returns each path in the OpenAPI document with its methods, in order.
     fn documented() -> BTreeMap<String, String> {
         let document: serde_json::Value = serde_json::from_str(contract::OPENAPI).unwrap();
         let paths = document["paths"].as_object().unwrap().iter();
@@ -167,7 +166,7 @@ mod tests {
         paths.map(|(path, operations)| (path.clone(), methods(operations))).collect()
     }
 
-    /// Returns a path with example values instead of its parameters.
+    /// Replaces a path's parameters with example values.
     fn example(path: &str) -> String {
         let name = "%2F%40%3A%3F%23%25%20%C3%A9";
         path.replace("{name}", name).replace("{hash}", "3f9a").replace("{id}", "7")
@@ -195,7 +194,7 @@ mod tests {
             let (path, known) = (example(&path), allowed(&path).await);
             for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"] {
                 let answer = asked(method, &path).await;
-                // This route only returns the document. It needs no server.
+                // This route needs no server, because it only returns the document.
                 if path == "/v1/openapi.json" && method == "GET" {
                     assert_eq!(answer.unwrap().status(), StatusCode::OK);
                     continue;
@@ -247,7 +246,7 @@ mod tests {
             let encoded: Vec<_> = path.split('/').map(every_letter_encoded).collect();
             assert_eq!(allowed(&encoded.join("/")).await, methods, "{path}");
         }
-        // An encoded slash does not separate two parts of a path.
+        // An encoded slash does not separate path segments.
         assert_eq!(asked("GET", "/v1%2Fstatus").await.unwrap().status(), StatusCode::NOT_FOUND);
         assert!(asked("GET", "/token/any/v1/st%61tus?a=b").await.is_none());
     }

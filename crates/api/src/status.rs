@@ -21,7 +21,7 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState};
 
-/// Time between two events.
+/// Interval between events.
 const PERIOD: Duration = Duration::from_secs(1);
 
 fn report(status: Status, kept: Vec<KeptDatabase>, uptime: Duration) -> StatusResponse {
@@ -66,7 +66,7 @@ async fn current(api: &ApiState) -> Result<StatusResponse, Problem> {
     Ok(report(look(api).await?, kept, api.since.elapsed()))
 }
 
-/// Returns seconds, rounded to microseconds. More digits would only be noise.
+/// Returns seconds rounded to microseconds, since more digits would only be noise.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e6
 }
@@ -81,8 +81,8 @@ pub(crate) async fn once(State(api): SharedState) -> Result<Json<StatusResponse>
     current(&api).await.map(Json)
 }
 
-/// `GET /v1/events`: streams the status as server-sent events. If a client reads slowly, it misses some events, because
-/// pgfresh creates the next event only when there is room for it. Source: WHATWG HTML, 9.2.
+/// `GET /v1/events`: streams the status as server-sent events. Slow clients miss some events, because pgfresh creates
+/// the next event only when there is room for it. Source: WHATWG HTML, 9.2.
 pub(crate) async fn events(State(api): SharedState) -> impl IntoResponse {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

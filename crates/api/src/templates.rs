@@ -1,5 +1,4 @@
-//! Keeps track of the templates of integresql's clients: their names, their phases, and the numbers of their test
-//! databases.
+//! Keeps track of the templates used by integresql's clients: their names, phases, and test database numbers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -11,9 +10,9 @@ use tokio::sync::watch;
 
 use crate::problem::Problem;
 
-/// Prefix of the names of these templates and of their databases.
+/// Prefix for the names of these templates and their databases.
 pub(crate) const PREFIX: &str = "integresql_";
-/// Number of characters that a template's name has from the hash. A serial number makes the name unique.
+/// How many characters of the hash to include in a template's name. A serial number makes the name unique.
 const LETTERS: usize = 12;
 
 /// The templates of all clients, by hash.
@@ -27,7 +26,7 @@ struct Templates {
     serial: u64,
 }
 
-/// A template of a client.
+/// A client's template.
 #[derive(Debug)]
 pub(crate) struct Template {
     /// The template's name in pgfresh. The names of the template's databases begin with this name.
@@ -49,15 +48,14 @@ pub(crate) enum Phase {
 /// State of a number in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
-    /// pgfresh is leasing or releasing the database with this number, or a user created a database of this name with
-    /// SQL.
+    /// pgfresh is leasing or releasing the database with this number, or a user has created one of this name with SQL.
     Busy,
     /// A client has the database.
     HandedOut,
 }
 
-/// Whether only this API leases databases with this name. Their leases last until the client returns the database. Each
-/// of these databases is a copy of the template in its name.
+/// Returns true if only this API leases databases with this name. Such a lease lasts until the client returns the
+/// database, which is a copy of the template in its name.
 pub(crate) fn is_ours(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
@@ -109,7 +107,7 @@ impl Template {
         }
     }
 
-    /// Returns the name of the database in which the client prepares the template.
+    /// Returns the name of the database where the client prepares the template.
     pub(crate) fn building(&self) -> String {
         format!("{}_template", self.name)
     }
@@ -134,14 +132,14 @@ impl Template {
         }
     }
 
-    /// Takes a number back from its client, but keeps it reserved. Returns false if no client has the number. If there
-    /// are several such requests, only the first one therefore succeeds.
+    /// Reclaims a number from its client but leaves it reserved. Returns false if no client has the number, so only the
+    /// first of several such requests succeeds.
     pub(crate) fn take_back(&self, id: usize) -> bool {
         let mut tests = lock(&self.tests);
         tests.get_mut(&id).is_some_and(|number| std::mem::replace(number, Number::Busy) == Number::HandedOut)
     }
 
-    /// Takes all numbers back from their clients and frees them.
+    /// Reclaims all numbers from their clients and frees them.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = usize> {
         std::mem::take(&mut *lock(&self.tests)).into_keys()
     }
