@@ -1,11 +1,11 @@
-//! Collects the changes that the log shows in each database, until a caller takes them.
+//! Collects the changes found in the log for each database, until a caller takes them.
 
 use std::collections::{HashMap, HashSet};
 
 use super::record::RelationFile;
 use super::transactions::Transactions;
 
-/// Changes of one file's contents. They include changes that were not committed.
+/// Changes to one file's contents, including uncommitted ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of change, and they combine freely")]
 pub struct FileChanges {
@@ -13,12 +13,12 @@ pub struct FileChanges {
     pub inserted: u64,
     /// Number of rows updated.
     pub updated: u64,
-    /// Number of rows deleted, including speculative insertions that the server took back.
+    /// Number of rows deleted, including speculative insertions that the server withdrew.
     pub deleted: u64,
-    /// Whether there have been rows (dead or alive) in the file since it was created or last truncated to zero pages.
+    /// Whether the file has contained rows (dead or alive) since it was created or last truncated to zero pages.
     pub filled: bool,
-    /// Whether the file was shortened. VACUUM removes empty pages at the end of a file, and TRUNCATE shortens a file that is new
-    /// in the same transaction.
+    /// Whether the file was shortened, by VACUUM (which removes empty pages at the end) or by a TRUNCATE in the
+    /// transaction that created the file.
     pub truncated: bool,
     /// Whether a row was changed in place, outside transactions. VACUUM, ANALYZE and CREATE INDEX do this in catalogs.
     pub in_place: bool,
@@ -26,12 +26,13 @@ pub struct FileChanges {
     pub sequence: bool,
     /// Whether the file is new.
     pub created: bool,
-    /// Whether contents may have changed in another way: through whole pages, generic records, or records of an unknown kind.
+    /// Whether contents may have changed in any other way: through whole pages, generic records, or records of an
+    /// unknown kind.
     pub other: bool,
 }
 
 impl FileChanges {
-    /// Whether rows or values may be different now. Dead rows that VACUUM removed and rows that it wrote in place don't count.
+    /// Returns true if rows or values may be different now. Rows that VACUUM removed or changed in place don't count.
     #[must_use]
     pub fn is_of_contents(&self) -> bool {
         let Self { inserted, updated, deleted, sequence, created, other, .. } = *self;
@@ -42,25 +43,25 @@ impl FileChanges {
 /// Changes in one database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Files whose contents changed. Files in which bytes only moved are not included.
+    /// Files whose contents changed, excluding those in which bytes only moved.
     pub files: HashMap<RelationFile, FileChanges>,
-    /// Whether any of the changes is certain to last: a transaction with a change here committed, or something other than a
-    /// sequence changed outside transactions.
+    /// Whether any of the changes is permanent, either because its transaction committed or because something other
+    /// than a sequence changed outside transactions.
     pub committed: bool,
     /// The reason why `files` may be incomplete. `None` if it is complete.
     pub doubt: Option<&'static str>,
-    /// Number of changes since `files` became too large and was cleared. While it stays the same, there are no new changes.
+    /// Number of changes since `files` was cleared for becoming too large. Increases with every new change.
     pub uncounted: u64,
 }
 
-/// Maximum number of files that the reader keeps for one database. If sessions truncate tables again and again and the database
-/// is never reset, the number would grow forever.
+/// Maximum number of files recorded for one database. Without a limit, this number could grow forever, because sessions
+/// may keep truncating tables in a database that is never reset.
 pub(super) const MOST_FILES: usize = 10_000;
-/// Reason to doubt a database with more changed files than that.
+/// Reason to doubt a database with more than [`MOST_FILES`] changed files.
 pub(super) const TOO_MANY_FILES: &str = "too many of its files were changed";
 
 impl Changes {
-    /// Records a change of a file.
+    /// Records a change to a file.
     fn note(&mut self, file: RelationFile, note: impl FnOnce(&mut FileChanges)) {
         if self.uncounted == 0 && (self.files.len() < MOST_FILES || self.files.contains_key(&file)) {
             return note(self.files.entry(file).or_default());
@@ -71,41 +72,41 @@ impl Changes {
     }
 }
 
-/// A change of a catalog that all databases share.
+/// A change to a catalog shared by all databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharedChange {
-    /// The catalog's file. The progress of replication origins is in no catalog. A change of it counts as one of
+    /// The catalog's file. Progress of replication origins, which no catalog contains, counts as a change to
     /// `pg_replication_origin`.
     pub file: RelationFile,
-    /// The database in which the transaction ran, if the log shows it.
+    /// The transaction's database, if the log shows it.
     pub from: Option<u32>,
     /// Whether a row was changed in place, outside transactions. For example, VACUUM does this in `pg_database`.
     pub in_place: bool,
 }
 
-/// Reason to doubt every new database, because it may have the oid of one that was dropped. pgfresh removes the doubt for the
-/// databases that it creates itself.
+/// Reason to doubt every new database, because it may have the oid of a dropped one. pgfresh removes the doubt for
+/// databases it creates itself.
 const MADE: &str = "it was made by SQL";
 
-/// All changes that the reader has found and no caller has taken yet.
+/// All changes found by the reader but not yet taken by a caller.
 #[derive(Debug, Default)]
 pub(super) struct UntakenChanges {
     databases: HashMap<u32, Changes>,
     shared: Vec<SharedChange>,
     seen_shared: HashSet<SharedChange>,
     transactions: Transactions,
-    /// If this is set, every database is in doubt, except those in `exempt`. A database becomes exempt when a caller takes its
-    /// changes, or when its creation ends.
+    /// If this is set, every database is in doubt, except those in `exempt`. A database becomes exempt when a caller
+    /// takes its changes or when its creation completes.
     doubtful: Option<Changes>,
     exempt: HashSet<u32>,
-    /// Maps each database that is a copy to the database from which its files were copied.
+    /// Maps each copied database to the one whose files were copied.
     sources: HashMap<u32, u32>,
-    /// Databases that are moving to another tablespace. The server drops their old files, but not the databases.
+    /// Databases moving to another tablespace, for which the server drops only the old files.
     moved: HashSet<u32>,
 }
 
 impl UntakenChanges {
-    /// Returns the entry of a database, after creating it if necessary.
+    /// Returns a database's entry, creating it if necessary.
     fn entry(&mut self, database: u32) -> &mut Changes {
         let doubt = self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
         self.databases.entry(database).or_insert_with(|| doubt.cloned().unwrap_or_default())
@@ -131,7 +132,7 @@ impl UntakenChanges {
         self.transactions.touch(transaction, file.database);
     }
 
-    /// Records a new file. A new file alone does not set `committed`, because no session can see the file before its row in
+    /// Records a new file. This alone does not set `committed`, because no session can see the file before its row in
     /// `pg_class` is committed.
     pub(super) fn create(&mut self, transaction: u32, file: RelationFile) {
         if file.database == 0 {
@@ -142,7 +143,7 @@ impl UntakenChanges {
         self.transactions.touch(transaction, file.database);
     }
 
-    /// Records a new value of a sequence, which no rollback undoes.
+    /// Records a new sequence value, which no rollback undoes.
     pub(super) fn sequence(&mut self, file: RelationFile) {
         if file.database == 0 {
             self.share(SharedChange { file, from: None, in_place: false });
@@ -162,7 +163,7 @@ impl UntakenChanges {
         entry.committed = true;
     }
 
-    /// Records a change of a shared catalog.
+    /// Records a change to a shared catalog.
     pub(super) fn share(&mut self, change: SharedChange) {
         if self.seen_shared.insert(change) {
             self.shared.push(change);
@@ -180,7 +181,7 @@ impl UntakenChanges {
         self.doubtful = Some(Changes { doubt: Some(why), ..Changes::default() });
     }
 
-    /// Records that transactions committed together. `database` is the database in which they ran, if the log shows it.
+    /// Records that transactions committed together. `database` is where they ran, if the log shows it.
     pub(super) fn commit(&mut self, transactions: impl Iterator<Item = u32>, database: Option<u32>) {
         let ended = self.transactions.end(transactions);
         let only = match ended.databases[..] {
@@ -203,7 +204,7 @@ impl UntakenChanges {
         }
     }
 
-    /// Records that transactions were rolled back together. Their changes in databases remain recorded, but their changes of
+    /// Records that transactions were rolled back together. Their changes in databases remain recorded, but those to
     /// shared catalogs don't count.
     pub(super) fn abort(&mut self, transactions: impl Iterator<Item = u32>) {
         let ended = self.transactions.end(transactions);
@@ -217,7 +218,7 @@ impl UntakenChanges {
         }
     }
 
-    /// Records that `transaction` creates a database. `source` is the database that it copies, if the log shows it. Until the
+    /// Records that `transaction` creates a database as a copy of `source`, if the log shows the source. Until the
     /// transaction ends, all records about the new database are part of its creation.
     pub(super) fn create_database(&mut self, transaction: u32, database: u32, source: Option<u32>) {
         if transaction == 0 {
@@ -232,13 +233,13 @@ impl UntakenChanges {
         self.transactions.create(transaction, database);
     }
 
-    /// Records that a database is moving to another tablespace. The server will drop its old files.
+    /// Records that a database is moving to another tablespace, so that the server will drop its old files.
     pub(super) fn move_database(&mut self, database: u32) {
         self.moved.insert(database);
         self.doubt(database, "the database was moved to another tablespace");
     }
 
-    /// Records that the server dropped files of a database. Unless the database is only moving, it is gone.
+    /// Records that the server dropped a database's files. Unless the database is just moving, it is gone.
     pub(super) fn drop_database(&mut self, database: u32) {
         if !self.moved.contains(&database) {
             self.databases.remove(&database);
@@ -247,7 +248,7 @@ impl UntakenChanges {
         }
     }
 
-    /// Returns the database from which this one was copied, if the log shows it.
+    /// Returns the source that this database was copied from, if the log shows it.
     pub(super) fn source(&self, database: u32) -> Option<u32> {
         self.sources.get(&database).copied()
     }
@@ -264,13 +265,13 @@ impl UntakenChanges {
         changes.unwrap_or_default()
     }
 
-    /// Returns the changes in a database without taking them. Returns `None` if there are none.
+    /// Returns the changes in a database without taking them, or `None` if there are none.
     pub(super) fn peek(&self, database: u32) -> Option<&Changes> {
         let doubtful = || self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
         self.databases.get(&database).or_else(doubtful)
     }
 
-    /// Takes the changes of shared catalogs.
+    /// Takes the changes to shared catalogs.
     pub(super) fn take_shared(&mut self) -> Vec<SharedChange> {
         self.seen_shared.clear();
         std::mem::take(&mut self.shared)

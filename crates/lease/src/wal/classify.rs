@@ -1,7 +1,7 @@
-//! Decides which contents of files each log record changes.
+//! Determines which file contents each log record changes.
 //!
-//! This module lists the kinds of records that don't change contents. Every other kind counts as a change, so an unknown kind
-//! can't hide one. The numbers are the same in PostgreSQL 13 to 18, unless a comment says otherwise.
+//! This module lists the record kinds that don't change contents. Every other kind counts as a change, so an unknown
+//! kind can't hide one. Unless noted otherwise, the numbers are valid for PostgreSQL 13 to 18.
 
 use super::changes::{FileChanges, SharedChange, UntakenChanges};
 use super::error::WalError;
@@ -31,28 +31,28 @@ const COMMIT_TS: u8 = 18;
 const REPLORIGIN: u8 = 19;
 const LOGICALMSG: u8 = 21;
 
-/// Bits of `xl_info` that contain the kind. In heap and transaction records, the highest of these bits is a flag.
+/// Bits of `xl_info` that contain the kind. In heap and transaction records, the highest one is a flag.
 const KIND: u8 = 0xF0;
 const KIND_WITH_FLAG: u8 = 0x70;
-/// Flag in a transaction's record (`XLOG_XACT_HAS_INFO`).
+/// Flag in transaction records (`XLOG_XACT_HAS_INFO`).
 const HAS_INFO: u8 = 0x80;
 
 /// Kind `XLOG_SWITCH`, after which the rest of the segment is empty.
 const SWITCH: u8 = 0x40;
 
-/// The catalog `pg_replication_origin`. The progress of replication origins is in no catalog, so we count it as a change of this
-/// one.
+/// The catalog `pg_replication_origin`. Progress of replication origins is not in any catalog, so we count it as a
+/// change to this one.
 const REPLICATION_ORIGIN: RelationFile = RelationFile { tablespace: 1664, database: 0, number: 6000 };
 
 const UNKNOWN: &str = "the write-ahead log has a record of an unknown kind";
 const CUT: &str = "the record is shorter than its kind has it";
 
-/// Whether the log continues in the next segment after this record, and the rest of this segment is empty.
+/// Returns true if the rest of the segment after this record is empty, so that the log continues in the next segment.
 pub(super) fn is_switch(record: &Record<'_>) -> bool {
     record.manager == XLOG && record.info & KIND == SWITCH
 }
 
-/// Adds the changes by `record` to `untaken`. `blocks` are the blocks that the record names.
+/// Adds the changes made by `record` to `untaken`. `blocks` are the blocks referenced by the record.
 pub(super) fn classify(
     record: &Record<'_>,
     blocks: &[Block],
@@ -63,7 +63,7 @@ pub(super) fn classify(
     let known = match record.manager {
         HEAP => heap(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
         HEAP2 => heap2(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
-        // The contents of an index follow from its table, and the log also has the table's own change.
+        // An index's contents follow from its table, whose own change is also in the log.
         BTREE | HASH | GIN | GIST | SPGIST | BRIN => true,
         XACT => {
             transaction(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?;
@@ -87,14 +87,15 @@ pub(super) fn classify(
             untaken.share(SharedChange { file: REPLICATION_ORIGIN, from: None, in_place: false });
             true
         }
-        // No query reads transaction states, multixacts, locks or messages. The log also has the change of `pg_tablespace`.
+        // No query reads transaction states, multixacts, locks or messages. For tablespaces, the change to
+        // `pg_tablespace` is also in the log.
         CLOG | TBLSPC => blocks.is_empty() && matches!(kind, 0x00 | 0x10),
         MULTIXACT => blocks.is_empty() && matches!(kind, 0x00..=0x30),
         STANDBY | COMMIT_TS => blocks.is_empty() && matches!(kind, 0x00..=0x20),
         LOGICALMSG => blocks.is_empty() && kind == 0x00,
         _ => false,
     };
-    // This record changes files other than those of its blocks, although its kind normally doesn't. It doesn't show which files.
+    // This record changes files other than its blocks', although its kind normally doesn't, without showing which ones.
     let may_be_special = matches!(record.manager, XACT | SMGR | DBASE) && known;
     if record.info & SPECIAL != 0 && !may_be_special {
         untaken.doubt(0, UNKNOWN);
@@ -105,7 +106,7 @@ pub(super) fn classify(
     Ok(())
 }
 
-/// Counts all blocks of a record of an unknown kind as changed.
+/// Counts all blocks in a record of unknown kind as changed.
 fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) {
     for block in blocks {
         change_rows(record, block, untaken, |file| file.other = true);
@@ -115,11 +116,11 @@ fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) 
     }
 }
 
-/// Records changes of table rows. The first block contains the new version of the row.
+/// Records changes to table rows. The first block contains the row's new version.
 fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
     let kind = record.info & KIND_WITH_FLAG;
-    // TRUNCATE (0x30) is for logical decoding and names no files, but the log also has the new file. CONFIRM (0x50) confirms an
-    // insertion that is in the log, and LOCK (0x60) changes no contents.
+    // TRUNCATE (0x30) is for logical decoding and references no files, but the new file is also in the log. CONFIRM
+    // (0x50) confirms a logged insertion, and LOCK (0x60) changes no contents.
     if matches!(kind, 0x30 | 0x50 | 0x60) {
         return Ok(true);
     }
@@ -133,12 +134,12 @@ fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
     Ok(true)
 }
 
-/// Records other changes of table rows.
+/// Records other changes to table rows.
 fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
-    // Only MULTI_INSERT (0x50) changes contents. REWRITE and NEW_CID are for logical decoding. The kinds 0x10 to 0x40 remove dead
-    // rows, freeze rows, and set visibility. In 13, they are CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE, and since 14, PRUNE,
-    // VACUUM, FREEZE_PAGE and VISIBLE. PostgreSQL 17 replaced all except VISIBLE with three kinds of PRUNE. The kind 0x60 is
-    // LOCK_UPDATED.
+    // Only MULTI_INSERT (0x50) changes contents. REWRITE and NEW_CID are for logical decoding. Kinds 0x10 to 0x40
+    // remove dead rows, freeze rows, and set visibility: CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE in 13; PRUNE,
+    // VACUUM, FREEZE_PAGE and VISIBLE since 14. PostgreSQL 17 replaced all except VISIBLE with three kinds of PRUNE.
+    // Kind 0x60 is LOCK_UPDATED.
     if record.info & KIND_WITH_FLAG != 0x50 {
         return Ok(true);
     }
@@ -148,7 +149,7 @@ fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) ->
     Ok(true)
 }
 
-/// Records a change of rows in a block.
+/// Records a change to rows in a block.
 fn change_rows(
     record: &Record<'_>,
     block: &Block,
@@ -161,12 +162,12 @@ fn change_rows(
     });
 }
 
-/// Records what page images change. The server's other records of this manager change nothing.
+/// Records the changes made by page images. This manager's other records change nothing.
 fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> bool {
     match record.info & KIND {
-        // FPI_FOR_HINT: an image of a page in which only hint bits changed.
+        // FPI_FOR_HINT: a page image in which only hint bits changed.
         0xA0 => true,
-        // FPI: an image of a page with any content. Free space and visibility maps (forks 1 and 2) contain no rows.
+        // FPI: a page image with arbitrary content. Free space and visibility maps (forks 1 and 2) contain no rows.
         0xB0 => {
             for block in blocks.iter().filter(|block| !matches!(block.fork, 1 | 2)) {
                 change_rows(record, block, untaken, |file| file.other = true);
@@ -180,7 +181,7 @@ fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
     }
 }
 
-/// Records that files are new or were truncated. Such records name no blocks.
+/// Records that files are new or truncated. Such records reference no blocks.
 fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     let file_at = |at| {
         Some(RelationFile {
@@ -210,8 +211,8 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     Some(true)
 }
 
-/// Records that a database is new, moved or dropped. Up to 14, one kind of record says that a database is new. Since 15, there
-/// are two such kinds, and DROP has a different number.
+/// Records that a database was created, moved or dropped. Up to version 14, there is one kind of record for creating
+/// databases. Since 15, there are two such kinds, and DROP has a different number.
 fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<bool> {
     let target = number(record.data, 0)?;
     match (record.info & KIND, server::Major(major).has_wal_database_copies()) {
@@ -257,7 +258,7 @@ fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) ->
     Some(())
 }
 
-/// The content of a record that ends a transaction. Source: `ParseCommitRecord` and `ParseAbortRecord` in
+/// The contents of a record that ends a transaction. Source: `ParseCommitRecord` and `ParseAbortRecord` in
 /// `access/rmgrdesc/xactdesc.c`.
 #[derive(Debug, Default)]
 struct End<'a> {
@@ -286,7 +287,7 @@ impl<'a> End<'a> {
         if flags & 0x02 != 0 {
             end.subtransactions = take_array(&mut rest, 4)?;
         }
-        // Files to remove. Skip these, because the log also has the changes of their rows in pg_class.
+        // Files to remove. Skip these, because the changes to their pg_class rows are also in the log.
         if flags & 0x04 != 0 {
             take_array(&mut rest, 12)?;
         }
@@ -329,7 +330,7 @@ fn take_number(rest: &mut &[u8]) -> Option<u32> {
     number(take(rest, 4)?, 0)
 }
 
-/// Takes an array: a count, and that many items of `size` bytes each.
+/// Takes an array: a count followed by that many items of `size` bytes each.
 fn take_array<'a>(rest: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
     let count = usize::try_from(take_number(rest)?).ok()?;
     take(rest, count.checked_mul(size)?)

@@ -1,11 +1,11 @@
-//! Errors while reading the log. After any of them, the changes are unknown.
+//! Errors that occur while reading the log. After any of them, the changes are unknown.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::lsn::Lsn;
 
-/// The log could not be read, or has unexpected contents.
+/// The log could not be read or has unexpected contents.
 #[derive(Debug, thiserror::Error)]
 pub enum WalError {
     /// The operating system could not read a log file.
@@ -15,41 +15,41 @@ pub enum WalError {
         verb: &'static str,
         /// Path of the log file.
         path: PathBuf,
-        /// Error of the operating system.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The log comes from a version of PostgreSQL whose format this module doesn't know.
+    /// The log comes from a PostgreSQL version whose format isn't supported.
     #[error("unknown magic number {0:#06X} in the write-ahead log")]
     Magic(u16),
     /// The server recovered to a new timeline, or the directory doesn't contain a log.
     #[error("unexpected file \"{0}\" in pg_wal")]
     Timeline(String),
-    /// The expected page is not in its place. The server has recycled the file, or hasn't written the page yet.
+    /// The expected page is missing, because the server has recycled the file or hasn't written the page yet.
     #[error("the write-ahead log has no page at {at}")]
     Gap {
         /// Position of the missing page.
         at: Lsn,
     },
-    /// The bytes of a record do not match its CRC-32C.
+    /// A record's bytes don't match its CRC-32C.
     #[error("wrong checksum of the write-ahead log record at {at}")]
     Checksum {
         /// Start of the record.
         at: Lsn,
     },
-    /// The log ends before the reader's position, because the server lost part of the log in a crash.
+    /// The log ends before the reader's position, because a crash made the server lose part of the log.
     #[error("the write-ahead log ends at {end}, but was read up to {position}")]
     Backwards {
-        /// Position of the reader.
+        /// The reader's position.
         position: Lsn,
         /// End of the log according to the caller.
         end: Lsn,
     },
-    /// A page or a record does not follow the format.
+    /// A page or a record violates the format.
     #[error("malformed write-ahead log at {at}: {what}")]
     Malformed {
         /// Start of the page or the record.
         at: Lsn,
-        /// The fault in the page or record.
+        /// The violation.
         what: &'static str,
     },
 }

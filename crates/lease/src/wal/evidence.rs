@@ -1,10 +1,11 @@
-//! Collects the evidence that databases equal their templates. The evidence is the changes that the write-ahead log shows.
+//! Collects the evidence that databases equal their templates: the changes found in the write-ahead log.
 //!
-//! One reader follows the server's log. To ask about a database, a caller first makes the server flush the log up to a mark
-//! ([`MARK`]). Then it makes the reader read up to the mark, and takes the changes.
+//! One reader follows the server's log. To ask about a database, a caller makes the server flush the log up to a mark
+//! ([`MARK`]). It then makes the reader read up to this mark and takes the changes.
 //!
-//! If the reader loses track of the log, all existing databases are in doubt. If the format of the log is unknown (for example,
-//! because the server is a newer `PostgreSQL`), every used database is in doubt, and pgfresh hands out only new copies.
+//! If the reader loses track of the log, all existing databases are in doubt. If the log's format is unknown (for
+//! example, because the server is a newer `PostgreSQL`), every used database is in doubt, so pgfresh hands out only new
+//! copies.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +20,8 @@ use crate::wal::changes::{Changes, SharedChange};
 use crate::wal::error::WalError;
 use crate::wal::reader::WalReader;
 
-/// A period in which the reader followed the log without a gap. If the epoch is the same at two points in time, pgfresh knows all
-/// changes in between.
+/// A period in which the reader followed the log without a gap. If two points in time are in the same epoch, pgfresh
+/// knows all changes in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Epoch(u64);
 
@@ -28,7 +29,7 @@ pub(crate) struct Epoch(u64);
 #[derive(Debug)]
 pub(crate) struct Evidence {
     data: PathBuf,
-    /// True if a standby or a backup may replay the log.
+    /// Whether a standby or a backup may replay the log.
     replayed: AtomicBool,
     state: Mutex<State>,
 }
@@ -37,25 +38,25 @@ pub(crate) struct Evidence {
 struct State {
     /// The log reader. After a failure, this may be `None` until the next mark.
     reader: Option<WalReader>,
-    /// True if the format of the server's log is unknown. There is then never a reader.
+    /// Whether the format of the server's log is unknown, in which case there is never a reader.
     unknown_format: bool,
     epoch: Epoch,
     /// Files of the shared catalogs that a session reads only at its start.
     settings: Vec<u32>,
-    /// When one of these files last changed, as a position in the log.
+    /// Log position of the last change to one of the `settings` files.
     settings_changed: Lsn,
-    /// Changes of the watched shared catalogs that no caller has taken yet.
+    /// Changes to the watched shared catalogs that no caller has taken yet.
     shared: Vec<SharedChange>,
     watched: Vec<u32>,
-    /// True if there may be other changes of these catalogs, which pgfresh missed.
+    /// Whether pgfresh may have missed changes to the watched catalogs.
     missed_shared: bool,
-    /// Reasons why the reader could not follow the log, as text for users.
+    /// Reasons why the reader could not follow the log, as messages for users.
     failures: Vec<String>,
 }
 
-/// Selects the files of the watched shared catalogs. The first three are those that a session reads at its start: roles, their
-/// memberships and their settings. The last one doesn't exist in all major versions. Each file has its own column, because the
-/// server plans such a query in a third of the time that it would need for rows.
+/// Selects the files of the watched shared catalogs. The first three are the ones that a session reads at its start:
+/// roles, their memberships and their settings. The last one doesn't exist in all major versions. Each file is a column
+/// rather than a row, because the server then needs a third of the time to plan the query.
 const WATCHED: &str = "SELECT pg_relation_filenode('pg_authid'), pg_relation_filenode('pg_auth_members'), \
     pg_relation_filenode('pg_db_role_setting'), pg_relation_filenode('pg_tablespace'), \
     pg_relation_filenode('pg_subscription'), pg_relation_filenode('pg_replication_origin'), \
@@ -65,7 +66,7 @@ const WATCHED: &str = "SELECT pg_relation_filenode('pg_authid'), pg_relation_fil
 const SETTINGS: usize = 3;
 
 impl Evidence {
-    /// Starts to follow the log, beginning with the next record.
+    /// Starts following the log, beginning with the next record.
     pub(crate) fn open(data: PathBuf, admin: &AdminPool) -> Result<Self, LeaseError> {
         let rows = admin.run("mark the log", &format!("{WATCHED}; {MARK}"))?;
         let mark = mark_of(&rows);
@@ -85,21 +86,21 @@ impl Evidence {
         state.epoch
     }
 
-    /// Makes the server flush the log, and reads it. During long leases, pgfresh must do so now and then, because otherwise the
-    /// server could recycle parts of the log before pgfresh has read them.
+    /// Makes the server flush the log and reads it. During long leases, pgfresh must do so now and then; otherwise, the
+    /// server could recycle unread parts of the log.
     pub(crate) fn catch_up(&self, admin: &AdminPool) -> Result<Lsn, LeaseError> {
         let mark = mark_of(&admin.run("mark the log", MARK)?);
         self.read(mark);
         Ok(mark)
     }
 
-    /// Reads the log up to a mark, and takes the changes of a database since they were last taken.
+    /// Reads the log up to a mark and takes the changes in a database since the last call for it.
     pub(crate) fn changes_up_to(&self, mark: Lsn, database: u32) -> Changes {
         self.read(mark);
         self.take(database)
     }
 
-    /// Takes the changes of a database that the reader has found so far.
+    /// Takes the changes that the reader has found in a database so far.
     pub(crate) fn take(&self, database: u32) -> Changes {
         let mut state = self.lock();
         match &mut state.reader {
@@ -108,18 +109,19 @@ impl Evidence {
         }
     }
 
-    /// Whether pgfresh knows the format of the log, so that it can find changes.
+    /// Returns true if the log's format is supported, so that pgfresh can find changes.
     pub(crate) fn has_known_format(&self) -> bool {
         !self.lock().unknown_format
     }
 
-    /// Whether a ready database has no changes. If the log's format is unknown, this returns `true`, because every ready database
-    /// is then a new copy that no client has had.
+    /// Returns true if a ready database has no changes. If the log's format is unknown, every ready database is a new
+    /// copy that no client has used, so this also returns true.
     pub(crate) fn is_untouched(&self, database: u32) -> bool {
         self.lock().is_untouched(database)
     }
 
-    /// Whether a database hasn't changed since the server started. Call this only for a database whose changes are never taken.
+    /// Returns true if a database hasn't changed since the server started. Call this only for databases whose changes
+    /// are never taken.
     pub(crate) fn is_as_at_start(&self, database: u32) -> bool {
         let state = self.lock();
         state.epoch == Epoch::default() && state.reader.is_some() && state.is_untouched(database)
@@ -134,20 +136,20 @@ impl Evidence {
         self.replayed.load(Ordering::Relaxed)
     }
 
-    /// Returns all changes of a database that the reader has found so far. Call this only for a database whose changes are never
-    /// taken.
+    /// Returns all changes that the reader has found in a database so far. Call this only for databases whose changes
+    /// are never taken.
     pub(crate) fn changes(&self, database: u32) -> Changes {
         let state = self.lock();
         state.reader.as_ref().and_then(|reader| reader.peek(database)).cloned().unwrap_or_default()
     }
 
-    /// Returns the oid of the database from which this one was copied. Returns `None` if the log doesn't show that.
+    /// Returns the oid of the source that this database was copied from, or `None` if the log doesn't show it.
     pub(crate) fn source(&self, database: u32) -> Option<u32> {
         self.lock().reader.as_ref()?.source(database)
     }
 
-    /// Whether any file of the database for which `is_such` returns `true` may have changed, as far as the reader has read the
-    /// log.
+    /// Returns true if any of the database's files selected by `is_such` may have changed, as far as the reader has
+    /// read the log.
     pub(crate) fn may_have_changed(&self, database: u32, is_such: impl Fn(u32) -> bool) -> bool {
         let state = self.lock();
         let Some(reader) = &state.reader else { return true };
@@ -156,14 +158,14 @@ impl Evidence {
         })
     }
 
-    /// Returns the log position at which the catalogs that a session reads at its start last changed. Returns `None` if pgfresh
-    /// doesn't know.
+    /// Returns the log position of the last change to the catalogs that a session reads at its start, or `None` if
+    /// unknown.
     pub(crate) fn settings_changed(&self) -> Option<Lsn> {
         let state = self.lock();
         state.reader.as_ref().map(|_| state.settings_changed)
     }
 
-    /// Whether the catalogs that a session reads at its start are the same as when the reader was at `since`.
+    /// Returns true if the catalogs that a session reads at its start haven't changed since the log position `since`.
     pub(crate) fn are_settings_unchanged(&self, since: Lsn) -> bool {
         self.settings_changed().is_some_and(|changed| since > changed)
     }
@@ -173,15 +175,15 @@ impl Evidence {
         self.lock().reader.as_ref().map_or(Lsn(0), WalReader::position)
     }
 
-    /// Takes the changes of shared catalogs since the last call, as far as the reader has read the log. Returns `None` if pgfresh
-    /// may have missed changes.
+    /// Takes the changes to shared catalogs since the last call, as far as the reader has read the log. Returns `None`
+    /// if pgfresh may have missed some.
     pub(crate) fn take_shared(&self) -> Option<Vec<SharedChange>> {
         let mut state = self.lock();
         let (changes, missed) = (std::mem::take(&mut state.shared), std::mem::take(&mut state.missed_shared));
         (!missed).then_some(changes)
     }
 
-    /// Whether a thread panicked while it read the log. If so, all other calls panic too.
+    /// Returns true if a thread panicked while reading the log. If so, all other calls panic too.
     pub(crate) fn is_half_read(&self) -> bool {
         self.state.is_poisoned()
     }
@@ -229,7 +231,7 @@ impl State {
             self.missed_shared = true;
             return;
         }
-        // Without a position, we don't know how far to read. Nothing from before may be trusted.
+        // Without a position, we don't know how far to read, so don't trust anything from before.
         if mark == Lsn(0) {
             self.reader = None;
             self.begin_anew(mark);
@@ -237,7 +239,7 @@ impl State {
             return;
         }
         let Some(reader) = &mut self.reader else {
-            // A new reader begins here. Nothing from before may be trusted.
+            // A new reader begins here, so don't trust anything from before.
             self.begin_anew(mark);
             return self.open(data, mark);
         };
@@ -259,7 +261,7 @@ impl State {
         self.shared.extend(changes.into_iter().filter(|change| watched.contains(&change.file.number)));
     }
 
-    /// Begins a new epoch at the mark, so that nothing from before is trusted.
+    /// Begins a new epoch at the mark, so that callers don't trust anything from before.
     fn begin_anew(&mut self, mark: Lsn) {
         self.epoch.0 += 1;
         self.settings_changed = mark;
@@ -285,7 +287,7 @@ pub(crate) fn log_with(magic: u16) -> tempfile::TempDir {
     std::fs::create_dir(folder.path().join("pg_wal")).unwrap();
     let mut segment = std::fs::File::create(folder.path().join("pg_wal/000000010000000000000001")).unwrap();
     std::io::Write::write_all(&mut segment, &page).unwrap();
-    // A segment has 16 MiB, as the page's header says.
+    // A segment has 16 MiB, as stated in the page header.
     segment.set_len(0x0100_0000).unwrap();
     folder
 }
@@ -297,7 +299,7 @@ mod tests {
     use super::*;
 
     impl Evidence {
-        /// Sets the position of the last change of settings to `at`.
+        /// Sets the position of the last change to settings.
         pub(crate) fn change_settings(&self, at: Lsn) {
             self.lock().settings_changed = at;
         }
@@ -343,7 +345,7 @@ mod tests {
         assert!(evidence.changes_up_to(mark, 5).doubt.is_some());
         assert_ne!(evidence.epoch(), epoch);
         assert_eq!((evidence.take_failures().len(), evidence.take_shared()), (1, None));
-        // At the next mark, a new reader begins.
+        // A new reader begins at the next mark.
         assert_eq!(evidence.changes_up_to(Lsn(0x0100_0028), 5).doubt, None);
     }
 

@@ -1,8 +1,9 @@
-//! Finds the bytes of a record in the log's files, and checks that each page is the expected one.
+//! Finds a record's bytes in the log's files and checks that each page is the expected one.
 //!
-//! The log is a sequence of segment files (16 MiB by default). A segment consists of pages of 8 KiB, each with a header. A record
-//! may continue on the following pages. The server renames old segments and reuses them with their old pages still in them. So a
-//! page is valid only if its header has the expected address. Source: `access/xlog_internal.h`.
+//! The log is a sequence of segment files (16 MiB by default). A segment consists of pages of 8 KiB, each with a
+//! header, and a record may continue on the following pages. Since the server renames and reuses old segments with
+//! their old pages still inside, a page is valid only if its header has the expected address. Source:
+//! `access/xlog_internal.h`.
 
 use std::fs::File;
 use std::io;
@@ -15,27 +16,27 @@ use super::error::WalError;
 use super::record::{HEADER, field};
 use crate::lsn::Lsn;
 
-/// Size of a log page, in bytes. Source: `XLOG_BLCKSZ`, which every long page header repeats.
+/// Size of a log page, in bytes. Source: `XLOG_BLCKSZ`, which is repeated in every long page header.
 pub(super) const PAGE: u64 = 8192;
-/// Length of a page header, in bytes. The first page of each segment has a longer header, whose length is the next constant.
+/// Length of a page header, in bytes. The first page of each segment has a longer header.
 const SHORT_HEADER: u64 = 24;
 const LONG_HEADER: u64 = 40;
 
-/// Flag of a page that begins with the continuation of a record (`XLP_FIRST_IS_CONTRECORD`).
+/// Flag for a page that begins with the continuation of a record (`XLP_FIRST_IS_CONTRECORD`).
 const CONTINUES: u16 = 0x01;
-/// Flag of a long header (`XLP_LONG_HEADER`).
+/// Flag for a long header (`XLP_LONG_HEADER`).
 const LONG: u16 = 0x02;
-/// Flag of a page that replaces the lost continuation of a record after a crash (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
+/// Flag for a page replacing a record's continuation that was lost in a crash (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
 const OVERWRITTEN: u16 = 0x08;
 /// All page flags. 0x04 is `XLP_BKP_REMOVABLE`.
 const FLAGS: u16 = 0x0F;
 
-/// How many bytes to read from a segment at once, at most.
+/// Maximum number of bytes to read from a segment at once.
 const CHUNK: u64 = 256 * 1024;
-/// How much capacity, in bytes, the buffer may keep after an unusually large record.
+/// Capacity, in bytes, that the buffer may retain after an unusually large record.
 const SPARE: usize = 4 << 20;
 
-/// Returns the major version that uses this magic number in its pages. Returns `None` if the number is unknown. Source:
+/// Returns the major version that uses this magic number in its pages, or `None` if the number is unknown. Source:
 /// `XLOG_PAGE_MAGIC`.
 pub(super) fn major(magic: u16) -> Option<u32> {
     match magic {
@@ -62,8 +63,8 @@ struct Header {
 }
 
 impl Header {
-    /// Reads a short or long header. If the header is short, the last three fields contain the bytes after it. Returns `None` for
-    /// fewer than 40 bytes.
+    /// Reads a short or long header. For a short header, the last three fields contain the bytes following it. Returns
+    /// `None` for fewer than 40 bytes.
     fn read(page: &[u8]) -> Option<Self> {
         Some(Self {
             magic: u16::from_ne_bytes(field(page, 0)?),
@@ -78,18 +79,18 @@ impl Header {
     }
 }
 
-/// Says what the reader expects on a page.
+/// Content that the reader expects on a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
     /// A record starts directly after the page header.
     AtStart,
     /// A record starts further into the page.
     Inside,
-    /// A record continues on this page. The number says how many of its bytes are left.
+    /// A record continues on this page, with this many bytes left.
     Continued(u64),
 }
 
-/// The bytes of a record, and the position at which the log continues.
+/// A record's bytes and the position where the log continues.
 pub(super) struct Span<'a> {
     /// All bytes of the record.
     pub(super) bytes: &'a [u8],
@@ -107,19 +108,19 @@ pub(super) struct Pages {
     /// Values that page headers must have: the magic number (in every header) and the cluster's identifier (in long headers).
     magic: u16,
     system: u64,
-    /// The segment that was read last, with its number. It stays open.
+    /// The last segment read (still open), with its number.
     file: Option<(u64, File)>,
     /// Pages of that segment, beginning at the address `start`.
     buffer: Vec<u8>,
     start: u64,
-    /// The page whose header was checked last.
+    /// The last page whose header was checked.
     checked: Option<u64>,
     /// Buffer for a record that spans several pages.
     scratch: Vec<u8>,
 }
 
 impl Pages {
-    /// Opens the log in `data`. Detects its format from the segment that contains `position`.
+    /// Opens the log in `data`, detecting its format from the segment that contains `position`.
     pub(super) fn open(data: &Path, position: u64) -> Result<Self, WalError> {
         let path = data.join("pg_wal");
         let io = |source| WalError::Io { verb: "read", path: path.clone(), source };
@@ -138,7 +139,7 @@ impl Pages {
             scratch: Vec::new(),
         };
         let segment = position / segment_size;
-        // If the position is at the start of a segment, that segment may not exist yet, or may still contain old pages.
+        // If the position is at the start of a segment, that segment may not exist yet or may still contain old pages.
         let at_start = position % segment_size <= LONG_HEADER;
         let header = match pages.long_header(segment) {
             Err(WalError::Gap { .. } | WalError::Io { .. }) if at_start && segment > 0 => {
@@ -150,12 +151,13 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Returns the major version of the server that writes this log.
+    /// Returns the major version of the server writing this log.
     pub(super) fn major(&self) -> u32 {
         major(self.magic).unwrap_or_default()
     }
 
-    /// Returns where the record at `position` starts. If `position` is the start of a page, that is after the page header.
+    /// Returns the start of the record at `position`. If `position` is the start of a page, the record starts after the
+    /// page header.
     pub(super) fn record_start(&self, position: u64) -> Result<u64, WalError> {
         let header = self.header_length(position);
         match position % PAGE {
@@ -179,7 +181,7 @@ impl Pages {
         }
     }
 
-    /// Returns the record that starts at `at`. It must not extend beyond `end`.
+    /// Returns the record that starts at `at`, which must not extend beyond `end`.
     pub(super) fn record(&mut self, at: u64, end: u64) -> Result<Span<'_>, WalError> {
         let incomplete = || WalError::malformed(at, "the record does not end where the log does");
         let offset = at % PAGE;
@@ -197,7 +199,7 @@ impl Pages {
             if stop > end {
                 return Err(incomplete());
             }
-            // Compute the index again. If we returned a part of `page`, its borrow would last for the whole function.
+            // Compute the index again: if we returned a part of `page`, its borrow would last for the whole function.
             let index = buffer_index(self.start, at);
             return Ok(Span { bytes: &self.buffer[index..][..to_index(length)], end: stop });
         }
@@ -237,7 +239,7 @@ impl Pages {
         Ok(stop)
     }
 
-    /// Returns the page that contains `position`, after checking its header.
+    /// Checks the header of the page that contains `position` and returns the page.
     fn page(&mut self, position: u64, end: u64, entry: Entry) -> Result<&[u8], WalError> {
         let address = position - position % PAGE;
         let buffered = self.start..self.start + self.buffer.len() as u64;
@@ -253,7 +255,7 @@ impl Pages {
         Ok(&self.buffer[index..][..to_index(PAGE)])
     }
 
-    /// Reads the page at `address` and some of the pages after it, as far as the log goes.
+    /// Reads the page at `address` and some of the following pages, as far as the log goes.
     fn load(&mut self, address: u64, end: u64) -> Result<(), WalError> {
         let segment = address / self.segment_size;
         let stop = self.next_segment(address).min(end.next_multiple_of(PAGE)).min(address + CHUNK);
@@ -335,7 +337,7 @@ impl Pages {
         Ok(header)
     }
 
-    /// Returns the length, in bytes, of the header of the page that contains `position`.
+    /// Returns the header length, in bytes, of the page that contains `position`.
     fn header_length(&self, position: u64) -> u64 {
         if position % self.segment_size < PAGE { LONG_HEADER } else { SHORT_HEADER }
     }
@@ -347,7 +349,8 @@ impl Pages {
     }
 }
 
-/// Returns the size of the segment files in `folder`, whose path is `path`. All of them must belong to timeline 1.
+/// Returns the size of the segment files in `folder`, all of which must belong to timeline 1. `path` is the folder's
+/// path.
 fn segment_size(folder: &Directory, path: &Path) -> Result<u64, WalError> {
     let io = |source| WalError::Io { verb: "read", path: path.to_owned(), source };
     let mut size = None;

@@ -1,4 +1,4 @@
-//! Reads the log record by record and collects the changes. This is where callers of the module `wal` begin.
+//! Reads the log record by record and collects the changes. This is the entry point to the `wal` module.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ pub struct WalReader {
     untaken: UntakenChanges,
     /// Start of the next record.
     position: u64,
-    /// End of the last record. Usually this equals `position`, but a page header or (after a switch) the empty rest of a segment
-    /// may be in between.
+    /// End of the last record. Usually equal to `position`, unless a page header or (after a switch) the empty rest of
+    /// a segment is in between.
     settled: u64,
     /// Start of the last record. `None` before the first record.
     previous: Option<u64>,
@@ -27,8 +27,8 @@ pub struct WalReader {
 }
 
 impl WalReader {
-    /// Opens the log in the data directory `data`, and starts at `position`. A record must end there, and the server must have
-    /// flushed the log up to there.
+    /// Opens the log in the data directory `data` and starts at `position`. The server must have flushed the log up to
+    /// this position, which must be the end of a record.
     pub fn open(data: &Path, position: Lsn) -> Result<Self, WalError> {
         let pages = Pages::open(data, position.0)?;
         let start = pages.record_start(position.0)?;
@@ -43,11 +43,12 @@ impl WalReader {
         })
     }
 
-    /// Reads the log up to `end`. A record must end there, and the server must have flushed the log up to there.
+    /// Reads the log up to `end`. The server must have flushed the log up to this position, which must be the end of a
+    /// record.
     ///
     /// # Errors
-    /// Returns an error if the log has unexpected contents. The changes in all databases are then unknown from the start on.
-    /// Every further call fails, so the caller must open a new reader.
+    /// Returns an error if the log has unexpected contents. From then on, all changes since the start are unknown and
+    /// every further call fails, so the caller must open a new reader.
     pub fn advance(&mut self, end: Lsn) -> Result<(), WalError> {
         if self.failed {
             return Err(WalError::malformed(self.position, "an earlier attempt to read on has failed"));
@@ -79,7 +80,7 @@ impl WalReader {
         Ok(())
     }
 
-    /// Returns the start of the next record. A new reader can start at this position.
+    /// Returns the start of the next record, a position at which a new reader can start.
     #[must_use]
     pub fn position(&self) -> Lsn {
         Lsn(self.position)
@@ -90,19 +91,21 @@ impl WalReader {
         self.untaken.take(database)
     }
 
-    /// Returns the changes in a database since the last [`Self::take`] without taking them. Returns `None` if the log shows none.
+    /// Returns the changes in a database since the last [`Self::take`] without taking them, or `None` if the log shows
+    /// none.
     #[must_use]
     pub fn peek(&self, database: u32) -> Option<&Changes> {
         self.untaken.peek(database)
     }
 
-    /// Returns the oid of the database from which this one was copied. Returns `None` if the log doesn't show that.
+    /// Returns the oid of the source that this database was copied from, or `None` if the log doesn't show it.
     #[must_use]
     pub fn source(&self, database: u32) -> Option<u32> {
         self.untaken.source(database)
     }
 
-    /// Takes the changes of shared catalogs since the last call. Changes by a transaction are included once it has committed.
+    /// Takes the changes to shared catalogs since the last call. A transaction's changes are included once it has
+    /// committed.
     pub fn take_shared(&mut self) -> Vec<SharedChange> {
         self.untaken.take_shared()
     }

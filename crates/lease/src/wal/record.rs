@@ -1,32 +1,32 @@
-//! Parses log records. A record consists of a header, the blocks that it names, and its own data.
+//! Parses log records. A record consists of a header, references to blocks, and the record's own data.
 //!
 //! Source: `access/xlogrecord.h`, and `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
 use super::error::WalError;
 use crate::lsn::Lsn;
 
-/// A relation's file, identified by the numbers in its path. When the server rewrites or truncates a relation, the relation gets
-/// a new file.
+/// A relation's file, identified by the numbers in its path. A relation gets a new file when the server rewrites or
+/// truncates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelationFile {
     /// Oid of the tablespace.
     pub tablespace: u32,
-    /// Oid of the database. It is 0 for catalogs that all databases share.
+    /// Oid of the database. 0 for catalogs shared by all databases.
     pub database: u32,
-    /// File number, as `pg_relation_filenode` returns it.
+    /// File number, as returned by `pg_relation_filenode`.
     pub number: u32,
 }
 
 /// Length of a record header, in bytes.
 pub(super) const HEADER: usize = 24;
 
-/// Flag of a record that changes files without naming their blocks (`XLR_SPECIAL_REL_UPDATE`).
+/// Flag for a record that changes files without referencing their blocks (`XLR_SPECIAL_REL_UPDATE`).
 pub(super) const SPECIAL: u8 = 0x01;
-/// Bits of `xl_info` that do not belong to the resource manager. Two of them are in use.
+/// Bits of `xl_info` that don't belong to the resource manager. Two of them are in use.
 const GENERAL: u8 = 0x0F;
 const KNOWN_GENERAL: u8 = SPECIAL | 0x02;
 
-/// Identifiers of headers that do not belong to a block. Source: `XLR_BLOCK_ID_*`.
+/// Identifiers of headers that don't belong to a block. Source: `XLR_BLOCK_ID_*`.
 const DATA_SHORT: u8 = 255;
 const DATA_LONG: u8 = 254;
 const ORIGIN: u8 = 253;
@@ -40,10 +40,10 @@ const HAS_IMAGE: u8 = 0x10;
 const HAS_DATA: u8 = 0x20;
 const SAME_RELATION: u8 = 0x80;
 
-/// Flag of a page image that leaves out the unused middle of the page (`BKPIMAGE_HAS_HOLE`).
+/// Flag for a page image that omits the unused middle of the page (`BKPIMAGE_HAS_HOLE`).
 const HAS_HOLE: u8 = 0x01;
 
-/// A block that a record names.
+/// A block referenced by a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     /// File that the block belongs to.
@@ -57,11 +57,11 @@ pub(super) struct Block {
 pub(super) struct Record<'a> {
     /// Start of the record.
     pub(super) at: u64,
-    /// Id of the transaction or subtransaction. It is 0 outside transactions.
+    /// Id of the transaction or subtransaction. 0 outside transactions.
     pub(super) transaction: u32,
     /// Start of the previous record.
     pub(super) previous: u64,
-    /// Two general bits, and the kind of the record as its resource manager defines it.
+    /// Two general bits, along with the record's kind as defined by its resource manager.
     pub(super) info: u8,
     /// Number of the resource manager. Source: `access/rmgrlist.h`.
     pub(super) manager: u8,
@@ -70,7 +70,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Verifies and parses the record in `bytes`. `at` is where the record starts in the log. Puts the blocks that it names into
+    /// Verifies and parses the record in `bytes`, which starts at `at` in the log. Stores the referenced blocks in
     /// `blocks`.
     pub(super) fn parse(
         bytes: &'a [u8],
@@ -103,11 +103,11 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Reads the headers that follow a record's own header. All images and data come after the headers, in the same order.
+/// Reads the headers that follow a record's own header. All images and data come after the headers, in header order.
 struct Headers<'a> {
     /// Bytes that have not been read yet.
     rest: &'a [u8],
-    /// How many of these bytes are images and data for the headers that have been read so far.
+    /// How many of these bytes are images and data for the headers read so far.
     payload: usize,
     major: u32,
     /// Identifier of the last block.
@@ -119,7 +119,7 @@ struct Headers<'a> {
 const CUT: &str = "the record ends in its headers";
 
 impl<'a> Headers<'a> {
-    /// Reads all headers. Returns the record's own data, which is at its end.
+    /// Reads all headers. Returns the record's own data, which comes last.
     fn read(mut self, blocks: &mut Vec<Block>) -> Result<&'a [u8], &'static str> {
         let mut own = 0;
         while self.rest.len() > self.payload {
@@ -181,12 +181,12 @@ impl<'a> Headers<'a> {
         Ok(Block { file, fork: flags & FORK })
     }
 
-    /// Reads the header of a page image. Its flags changed in version 15.
+    /// Reads the header of a page image, whose flags changed in version 15.
     fn image(&mut self) -> Result<(), &'static str> {
         let length = u16::from_ne_bytes(self.take()?);
         let _hole_offset: [u8; 2] = self.take()?;
         let [info] = self.take()?;
-        // IS_COMPRESSED was one bit. Since 15, there is one bit each for pglz, LZ4 and Zstandard. The remaining bit is APPLY.
+        // IS_COMPRESSED was one bit. Since 15, pglz, LZ4 and Zstandard have one bit each. The remaining bit is APPLY.
         let (compressed, known) =
             if server::Major(self.major).has_wal_compression_methods() { (0x1C, 0x1F) } else { (0x02, 0x07) };
         if info & !known != 0 {
@@ -206,7 +206,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Returns the `N` bytes at offset `at`. Returns `None` if `bytes` is too short.
+/// Returns the `N` bytes at offset `at`, or `None` if `bytes` is too short.
 pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }

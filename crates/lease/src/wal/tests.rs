@@ -1,4 +1,4 @@
-//! Tests the reader with synthetic logs. Every irregularity must be an error, and no damage may hide a change.
+//! Tests the reader with synthetic logs. Every irregularity must be an error, and damage must never hide a change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::reader::WalReader;
 use super::record::RelationFile;
 use crate::lsn::Lsn;
 
-/// Size of the smallest segments that initdb can create, so that tests reach the end of a segment.
+/// Minimum segment size supported by initdb, so that tests reach the end of a segment.
 const SEGMENT: u64 = 1 << 20;
 const PAGE: u64 = 8192;
 const MAGIC: u16 = 0xD110;
@@ -24,7 +24,7 @@ const SEQ: u8 = 15;
 const LOGICALMSG: u8 = 21;
 const SWITCH: u8 = 0x40;
 
-/// A log that a test writes record by record, beginning with segment 1.
+/// A log written record by record, beginning with segment 1.
 struct Log {
     magic: u16,
     bytes: Vec<u8>,
@@ -96,7 +96,7 @@ impl Log {
         self.append(HEAP, 0x00, transaction, &block(file(number), &[9; 11], &[1, 0, 8]))
     }
 
-    /// Writes a record that all forks of a file were truncated, with `pages` pages left in the main fork.
+    /// Writes a record for truncating all forks of a file, with `pages` pages left in the main fork.
     fn truncate(&mut self, pages: u32, number: u32) {
         let RelationFile { tablespace, database, number } = file(number);
         let numbers = [pages, tablespace, database, number, 7].map(u32::to_ne_bytes).concat();
@@ -128,7 +128,7 @@ impl Log {
         self.directory.path().join(format!("pg_wal/0000000100000000{segment:08X}"))
     }
 
-    /// Writes the segments to files, and fills the rest after the last record with zeros.
+    /// Writes the segments to files, filling the rest after the last record with zeros.
     fn save(&self) -> &Path {
         let size = usize::try_from(SEGMENT).unwrap();
         for (segment, bytes) in (1..).zip(self.bytes.chunks(size)) {
@@ -154,7 +154,7 @@ fn file(number: u32) -> RelationFile {
     RelationFile { tablespace: 1663, database: 5, number }
 }
 
-/// Returns the body of a record with one block. `own` is the data that belongs to no block.
+/// Returns the body of a record with one block. `own` is the data not belonging to a block.
 fn block(file: RelationFile, data: &[u8], own: &[u8]) -> Vec<u8> {
     let mut body = vec![0, if data.is_empty() { 0 } else { 0x20 }];
     body.extend(u16::try_from(data.len()).unwrap().to_ne_bytes());
@@ -433,7 +433,7 @@ fn sequences_do_not_commit_and_shared_changes_wait() {
     assert!(changes.files[&file(1)].sequence && !changes.committed);
 }
 
-/// A step of a session in a generated log.
+/// A session's step in a generated log.
 #[derive(Debug, Clone)]
 enum Step {
     Insert(u32, u32),
@@ -515,7 +515,7 @@ proptest! {
         log.magic = magic;
         log.append(manager, info, 700, &body);
         let _ = log.read();
-        // In another record, the same body is data without a block. This tests the parsers for all kinds.
+        // In another record, use the body as data without a block, to test the parsers for all kinds.
         let mut own = vec![255, u8::try_from(body.len()).unwrap()];
         own.extend(&body);
         log.append(manager, info, 700, &own);

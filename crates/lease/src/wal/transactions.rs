@@ -1,18 +1,18 @@
-//! Keeps track of what each open transaction has changed. When it commits, the reader knows which databases have committed
-//! changes.
+//! Tracks the changes made by each open transaction, so that the reader knows which databases have committed changes
+//! when the transaction commits.
 
 use std::collections::HashMap;
 
 use super::record::RelationFile;
 
-/// Changes by one transaction, or by several that end together.
+/// Changes made by one transaction, or by several that end together.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// Databases with changes. The flag is true if a caller has taken a database's changes since then.
+    /// Databases with changes. The flag is true if a caller has taken the database's changes since then.
     pub(super) databases: Vec<(u32, bool)>,
-    /// Changed files of catalogs that all databases share.
+    /// Changed files of shared catalogs.
     pub(super) shared: Vec<RelationFile>,
-    /// Databases that the transaction is creating.
+    /// Databases being created by the transaction.
     pub(super) created: Vec<u32>,
 }
 
@@ -33,11 +33,12 @@ impl Touched {
 
 /// Open transactions and subtransactions that have changes, including prepared ones.
 ///
-/// If a transaction is open when the server crashes, it stays in the map forever, because its end is never logged.
+/// A transaction open when the server crashes remains in the map forever, because its end is never logged.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     open: HashMap<u32, Touched>,
-    /// Transaction and database of the last call of [`Self::touch`]. Most records repeat them, so this saves a look-up.
+    /// Transaction and database of the last call to [`Self::touch`]. Since most records repeat them, this saves a
+    /// lookup.
     last: Option<(u32, u32)>,
 }
 
@@ -70,7 +71,7 @@ impl Transactions {
         self.last = None;
     }
 
-    /// Ends transactions that end together. Returns their changes, leaving out databases that they created themselves.
+    /// Ends transactions that end together. Returns their changes, excluding databases they created themselves.
     pub(super) fn end(&mut self, transactions: impl Iterator<Item = u32>) -> Touched {
         let mut all = Touched::default();
         for transaction in transactions {
