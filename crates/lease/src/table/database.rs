@@ -10,7 +10,8 @@ use crate::isolation::Isolation;
 pub(crate) enum DatabaseState {
     /// A task is creating the database.
     Creating,
-    /// The database equals its template and waits for a lease. After a rollback, it keeps the name of its last lease for now.
+    /// The database equals its template and waits for a lease. After a rollback, it retains its last lease's name for
+    /// now.
     Ready,
     /// A lease has the database.
     Leased(Lease),
@@ -22,36 +23,36 @@ pub(crate) enum DatabaseState {
     Retiring,
 }
 
-/// A lease, from the moment it has a database.
+/// A lease that has a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) terms: Terms,
-    /// Number of sessions whose client is still connected.
+    /// Number of sessions with a connected client.
     pub(crate) open: usize,
-    /// Number of sessions whose client has disconnected, but whose backend is still running.
+    /// Number of sessions whose client has disconnected but whose backend is still running.
     pub(crate) leaving: usize,
-    /// When the lease ends if no new session starts before then. Set while the lease has no sessions.
+    /// When the lease ends unless a new session starts before then. Set while the lease has no sessions.
     pub(crate) deadline: Option<Instant>,
-    /// How far pgfresh has got with ending all sessions of the lease.
+    /// How far pgfresh has got with terminating all of the lease's sessions.
     pub(crate) closing: Closes,
     pub(crate) since: Instant,
-    /// When pgfresh kept the database so that a failed test can be examined. If space runs short, the database kept longest is
+    /// When pgfresh kept the database for examining a failed test. If space runs short, the longest-kept database is
     /// removed first.
     pub(crate) kept: Option<Instant>,
-    /// When the lease last moved on: it received a session, finished a change, or lost its last client. Waiting requests count
-    /// their timeouts from here.
+    /// When the lease last made progress: it received a session, finished a change, or lost its last client. The
+    /// timeouts of waiting requests start from here.
     pub(crate) moved: Instant,
 }
 
-/// How far pgfresh has got with ending all sessions of a lease.
+/// How far pgfresh has got with terminating all of a lease's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closes {
-    /// The sessions may go on. pgfresh hasn't told them to end.
+    /// The sessions may continue, since pgfresh hasn't tried to terminate them.
     None,
-    /// A task is telling all sessions in the database to end. Until the task is done, the database must not go to another lease,
-    /// whose sessions the task would end as well.
+    /// A task is terminating all sessions in the database. Until the task is done, the database must not go to another
+    /// lease, whose sessions the task would terminate as well.
     Running,
-    /// The task has told all sessions to end, but some may still be running.
+    /// The task has signaled all sessions to terminate, but some may still be running.
     Done,
 }
 
@@ -60,10 +61,10 @@ pub(crate) enum Closes {
 pub(crate) enum Change {
     /// The database is being renamed to the name of the lease that receives it.
     Naming(String),
-    /// The database is being renamed from its lease's name to one of pgfresh's own. Afterwards it is reset, or removed if
-    /// `retire` is set.
+    /// The database is being renamed from its lease's name to one of pgfresh's own, to be reset afterwards (or removed
+    /// if `retire` is set).
     Unnaming { retire: bool },
-    /// The database is being renamed to `to`. Under that name, pgfresh keeps it with its current contents.
+    /// The database is being renamed to `to`, the name under which pgfresh keeps its current contents.
     Keeping { to: String, lease: Lease },
     /// The server is copying the database to make a template from it.
     Copying(Lease),
@@ -74,13 +75,13 @@ pub(crate) enum Change {
 /// The next step for a database after its reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Return the database to its lease, which goes on.
+    /// Return the database to its lease, which continues.
     Lease(Lease),
     /// Wait for the next lease, because the last one is over.
     Ready,
 }
 
-/// Says whether a database needs a task, and when.
+/// Whether and when a database needs a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     None,
@@ -105,10 +106,10 @@ pub(super) struct Database {
     pub(super) gives_way: bool,
     /// How often the database's task has failed in a row.
     pub(super) failed: u32,
-    /// Terms for what comes next. If a lease is waiting for this database, these are its terms. If the name moves to another
-    /// database, these are the terms for that one.
+    /// The waiting lease's terms, if the database is being renamed for one. If the name moves to another database
+    /// instead, these are the terms for that one.
     pub(super) terms: Option<Terms>,
-    /// Startup parameters of the idle backends that wait in the database for its next client.
+    /// Startup parameters of the idle backends waiting in the database for its next client.
     pub(super) warm: Vec<ParamsId>,
 }
 
@@ -152,7 +153,7 @@ impl Database {
         }
     }
 
-    /// Whether the lease is over and the database is on its way to becoming ready again.
+    /// Returns true if the lease is over and the database is about to become ready again.
     pub(super) fn is_returning(&self) -> bool {
         matches!(
             self.state,
@@ -161,7 +162,8 @@ impl Database {
         )
     }
 
-    /// Whether the database is being removed. It counts towards the capacity until it is gone, because it still takes up space.
+    /// Returns true if the database is being removed. Until it is gone, it counts toward the capacity, because it still
+    /// takes up space.
     pub(super) fn is_removed(&self) -> bool {
         matches!(
             self.state,
@@ -169,13 +171,13 @@ impl Database {
         )
     }
 
-    /// Whether this database is being removed and will soon leave room for another. If the removal has failed once, this returns
-    /// `false`, because it may fail forever.
+    /// Returns true if this database is being removed and will soon leave room for another. After a failed removal,
+    /// this returns false, because the removal may keep failing.
     pub(super) fn frees_room(&self) -> bool {
         self.is_removed() && !matches!(self.work, Work::RetryAt(_))
     }
 
-    /// Whether an idle backend with these startup parameters is waiting in the database.
+    /// Returns true if an idle backend with these startup parameters is waiting in the database.
     pub(super) fn is_warm_for(&self, params: Option<ParamsId>) -> bool {
         params.is_some_and(|params| self.warm.contains(&params))
     }
@@ -191,24 +193,25 @@ impl Lease {
         self.open + self.leaving
     }
 
-    /// Whether the lease is past its deadline and may end. It may not end while a task is telling its sessions to end: that task
-    /// could also hit sessions of the next lease.
+    /// Returns true if the lease is past its deadline and may end. It may not end while a task is terminating its
+    /// sessions, because the task could also hit sessions of the next lease.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.closing != Closes::Running && self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Starts the countdown to the end of a lease without sessions. A lease that lasts until its release gets no deadline.
+    /// Sets the deadline of a lease without sessions, unless the lease lasts until its release.
     pub(super) fn begin_to_end(&mut self, now: Instant) {
         let ends = self.sessions() == 0 && !self.terms.retained;
         self.deadline = ends.then(|| now + self.terms.linger);
     }
 
-    /// Whether all clients have disconnected and the lease ends as soon as the server notices and ends their sessions.
+    /// Returns true if all clients have disconnected and the lease ends as soon as the server notices and terminates
+    /// their sessions.
     pub(super) fn is_over(&self) -> bool {
         self.open == 0 && self.leaving > 0 && self.ends_with_its_sessions()
     }
 
-    /// Whether the lease ends together with its last session, without lingering.
+    /// Returns true if the lease ends with its last session, without lingering.
     pub(super) fn ends_with_its_sessions(&self) -> bool {
         self.terms.linger == Duration::ZERO && !self.terms.retained
     }

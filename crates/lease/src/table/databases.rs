@@ -1,6 +1,6 @@
-//! All databases of the table, grouped by the work that they may need.
+//! All databases in the table, grouped by the work they may need.
 //!
-//! There can be thousands of leased databases. Thanks to the groups, the table spends no time on those that need no work.
+//! There can be thousands of leased databases. Grouping them lets the table spend no time on those that need no work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -13,16 +13,16 @@ pub(super) struct Databases {
     all: BTreeMap<DatabaseId, Sorted>,
     ready: BTreeSet<DatabaseId>,
     busy: BTreeSet<DatabaseId>,
-    /// Deadlines of leases, with their databases.
+    /// Lease deadlines, with their databases.
     ends: BTreeSet<(Instant, DatabaseId)>,
-    /// Databases that may have changed since the last sort, and may now be in the wrong groups.
+    /// Databases that may have changed since the last sort and may now be in the wrong groups.
     touched: BTreeSet<DatabaseId>,
 }
 
 #[derive(Debug)]
 struct Sorted {
     database: Database,
-    /// The deadline with which `ends` lists the database.
+    /// The database's deadline in `ends`.
     end: Option<Instant>,
 }
 
@@ -54,7 +54,7 @@ impl Databases {
         self.touched.insert(id);
     }
 
-    /// Returns all databases. There can be thousands, so don't call this for every event.
+    /// Returns all databases. Since there can be thousands, don't call this for every event.
     pub(super) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.all.iter().map(|(id, sorted)| (*id, &sorted.database))
     }
@@ -64,19 +64,19 @@ impl Databases {
         self.among(&self.ready).filter(|(_, database)| database.state == DatabaseState::Ready)
     }
 
-    /// Returns the databases that need attention: all except ready and leased databases without a task. A leased database also
-    /// needs attention if its lease is over.
+    /// Returns the databases that need attention: all except ready and leased databases without a task, but including
+    /// leased ones whose lease is over.
     pub(super) fn busy(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.among(&self.busy).filter(|(_, database)| is_busy(database))
     }
 
-    /// Returns the earliest deadline of a lease, with its database.
+    /// Returns the earliest lease deadline, with its database.
     pub(super) fn next_end(&mut self) -> Option<(Instant, DatabaseId)> {
         self.sort();
         self.ends.first().copied()
     }
 
-    /// Returns the databases whose leases have a deadline, the earliest first, as of the last sort.
+    /// Returns the databases whose leases have a deadline, earliest first, as of the last sort.
     pub(super) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
         self.ends.iter().map(|(_, id)| *id)
     }
@@ -88,7 +88,7 @@ impl Databases {
         sorted.union(&self.touched).filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
-    /// Moves each changed database to the groups that it now belongs to.
+    /// Moves each changed database to its new groups.
     pub(super) fn sort(&mut self) {
         while let Some(id) = self.touched.pop_first() {
             let sorted = self.all.get_mut(&id);
@@ -125,8 +125,8 @@ fn is_busy(database: &Database) -> bool {
     !rests || database.work != Work::None
 }
 
-/// Returns the deadline of the database's lease. Returns `None` while a task is telling its sessions to end, because the lease
-/// may not end meanwhile.
+/// Returns the deadline of the database's lease. While a task is terminating the lease's sessions, this is `None`,
+/// because the lease may not end.
 fn end_of(database: &Database) -> Option<Instant> {
     match &database.state {
         DatabaseState::Leased(lease) if lease.closing != Closes::Running => lease.deadline,

@@ -1,5 +1,5 @@
-//! Checks that the table treats clients fairly when there are only a few databases. In a simulation, clients of several templates
-//! come, stay and go at random. The clock is simulated too, and everything follows from a seed.
+//! Checks that the table treats clients fairly when there are only a few databases. In a simulation, clients of several
+//! templates come and go at random. The clock is simulated too, and everything follows from a seed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -24,12 +24,12 @@ enum TaskEnd {
     Done,
 }
 
-/// A client that waits for a database.
+/// A client waiting for a database.
 #[derive(Debug)]
 struct Waiting {
     template: usize,
     since: Instant,
-    /// How many clients came later but were served first.
+    /// How many later clients were served first.
     passed: usize,
 }
 
@@ -86,7 +86,7 @@ impl Room {
         }
     }
 
-    /// Starts a task. It takes about as long as it would on a real server.
+    /// Starts a task, which takes about as long as on a real server.
     fn begin(&mut self, Task { database, kind }: Task) {
         let (least, more, end) = match kind {
             TaskKind::Create(_) => (8_000, 30_000, TaskEnd::Fresh),
@@ -109,7 +109,7 @@ impl Room {
         self.after(stays, Next::Leaves { database, template: served.template });
     }
 
-    /// Plays all events within this much simulated time.
+    /// Plays all events within the given simulated time.
     fn play(&mut self, microseconds: usize) {
         let ends = self.now + Duration::from_micros(microseconds as u64);
         while let Some(Reverse((time, _, next))) = self.next.pop().filter(|Reverse((time, ..))| *time < ends)
@@ -152,7 +152,7 @@ impl Room {
         self.raise(Event::Request { ticket, name, want });
     }
 
-    /// Starts all tasks that are due, as the maintenance workers would.
+    /// Starts all due tasks, as the maintenance workers would.
     fn work(&mut self) {
         loop {
             match self.table.next_task(self.now) {
@@ -172,10 +172,10 @@ impl Room {
     }
 }
 
-/// Runs simulations with up to twelve databases and four templates. `leases` says how long leases last. Each template has a
-/// random number of clients.
+/// Runs simulations with up to twelve databases and four templates, each with a random number of clients. `leases` is
+/// the range of lease durations, in microseconds.
 fn play_rooms(leases: &Range<usize>, check: impl Fn(&Room, usize)) {
-    // Leave time for a hundred leases of each database.
+    // Allow time for a hundred leases of each database.
     let microseconds = 100 * (leases.start + leases.end) / 2;
     for seed in 1..=40_u64 {
         let seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -191,8 +191,8 @@ fn play_rooms(leases: &Range<usize>, check: impl Fn(&Room, usize)) {
     }
 }
 
-/// While one database makes room for another, the others still go from client to client. In this test, making room takes no
-/// longer than a lease.
+/// While one database makes room for another, the others still pass from client to client. In this test, making room
+/// takes no longer than a lease.
 #[test]
 fn client_is_overtaken_at_most_twice_capacity() {
     play_rooms(&(50_000..250_000), |room, capacity| {
@@ -200,7 +200,7 @@ fn client_is_overtaken_at_most_twice_capacity() {
     });
 }
 
-/// Here, creating a copy takes much longer than a lease.
+/// In this test, creating a copy takes much longer than a lease.
 #[test]
 fn clients_with_brief_leases_keep_no_other_waiting() {
     play_rooms(&(0..5_000), |room, capacity| {

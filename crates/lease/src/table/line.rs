@@ -1,4 +1,4 @@
-//! Serves the requests for a name. Each name has a queue, and its requests are answered in the order in which they came.
+//! Serves the requests for a name. Each name has a queue, whose requests are answered in order of arrival.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::names::is_preparing;
 pub(super) const SPARE_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a request waits for open sessions that it must not end itself. They may be about to close.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a request waits for sessions that pgfresh told to end.
+/// How long a request waits for sessions that pgfresh has signaled to terminate.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client in rollback isolation waits for the previous client's session to end.
+/// How long a client in rollback isolation waits for the previous client's session to close.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a request waits for sessions whose clients have all disconnected.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a request for a new lease waits for the old one to end, once all clients of the old one have disconnected. After
-/// that, another database is cheaper than waiting longer.
+/// How long a request for a new lease waits for the old one to end after the old one's clients have all disconnected.
+/// Using another database is cheaper than waiting any longer.
 const OVER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a request waits for anything else. Copying a large template takes the longest.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
@@ -30,7 +30,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameState {
     Free,
-    /// A lease has the name, but no database yet. It gets one with its first session.
+    /// A lease has the name but no database, which it will get with its first session.
     Reserved(Terms),
     /// The name is waiting for a ready database.
     Wanted(Terms),
@@ -43,9 +43,9 @@ pub(super) struct Request {
     pub(super) ticket: Ticket,
     pub(super) want: Want,
     pub(super) since: Instant,
-    /// When this request began to end sessions, if it has to.
+    /// When this request began terminating sessions, if it has to.
     closes_since: Option<Instant>,
-    /// True once the requested change has begun. The client gets its answer when the change is done.
+    /// Whether the requested change has begun. The client gets its answer once the change is done.
     pub(super) begun: bool,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct Line {
 /// The next step after looking at the first request in a queue.
 pub(super) enum Step {
     Next,
-    /// Leave the request where it is. An event or its timeout brings it back.
+    /// Leave the request in the queue until an event or its timeout.
     Wait,
 }
 
 impl Request {
-    /// Returns the time when the request gives up waiting for a lease's sessions. The wait starts when the previous request got
-    /// its answer, so a queue doesn't shorten it.
+    /// Returns the time when the request gives up waiting for a lease's sessions. The wait starts when the previous
+    /// request got its answer, so that queuing doesn't shorten it.
     fn waits_until(&self, lease: &Lease) -> Instant {
         let since = self.closes_since.unwrap_or_else(|| self.since.max(lease.moved));
         since + session_timeout(&self.want, lease)
@@ -81,7 +81,7 @@ impl Request {
         !matches!(self.want, Want::Session { .. } | Want::Lease { .. })
     }
 
-    /// Whether the request ends the sessions in a lease.
+    /// Returns true if the request terminates a lease's sessions.
     fn closes(&self) -> bool {
         self.is_for_a_lease()
             && !matches!(
@@ -97,7 +97,7 @@ impl Line {
         Self { state: NameState::Free, requests: VecDeque::new() }
     }
 
-    /// Stops waiting for a database. The lease goes on without one if it is in rollback isolation and lasts until its release.
+    /// Stops waiting for a database. A lease in rollback isolation that lasts until its release continues without one.
     pub(super) fn give_up_waiting(&mut self) {
         if let NameState::Wanted(terms) = &self.state {
             let stays = terms.retained && terms.isolation == Isolation::Rollback;
@@ -111,7 +111,7 @@ impl LeaseTable {
         if let Some(why) = self.closed {
             return self.actions.push(refused(ticket, why.error()));
         }
-        // If the lease is already ending, answer this release when it has ended.
+        // If the lease is already ending, answer this release once it has ended.
         let begun = want == Want::Release && self.is_ending(name);
         let line = self.names.entry(name.to_owned()).or_insert_with(Line::free);
         line.requests.push_back(Request { ticket, want, since: now, closes_since: None, begun });
@@ -120,7 +120,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Whether the lease with this name is over, but its database still has the name.
+    /// Returns true if the lease with this name is over but its database still has the name.
     fn is_ending(&self, name: &str) -> bool {
         let database = self.database_named(name).and_then(|id| self.databases.get(id));
         database.is_some_and(|database| database.is_returning() || database.is_removed())
@@ -172,13 +172,13 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a session may begin a lease with this name, if the name is free.
+    /// Returns true if a session may begin a lease with this name, provided that the name is free.
     fn creates(&self, name: &str) -> bool {
         let is_issued = self.is_issued.is_some_and(|is_issued| is_issued(name));
         !is_issued && (self.rules.allow(name) || is_preparing(name))
     }
 
-    /// Serves a request for a name that belongs to no lease and no database.
+    /// Serves a request for a name with neither a lease nor a database.
     fn step_free(&mut self, name: &str, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
@@ -201,7 +201,7 @@ impl LeaseTable {
         }
     }
 
-    /// Puts the name into the queue of its source, where names wait for a ready database.
+    /// Adds the name to its source's queue, where names wait for a ready database.
     pub(super) fn want_database(&mut self, name: &str, terms: Terms, now: Instant) -> Option<Step> {
         let source = terms.source();
         if !self.supplies.contains_key(&source) {
@@ -250,7 +250,7 @@ impl LeaseTable {
         }
     }
 
-    /// Serves a request for a name without a lease that a rolled-back database still has.
+    /// Serves a request for a name without a lease but still used by a rolled-back database.
     fn step_parked(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let database = self.databases.get(id)?;
         let head = self.names.get(name)?.requests.front()?;
@@ -301,7 +301,7 @@ impl LeaseTable {
         let lease = self.databases.get(id)?.lease()?;
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
-            // The change that this request asked for is done.
+            // The requested change is done.
             Want::Lease { .. } | Want::Reset { .. } if head.begun => {
                 self.answer_head(name, Answer::Done(Some(id)))
             }
@@ -327,8 +327,8 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a lease ends now. It does if it has no sessions, its deadline has passed, and no request that came before the
-    /// deadline is still waiting to change it.
+    /// Returns true if a lease ends now: it has no sessions, its deadline has passed, and no request from before the
+    /// deadline is still waiting to change the lease.
     pub(super) fn is_at_its_end(&self, id: DatabaseId, now: Instant) -> bool {
         let Some(database) = self.databases.get(id) else { return false };
         let DatabaseState::Leased(lease) = &database.state else { return false };
@@ -339,8 +339,8 @@ impl LeaseTable {
         lease.sessions() == 0 && lease.is_due(now) && !is_awaited
     }
 
-    /// Ends a lease although a session without a client is still running in its database. The name can then receive another
-    /// database.
+    /// Ends a lease even though a session without a client is still running in its database, so that the name can
+    /// receive another database.
     fn leave_behind(&mut self, id: DatabaseId, ticket: Ticket) -> Option<Step> {
         self.end_lease(id, true);
         let task = self.start_due(id)?;
@@ -448,7 +448,7 @@ impl LeaseTable {
 
     fn reset_in_place(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
         if lease.terms.isolation == Isolation::Server {
-            // Don't reset a lease's own server. Replace it with a new one.
+            // Replace a lease's own server instead of resetting it.
             self.unname(id, true, Some(lease.terms));
             return self.run_now(id, TaskKind::Unname, ticket);
         }
@@ -478,8 +478,8 @@ impl LeaseTable {
     }
 }
 
-/// If a session explicitly asks for terms that differ from those of the lease, returns the error. A session that resets the lease
-/// may ask for another template.
+/// Returns an error if a session explicitly requests terms different from the lease's. A session that resets the lease
+/// may request another template.
 fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
     let Want::Session { terms, explicit, reset, .. } = want else { return None };
     let name = name.to_owned();
@@ -491,7 +491,7 @@ fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
     is_other.then_some(LeaseError::OtherTemplate { name, template, asked })
 }
 
-/// Returns the terms of a lease after a session's request. If the session resets the lease to another template, the terms change.
+/// Returns a lease's terms after a session's request, which may have reset the lease to another template.
 fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
     match want {
         Want::Session { terms, explicit: Explicit { template: true, .. }, reset: true, .. } => {
@@ -501,11 +501,11 @@ fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
     }
 }
 
-/// Returns how long a request waits for the sessions of a lease.
+/// Returns how long a request waits for a lease's sessions.
 fn session_timeout(want: &Want, lease: &Lease) -> Duration {
     match want {
         Want::Session { .. } | Want::Lease { .. } if lease.is_over() => OVER_TIMEOUT,
-        // All clients have disconnected, but the server hasn't ended their sessions yet.
+        // All clients have disconnected, but the server hasn't terminated their sessions yet.
         Want::Session { .. }
         | Want::Lease { .. }
         | Want::Reset { close: false }

@@ -23,7 +23,7 @@ impl LeaseTable {
         self.names.keys().filter_map(|name| self.lease(name)).collect()
     }
 
-    /// Returns the names of all leases that have a database, including those that are just beginning or ending.
+    /// Returns the names of all leases with a database, including those just beginning or ending.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let is_held = |line: &Line| match line.state {
             NameState::Held(id) => {
@@ -47,7 +47,7 @@ impl LeaseTable {
         Some(LeaseView { name: name.to_owned(), database, terms: terms.clone(), sessions, since })
     }
 
-    /// Returns the database that has the name, or is about to receive it.
+    /// Returns the database that has the name or is about to receive it.
     pub(crate) fn database_named(&self, name: &str) -> Option<DatabaseId> {
         match self.names.get(name)?.state {
             NameState::Held(id) => Some(id),
@@ -55,18 +55,18 @@ impl LeaseTable {
         }
     }
 
-    /// Whether the lease has a single session and ends together with it.
+    /// Returns true if the lease has a single session and ends with it.
     pub(crate) fn ends_with_its_session(&self, id: DatabaseId) -> bool {
         let lease = self.databases.get(id).and_then(Database::lease);
         lease.is_some_and(|lease| lease.sessions() == 1 && lease.ends_with_its_sessions())
     }
 
-    /// Whether a lease has the database.
+    /// Returns true if a lease has the database.
     pub(crate) fn is_leased(&self, id: DatabaseId) -> bool {
         self.databases.get(id).and_then(Database::lease).is_some()
     }
 
-    /// Returns the databases whose leases have a deadline, the earliest deadline first.
+    /// Returns the databases whose leases have a deadline, earliest first.
     pub(crate) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
         self.databases.by_end()
     }
@@ -76,28 +76,28 @@ impl LeaseTable {
         self.databases.ready().map(|(id, _)| id)
     }
 
-    /// Returns the databases that are being removed, then those of leases with a deadline, then the ready ones: the less a
-    /// database is needed, the earlier it comes.
+    /// Returns databases in order of increasing need: those being removed, those of leases with a deadline, and the
+    /// ready ones.
     pub(crate) fn by_need(&self) -> impl Iterator<Item = DatabaseId> {
         let removed = self.databases.busy().filter(|(_, database)| database.is_removed()).map(|(id, _)| id);
-        // Clients get the first ready database first, so it comes last here.
+        // Clients get the first ready database first, so put it last.
         let mut ready: Vec<_> = self.ready_databases().collect();
         ready.reverse();
         removed.chain(self.by_end()).chain(ready)
     }
 
-    /// Whether this is the name of a database that pgfresh keeps for a failed test.
+    /// Returns true if pgfresh keeps a database with this name for a failed test.
     pub(crate) fn is_kept(&self, name: &str) -> bool {
         let database = self.database_named(name).and_then(|id| self.databases.get(id));
         database.and_then(Database::lease).is_some_and(|lease| lease.kept.is_some())
     }
 
-    /// Returns the isolation of the lease with this name. Returns `None` if there is no such lease.
+    /// Returns the isolation of the lease with this name, or `None` if there isn't one.
     pub(crate) fn isolation(&self, name: &str) -> Option<Isolation> {
         self.lease(name).map(|lease| lease.terms.isolation)
     }
 
-    /// Whether any name is in use. If so, databases may be changing, and pgfresh has to read the log.
+    /// Returns true if any name is in use, so that databases may be changing and pgfresh has to read the log.
     pub(crate) fn is_used(&self) -> bool {
         !self.names.is_empty()
     }

@@ -1,10 +1,11 @@
-//! The lease table decides which name gets which database, so that the rest of the crate only has to carry out its decisions.
+//! The lease table decides which name gets which database. The rest of the crate only has to carry out these decisions.
 //!
-//! The table knows every database and every name. Each database and each name is in exactly one state. The table does no I/O and
-//! has no clock and no threads, so a simulation can test it.
+//! The table knows every database and every name, each in exactly one state. It has no I/O, clock or threads, so it can
+//! be tested by simulation.
 //!
-//! [`LeaseTable::handle`] takes an [`Event`] and the current time, and returns [`Action`]s: answers to requests, and tasks for the
-//! caller to run. [`LeaseTable::next_task`] hands out background work. The outcome of a task comes back as an event.
+//! [`LeaseTable::handle`] takes an [`Event`] and the current time and returns [`Action`]s: answers to requests and
+//! tasks for the caller to run. [`LeaseTable::next_task`] hands out background work. Each task's outcome is reported
+//! back as an event.
 //!
 //! ```text
 //! Creating            ─▶ Ready                a task has made the copy
@@ -18,8 +19,8 @@
 //! Leased              ─▶ Changing(Keeping), Changing(Copying) or Changing(Server), and back
 //!                     ─▶ Resetting            a request resets the database, or a lease in rollback isolation ends
 //!                     ─▶ Changing(Unnaming)   the lease ends
-//! Resetting           ─▶ Leased               the database is fresh, and its lease goes on
-//!                     ─▶ Ready                the database is fresh, and has no lease
+//! Resetting           ─▶ Leased               the database is fresh and its lease continues
+//!                     ─▶ Ready                the database is fresh and has no lease
 //!                     ─▶ Changing(Unnaming)   the database is in doubt, or its session is spent
 //! Changing(Unnaming)  ─▶ Resetting            a lease may need the database
 //!                     ─▶ Retiring             no lease may have the database again
@@ -28,8 +29,8 @@
 //! Retiring            ─▶ gone                 the database is dropped
 //! ```
 //!
-//! A lease leaves the table only when its database has lost the lease's name. A database becomes ready only with a [`Proof`]. If
-//! the task for `Unnaming`, `Keeping` or `Retiring` fails, the table tries it again.
+//! A lease leaves the table only when its database has lost the lease's name. A database becomes ready only with a
+//! [`Proof`]. Failed tasks for `Unnaming`, `Keeping` or `Retiring` are retried.
 
 mod database;
 mod databases;
@@ -56,12 +57,12 @@ use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::NameRules;
 
-/// Pause before the first retry of a failed task. Each further pause is twice as long as the last, up to [`LONGEST_RETRY`].
+/// Delay before the first retry of a failed task, doubled for each further retry up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// Returns how long to wait before the next attempt. `failures` counts the failures before the last one. Each of them doubles the
-/// pause, up to `longest`.
+/// Returns how long to wait before the next attempt. `failures` counts the failures before the last one, each of which
+/// doubles the delay, up to `longest`.
 fn pause_after(failures: u32, longest: Duration) -> Duration {
     (RETRY * 2_u32.saturating_pow(failures)).min(longest)
 }
@@ -78,7 +79,8 @@ pub(crate) struct Ticket(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ParamsId(pub(crate) u64);
 
-/// Proof that a database equals its template. Code may create a proof only after it has copied, reset or compared the database.
+/// Proof that a database equals its template. Code may create a proof only after copying, resetting or comparing the
+/// database.
 #[derive(Debug)]
 pub(crate) struct Proof(());
 
@@ -94,11 +96,11 @@ impl Proof {
 pub(crate) enum Source {
     /// A copy of the template with this name.
     Template(String),
-    /// A leased server that starts from the template with this name.
+    /// A leased server started from the template with this name.
     Server(String),
 }
 
-/// A client's request. Each request is about one name.
+/// A client's request, concerning one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Open a session.
@@ -106,26 +108,26 @@ pub(crate) enum Want {
         params: ParamsId,
         /// Terms for a new lease, if the name has none yet.
         terms: Terms,
-        /// Says which of the terms the client asked for explicitly. The others are defaults.
+        /// Marks the terms requested explicitly. The others are defaults.
         explicit: Explicit,
         /// Whether to reset the database first.
         reset: bool,
     },
     /// Begin a lease without a session.
     Lease { params: Option<ParamsId>, terms: Terms },
-    /// Reset the database. It keeps its name.
+    /// Reset the database, which retains its name.
     Reset { close: bool },
     /// End the lease.
     Release,
-    /// Rename the database to `to`, and keep it with its current contents.
+    /// Rename the database to `to` and keep it with its current contents.
     Keep { to: String },
-    /// Make a template that is a copy of the database in its current state.
+    /// Make a template from the database's current state.
     Copy { to: String, close: bool },
     /// Restart, stop or crash the lease's own server.
     Server,
 }
 
-/// Says which terms a session asked for explicitly. If the name already has a lease, the lease must have the same terms, or the
+/// Marks the terms that a session requested explicitly. If the name already has a lease with different ones, the
 /// session is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Explicit {
@@ -145,7 +147,7 @@ pub(crate) struct Terms {
 }
 
 impl Want {
-    /// Returns the parameters of the requested session, or those of the first session that a lease expects.
+    /// Returns the parameters of the requested session, or of the first session expected by a lease.
     fn params(&self) -> Option<ParamsId> {
         match self {
             Self::Session { params, .. } => Some(*params),
@@ -164,27 +166,27 @@ impl Terms {
     }
 }
 
-/// Something that happened outside the table, and that the table has to react to.
+/// An external event that the table has to react to.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A client sent a request about a name.
     Request { ticket: Ticket, name: String, want: Want },
-    /// The client of a session has disconnected, but the session's backend is still running.
+    /// A session's client has disconnected, but its backend is still running.
     Leaving { database: DatabaseId },
     /// A session has ended. `leaving` is true if the table already received `Leaving` for this session.
     Disconnected { database: DatabaseId, leaving: bool },
-    /// A session ended because its database is gone or its transaction is broken. This also ends the lease.
+    /// A session ended because its database is gone or its transaction is broken, which also ends the lease.
     Lost { database: DatabaseId, leaving: bool },
-    /// A task has ended, with success or not.
+    /// A task has finished, successfully or not.
     Finished { database: DatabaseId, outcome: Outcome },
-    /// The task [`TaskKind::Close`] told the sessions of a database to end.
+    /// The [`TaskKind::Close`] task has signaled a database's sessions to terminate.
     Closed { database: DatabaseId },
     /// A ready database now has idle backends with these startup parameters.
     Warmed { database: DatabaseId, params: Vec<ParamsId> },
-    /// A client is about to drop a database with SQL. The server refuses this while the database has sessions, so idle sessions
-    /// must leave the databases that clients know by name.
+    /// A client is about to drop a database with SQL. The server refuses this while the database has sessions, so idle
+    /// sessions must leave the databases whose names clients know.
     Vacate,
-    /// Time has passed. Some requests may have timed out.
+    /// Time has passed, so some requests may have timed out.
     Tick,
     /// The table must stop handing out databases.
     Close(Closing),
@@ -195,7 +197,8 @@ pub(crate) enum Event {
 pub(crate) enum Closing {
     ShuttingDown,
     ServerGone,
-    /// A panic left the table in an unknown state. pgfresh replaced the table with an empty one that refuses all requests.
+    /// A panic left the table in an unknown state, so pgfresh has replaced it with an empty one that refuses all
+    /// requests.
     Failed,
 }
 
@@ -209,7 +212,7 @@ impl Closing {
     }
 }
 
-/// How a task ended.
+/// How a task finished.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The task succeeded, and its database equals the template.
@@ -218,28 +221,28 @@ pub(crate) enum Outcome {
     Done,
     /// SQL gave the name to another database.
     NameTaken,
-    /// The database has received the name, but no client may use it. After it became ready, something made the database or its
-    /// session differ from a fresh one: a crash, a change, or new settings.
+    /// The database has received the name, but no client may use it. Since becoming ready, the database or its session
+    /// has become stale because of a crash, a change, or new settings.
     Stale,
-    /// The database equals its template, but the next lease in rollback isolation can't use its session again.
+    /// The database equals its template, but the next lease in rollback isolation can't reuse its session.
     SessionSpent,
-    /// The database no longer belongs to pgfresh, so the table forgets it. Either SQL dropped or renamed it, or the leases are
-    /// closed.
+    /// The database no longer belongs to pgfresh, because SQL dropped or renamed it or because the leases are closed.
+    /// The table forgets it.
     DroppedOrRenamed,
-    /// The task stopped to let other tasks go first. It left nothing behind.
+    /// The task stopped to let other tasks go first, without leaving anything behind.
     PutOff,
-    /// The database may differ from its template. The text gives the reason.
+    /// The database may differ from its template, for the given reason.
     Doubt(&'static str),
     /// The task failed.
     Failed(LeaseError),
 }
 
-/// An action that the caller has to take after an event.
+/// An action for the caller to take after an event.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Give this answer to the thread that waits for it.
+    /// Pass this answer to the thread waiting for it.
     Answer { ticket: Ticket, answer: Answer },
-    /// Run a task immediately, preferably in the thread of the client that waits for it.
+    /// Run a task immediately, preferably in the waiting client's thread.
     Run { task: Task, ticket: Ticket },
 }
 
@@ -248,9 +251,9 @@ pub(crate) enum Action {
 pub(crate) enum Answer {
     /// The client may open a session in this database. The table already counts the session.
     Session(DatabaseId),
-    /// The request succeeded. After [`Want::Server`], the caller may now change the lease's server.
+    /// The request succeeded. In the case of [`Want::Server`], the caller may now change the lease's server.
     Done(Option<DatabaseId>),
-    /// The name belongs to a database that SQL created. The client gets its session there.
+    /// The name belongs to a database created by SQL, where the client gets its session.
     Elsewhere,
     /// The request failed.
     Refused(LeaseError),
@@ -268,9 +271,10 @@ pub(crate) struct Task {
 pub(crate) enum TaskKind {
     /// Create the database.
     Create(Source),
-    /// Rename the database to a lease's name. The lease has this isolation, and its first session has these startup parameters.
+    /// Rename the database to a lease's name. `isolation` is the lease's, and `params` are the startup parameters of
+    /// its first session.
     Name { to: String, isolation: Isolation, params: Option<ParamsId> },
-    /// Rename the database to one of pgfresh's own names, so that the lease's name is free again.
+    /// Rename the database to one of pgfresh's own names, which frees the lease's name.
     Unname,
     /// Reset the database.
     Reset { in_place: bool },
@@ -278,8 +282,8 @@ pub(crate) enum TaskKind {
     Keep { to: String },
     /// Make a template called `to` from the database.
     Copy { to: String },
-    /// Tell all sessions in the database to end. The task doesn't wait for them, because each session reports its own end. It may
-    /// run alongside another task, and ends with [`Event::Closed`].
+    /// Signal all sessions in the database to terminate. The task doesn't wait for them, because each session reports
+    /// its own end. Unlike others, this task may run alongside another, and it finishes with [`Event::Closed`].
     Close,
     /// Drop the database.
     Drop,
@@ -290,31 +294,31 @@ pub(crate) enum TaskKind {
 pub(crate) struct LeaseTable {
     databases: Databases,
     names: BTreeMap<String, Line>,
-    /// Names with waiting requests. Names whose requests have all been answered stay in the set until the next check for
-    /// timeouts.
+    /// Names with waiting requests. Names whose requests have all been answered remain in the set until the next check
+    /// for timeouts.
     asked: BTreeSet<String>,
     /// When to check these names for requests that have timed out.
     look_at_lines_at: Option<Instant>,
     supplies: BTreeMap<Source, Supply>,
-    /// Names whose leases always last until a client releases them.
+    /// Names whose leases always last until released by a client.
     pub(crate) retained: BTreeSet<String>,
-    /// Recognizes names that pgfresh made up for a lease. Only [`Want::Lease`] can begin a lease with such a name. A session can
-    /// join the lease, but not begin it.
+    /// Recognizes names that pgfresh generated for a lease. Only [`Want::Lease`] can begin a lease with such a name; a
+    /// session can only join it.
     pub(crate) is_issued: Option<fn(&str) -> bool>,
-    /// Rules for the names of databases that sessions create.
+    /// Rules for the names of databases created by sessions.
     pub(crate) rules: NameRules,
-    /// How many databases the server has room for.
+    /// Maximum number of databases in the server.
     pub(crate) capacity: usize,
     last_id: u64,
-    /// The database whose task was started last. The next search for a task begins after it.
+    /// The database whose task was started last, after which the next search for a task begins.
     last_due: DatabaseId,
-    /// Databases that the table has removed since the last call of `take_gone`.
+    /// Databases removed from the table since the last call to `take_gone`.
     gone: Vec<DatabaseId>,
     /// Until this time, the table creates fewer databases ahead of demand.
     quiet_until: Option<Instant>,
     /// When a client last received a database.
     assigned_at: Option<Instant>,
-    /// True if a client has found no ready database since the last call of `take_shortage`.
+    /// Whether a client has found no ready database since the last call to `take_shortage`.
     is_short: bool,
     closed: Option<Closing>,
     /// How many databases pgfresh could not recycle, by reason.
@@ -323,11 +327,11 @@ pub(crate) struct LeaseTable {
     actions: Actions,
 }
 
-/// Collects the actions for the event that the table is handling.
+/// Collects the actions for the event being handled.
 #[derive(Debug, Default)]
 struct Actions {
     list: Vec<Action>,
-    /// A test can make the table panic after this many actions. Release builds don't have this field.
+    /// The number of actions after which the table should panic, for tests. Release builds don't have this field.
     #[cfg(debug_assertions)]
     until_panic: Option<usize>,
 }
@@ -357,18 +361,18 @@ impl LeaseTable {
         Self { closed: Some(why), ..Self::default() }
     }
 
-    /// Makes the table panic after the next `actions` actions, for tests.
+    /// Makes the table panic after this many actions, for tests.
     #[cfg(debug_assertions)]
     pub(crate) fn plant_panic(&mut self, actions: usize) {
         self.actions.until_panic = Some(actions);
     }
 
-    /// Returns the databases that the table has removed since the last call. The caller frees their resources.
+    /// Returns the databases removed since the last call, whose resources the caller must free.
     pub(crate) fn take_gone(&mut self) -> Vec<DatabaseId> {
         std::mem::take(&mut self.gone)
     }
 
-    /// Handles an event, and returns the actions that follow from it.
+    /// Handles an event and returns the resulting actions.
     pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
         self.databases.sort();
         match event {
@@ -376,7 +380,7 @@ impl LeaseTable {
             Event::Leaving { database } => self.leaving(database, now),
             Event::Disconnected { database, leaving } => {
                 self.disconnected(database, leaving, now);
-                // A client may be waiting for room. If no other database can make room for it, end a lingering lease early.
+                // A client may be waiting for room. If no other database can make room, end a lingering lease early.
                 self.serve_where_full(now);
             }
             Event::Lost { database, leaving } => self.lost(database, leaving, now),

@@ -1,4 +1,4 @@
-//! Handles the end of a task: decides what happens to its database next, and answers the request that waited for the task.
+//! Handles finished tasks: decides what happens to the database next and answers the request waiting for the task.
 
 use std::time::Instant;
 
@@ -55,13 +55,14 @@ impl LeaseTable {
                 self.serve(&source, now);
             }
             Outcome::Failed(error) => {
-                // The task may have created part of the database before it failed.
+                // The task may have created part of the database before failing.
                 self.retire(id, "it could not be made");
                 self.not_made(&source, error, now);
             }
             Outcome::PutOff => self.forget(id),
             _ => {
-                // Something is wrong with the new database. The next one may be no better, so wait before creating it.
+                // Something is wrong with the new database. Since the next one may be no better, wait before creating
+                // it.
                 self.retire(id, "it could not be made");
                 self.make_later(&source, now);
             }
@@ -89,16 +90,16 @@ impl LeaseTable {
                 self.taken(id, name, now);
             }
             (outcome, terms) => {
-                // The database may or may not have the name now. Take the name away in either case, before another database
+                // The database may or may not have the name now. Either way, take the name away before another database
                 // receives it.
                 self.leave_old_name(id, name, now);
                 if let Some(database) = self.databases.get_mut(id) {
                     database.name = Some(name.to_owned());
                 }
-                // If the client found all of the server's sessions in use, it never got into the database.
+                // A client that found all of the server's sessions in use never got into the database.
                 let is_used =
                     !matches!(outcome, Outcome::Stale | Outcome::Failed(LeaseError::TooManyClients { .. }));
-                // The next database may still be fit for the lease.
+                // The next database may still suit the lease.
                 let is_unfit = matches!(outcome, Outcome::Stale | Outcome::DroppedOrRenamed);
                 let again = terms.filter(|terms| is_unfit || terms.retained);
                 self.unname(id, is_used, again);
@@ -109,7 +110,7 @@ impl LeaseTable {
         }
     }
 
-    /// Frees the name that a database had until it received the new `name`.
+    /// Frees a database's previous name after it has received the new `name`.
     fn leave_old_name(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let old = self.databases.get_mut(id).and_then(|database| database.name.take());
         if let Some(old) = old.filter(|old| old != name) {
@@ -117,11 +118,11 @@ impl LeaseTable {
         }
     }
 
-    /// Handles a lease's name that SQL gave to another database. Clients that want a session get one in that database.
+    /// Handles a lease's name that SQL has given to another database. Clients requesting a session get one there.
     fn taken(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         if line.state != NameState::Held(id) {
-            // By now, pgfresh has given the name to a database that it keeps.
+            // Meanwhile, pgfresh has given the name to a kept database.
             return self.advance(name, now);
         }
         line.state = NameState::Free;
@@ -142,7 +143,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Handles the end of a task that takes a database's name away.
+    /// Handles a finished task that took a database's name away.
     fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: &Outcome, now: Instant) {
         let is_gone = match outcome {
             Outcome::Done | Outcome::Fresh(_) => false,
@@ -168,11 +169,11 @@ impl LeaseTable {
         }
     }
 
-    /// Frees a name that has lost its database. If `again` is set, the name receives another database on these terms.
+    /// Frees a name that has lost its database, or finds another database for it on the terms `again`.
     fn free(&mut self, name: &str, again: Option<Terms>, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         match again {
-            // Wait for the first session, which brings the startup parameters. The name gets its database then.
+            // The name gets its database with the first session, which brings the startup parameters.
             Some(terms) if terms.isolation == Isolation::Rollback => line.state = NameState::Reserved(terms),
             Some(terms) if !line.requests.is_empty() => {
                 self.want_database(name, terms, now);
@@ -196,7 +197,7 @@ impl LeaseTable {
                 self.names.entry(to.to_owned()).or_insert_with(Line::free).state = NameState::Held(id);
                 self.answer_first(&name, Answer::Done(Some(id)));
                 self.free(&name, None, now);
-                // Requests for the new name may have come in the meantime.
+                // Requests for the new name may have arrived in the meantime.
                 self.advance(to, now);
             }
             Outcome::DroppedOrRenamed => {
@@ -208,14 +209,15 @@ impl LeaseTable {
                 self.answer_name_of(id, Outcome::NameTaken);
                 self.resume(id, lease, now);
             }
-            // The database may have either name now. Try again to give it the new one.
+            // The database may have either name now, so retry giving it the new one.
             _ => self.retry(id, now),
         }
     }
 
     fn was_reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
         if matches!(outcome, Outcome::SessionSpent) {
-            // The database equals its template, but no client may use its session again. Taking the name away ends that session.
+            // The database equals its template, but no client may use its session again. Taking the name away closes
+            // that session.
             return self.unname(id, false, terms_of(then));
         }
         let reason = match outcome {
@@ -246,7 +248,7 @@ impl LeaseTable {
         self.serve(&source, now);
     }
 
-    /// Begins or continues a lease. The waiting requests are answered before the lease may end.
+    /// Begins or continues a lease. Waiting requests are answered before the lease may end.
     fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
         (lease.deadline, lease.moved) = (None, now);
         self.set_state(id, DatabaseState::Leased(lease));
@@ -258,7 +260,7 @@ impl LeaseTable {
         }
     }
 
-    /// Answers the request that the task was for.
+    /// Answers the request that triggered the task.
     fn answer_name_of(&mut self, id: DatabaseId, outcome: Outcome) {
         let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) else { return };
         let answer = match outcome {
@@ -272,7 +274,7 @@ impl LeaseTable {
 
     fn answer_first(&mut self, name: &str, answer: Answer) {
         let Some(line) = self.names.get_mut(name) else { return };
-        // If the task took too long, its request has timed out, and the first request may be another one by now.
+        // If the task took too long, its request has timed out, so the first request may be a different one by now.
         let is_its_own = |request: &Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
         if line.requests.front().is_some_and(is_its_own)
             && let Some(request) = line.requests.pop_front()
@@ -292,7 +294,7 @@ impl LeaseTable {
         }
     }
 
-    /// Sets a state whose task is due at once.
+    /// Sets a state whose task is due immediately.
     fn set_due(&mut self, id: DatabaseId, state: DatabaseState) {
         if let Some(database) = self.databases.get_mut(id) {
             (database.state, database.work) = (state, Work::Due);
@@ -314,8 +316,8 @@ impl LeaseTable {
         self.gone.push(id);
     }
 
-    /// If there was no room for more databases, serves the waiting clients again. They may find room now, or may have waited too
-    /// long for it.
+    /// If there was no room for more databases, serves the waiting clients again, who may find room now or may have
+    /// waited too long.
     pub(super) fn serve_where_full(&mut self, now: Instant) {
         if self.databases.len() >= self.capacity {
             self.serve_all(now);
@@ -330,7 +332,7 @@ impl LeaseTable {
     }
 }
 
-/// Returns the terms of the lease that goes on after the reset, if one does.
+/// Returns the terms of the lease that continues after the reset, if there is one.
 fn terms_of(then: Then) -> Option<Terms> {
     match then {
         Then::Lease(lease) => Some(lease.terms),

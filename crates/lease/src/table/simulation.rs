@@ -1,10 +1,10 @@
 //! Tests the table in a simulation with random clients, a fake clock and a fake server.
 //!
-//! The fake server crashes, loses connections, is slow and refuses to rename databases. Meanwhile, SQL renames, swaps, drops and
-//! creates databases. After each event, the simulation checks everything that the table guarantees.
+//! The fake server crashes, loses connections, is slow and refuses to rename databases, while SQL renames, swaps, drops
+//! and creates them. After each event, the simulation checks everything guaranteed by the table.
 //!
-//! `PGFRESH_SIMULATION_EVENTS` sets the length of the simulation, and `PGFRESH_SIMULATION_SEED` the first seed. A run that fails
-//! prints its seed. Everything follows from the seed, so a run with the same seed fails again.
+//! `PGFRESH_SIMULATION_EVENTS` sets the length of the simulation, and `PGFRESH_SIMULATION_SEED` the first seed. A
+//! failing run prints its seed. Since everything follows from the seed, rerunning with it reproduces the failure.
 
 pub(super) mod random;
 mod server;
@@ -27,22 +27,22 @@ const CHECKS: Checks = Checks { sessions: true, statements: true };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Session {
-    /// The database for whose lease the table counts the session.
+    /// The database whose lease the table counts the session for.
     database: DatabaseId,
     /// The database name in the session's startup message.
     name: String,
-    /// Once the session has started, the database that it is in.
+    /// Once the session has started, its database.
     inside: Option<Oid>,
     leaving: bool,
 }
 
-/// A client that waits for an answer, and what the table owes it.
+/// A client waiting for an answer, with what the table owes it.
 #[derive(Debug, Clone)]
 struct Waiter {
     name: String,
     want: Want,
-    /// Whether the client must get a fresh database, because the previous lease was over when the client came or because it asked
-    /// for a reset.
+    /// Whether the client must get a fresh database, because it requested a reset or because the previous lease was
+    /// over when it came.
     must_be_fresh: bool,
 }
 
@@ -51,16 +51,16 @@ struct Simulation {
     now: Instant,
     table: LeaseTable,
     server: FakeServer,
-    /// Databases of the table that have resources.
+    /// The table's databases that have resources.
     held: BTreeSet<DatabaseId>,
     sessions: Vec<Session>,
     tasks: Vec<Task>,
-    /// Databases in which a task is about to end all sessions.
+    /// Databases in which a task is about to terminate all sessions.
     closes: Vec<DatabaseId>,
     waiters: HashMap<Ticket, Waiter>,
     last_ticket: u64,
     answered: BTreeMap<&'static str, u64>,
-    /// True once faults and new clients have stopped. From then on, all work must come to an end.
+    /// Whether faults and new clients have stopped, so that all work must come to an end.
     calm: bool,
 }
 
@@ -163,12 +163,12 @@ impl Simulation {
         self.raise(Event::Request { ticket, name, want });
     }
 
-    /// Whether a lease without linger has lost all its clients, or a lease with linger is past its deadline.
+    /// Returns true if a lease without linger has lost all its clients, or a lease with linger is past its deadline.
     fn is_over(&self, name: &str) -> bool {
         let Some(id) = self.table.database_named(name) else { return true };
         let Some(database) = self.table.databases.get(id) else { return false };
-        // Such a change may have ended the lease's sessions. If a client is waiting afterwards, the lease goes on for that
-        // client.
+        // These changes may have terminated the lease's sessions. If a client is waiting afterwards, the lease
+        // continues for that client.
         if matches!(database.state, DatabaseState::Changing(Change::Server(_) | Change::Copying(_))) {
             return false;
         }
@@ -209,7 +209,7 @@ impl Simulation {
                 self.sessions.push(Session { database, name, inside: None, leaving: false });
             }
             Answer::Done(Some(id)) if matches!(waiter.want, Want::Server) => {
-                // The client takes a while to change the server. A later event ends the change.
+                // The client takes a while to change the server. A later event completes the change.
                 self.tasks.push(Task { database: *id, kind: TaskKind::Close });
             }
             Answer::Done(Some(id)) if waiter.must_be_fresh => {
@@ -244,7 +244,8 @@ impl Simulation {
         }
     }
 
-    /// Starts a session that the table has promised. In the meantime, SQL may have given the database's name to another database.
+    /// Starts a session promised by the table. In the meantime, SQL may have given the database's name to another
+    /// database.
     fn enter(&mut self) {
         let promised: Vec<_> =
             (0..self.sessions.len()).filter(|at| self.sessions[*at].inside.is_none()).collect();
@@ -299,7 +300,7 @@ impl Simulation {
         self.raise(event);
     }
 
-    /// Ends the sessions in a database, and checks that all of them belong to the lease that is ending.
+    /// Terminates a database's sessions and checks that all of them belong to the lease that is ending.
     fn close_sessions(&mut self, id: DatabaseId) {
         match self.table.databases.get(id).map(|database| &database.state) {
             None
@@ -317,7 +318,7 @@ impl Simulation {
         self.raise(Event::Closed { database: id });
     }
 
-    /// Does what users do with SQL. Databases in rollback isolation are safe, because their session is always open.
+    /// Simulates SQL run by users. Databases in rollback isolation are safe, because their session is always open.
     fn sql(&mut self) {
         let (table, sessions) = (&self.table, &self.sessions);
         let is_in_use = |oid: Oid| {
@@ -390,7 +391,7 @@ impl Simulation {
         self.server.run(id, kind, found)
     }
 
-    /// Checks everything that the table guarantees.
+    /// Checks everything guaranteed by the table.
     fn check(&self) {
         let table = &self.table;
         let mut busy = BTreeSet::new();
@@ -447,7 +448,7 @@ impl Simulation {
         assert!(table.databases.len() <= CAPACITY, "more databases than there is room for");
     }
 
-    /// Checks that each group contains exactly the databases that belong to it.
+    /// Checks that each group contains exactly the databases belonging to it.
     fn check_order(&self) {
         let databases = &self.table.databases;
         let ids = |state: fn(&Database) -> bool| {
@@ -496,7 +497,7 @@ impl Simulation {
         }
     }
 
-    /// Ends all sessions, with no new clients and no faults, and checks that all work comes to an end.
+    /// Closes all sessions, without new clients or faults, and checks that all work comes to an end.
     fn settle(&mut self) {
         self.calm = true;
         while let Some(Session { database, leaving, .. }) = self.sessions.pop() {
@@ -559,7 +560,7 @@ fn play(seed: u64, length: u64, checks: Checks) -> BTreeMap<&'static str, u64> {
     simulation.answered
 }
 
-/// Checks the simulation itself: it must find a bug that the test plants.
+/// Checks the simulation itself, which must find a bug planted by the test.
 #[test]
 fn a_missing_check_of_names_is_found() {
     for checks in [Checks { sessions: false, ..CHECKS }, Checks { statements: false, ..CHECKS }] {

@@ -1,7 +1,7 @@
-//! Gives ready databases to waiting clients, and decides how many databases to create ahead of demand.
+//! Gives ready databases to waiting clients and decides how many databases to create ahead of demand.
 //!
-//! Clients should find a ready database, but copies cost processor time and space. So pgfresh starts with a few ready databases,
-//! and creates more only after a client has found none.
+//! Clients should find a ready database, but copies cost processor time and space. Therefore pgfresh starts with a few
+//! ready databases and creates more only after a client has found none.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -13,32 +13,32 @@ use super::{Action, DatabaseId, LeaseTable, ParamsId, Source, Task, TaskKind, Wa
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 
-/// Maximum number of ready copies of one template that the table creates ahead of demand.
+/// Maximum number of ready copies of one template created ahead of demand.
 const MOST_AHEAD: usize = 16;
-/// Maximum number of returned databases that the table keeps ready. This limit is higher than the one for new copies. If both
-/// were equal, each lease after a burst would make pgfresh create a copy at its start and remove one at its end.
+/// Maximum number of returned databases to keep ready. If this weren't higher than the limit for new copies, each lease
+/// after a burst would make pgfresh create a copy at its start and remove one at its end.
 const MOST_READY: usize = 2 * MOST_AHEAD;
-/// Number of databases to keep ready before a client has asked for one.
+/// Number of databases to keep ready before any client has requested one.
 const FIRST_READY: usize = 2;
-/// Maximum number of databases of one source that tasks create at the same time while clients wait.
+/// Maximum number of databases created simultaneously from one source while clients wait.
 const MOST_MAKING: usize = 2;
-/// Maximum number of databases of one source that tasks create at the same time ahead of demand. The other processors are left to
-/// the clients.
+/// Maximum number of databases created simultaneously from one source ahead of demand, which leaves the other
+/// processors to the clients.
 const MOST_MAKING_AHEAD: usize = 1;
-/// How long the table creates fewer copies after a client received a database. In this time, a session usually starts and gets
-/// its first answer, and it should have the processors to itself.
+/// How long the table creates fewer copies after a client has received a database. A new session usually gets its first
+/// answer within this time and should have the processors to itself.
 const QUIET: Duration = Duration::from_millis(3);
 
-/// Maximum pause after a failure to create a database.
+/// Maximum delay after failing to create a database.
 const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
 
-/// If clients are likely to get a returned database within this time, the table doesn't create a copy for them while all
-/// processors are busy. The copy would only slow down the clients that are about to return theirs.
+/// If clients are likely to get a returned database within this time, the table doesn't create a copy for them while
+/// all processors are busy. A copy would only slow down the clients about to return theirs.
 const CROWD_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long a client waits when there is no room for another database and no other client receives one either. Clients may keep
-/// their databases as long as they like. But while databases still go from client to client, this client's turn will come, so it
-/// keeps waiting.
+/// How long a client waits when there is no room for another database and no other client receives one either. Clients
+/// may keep their databases as long as they like. But as long as databases pass from client to client, this client's
+/// turn will come, so it continues to wait.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of one source of databases.
@@ -48,22 +48,22 @@ pub(super) struct Supply {
     wanted: usize,
     /// Names that wait for a database, in the order in which they came.
     pub(super) line: VecDeque<String>,
-    /// After a failure to create a database, the time of the next attempt.
+    /// Time of the next attempt after failing to create a database.
     not_before: Option<Instant>,
     /// Number of failures since the last success.
     failures: u32,
-    /// Until this time, a database whose client has just disconnected counts as about to return.
+    /// Until this time, a database whose client has just disconnected counts as about to be returned.
     returns_until: Option<Instant>,
-    /// Until this time, copies that are being created pause too. The last lease doesn't linger, so its database may be back any
-    /// moment.
+    /// Until this time, copies being created pause too. Since the last lease doesn't linger, its database may be back
+    /// any moment.
     pause_until: Option<Instant>,
-    /// When a database last became ready again after a lease, and (in the next field) how much time usually passes between two
-    /// such returns.
+    /// When a database last became ready again after a lease, and (in the next field) the average interval between such
+    /// returns.
     returned_at: Option<Instant>,
     return_every: Duration,
 }
 
-/// A name that waits for a database, and the properties that the database should have.
+/// A name waiting for a database, with the desired properties.
 struct Demand {
     name: String,
     isolation: Isolation,
@@ -71,7 +71,7 @@ struct Demand {
 }
 
 impl Supply {
-    /// Whether databases are returned so often that even the last client in the queue gets one soon.
+    /// Returns true if databases are returned so often that even the last client in the queue gets one soon.
     fn serves_soon(&self, now: Instant) -> bool {
         let Some(returned_at) = self.returned_at else { return false };
         let every = self.return_every.max(now.saturating_duration_since(returned_at));
@@ -81,8 +81,8 @@ impl Supply {
 }
 
 impl LeaseTable {
-    /// Adds a source of databases. If clients are `expected`, the table starts to create databases at once. Otherwise it waits
-    /// for the first request.
+    /// Adds a source of databases. If clients are `expected`, the table starts creating databases immediately,
+    /// otherwise with the first request.
     pub(crate) fn add_source(&mut self, source: Source, expected: bool) {
         let wanted = if expected { FIRST_READY } else { 0 };
         let line = VecDeque::new();
@@ -114,7 +114,7 @@ impl LeaseTable {
     fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {
         let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
         let Some(line) = self.names.get_mut(name) else { return };
-        // By now, the name may have stopped waiting, or may be waiting on different terms.
+        // By now, the name may have stopped waiting or may be waiting on different terms.
         if matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source) {
             line.state = NameState::Free;
             self.refuse_head(name, error);
@@ -134,8 +134,7 @@ impl LeaseTable {
         self.databases.ready().filter(move |(_, database)| database.source == *source).map(|(id, _)| id)
     }
 
-    /// Returns how many of a source's ready databases can go to any client. This excludes databases in rollback isolation, which
-    /// suit only some clients.
+    /// Returns how many of a source's ready databases suit any client, which excludes those in rollback isolation.
     pub(crate) fn ready(&self, source: &Source) -> usize {
         let is_for_any = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source && database.isolation != Isolation::Rollback
@@ -143,8 +142,8 @@ impl LeaseTable {
         self.databases.ready().filter(is_for_any).count()
     }
 
-    /// Whether there is nothing left to create: no task is creating a database, and there are enough ready ones or no room for
-    /// more.
+    /// Returns true if there is nothing left to create: no task is creating a database, and there are enough ready ones
+    /// or no room for more.
     pub(crate) fn is_supplied(&self) -> bool {
         let is_full = self.databases.len() >= self.capacity;
         self.supplies.iter().all(|(source, supply)| {
@@ -152,7 +151,7 @@ impl LeaseTable {
         })
     }
 
-    /// Gives ready databases to the names that wait for one, in the order of the queue.
+    /// Gives ready databases to the names waiting for one, in queue order.
     pub(super) fn serve(&mut self, source: &Source, now: Instant) {
         while let Some(demand) = self.first_demand(source) {
             if self.closed.is_some() {
@@ -196,8 +195,8 @@ impl LeaseTable {
             _ if database.is_warm_for(demand.params) => 2,
             _ => 1,
         };
-        // If several suit equally well, take the oldest. Clients have used it most, so its data is most likely to be in the
-        // processors' caches.
+        // If several suit equally well, take the oldest: clients have used it most, so its data is most likely to be in
+        // the processors' caches.
         let mut best = None;
         for (id, database) in self.databases.ready().filter(|(_, database)| database.source == *source) {
             let worth = worth(database);
@@ -208,7 +207,7 @@ impl LeaseTable {
         best.map(|(id, _)| id)
     }
 
-    /// Starts to give a ready database to a name.
+    /// Starts giving a ready database to a name.
     pub(super) fn assign(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         let NameState::Wanted(terms) = line.state.clone() else { return };
@@ -231,8 +230,8 @@ impl LeaseTable {
         self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket);
     }
 
-    /// Increases the number of databases to keep ready, because a client found none. Returns `false` if there is no room for
-    /// another database and none of the existing ones can make room.
+    /// Increases the number of databases to keep ready, because a client found none. Returns false if there is no room
+    /// for another database and none of the existing ones can make room.
     fn expand(&mut self, source: &Source, now: Instant) -> bool {
         let Some(supply) = self.supplies.get_mut(source) else { return false };
         let most = if matches!(source, Source::Server(_)) { 1 } else { MOST_AHEAD };
@@ -243,10 +242,10 @@ impl LeaseTable {
         self.databases.len() < self.capacity || self.evict_idle(now)
     }
 
-    /// Makes room for the client whose turn it is, by removing an idle database or ending a lease that has no sessions. Returns
-    /// `false` if all databases are in use.
+    /// Makes room for the client whose turn it is by removing an idle database or ending a lease without sessions.
+    /// Returns false if all databases are in use.
     fn evict_idle(&mut self, now: Instant) -> bool {
-        // After a failure, don't count on a database until its task succeeds. The task may fail forever.
+        // After a failure, don't count on a database until its task succeeds, because the task may keep failing.
         let is_coming = |database: &Database| {
             database.frees_room() || database.is_returning() && !matches!(database.work, Work::RetryAt(_))
         };
@@ -271,7 +270,7 @@ impl LeaseTable {
         true
     }
 
-    /// Among the databases kept for failed tests, returns the oldest that has no sessions, with the time when pgfresh kept it.
+    /// Returns the oldest sessionless database kept for a failed test, with the time when pgfresh kept it.
     fn oldest_kept(&self) -> Option<(Instant, DatabaseId)> {
         let unused = |database: &Database| {
             database.lease().filter(|lease| lease.sessions() == 0).and_then(|lease| lease.kept)
@@ -279,7 +278,7 @@ impl LeaseTable {
         self.databases.iter().filter_map(|(id, database)| Some((unused(database)?, id))).min()
     }
 
-    /// Refuses clients that have waited too long for room. There will be no room until another client returns its database.
+    /// Refuses clients that have waited too long for another client to return its database and make room.
     fn refuse_for_room(&mut self, source: &Source, now: Instant) {
         loop {
             let next = self.next_timeout(source);
@@ -296,7 +295,7 @@ impl LeaseTable {
         }
     }
 
-    /// Returns the name that will be the first to give up waiting for room, and the time when it does.
+    /// Returns the name that will be the first to give up waiting for room, with the time when this will happen.
     fn next_timeout(&self, source: &Source) -> Option<(Instant, String)> {
         let line = &self.supplies.get(source)?.line;
         let ends = |name: &String| {
@@ -306,11 +305,11 @@ impl LeaseTable {
             let moved = self.assigned_at.map_or(since, |assigned| assigned.max(since));
             Some((moved + ROOM_TIMEOUT, name.clone()))
         };
-        // If several names time out at the same time, this finds the first in the queue.
+        // If several names time out simultaneously, this finds the first in the queue.
         line.iter().filter_map(ends).min_by_key(|(ends, _)| *ends)
     }
 
-    /// Answers the first request of a waiting name with an error, and stops waiting on the name's behalf.
+    /// Answers a waiting name's first request with an error and stops waiting on the name's behalf.
     pub(super) fn refuse_name(&mut self, name: &str, error: LeaseError, now: Instant) {
         if let Some(line) = self.names.get_mut(name) {
             line.give_up_waiting();
@@ -319,7 +318,8 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Handles a failure to create a database: reports the error to the first waiting client, and delays the next attempt.
+    /// Handles a failure to create a database: reports the error to the first waiting client and delays the next
+    /// attempt.
     pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant) {
         self.make_later(source, now);
         let first = self.first_demand(source).map(|demand| demand.name);
@@ -331,13 +331,13 @@ impl LeaseTable {
         }
     }
 
-    /// Delays the next attempt to create a database from this source. Each failure doubles the delay.
+    /// Delays the next attempt to create a database from this source, doubling the delay after each failure.
     pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
         if let Some(supply) = self.supplies.get_mut(source) {
             let time = now + super::pause_after(supply.failures, LONGEST_PAUSE);
             supply.not_before = Some(time);
             supply.failures += 1;
-            // A client may be waiting for this very attempt, so check the queues then.
+            // A client may be waiting for this very attempt, so check the queues at that time.
             self.look_at_lines(time);
         }
     }
@@ -349,7 +349,7 @@ impl LeaseTable {
         }
     }
 
-    /// If the table needs another database now, returns the task to create it. Otherwise returns the time when it may need one.
+    /// Returns the task to create another database if the table needs one now, otherwise the time when it may need one.
     pub(super) fn next_to_make(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         let quiet = self.quiet_until.filter(|until| *until > now);
         let mut soonest = None;
@@ -373,8 +373,8 @@ impl LeaseTable {
                 soonest = earlier(soonest, Some(time));
                 continue;
             }
-            // First come clients for whom no returned database will be free soon, the one that has waited longest before the
-            // others.
+            // Clients that can't expect a returned database soon come first, starting with the one that has waited
+            // longest.
             let since = self.waits_since(source, making + self.returning(source));
             let is_urgent = since.is_some() && !supply.serves_soon(now);
             lacking.push((since.is_some(), is_urgent, since.map(Reverse), lacks, source.clone()));
@@ -400,16 +400,16 @@ impl LeaseTable {
         self.databases.busy().filter(is_made).count()
     }
 
-    /// Returns how many of a source's databases are on their way back from a lease. Making one ready again takes about a
-    /// millisecond.
+    /// Returns how many of a source's databases are on their way back from a lease. Each takes about a millisecond to
+    /// become ready again.
     fn returning(&self, source: &Source) -> usize {
         let returns =
             |(_, database): &(DatabaseId, &Database)| database.source == *source && database.is_returning();
         self.databases.busy().filter(returns).count()
     }
 
-    /// Returns how many of a source's leases are over except for sessions that the server has yet to end. Usually that takes less
-    /// than a millisecond, but a session may still be running a statement.
+    /// Returns how many of a source's leases are over except for sessions that the server has yet to terminate. This
+    /// usually takes less than a millisecond, but a session may still be running a statement.
     fn about_to_return(&self, source: &Source) -> usize {
         let is_left = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
@@ -419,17 +419,19 @@ impl LeaseTable {
         self.databases.busy().filter(is_left).count()
     }
 
-    /// Whether to keep a database that is ready again after its lease, although it takes up space.
+    /// Returns true if the table should keep a database that is ready again after its lease, although it takes up
+    /// space.
     pub(super) fn keeps_ready(&self, id: DatabaseId, now: Instant) -> bool {
         self.keeps(id, 0, now)
     }
 
-    /// Whether to reset a database after its lease rather than remove it.
+    /// Returns true if a database should be reset rather than removed after its lease.
     pub(super) fn keeps_returning(&self, id: DatabaseId, now: Instant) -> bool {
         self.databases.get(id).is_some_and(|database| self.keeps(id, self.returning(&database.source), now))
     }
 
-    /// Whether to use a database again: clients of its template may need it, and no client of another template needs its room.
+    /// Returns true if a database should be reused, because clients of its template may need it and no client of
+    /// another template needs its room.
     fn keeps(&self, id: DatabaseId, returning: usize, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| &database.source) else { return false };
         let is_needed = |supply: &Supply| {
@@ -439,30 +441,31 @@ impl LeaseTable {
         self.supplies.get(source).is_some_and(is_needed) && !self.is_due_elsewhere(id, source, now)
     }
 
-    /// Whether this returned database has to make room, because the client whose turn it is needs a database from another source.
-    /// Only one database at a time makes room in this way: removing it and creating another takes as long as many leases.
+    /// Returns true if this returned database has to make room, because the client whose turn it is needs a database
+    /// from another source. Only one database makes room at a time, because removing it and creating another takes as
+    /// long as many leases.
     fn is_due_elsewhere(&self, id: DatabaseId, source: &Source, now: Instant) -> bool {
         self.databases.len() >= self.capacity
             && !self.databases.busy().any(|(other, database)| other != id && database.frees_room())
             && self.next_source(Some(id), now).is_some_and(|next| next != *source)
     }
 
-    /// Finds the client that has waited longest although no database is in preparation for it, and returns the source that this
-    /// client needs. `come_back` is a database that has just been returned and isn't meant for any client yet.
+    /// Finds the client that has waited longest without a database being prepared for it and returns the source needed
+    /// by this client. `come_back` is a database that has just been returned and isn't assigned to a client yet.
     fn next_source(&self, come_back: Option<DatabaseId>, now: Instant) -> Option<Source> {
         let come_back = come_back.and_then(|id| self.databases.get(id));
         let next = |(source, supply): (&Source, &Supply)| {
             let own = come_back.filter(|own| own.source == *source);
             let since = self.needs_one_since(source, supply, own, now)?;
-            // If two clients came at the same time, prefer the one that can use the returned database.
+            // If two clients arrived at the same time, prefer the one that can use the returned database.
             Some((since, own.is_none(), source.clone()))
         };
         self.supplies.iter().filter_map(next).min().map(|(.., source)| source)
     }
 
-    /// Finds the first client in the source's queue without a database in preparation, and returns since when it has been
-    /// waiting. Returns `None` if there is no such client. Also returns `None` if the source couldn't serve that client now: no
-    /// database may be created, and none has `come_back`.
+    /// Returns since when the first client in the source's queue without a database in preparation has been waiting.
+    /// Returns `None` if there is no such client, or if the source couldn't serve it now because no database may be
+    /// created and none has `come_back`.
     fn needs_one_since(
         &self,
         source: &Source,
@@ -477,7 +480,7 @@ impl LeaseTable {
         self.waits_since(source, making + returning).filter(|_| may_be_made || come_back.is_some())
     }
 
-    /// Whether a client has been waiting too long for a new copy that could be created now.
+    /// Returns true if a client has been waiting too long for a new copy that could be created now.
     pub(super) fn is_copy_overdue(&self, now: Instant) -> bool {
         let is_overdue = |(source, supply): (&Source, &Supply)| {
             !supply.serves_soon(now)
@@ -488,9 +491,9 @@ impl LeaseTable {
         self.closed.is_none() && self.databases.len() < self.capacity && self.supplies.iter().any(is_overdue)
     }
 
-    /// Whether the paused task that creates this database should stop so that another database can be created first. It should if
-    /// a client waits for a copy of another template that no other worker may create. Once stopped, the task no longer occupies a
-    /// worker or counts towards the maximum.
+    /// Returns true if the paused task creating this database should stop, because a client is waiting for a copy of
+    /// another template that no other worker may create. Once stopped, the task no longer occupies a worker or counts
+    /// toward the maximum.
     pub(crate) fn gives_way(&mut self, id: DatabaseId, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| database.source.clone()) else {
             return false;
@@ -512,7 +515,7 @@ impl LeaseTable {
         gives_way
     }
 
-    /// Looks at the client with `before` others ahead of it in the source's queue, and returns since when it has been waiting.
+    /// Returns since when the client with `before` others ahead of it in the source's queue has been waiting.
     fn waits_since(&self, source: &Source, before: usize) -> Option<Instant> {
         let since = |name: &String| {
             let line = self.names.get(name)?;
@@ -522,14 +525,14 @@ impl LeaseTable {
         self.supplies.get(source)?.line.iter().filter_map(since).nth(before)
     }
 
-    /// Whether any client is waiting for a database from the same source as this one.
+    /// Returns true if any client is waiting for a database from this one's source.
     pub(crate) fn is_awaited(&self, id: DatabaseId) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| !supply.line.is_empty())
     }
 
-    /// Returns how long the task that creates this database should pause, to leave the processors to clients that come and go.
-    /// Returns `None` if no pause is due, or if a client needs this very database because too few others will be returned.
+    /// Returns how long the task creating this database should pause to leave the processors to clients. Returns `None`
+    /// if no pause is due, or if a client needs this very database because too few others will be returned.
     pub(crate) fn pause(&self, id: DatabaseId, now: Instant) -> Option<Duration> {
         let source = &self.databases.get(id)?.source;
         let supply = self.supplies.get(source)?;
@@ -538,28 +541,29 @@ impl LeaseTable {
         (supply.line.len() <= returning).then_some(pause)
     }
 
-    /// Whether databases from this one's source are returned so often that even the last client in the queue gets one soon.
+    /// Returns true if databases from this one's source are returned so often that even the last client in the queue
+    /// gets one soon.
     pub(crate) fn come_back_soon(&self, id: DatabaseId, now: Instant) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| supply.serves_soon(now))
     }
 
-    /// Records that a database of this source is ready again after its lease.
+    /// Records that a database from this source is ready again after its lease.
     pub(super) fn note_return(&mut self, source: &Source, now: Instant) {
         let Some(supply) = self.supplies.get_mut(source) else { return };
         if let Some(before) = supply.returned_at.replace(now) {
-            // Keep a moving average of the intervals that gives more weight to recent ones.
+            // Maintain a moving average of the intervals, weighted toward recent ones.
             supply.return_every = (supply.return_every * 7 + now.saturating_duration_since(before)) / 8;
         }
     }
 
-    /// Returns `true` if a client has found no ready database since the last call.
+    /// Returns true if a client has found no ready database since the last call.
     pub(crate) fn take_shortage(&mut self) -> bool {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Whether there is time to start idle backends in a database before it becomes ready: another database is ready already, and
-    /// no client is waiting.
+    /// Returns true if there is time to start idle backends in a database before it becomes ready, because another one
+    /// is already ready and no client is waiting.
     pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
         let ready = self.databases.get(id).map_or(0, |database| self.ready(&database.source));
         ready > 0 && !self.is_awaited(id)

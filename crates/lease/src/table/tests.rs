@@ -10,7 +10,7 @@ use super::*;
 
 const PARAMS: ParamsId = ParamsId(1);
 
-/// A table with fake tasks. Each test says when and how a task ends.
+/// A table with fake tasks. Each test determines when and how a task finishes.
 struct Example {
     table: LeaseTable,
     now: Instant,
@@ -48,7 +48,7 @@ impl Example {
         self.raise(Event::Finished { database, outcome })
     }
 
-    /// Runs the next background task, which succeeds.
+    /// Runs the next background task successfully.
     fn work(&mut self) -> (TaskKind, Vec<Action>) {
         let Task { database, kind } = self.table.next_task(self.now).unwrap();
         let outcome = match kind {
@@ -59,8 +59,8 @@ impl Example {
     }
 }
 
-/// Runs all tasks of clients and all background tasks until none is due. All succeed. Returns the background tasks, and the
-/// databases that clients received.
+/// Runs all client tasks and background tasks, successfully, until none is due. Returns the background tasks and the
+/// databases received by clients.
 fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<DatabaseId>) {
     let (mut done, mut granted, begun) = (Vec::new(), Vec::new(), example.now);
     loop {
@@ -89,7 +89,7 @@ fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<
     }
 }
 
-/// Returns the task that the table started for a client.
+/// Returns the task started by the table for a client.
 fn task(actions: &[Action]) -> Task {
     match actions {
         [Action::Run { task, .. }] => task.clone(),
@@ -97,7 +97,7 @@ fn task(actions: &[Action]) -> Task {
     }
 }
 
-/// Returns the database in which a client may open its session.
+/// Returns the database where a client may open its session.
 fn granted(actions: &[Action], to: Ticket) -> DatabaseId {
     match actions {
         [Action::Answer { ticket, answer: Answer::Session(id) }] if *ticket == to => *id,
@@ -118,8 +118,8 @@ fn clients_get_ready_databases_in_order_of_arrival() {
     }
 }
 
-/// After its client has disconnected, a database usually comes back soon, but a statement may keep running in it. So the table
-/// counts on such a database only for a short time.
+/// A database usually comes back soon after its client has disconnected. But since a statement may still be running in
+/// it, the table counts on such a database only for a short time.
 #[test]
 fn copy_is_briefly_delayed_for_returning_databases() {
     let mut example = Example::new();
@@ -140,8 +140,8 @@ fn copy_is_briefly_delayed_for_returning_databases() {
     assert!(matches!(example.table.next_task(example.now), Ok(Task { kind: TaskKind::Create(_), .. })));
 }
 
-/// While clients use the only database one after another, the task that creates the second one pauses. It continues when clients
-/// pause, return the database late, or wait for the second one.
+/// While clients use the only database one after another, the task creating the second one pauses. It continues when
+/// clients pause, return the database late, or wait for the second one.
 #[test]
 fn copy_pauses_for_clients_not_waiting_for_it() {
     let served = |linger| {
@@ -166,8 +166,8 @@ fn copy_pauses_for_clients_not_waiting_for_it() {
     assert_eq!(example.table.pause(copy, example.now), None, "this one waits for the copy");
 }
 
-/// As long as databases go from client to client, each client that finds no room gets its turn. When databases stop moving, the
-/// table refuses the waiting clients.
+/// As long as databases pass from client to client, each client that finds no room gets its turn. When databases stop
+/// moving, the table refuses the waiting clients.
 #[test]
 fn client_without_room_waits_while_databases_return() {
     let mut example = Example::new();
@@ -188,7 +188,7 @@ fn client_without_room_waits_while_databases_return() {
         rest(&mut example, actions)
     };
     assert_eq!(given.len(), 1, "first come, first served");
-    // The other client's wait starts again at that time.
+    // The other client's wait restarts at that time.
     let later = loop {
         assert!(example.raise(Event::Tick).is_empty());
         let later = example.table.next_task(example.now).unwrap_err().unwrap();
@@ -214,7 +214,7 @@ fn client_without_room_waits_while_databases_return() {
     assert!(ask(&mut example, "g").is_empty());
 }
 
-/// When a lease starts to linger, however long, a client that waits for room receives its database.
+/// When a lease starts to linger, for however long, a client waiting for room receives its database.
 #[test]
 fn lingering_lease_makes_room_for_waiting_client() {
     let mut example = Example::new();
@@ -228,7 +228,7 @@ fn lingering_lease_makes_room_for_waiting_client() {
     assert_eq!((given.len(), example.now), (1, before));
 }
 
-/// A client that waits for room gets the room of a database kept for a failed test: the oldest one without sessions.
+/// The oldest sessionless database kept for a failed test makes room for a waiting client.
 #[test]
 fn oldest_kept_database_makes_room_for_waiting_client() {
     let mut example = Example::new();
@@ -251,7 +251,7 @@ fn oldest_kept_database_makes_room_for_waiting_client() {
     assert_eq!((given.len(), kept(&example)), (1, [true, false, true, true]));
 }
 
-/// If databases have been returned often, the table expects further ones, until they stop coming.
+/// If databases have been returned often, the table expects more, until they stop coming.
 #[test]
 fn databases_are_expected_soon_after_repeated_returns() {
     let mut example = Example::new();
@@ -280,7 +280,7 @@ fn databases_are_expected_soon_after_repeated_returns() {
     assert!(!example.table.come_back_soon(copy, example.now), "only the copy can serve it");
 }
 
-/// In the meantime, databases of another template go from client to client.
+/// In this test, another template's databases pass from client to client in the meantime.
 #[test]
 fn client_does_not_wait_for_another_templates_databases() {
     let mut example = Example::new();
@@ -380,7 +380,7 @@ fn sessions_close_before_database_gets_another_lease() {
 
     let (_, actions) = example.ask("orders", Want::Release);
     assert_eq!(task(&actions), Task { database, kind: TaskKind::Close });
-    // The client was closing its connection anyway, so its backend ends before pgfresh tells it to.
+    // The client was closing its connection anyway, so its backend exits before pgfresh terminates it.
     assert!(example.raise(Event::Leaving { database }).is_empty());
     assert!(example.raise(Event::Disconnected { database, leaving: true }).is_empty());
     let next = example.table.next_task(example.now);
@@ -457,7 +457,7 @@ fn removing_template_keeps_names_moved_to_another_template() {
     example.session("name", 0);
     example.now += Duration::from_mins(10);
     example.raise(Event::Tick);
-    // Both names waited in vain. Now one gets a new request, and the other a request for another template.
+    // Both names have waited in vain. Now one gets a new request, and the other one for a different template.
     example.session("first", 0);
     let terms = terms("other", Isolation::Clone, 5000);
     let (ticket, _) = example
@@ -501,7 +501,7 @@ fn repeatedly_failing_task_is_retried_less_often() {
     assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
 }
 
-/// pgfresh can't copy a database in either of these isolations. Each client must get the right error.
+/// pgfresh can't copy a database in either of these isolations, so each client must get the right error.
 #[test]
 fn copy_error_names_lease_isolation() {
     for isolation in [Isolation::Rollback, Isolation::Server] {
@@ -534,7 +534,7 @@ fn late_copy_does_not_answer_later_request() {
     assert_eq!(task(&actions).kind, TaskKind::Reset { in_place: true });
 }
 
-/// After any burst, the returned databases are enough for the remaining clients.
+/// After any burst, there are enough returned databases for the remaining clients.
 #[test]
 fn returned_databases_are_neither_recreated_nor_dropped() {
     for burst in [1, 2, 5, 16, 33, 64, 200] {
@@ -548,7 +548,7 @@ fn returned_databases_are_neither_recreated_nor_dropped() {
                 assert_eq!(databases.len(), count);
                 for database in databases {
                     example.raise(Event::Disconnected { database, leaving: false });
-                    // Let some leases end at the same time, and others one after another.
+                    // Let some leases end simultaneously and others one after another.
                     if database.0 % 3 > 0 {
                         done.extend(rest(&mut example, Vec::new()).0);
                     }

@@ -1,4 +1,4 @@
-//! Decides which background task comes next, and when.
+//! Decides which background task comes next and when.
 
 use std::time::Instant;
 
@@ -7,20 +7,20 @@ use super::line::{NameState, refused};
 use super::{Closing, DatabaseId, LeaseTable, Task, TaskKind, Terms, Want};
 use crate::isolation::Isolation;
 
-/// Number of maintenance workers. At any time, one of them is neither creating nor dropping a database. That takes tens of
-/// milliseconds, and a client may be waiting for a reset, which takes only one.
+/// Number of maintenance workers. Creating or dropping a database takes tens of milliseconds, so one worker always
+/// remains free for other tasks. A client may be waiting for a reset, which takes just one millisecond.
 pub(crate) const WORKERS: usize = 4;
-/// How many databases may wait to be removed before removing them becomes more urgent than creating others. Each takes up several
-/// megabytes until it is gone.
+/// How many databases may wait to be removed before this becomes more urgent than creating others. Each takes up
+/// several megabytes until it is gone.
 const BACKLOG: usize = 16;
 
 impl LeaseTable {
-    /// Returns the most urgent background task. If none is due, returns the time when one may be, or `None` if nothing will be
-    /// due before the next event.
+    /// Returns the most urgent background task. If none is due, returns the time when one may be, or `None` if none
+    /// will be due before the next event.
     pub(crate) fn next_task(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         self.end_leases(now);
-        // A copy that a client has waited too long for comes before everything else. Otherwise, a steady stream of ending leases
-        // could leave no time for it.
+        // An overdue copy comes before everything else; otherwise, a steady stream of ending leases could leave no time
+        // for it.
         if self.is_copy_overdue(now)
             && !self.is_making_most()
             && let Ok(task) = self.next_to_make(now)
@@ -51,7 +51,7 @@ impl LeaseTable {
         Err(self.next_time().into_iter().chain(soonest).min())
     }
 
-    /// Whether as many databases as allowed are already being created or dropped.
+    /// Returns true if as many databases as allowed are already being created or dropped.
     pub(super) fn is_making_most(&self) -> bool {
         let takes_long = |(_, database): &(DatabaseId, &Database)| {
             database.work == Work::Running
@@ -68,8 +68,8 @@ impl LeaseTable {
         }
     }
 
-    /// Ends a lease. Its database is then made ready for the next lease. But if sessions `stay` in the database, or if the lease
-    /// has its own server, pgfresh removes it instead.
+    /// Ends a lease and starts making its database ready for the next one. If sessions `stay` in the database, or if
+    /// the lease has its own server, the database is removed instead.
     pub(super) fn end_lease(&mut self, id: DatabaseId, stay: bool) {
         let Some(database) = self.databases.get_mut(id) else { return };
         match database.isolation {
@@ -82,8 +82,8 @@ impl LeaseTable {
         }
     }
 
-    /// Starts to take a database's name away. Afterwards, the database is removed if `retire` is set. If `again` is set, the name
-    /// receives another database on these terms.
+    /// Starts taking a database's name away. Afterwards, the database is removed if `retire` is set, and the name
+    /// receives another database if there are terms for it (`again`).
     pub(super) fn unname(&mut self, id: DatabaseId, retire: bool, again: Option<Terms>) {
         let Some(database) = self.databases.get_mut(id) else { return };
         database.terms = again;
@@ -91,8 +91,8 @@ impl LeaseTable {
         database.work = Work::Due;
     }
 
-    /// Returns the task that is due for a database, if any. The thread that ended the database's lease or its last task continues
-    /// with it. Removals take long, so this leaves them to the workers.
+    /// Returns the task that is due for a database, if any, so that the thread that ended the database's lease or
+    /// finished its last task can continue with it. Removals are left to the workers, because they take a long time.
     pub(crate) fn take_due(&mut self, id: DatabaseId) -> Option<Task> {
         let is_due =
             |database: &Database| database.work == Work::Due && database.state != DatabaseState::Retiring;
@@ -120,14 +120,14 @@ impl LeaseTable {
             Work::None | Work::Running => false,
         };
         let due = || self.databases.busy().filter(|(_, database)| is_due(database)).map(|(id, _)| id);
-        // Take the databases in turn, in the order of their ids. Otherwise, databases with low ids could become due again and
-        // again, and others would never come.
+        // Take the databases in turn, ordered by id; otherwise, those with low ids could become due again and again and
+        // starve the others.
         let id = due().find(|id| *id > self.last_due).or_else(|| due().next())?;
         self.last_due = id;
         self.start_due(id)
     }
 
-    /// Returns the next time when a lease ends, a retry is due, or a request may time out.
+    /// Returns the earliest time when a lease ends, a retry is due, or a request may time out.
     fn next_time(&mut self) -> Option<Instant> {
         let end = self.databases.next_end().map(|(end, _)| end);
         let retry = |(_, database): (DatabaseId, &Database)| match database.work {
@@ -158,7 +158,7 @@ impl LeaseTable {
         self.serve_where_full(now);
     }
 
-    /// Makes sure that the requests are checked for timeouts by this time.
+    /// Makes sure that requests are checked for timeouts by this time.
     pub(super) fn look_at_lines(&mut self, at: Instant) {
         self.look_at_lines_at = Some(self.look_at_lines_at.map_or(at, |before| before.min(at)));
     }
@@ -169,7 +169,7 @@ impl LeaseTable {
         *count = count.saturating_sub(1);
     }
 
-    /// Records that a client has disconnected although its backend is still running.
+    /// Records that a client has disconnected while its backend is still running.
     pub(super) fn leaving(&mut self, id: DatabaseId, now: Instant) {
         let Some(database) = self.databases.get_mut(id) else { return };
         if let Some(lease) = database.lease_mut() {
@@ -201,8 +201,8 @@ impl LeaseTable {
         };
         let retire = lease.closing == Closes::Running;
         let head = database.name.as_ref().and_then(|name| self.names.get_mut(name)?.requests.front_mut());
-        // The first request in the queue may be the one that made the sessions end. Mark it as begun, so that it is answered once
-        // the name has lost its database or received another.
+        // The first request in the queue may be the one that terminated the sessions. Mark it as begun, so that it is
+        // answered once the name has lost its database or received another.
         let (mut is_reset, mut is_released) = (false, false);
         if let Some(head) = head {
             is_reset = matches!(head.want, Want::Reset { .. });
@@ -214,7 +214,7 @@ impl LeaseTable {
         self.unname(id, retire, again);
     }
 
-    /// Records that a task told all sessions of a database to end.
+    /// Records that a task has signaled all of a database's sessions to terminate.
     pub(super) fn closed(&mut self, id: DatabaseId, now: Instant) {
         let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) else { return };
         if lease.closing == Closes::Running {
@@ -223,15 +223,15 @@ impl LeaseTable {
         self.advance_name_of(id, now);
     }
 
-    /// Serves the requests that wait for the name of this database.
+    /// Serves the requests waiting for this database's name.
     pub(super) fn advance_name_of(&mut self, id: DatabaseId, now: Instant) {
         if let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) {
             self.advance(&name, now);
         }
     }
 
-    /// Ends the sessions that wait in rolled-back databases for the next lease. Such a database still has a client's name, so a
-    /// client may want to drop it.
+    /// Closes the sessions waiting in rolled-back databases for the next lease. Since these databases still have a
+    /// client's name, a client may want to drop one.
     pub(super) fn vacate(&mut self) {
         let has_session = |(_, database): &(DatabaseId, &Database)| database.isolation == Isolation::Rollback;
         let idle: Vec<_> = self.databases.ready().filter(has_session).map(|(id, _)| id).collect();

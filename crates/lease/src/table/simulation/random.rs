@@ -1,6 +1,6 @@
 //! Random numbers for simulations.
 
-/// Random numbers that follow from a seed. Source: xorshift64*.
+/// Random numbers derived from a seed. Source: xorshift64*.
 pub(in crate::table) struct Random(pub(in crate::table) u64);
 
 impl Random {

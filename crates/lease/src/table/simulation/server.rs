@@ -1,5 +1,4 @@
-//! A fake server with databases and sessions. Sessions find databases by name, and SQL may change a database's name at any
-//! moment.
+//! A fake server with databases and sessions. Sessions find databases by name, which SQL may change at any moment.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +7,10 @@ use super::NAMES;
 use super::random::Random;
 use crate::isolation::Isolation;
 
-/// Names that SQL gives to databases. SQL also uses clients' names.
+/// Names given to databases by SQL, which also uses clients' names.
 const OTHER_NAMES: [&str; 2] = ["y", "z"];
 
-/// How many databases SQL may create before it has to drop one. Each of them takes up a name that clients ask for.
+/// How many databases SQL may create before having to drop one. Each takes up a name requested by clients.
 const MOST_OF_SQL: usize = 1;
 
 /// Identifies a database in the server.
@@ -19,7 +18,7 @@ const MOST_OF_SQL: usize = 1;
 pub(super) enum Oid {
     /// pgfresh created the database for the table.
     Made(DatabaseId),
-    /// The database belongs to SQL. SQL created it, or renamed a database of pgfresh's, which pgfresh then forgot.
+    /// The database belongs to SQL, which either created it or renamed one of pgfresh's, which pgfresh then forgot.
     OfSql(u64),
 }
 
@@ -28,11 +27,11 @@ pub(super) enum Oid {
 pub(super) struct Copy {
     /// Name of the database. `None` stands for one of pgfresh's own names.
     pub(super) name: Option<String>,
-    /// The last name that pgfresh gave to the database. If the database has a different name now, it belongs to SQL.
+    /// The last name given by pgfresh. If the database has a different name now, it belongs to SQL.
     pub(super) given: Option<String>,
     /// Whether the database differs from its template.
     pub(super) dirty: bool,
-    /// Whether a rollback would undo the differences, because they are in a transaction that is still open.
+    /// Whether a rollback would undo the differences, because their transaction is still open.
     pub(super) uncommitted: bool,
     /// Whether the database is in a leased server.
     is_apart: bool,
@@ -48,30 +47,31 @@ impl Copy {
     }
 }
 
-/// Says how a task goes.
+/// The circumstances of a task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances {
-    /// True if nothing goes wrong.
+    /// Whether everything goes well.
     pub(super) is_lucky: bool,
     /// Whether the lease is in rollback isolation.
     pub(super) is_rolled_back: bool,
-    /// Whether the next lease can use this lease's session again.
+    /// Whether the next lease can reuse this lease's session.
     pub(super) keeps_session: bool,
 }
 
-/// Checks that protect pgfresh when SQL has given a name to another database. Tests turn them off to see the simulation fail.
+/// Checks that protect pgfresh when SQL has given a name to another database. Tests disable them to see the simulation
+/// fail.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Checks {
-    /// Whether pgfresh asks for the oid of a session's database before it uses the session.
+    /// Whether pgfresh asks for the oid of a session's database before using the session.
     pub(super) sessions: bool,
-    /// Whether statements change a database only if it still has a name that pgfresh gave it.
+    /// Whether statements change a database only if it still has a name given by pgfresh.
     pub(super) statements: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct FakeServer {
     pub(super) databases: BTreeMap<Oid, Copy>,
-    /// Idle backends: the table's database for whose next client each one waits, and the database that it is really in.
+    /// Idle backends, each with the table's database whose next client it waits for and the database it is really in.
     pub(super) waiting: Vec<(DatabaseId, Oid)>,
     checks: Checks,
     last: u64,
@@ -91,7 +91,7 @@ impl FakeServer {
         self.databases.iter().find(has).map(|(oid, _)| *oid)
     }
 
-    /// Starts a session for a lease, in an idle backend or a new one. Returns the database that the session is in.
+    /// Starts a session for a lease, in an idle backend or a new one. Returns the session's database.
     pub(super) fn enter(&mut self, id: DatabaseId, name: &str, isolation: Isolation) -> Option<Oid> {
         let made = Oid::Made(id);
         if isolation != Isolation::Clone {
@@ -104,7 +104,7 @@ impl FakeServer {
         self.start(id, Some(name))
     }
 
-    /// Starts a session that must be in one of the table's databases, by name. `None` stands for the name that pgfresh itself uses.
+    /// Starts a session that must be in one of the table's databases, by name. `None` stands for pgfresh's own name.
     fn start(&self, id: DatabaseId, name: Option<&str>) -> Option<Oid> {
         let found = match name {
             Some(name) => self.named(name)?,
@@ -113,7 +113,7 @@ impl FakeServer {
         (!self.checks.sessions || found == Oid::Made(id)).then_some(found)
     }
 
-    /// Hands a database that pgfresh has forgotten over to SQL.
+    /// Hands a database forgotten by pgfresh over to SQL.
     pub(super) fn forget(&mut self, id: DatabaseId) {
         self.waiting.retain(|(of, _)| *of != id);
         if let Some(copy) = self.databases.remove(&Oid::Made(id)) {
@@ -127,7 +127,7 @@ impl FakeServer {
         self.databases.insert(Oid::OfSql(self.last), copy);
     }
 
-    /// Does something that users do with SQL to a database without sessions, which may be one of pgfresh's.
+    /// Simulates a user's SQL on a database without sessions, which may be one of pgfresh's.
     pub(super) fn sql(&mut self, random: &mut Random, is_in_use: impl Fn(Oid) -> bool) {
         let of_sql: Vec<_> =
             self.databases.keys().filter(|oid| matches!(oid, Oid::OfSql(_))).copied().collect();
@@ -143,7 +143,7 @@ impl FakeServer {
         }
         let (one, other) = (random.pick(&all), random.pick(&all));
         let is_taken = self.named(&name).is_some();
-        // Before a client does such things, pgfresh closes the idle backends.
+        // Before a client does any of this, pgfresh closes the idle backends.
         self.waiting.retain(|(_, inside)| *inside != one && *inside != other);
         match random.below(6) {
             0 | 1 if !is_taken => self.rename(one, Some(name)),
@@ -157,7 +157,7 @@ impl FakeServer {
                 self.insert_of_sql(Copy { name: Some(name), given: None, ..copy });
             }
             4 => {
-                // Another database receives the name of the dropped one.
+                // Another database receives the dropped one's name.
                 let gone = self.databases.remove(&one);
                 let name = gone.and_then(|copy| copy.name).filter(|_| random.one_in(2));
                 if name.is_some() {
@@ -181,7 +181,7 @@ impl FakeServer {
             self.databases.insert(Oid::Made(id), Copy { is_apart, ..Copy::default() });
             return Outcome::Fresh(Proof::new());
         }
-        // Each statement says which names the database may have now.
+        // Each statement specifies which names the database may have now.
         let is_changed = |copy: &Copy| !copy.is_of_sql() || !self.checks.statements;
         let is_there = self.copy(id).is_some_and(is_changed);
         if *kind == TaskKind::Drop {
@@ -236,7 +236,8 @@ impl FakeServer {
         }
     }
 
-    /// Resets the database that this session is really in. The log shows only changes of the database with the expected oid.
+    /// Resets the database that this session is really in. The log shows only changes to the database with the expected
+    /// oid.
     fn reset(&mut self, id: DatabaseId, found: Circumstances) -> Outcome {
         let waits = self.waiting.iter().find(|(of, _)| *of == id).map(|(_, inside)| *inside);
         let name = self.copy(id).and_then(|copy| copy.name.clone());

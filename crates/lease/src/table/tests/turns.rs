@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Copies of two busy templates occupy all workers, and pause until their clients have disconnected.
+/// Copies of two busy templates occupy all workers and pause until their clients have disconnected.
 #[test]
 fn paused_copy_yields_to_copy_of_another_template() {
     let mut example = Example::new();
@@ -32,7 +32,8 @@ fn paused_copy_yields_to_copy_of_another_template() {
     assert!(example.table.databases.get(making[0].database).is_none());
 }
 
-/// The leases of several databases end at the same time. Before the second database is done, the first is already due again.
+/// The leases of several databases end simultaneously. Before the second database is done, the first is already due
+/// again.
 #[test]
 fn each_database_that_is_due_has_its_turn() {
     let mut example = Example::new();
