@@ -1,4 +1,4 @@
-//! Locks on names. For example, only one thread at a time may create or remove the template with a given name.
+//! Locks on names, so that, for example, only one thread at a time creates or removes the template with a given name.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
@@ -24,8 +24,8 @@ pub(crate) struct Claim {
 }
 
 impl Claims {
-    /// Locks a name. Waits if another thread holds the lock, but not forever, because all work under such a lock has a time
-    /// limit.
+    /// Locks a name, waiting if another thread holds the lock. The wait is bounded, because all work under such a lock
+    /// has a time limit.
     pub(crate) fn claim(&self, name: &str) -> Claim {
         let Shared { names, freed } = &*self.0;
         let is_taken = |names: &mut BTreeSet<String>| names.contains(name);

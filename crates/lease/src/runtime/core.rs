@@ -1,4 +1,5 @@
-//! The state of all leases: the table, the resources of its databases, and the slots for answers. One lock protects all of it.
+//! The state of all leases, protected by one lock: the table, the resources of its databases, and the slots for
+//! answers.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,39 +19,40 @@ use crate::runtime::pool::Pool;
 use crate::runtime::resources::{Resources, RollbackCopy};
 use crate::table::{Answer, Closing, DatabaseId, LeaseTable, ParamsId, Task, Ticket};
 
-/// Maximum number of idle backends that departed clients leave in databases that are still leased.
+/// Maximum number of idle backends left behind by departed clients in databases that are still leased.
 const MOST_WAITING: usize = 64;
-/// How often pgfresh reads the log while any name is in use. It has to keep up, because the server recycles old segments.
+/// How often pgfresh reads the log while any name is in use, to keep up with the server, which recycles old segments.
 const CATCH_UP: Duration = Duration::from_secs(1);
-/// After the server had no room for a client's session, how long pgfresh keeps no idle backends.
+/// How long pgfresh retains no idle backends after the server had no room for a client's session.
 const CROWDED: Duration = Duration::from_secs(10);
 
 /// The data behind the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
     pub(crate) table: LeaseTable,
-    /// Tasks for the maintenance workers that should run before all others. Most have a client waiting for them whose own thread
+    /// Tasks for the maintenance workers that should run before all others. Most have a waiting client whose own thread
     /// is busy.
     pub(crate) urgent: VecDeque<Task>,
     pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) pool: Pool,
     pub(crate) expected: ExpectedParams,
-    /// For each idle maintenance worker, the time when it wakes up by itself.
+    /// For each idle maintenance worker, the time when its timer wakes it.
     pub(crate) idle_workers: Vec<Instant>,
-    /// When a maintenance worker last read the log. While leases are long, no task reads it for them.
+    /// When a maintenance worker last read the log. During long leases, no task would do so otherwise.
     pub(crate) caught_up: Option<Instant>,
-    /// How many resets there had been at the last VACUUM of `pg_database`.
+    /// Number of resets before the last VACUUM of `pg_database`.
     vacuumed: u64,
-    /// Maximum number of idle sessions: backends that wait for a client, and sessions of pgfresh that wait for the next reset.
+    /// Maximum number of idle sessions: backends waiting for a client and pgfresh's own sessions waiting for the next
+    /// reset.
     pub(crate) most_idle: usize,
-    /// Until this time, pgfresh keeps no idle backends.
+    /// Until this time, pgfresh retains no idle backends.
     crowded: Option<Instant>,
     serial: u64,
     pub(crate) last_ticket: u64,
     pub(crate) closed: bool,
-    /// True after a panic that left the table in an unknown state. A closed table has then replaced it.
+    /// Whether a panic has left the table in an unknown state. If so, a closed table has replaced it.
     pub(crate) has_failed: bool,
-    /// Functions to call after such a panic.
+    /// Functions to call if a panic leaves the table in an unknown state.
     on_failure: Vec<OnFailure>,
     pub(crate) counters: Counters,
 }
@@ -75,8 +77,8 @@ impl Core {
         self.serial
     }
 
-    /// Discards the table and all databases after a panic, because the thread may have changed only part of them. Refuses all
-    /// waiting and future requests, so that no client gets a database in an unknown state.
+    /// Discards the table and all databases after a panic, which may have left them half changed. All waiting and
+    /// future requests are refused, so that no client gets a database in an unknown state.
     pub(crate) fn fail(&mut self) {
         self.table = LeaseTable::refusing(Closing::Failed);
         self.urgent.clear();
@@ -90,7 +92,7 @@ impl Core {
         }
     }
 
-    /// Calls `call` once if a panic leaves the table in an unknown state. If that has happened already, calls it immediately.
+    /// Calls `call` once if a panic leaves the table in an unknown state, or immediately if this has already happened.
     pub(crate) fn when_failed(&mut self, call: impl FnOnce() + Send + 'static) {
         if self.has_failed {
             call();
@@ -99,25 +101,25 @@ impl Core {
         }
     }
 
-    /// Makes up a new name for a database that pgfresh prepares.
+    /// Generates a new name for a database in preparation.
     pub(crate) fn next_name(&mut self) -> String {
         preparing(self.next_serial())
     }
 
-    /// Finds the startup parameters with this id among those of the waiting clients.
+    /// Finds the startup parameters with this id among the waiting clients.
     pub(crate) fn params_of(&self, id: ParamsId) -> Option<StartupParams> {
         let mut waiting = self.slots.values().filter_map(|slot| slot.params());
         waiting.find(|params| params_id(params) == id).cloned()
     }
 
-    /// Whether the server has room for idle backends.
+    /// Returns true if the server has room for idle backends.
     pub(crate) fn has_room(&self) -> bool {
         self.crowded.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Makes room for the backend of a client that is leaving its database. Returns `false` if that backend must close instead.
-    /// If the lease ends with this client, this limit doesn't apply, because the backend then waits in a ready database. At the
-    /// limit, closes the idle backends of the lease that ends next.
+    /// Makes room for the backend of a client leaving its database. At the limit, this closes the idle backends of the
+    /// lease that ends next. Returns false if the client's backend must be closed instead. No limit applies if the
+    /// lease ends with this client, because the backend then waits in a ready database.
     pub(crate) fn make_room_for_left(&mut self, id: DatabaseId) -> bool {
         if !self.has_room() {
             return false;
@@ -142,9 +144,9 @@ impl Core {
         }
     }
 
-    /// Closes idle sessions until at most `most_idle` are left. Begins with databases that are being removed, then goes on with
-    /// leases that have a deadline (the earliest first). Ready databases come last, and among them the one that the next client
-    /// gets. Leaves the database `stays` alone.
+    /// Closes idle sessions in all databases but `stays` until at most `most_idle` are left. Databases being removed
+    /// come first, followed by leases with a deadline (earliest first). Ready databases come last, and very last the
+    /// one for the next client.
     pub(crate) fn trim_idle(&mut self, stays: DatabaseId) {
         let mut idle = self.pool.idle();
         if idle <= self.most_idle {
@@ -161,7 +163,7 @@ impl Core {
         }
     }
 
-    /// Closes all idle backends, and keeps no new ones for a while.
+    /// Closes all idle backends and retains no new ones for a while.
     pub(crate) fn evict_idle(&mut self) {
         self.crowded = Some(Instant::now() + CROWDED);
         self.pool.close_waiting();
@@ -181,7 +183,7 @@ impl Core {
         }
     }
 
-    /// Returns the most urgent task. If no task is due, returns the time when one may be.
+    /// Returns the most urgent task, or the time when one may be due.
     pub(crate) fn next_task(&mut self) -> Result<Task, Option<Instant>> {
         match self.urgent.pop_front() {
             Some(task) => Ok(task),
@@ -189,8 +191,8 @@ impl Core {
         }
     }
 
-    /// Returns the next task for this database: an urgent one, or else one that is due. If there are only urgent tasks for other
-    /// databases, returns `None`, because those come first.
+    /// Returns the next task for this database: an urgent one, or else one that is due. If only other databases have
+    /// urgent tasks, returns `None`, because those come first.
     pub(crate) fn next_in(&mut self, database: DatabaseId) -> Option<Task> {
         if self.urgent.is_empty() {
             return self.table.take_due(database);
@@ -199,13 +201,13 @@ impl Core {
         self.urgent.remove(at)
     }
 
-    /// Returns the time when a maintenance worker should read the log next. Returns `None` while no name is in use.
+    /// Returns the time when a maintenance worker should next read the log, or `None` while no name is in use.
     pub(crate) fn reads_log_at(&self) -> Option<Instant> {
         let next = || self.caught_up.map_or_else(Instant::now, |last| last + CATCH_UP);
         self.table.is_used().then(next)
     }
 
-    /// Whether at least `resets` databases have been reset since this last returned `true`.
+    /// Returns true if at least `resets` databases have been reset since this last returned true.
     pub(crate) fn take_vacuum_due(&mut self, resets: u64) -> bool {
         let is_due = self.counters.recycled.0 >= self.vacuumed + resets;
         if is_due {
@@ -214,7 +216,7 @@ impl Core {
         is_due
     }
 
-    /// Whether to wake an idle maintenance worker to look at the table now. Busy workers look anyway.
+    /// Returns true if an idle maintenance worker should wake and look at the table now. Busy workers look anyway.
     pub(crate) fn needs_worker(&mut self) -> bool {
         let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
         if !self.urgent.is_empty() || self.expected.is_note_due() {
@@ -231,7 +233,7 @@ impl Core {
     }
 }
 
-/// A client that asks for a session, with its startup parameters.
+/// A client requesting a session, with its startup parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Newcomer {
     pub(crate) client: Arc<Client>,
@@ -249,8 +251,8 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 struct Reply {
     answer: Option<Answer>,
-    /// True while a thread sleeps until the answer comes. Usually no thread does, because the requesting thread itself produces
-    /// the answer. A wake-up would cost a system call even then.
+    /// Whether a thread is sleeping until the answer arrives. Usually the requesting thread itself produces the answer,
+    /// so this saves a system call that would wake no thread.
     is_awaited: bool,
 }
 
@@ -278,7 +280,7 @@ impl Slot {
         }
     }
 
-    /// Waits for the answer. Returns `None` if it doesn't come within `timeout`.
+    /// Waits for the answer. Returns `None` if it doesn't arrive within `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) -> Option<Result<Answer, LeaseError>> {
         let is_open = |reply: &mut Reply| {
             reply.is_awaited = reply.answer.is_none();
@@ -292,7 +294,7 @@ impl Slot {
     }
 }
 
-/// How long pgfresh stays silent before it reports a failure with the same cause again.
+/// How long to wait before reporting another failure with the same cause.
 const SAY_AGAIN: Duration = Duration::from_mins(1);
 
 /// Counts of events since the start.
@@ -310,8 +312,8 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Returns `true` if pgfresh should report this failure now, because it hasn't reported the same cause lately. Counts as a
-    /// report.
+    /// Returns true if pgfresh should report this failure now, because it hasn't reported this cause recently. Counts
+    /// as a report.
     pub(crate) fn is_news(&mut self, verb: &'static str, why: &str) -> bool {
         self.said.retain(|_, last| last.elapsed() < SAY_AGAIN);
         let is_news = !self.said.contains_key(&(verb, why.to_owned()));

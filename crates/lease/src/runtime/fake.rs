@@ -1,5 +1,5 @@
-//! A fake server for tests. It speaks the PostgreSQL protocol on a Unix socket, answers the statements of this crate, and knows
-//! which connections are open.
+//! A fake server for tests, which speaks the PostgreSQL protocol on a Unix socket, answers this crate's statements, and
+//! tracks which connections are open.
 
 #![expect(clippy::let_underscore_must_use, reason = "a client that is gone reads no answer")]
 
@@ -28,9 +28,9 @@ use crate::wal::evidence::log_with;
 const HANG: Duration = Duration::from_secs(30);
 /// A startup parameter by which the fake server recognizes pgfresh's own connections.
 const OURS: &[u8] = b"application_name\0pgfresh\0";
-/// A startup parameter by which it recognizes backends that pgfresh starts ahead of a client.
+/// A startup parameter by which the fake server recognizes backends started ahead of a client.
 const READY: &[u8] = b"database\0pgfresh_preparing_";
-/// A startup parameter by which it recognizes sessions in the lease `db`.
+/// A startup parameter by which the fake server recognizes sessions in the lease `db`.
 const LEASED: &[u8] = b"database\0db\0";
 /// The end of the server's log.
 pub(crate) const POSITION: &str = "0/1000028";
@@ -43,25 +43,25 @@ pub(crate) struct FakeServer(Arc<Mutex<State>>);
 struct State {
     last_pid: u32,
     last_oid: u32,
-    /// The stamp that pgfresh reads when a session starts. Empty if there are no databases.
+    /// The stamp read by pgfresh when a session starts. Empty if there are no databases.
     stamp: String,
-    /// The server refuses the next sessions of clients with these SQLSTATEs.
+    /// SQLSTATEs with which to refuse the next client sessions.
     refusals: VecDeque<&'static str>,
-    /// How often pgfresh asked the server to terminate the backends of a lease. The fake server doesn't do so.
+    /// How often pgfresh asked the server to terminate a lease's backends, which the fake server doesn't do.
     terminations: usize,
     /// Open connections by process id, except pgfresh's own.
     open: HashMap<u32, UnixStream>,
-    /// Queries in clients' backends, by process id.
+    /// Queries received by clients' backends, by process id.
     asked: HashMap<u32, Vec<String>>,
-    /// The `transaction_timeout` with which sessions start.
+    /// The initial `transaction_timeout` of sessions.
     timeout: String,
-    /// Queries of clients' backends fail if they contain this text.
+    /// Queries in clients' backends fail if they contain this text.
     fails: Option<&'static str>,
-    /// True while pgfresh's statements get no answer.
+    /// Whether pgfresh's statements currently get no answer.
     stopped: bool,
 }
 
-/// Leases of a fake server. Dropping the struct closes the leases.
+/// Leases on a fake server, closed when this struct is dropped.
 pub(crate) struct FakeLeases {
     pub(crate) leases: Leases,
     pub(crate) server: FakeServer,
@@ -75,7 +75,7 @@ impl Drop for FakeLeases {
 }
 
 impl FakeLeases {
-    /// Opens leases that linger for this long after their last session.
+    /// Opens leases that linger for the given time after their last session.
     pub(crate) fn open(linger: Duration) -> Self {
         let folder = log_with(0xD118);
         let server = FakeServer::start(folder.path());
@@ -104,7 +104,7 @@ impl FakeServer {
         server.lock().stamp = "as it was".to_owned();
         let listener = UnixListener::bind(folder.join(SOCKET)).unwrap();
         let accepting = server.clone();
-        // Nothing stops this thread. It ends with the test process.
+        // Nothing stops this thread, which exits with the test process.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let server = accepting.clone();
@@ -114,7 +114,7 @@ impl FakeServer {
         server
     }
 
-    /// Changes the stamp that pgfresh reads when a session starts.
+    /// Changes the stamp read by pgfresh when a session starts.
     pub(crate) fn change_catalogs(&self) {
         self.lock().stamp.push('!');
     }
@@ -124,7 +124,7 @@ impl FakeServer {
         self.lock().stamp.clear();
     }
 
-    /// Makes the server refuse the next sessions of clients, and those that pgfresh opens in the lease `db`.
+    /// Makes the server refuse the next client sessions and those that pgfresh opens in the lease `db`.
     pub(crate) fn refuse(&self, sqlstates: &[&'static str]) {
         self.lock().refusals.extend(sqlstates);
     }
@@ -134,12 +134,12 @@ impl FakeServer {
         self.lock().refusals.len()
     }
 
-    /// Returns how often pgfresh asked the server to terminate the backends of a lease.
+    /// Returns how often pgfresh asked the server to terminate a lease's backends.
     pub(crate) fn terminations(&self) -> usize {
         self.lock().terminations
     }
 
-    /// Makes a backend send `words`. If `ends` is set, the backend then ends.
+    /// Makes a backend send `words` and, if `ends` is set, exit.
     pub(crate) fn say(&self, pid: u32, words: &[u8], ends: bool) {
         let mut state = self.lock();
         let mut stream = &state.open[&pid];
@@ -150,27 +150,27 @@ impl FakeServer {
         }
     }
 
-    /// Ends a backend the way `pg_terminate_backend()` does.
+    /// Terminates a backend the way `pg_terminate_backend()` does.
     pub(crate) fn terminate(&self, pid: u32) {
         self.say(pid, &error("57P01"), true);
     }
 
-    /// Returns the queries that a backend has received since the last call.
+    /// Returns the queries received by a backend since the last call.
     pub(crate) fn asked(&self, pid: u32) -> Vec<String> {
         self.lock().asked.remove(&pid).unwrap_or_default()
     }
 
-    /// Sets the `transaction_timeout` with which sessions start.
+    /// Sets the initial `transaction_timeout` of sessions.
     pub(crate) fn set_timeout(&self, value: &str) {
         value.clone_into(&mut self.lock().timeout);
     }
 
-    /// From now on, queries in clients' backends fail if they contain `words`.
+    /// Makes queries in clients' backends fail from now on if they contain `words`.
     pub(crate) fn fail_on(&self, words: &'static str) {
         self.lock().fails = Some(words);
     }
 
-    /// Stops or resumes the answers to pgfresh's own statements. In between, they wait as if their backend were stopped.
+    /// Stops or resumes answering pgfresh's own statements, which wait meanwhile as if their backend were stopped.
     pub(crate) fn stop(&self, stopped: bool) {
         self.lock().stopped = stopped;
     }
@@ -201,7 +201,7 @@ impl FakeServer {
         let Some(startup) = read_startup(&mut stream) else { return };
         let is_ours = startup.windows(OURS.len()).any(|words| words == OURS);
         let is_inside = startup.windows(LEASED.len()).any(|words| words == LEASED);
-        // Refuse backends that pgfresh starts ahead of a client, so that a test knows which backend the client gets.
+        // Refuse backends started ahead of a client, so that a test knows which backend the client gets.
         if !is_ours && startup.windows(READY.len()).any(|words| words == READY) {
             let _ = stream.write_all(&error("57P03"));
             return;

@@ -1,4 +1,4 @@
-//! The state that all leases of a server share.
+//! The state shared by all leases on a server.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -22,7 +22,8 @@ use crate::runtime::template::Template;
 use crate::table::{Closing, Event, Source};
 use crate::wal::evidence::Evidence;
 
-/// Number of databases that are allowed even if the budget is too small for them. A server with room for fewer would be useless.
+/// Number of databases allowed even if the budget is too small for them, because a server with room for fewer would be
+/// useless.
 pub(crate) const LEAST_CAPACITY: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -30,29 +31,29 @@ pub(crate) struct Inner {
     pub(crate) admin: AdminPool,
     pub(crate) seats: Arc<Seats>,
     pub(crate) evidence: Evidence,
-    /// Whether the server may JIT-compile queries. To do so, it loads a library into the backend that runs the query.
+    /// Whether the server may JIT-compile queries, for which it loads a library into the backend running the query.
     pub(crate) jit: bool,
-    /// Whether the server is configured to end idle sessions after a timeout.
+    /// Whether the server is configured to terminate idle sessions after a timeout.
     pub(crate) ends_idle: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
-    /// Prevents two threads from creating or removing the same template at the same time. A thread claims the template's name
+    /// Prevents two threads from creating or removing a template simultaneously, because each must claim its name
     /// first.
     pub(crate) claims: Claims,
-    /// Prevents two threads from preparing a database under the same name. While such a database exists, programs that list
-    /// databases can see its name.
+    /// Prevents two threads from preparing a database under the same name. While a database is in preparation, programs
+    /// that list databases can see its name.
     pub(crate) preparing: Claims,
     pub(crate) core: Arc<SharedCore>,
-    /// The state that all databases of the server share, such as roles. Call [`Self::shared`] instead of reading this field: it
-    /// fills the field on first use.
+    /// The state shared by all of the server's databases, such as roles. Don't read this field directly; call
+    /// [`Self::shared`], which fills it on first use.
     pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
-    /// Prevents two threads from comparing the shared state at the same time. A thread holds this lock from reading the state
-    /// until it has compared it with that of the last check.
+    /// Prevents two threads from comparing the shared state simultaneously. A thread holds this lock from reading the
+    /// state until it has compared the state with the last check.
     pub(crate) looking: Mutex<()>,
-    /// True once a client has asked for a session.
+    /// Whether a client has ever requested a session.
     pub(crate) has_had_clients: AtomicBool,
     /// Wakes maintenance workers when there may be work for them.
     pub(crate) work: Condvar,
-    /// Tells paused copy operations that a client may be waiting for a copy.
+    /// Notifies paused copy operations that a client may be waiting for a copy.
     pub(crate) shortage: Condvar,
     /// Measures the processor load. While all processors are busy, pgfresh pauses copies.
     pub(crate) processors: Processors,
@@ -62,8 +63,8 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Stops creating databases from this template or server, and drops those that are ready. Leased databases stay until their
-    /// leases end.
+    /// Stops creating databases from this template or server and drops the ready ones. Leased databases remain until
+    /// their leases end.
     pub(crate) fn remove_source(&self, source: &Source) {
         let mut core = self.lock();
         let actions = core.table.remove_source(source, Instant::now());
@@ -79,8 +80,8 @@ impl Inner {
         self.shortage.notify_all();
     }
 
-    /// Chooses the template for a lease and returns its name. The template named in the request comes first, then a template with
-    /// the same name as the lease, then the default template.
+    /// Chooses the template for a lease and returns its name: the template specified in the request, else one with the
+    /// lease's own name, else the default template.
     pub(crate) fn template_for(&self, lease: &str, asked: Option<&str>) -> Result<String, LeaseError> {
         let asked = asked.map(whole).transpose()?;
         let templates = lock(&self.templates);
@@ -98,7 +99,7 @@ impl Inner {
         called(&templates, name).cloned().ok_or_else(|| unknown(&templates, name))
     }
 
-    /// Works out how many databases the budget allows, from the size of the largest template, and tells the table.
+    /// Computes how many databases the budget allows, based on the size of the largest template, and updates the table.
     pub(crate) fn measure_capacity(&self) {
         let largest =
             lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
@@ -106,8 +107,8 @@ impl Inner {
         self.lock().table.capacity = capacity.max(LEAST_CAPACITY);
     }
 
-    /// Returns an error if a client has created a database with this name through SQL. A database that belongs to a lease is
-    /// fine.
+    /// Returns an error if a client has created a database with this name through SQL. Databases that belong to leases
+    /// are fine.
     pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
         if self.lock().table.database_named(name).is_some() {
             return Ok(());
@@ -128,8 +129,8 @@ impl Inner {
         }
     }
 
-    /// Returns the state that all databases share, as it was before the first client. A maintenance worker reads it while the
-    /// service starts. Clients that come before this is done wait for it.
+    /// Returns the state shared by all databases, as it was before the first client. A maintenance worker reads this
+    /// state during startup, while early clients wait.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedWatch> {
         lock(
             self.shared.get_or_init(|| {
@@ -146,7 +147,8 @@ impl Inner {
         self.core.lock()
     }
 
-    /// Wakes a maintenance worker if the table has work. Also wakes paused copy operations if a client found no ready database.
+    /// Wakes a maintenance worker if the table has work, as well as paused copy operations if a client found no ready
+    /// database.
     pub(crate) fn wake_worker(&self, mut core: MutexGuard<'_, Core>) {
         let (needed, short) = (core.needs_worker(), core.table.take_shortage());
         drop(core);
@@ -158,7 +160,7 @@ impl Inner {
         }
     }
 
-    /// Blocks a maintenance worker until there may be work, but no longer than `until`.
+    /// Blocks a maintenance worker until there may be work, but at most until `until`.
     pub(crate) fn wait(&self, mut core: MutexGuard<'_, Core>, until: Instant) {
         core.idle_workers.push(until);
         let timeout = until.saturating_duration_since(Instant::now());
@@ -175,15 +177,15 @@ const LOAD_COUNTS: Duration = Duration::from_millis(2);
 /// Measures the processor load, so that background work can wait while clients need the processors.
 #[derive(Debug, Default)]
 pub(crate) struct Processors {
-    /// Number of processors. We count them only on first use, because counting reads files and most servers never need the
-    /// number.
+    /// Number of processors, counted on first use because counting reads files and most servers never need the number.
     count: OnceLock<usize>,
     /// When the load was last measured, and whether the processors were busy.
     seen: Mutex<Option<(Instant, bool)>>,
 }
 
 impl Processors {
-    /// Whether the machine has more runnable tasks than processors, so that background work should wait for clients.
+    /// Returns true if the machine has more runnable tasks than processors, so that background work should wait for
+    /// clients.
     pub(crate) fn are_busy(&self) -> bool {
         let mut seen = lock(&self.seen);
         match *seen {

@@ -1,7 +1,8 @@
-//! Gives leases' names to databases, and takes them away again.
+//! Gives leases' names to databases and takes them away again.
 //!
-//! SQL may rename or drop any database at any time. So each of our statements finds its database by oid, and changes it only if
-//! it still has a name that pgfresh gave it. A database that SQL renamed belongs to SQL, and pgfresh forgets it.
+//! SQL may rename or drop any database at any time. Each of our statements therefore finds its database by oid and
+//! changes it only if it still has a name given by pgfresh. A database renamed by SQL belongs to SQL, so pgfresh
+//! forgets it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,11 +26,11 @@ use crate::runtime::resources::{CrashEffect, Identity, Phase, PooledCopy, Resour
 use crate::runtime::template::{Generation, HIDE, rename};
 use crate::table::{DatabaseId, Outcome, ParamsId};
 
-/// Number of new names that pgfresh tries for a database that loses its lease's name.
+/// Number of new names to try for a database losing its lease's name.
 const NAME_ATTEMPTS: usize = 2;
 
 impl Inner {
-    /// Gives the name of a lease to a ready database.
+    /// Gives a lease's name to a ready database.
     pub(crate) fn name(
         &self,
         id: DatabaseId,
@@ -51,28 +52,28 @@ impl Inner {
         named.map_or_else(|outcome| outcome, |()| Outcome::Done)
     }
 
-    /// Gives the name of a lease to a copy of a template, and checks that the copy is still fresh.
+    /// Gives a lease's name to a copy of a template and checks that the copy is still fresh.
     fn name_copy(&self, database: &mut CheckedOut<'_>, to: &str) -> Result<(), Outcome> {
         let has_session = matches!(**database, Resources::Rollback(RollbackCopy { session: Some(_), .. }));
         let copy = database.copy_mut().ok_or(Outcome::Failed(LeaseError::Panicked))?;
-        // After a rollback, the database still has the name of its last lease. It may be the right one already.
+        // After a rollback, the database still has its last lease's name, which may already be the right one.
         let keeps_name = has_session && copy.identity.address.name == to;
         if keeps_name { self.look_again(copy) } else { self.rename(copy, to) }?;
         self.restore_attributes(copy).map_err(Outcome::Failed)?;
-        // After a crash, the unlogged tables of every database are empty.
+        // A crash empties the unlogged tables in every database.
         if self.has_crashed_since(copy.crash_effect()) || self.has_template_changed_since(copy) {
             return Err(Outcome::Stale);
         }
-        // No client has used a ready database. If the log shows a change all the same, pgfresh resets the database before a
-        // client gets it.
+        // No client has used a ready database. If the log shows a change nonetheless, pgfresh resets the database
+        // before a client gets it.
         if copy.epoch != self.evidence.epoch() || !self.evidence.is_untouched(copy.identity.address.oid) {
             return Err(Outcome::Stale);
         }
         Ok(())
     }
 
-    /// Gives a database the session that all clients of a lease in rollback isolation share. If the last lease's session is still
-    /// waiting there, uses that one, provided that a new session would be no different.
+    /// Gives a database the session shared by all clients of a lease in rollback isolation. If the last lease's session
+    /// is still waiting there, it is reused, provided that a new session would be no different.
     fn give_transaction_session(
         &self,
         database: &mut CheckedOut<'_>,
@@ -98,7 +99,7 @@ impl Inner {
         }
     }
 
-    /// Whether a crash of the server may have emptied unlogged tables in a database.
+    /// Returns true if a server crash may have emptied a database's unlogged tables.
     pub(crate) fn has_crashed_since(&self, effect: CrashEffect) -> bool {
         match effect {
             CrashEffect::Nothing => false,
@@ -106,20 +107,21 @@ impl Inner {
         }
     }
 
-    /// Reads the server's current generation. Returns `None` if the server does not answer.
+    /// Reads the server's current generation, or returns `None` if the server does not answer.
     pub(crate) fn generation(&self) -> Option<Generation> {
         let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
         let rows = self.admin.run("look at the server", sql).ok()?;
         Some(Generation(rows.first()?.first()?.as_deref()?.parse().ok()?))
     }
 
-    /// Whether SQL changed a template after pgfresh made this copy of it. SQL may do so only with `template1`.
+    /// Returns true if SQL has changed the template since pgfresh made this copy, which is possible only for
+    /// `template1`.
     fn has_template_changed_since(&self, copy: &PooledCopy) -> bool {
         copy.copied_after.as_ref().is_some_and(|before| *before != self.evidence.changes(copy.template.oid))
     }
 
-    /// Restores the attributes of a database that has just received its name. Some statements (such as `REASSIGN OWNED`) change
-    /// them in every database of a role, even in one that no client has.
+    /// Restores the attributes of a database that has just received its name. Some statements (such as `REASSIGN
+    /// OWNED`) change the attributes of all databases owned by a role, even unused ones.
     fn restore_attributes(&self, copy: &mut PooledCopy) -> Result<(), LeaseError> {
         let (Some(attributes), Some(stamp)) = (&copy.template.attributes, copy.stamp()) else {
             return Ok(());
@@ -127,7 +129,8 @@ impl Inner {
         if attributes.are_in(stamp) {
             return Ok(());
         }
-        // The statement fails if SQL changed a role. pgfresh reports such changes elsewhere, so don't fail the task.
+        // The statement fails if SQL has changed a role. Since pgfresh reports such changes elsewhere, don't fail the
+        // task.
         let address = &copy.identity.address;
         let sql = attributes.put_on(&address.oid.to_string());
         if let Err(error) = self.admin.run("restore the owner of a database", &sql) {
@@ -138,7 +141,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the stamp (settings and roles) of a database that keeps its name. A rename would have returned the stamp.
+    /// Reads the stamp (settings and roles) of a database that retains its name. Otherwise, the rename would return the
+    /// stamp.
     fn look_again(&self, copy: &mut PooledCopy) -> Result<(), Outcome> {
         match self.read_stamp(&copy.identity.address) {
             Ok((stamp, _)) if stamp.is_empty() => Err(Outcome::DroppedOrRenamed),
@@ -150,8 +154,8 @@ impl Inner {
         }
     }
 
-    /// Opens the session for a lease in rollback isolation. If the template has no catalog, also reads and returns one for this
-    /// copy.
+    /// Opens the session for a lease in rollback isolation. If the template has no catalog, this also reads and returns
+    /// one for this copy.
     fn open_transaction_session(
         &self,
         copy: &mut PooledCopy,
@@ -184,7 +188,7 @@ impl Inner {
             Some(Access::Server(_)) => return Outcome::Done,
             None => return Outcome::DroppedOrRenamed,
         };
-        // Some sessions may still be ending. They no longer belong to a lease.
+        // Some sessions may still be exiting, but they no longer belong to a lease.
         if let Some(clients) = self.lock().pool.clients_mut(id) {
             clients.clear();
         }
@@ -193,8 +197,8 @@ impl Inner {
             self.shared().ended(lease);
         }
         let mut taken = String::new();
-        // If SQL has already used the first new name, try another one at once, because a client may be waiting for the lease's
-        // name.
+        // If SQL already uses the first new name, try another one immediately, because a client may be waiting for the
+        // lease's name.
         for _ in 0..NAME_ATTEMPTS {
             let claim = self.claim_next_name();
             let name = claim.name().to_owned();
@@ -207,7 +211,7 @@ impl Inner {
         Outcome::Failed(LeaseError::Leased(taken))
     }
 
-    /// Renames a database to the name in `claim`, and reads the statistics and attributes with which its lease left it.
+    /// Renames a database to the name in `claim` and reads the statistics and attributes left by its lease.
     fn take_name(&self, database: &mut CheckedOut<'_>, claim: Claim) -> Result<(), Outcome> {
         let to = claim.name().to_owned();
         let identity = database.identity_mut().ok_or(Outcome::DroppedOrRenamed)?;
@@ -221,7 +225,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes up and claims a new name for a database that pgfresh prepares.
+    /// Generates and claims a new name for a database in preparation.
     pub(crate) fn claim_next_name(&self) -> Claim {
         let name = self.lock().next_name();
         self.preparing.claim(&name)
@@ -236,7 +240,7 @@ impl Inner {
         self.rename(copy, to).map_or_else(|outcome| outcome, |()| Outcome::Done)
     }
 
-    /// Gives a database the name of a lease.
+    /// Gives a database a lease's name.
     fn rename(&self, copy: &mut PooledCopy, name: &str) -> Result<(), Outcome> {
         let stamp = self.change_name(&mut copy.identity, name, None, |to, names| {
             let (stamp, mark) = rename(to, names, &self.options, &self.admin)?;
@@ -247,14 +251,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Hides a ready database from programs that list all databases and connect to each of them. The idle sessions in the
-    /// database are not affected, because they started earlier. Does nothing after a rollback, because the database then keeps
-    /// its lease's name.
+    /// Hides a ready database from programs that list all databases and connect to each one. Idle sessions in the
+    /// database are not affected, because they started earlier. After a rollback, this does nothing, because the
+    /// database retains its lease's name.
     pub(crate) fn hide(&self, identity: &mut Identity) {
         let Some(claim) = &identity.preparing else { return };
         let (from, to) = (claim.name().to_owned(), ready(claim.name()));
         let hidden = self.change_name(identity, &to, None, |to, names| {
-            // No SQL gives this name to a database. So it is from pgfresh even if the connection is lost.
+            // No SQL gives this name to a database, so it must come from pgfresh even if the connection is lost.
             names.insert(to.name.clone());
             let arguments = [&*to.oid.to_string(), &literal(&from), &literal(&to.name)];
             let rows = self.admin.execute("hide a database", &HIDE, &arguments)?;
@@ -265,11 +269,12 @@ impl Inner {
         }
     }
 
-    /// Runs `change`, which gives a database this name, and returns its result. `preparing` is a claim on the name, if the caller
-    /// has one.
+    /// Runs `change`, which gives a database this name, and returns its result. `preparing` is the caller's claim on
+    /// the name, if there is one.
     ///
-    /// `change` receives the names that the database may have now. It adds the new name if the connection is lost, because the
-    /// database may then have either name. If the caller relies on the log, `change` also returns the end of the log.
+    /// `change` receives the names that the database may have now. If the connection is lost, it adds the new one,
+    /// because the database may then have either name. If the caller relies on the log, `change` also returns the end
+    /// of the log.
     fn change_name<T>(
         &self,
         identity: &mut Identity,

@@ -1,7 +1,8 @@
-//! Passes the clients' requests to the table, runs the tasks that the table asks for, and wakes the clients with the answers.
+//! Passes clients' requests to the table, runs the tasks requested by the table, and wakes the clients with the
+//! answers.
 //!
-//! A client's thread usually runs the tasks for its request itself. Waking another thread for them would take as long as most
-//! tasks do.
+//! A client's thread usually runs the tasks for its request itself, because waking another thread would take as long as
+//! most tasks do.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use crate::runtime::leased_server::ServerAction;
 use crate::runtime::resources::{CrashEffect, KnownFiles, Phase, Resources, SharedServer};
 use crate::table::{Action, Answer, DatabaseId, Event, Outcome, Task, TaskKind, Ticket, Want};
 
-/// How often a thread that waits for an answer makes the table check its timeouts.
+/// How often a thread waiting for an answer makes the table check its timeouts.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The resources with which a client begins its session in a leased database.
+/// The resources needed to begin a client's session in a leased database.
 #[derive(Debug)]
 pub(crate) enum Admission {
     Clone(Visit),
@@ -32,22 +33,22 @@ pub(crate) enum Admission {
     Server(SharedServer),
 }
 
-/// Facts about a database that a new session in it needs.
+/// Facts about a database that a new session needs.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) address: DatabaseAddress,
-    /// The stamp of the database's catalogs, if pgfresh read it just now for this session. `None` if an earlier session has
-    /// already used it.
+    /// The stamp of the database's catalogs, if just read for this session. `None` if an earlier session has already
+    /// used the stamp.
     pub(crate) stamp: Option<CatalogStamp>,
     pub(crate) files: KnownFiles,
     pub(crate) crash_effect: CrashEffect,
-    /// True for the first session since the database received its lease's name or was reset.
+    /// Whether this is the first session since the database received its lease's name or was reset.
     pub(crate) is_first: bool,
 }
 
 impl Inner {
-    /// Sends a request about a name to the table and waits for the answer. Meanwhile, this thread runs the tasks that belong to
-    /// the request. The table limits how long a request can wait.
+    /// Sends a request about a name to the table and waits for the answer, running the request's tasks in the meantime.
+    /// The table limits how long a request can wait.
     pub(crate) fn ask(
         &self,
         name: &str,
@@ -71,13 +72,13 @@ impl Inner {
             if let Some(answer) = slot.wait(LOOK_AGAIN) {
                 return answer;
             }
-            // Maintenance workers check timeouts too, but all of them may be waiting for the server right now.
+            // Maintenance workers check timeouts too, but they may all be waiting for the server right now.
             tasks = self.raise(Event::Tick, Some(ticket));
         }
     }
 
-    /// Runs a task in the background, and then all tasks that follow for the same database. Waking another thread for those would
-    /// take as long as most tasks do.
+    /// Runs a task in the background, along with all following tasks for the database, because waking another thread
+    /// would take as long as most tasks do.
     pub(crate) fn run(&self, task: Task) {
         let database = task.database;
         let mut next = Some(task);
@@ -90,11 +91,11 @@ impl Inner {
         }
     }
 
-    /// Runs a task and returns the event that tells the table how the task ended. Even a panic becomes an event. Otherwise, all
-    /// requests for the database would wait forever.
+    /// Runs a task and returns the event that tells the table how the task finished. Even a panic becomes an event;
+    /// otherwise, all requests for the database would wait forever.
     fn perform(&self, Task { database, kind }: Task) -> Event {
         if kind == TaskKind::Close {
-            // If this fails, some sessions stay open. Requests that wait for these sessions give up after their timeout.
+            // If this fails, some sessions remain open, and requests waiting for them give up after their timeout.
             drop(unless_panicked(|| self.close_sessions(database)));
             return Event::Closed { database };
         }
@@ -106,8 +107,8 @@ impl Inner {
         Event::Finished { database, outcome: outcome.unwrap_or_else(Outcome::Failed) }
     }
 
-    /// Passes an event to the table and wakes other threads for the actions that follow. Returns only the tasks of the request
-    /// `mine`, which the caller has to run itself.
+    /// Passes an event to the table and wakes other threads for the resulting actions. Returns only the tasks of the
+    /// request `mine`, which the caller has to run itself.
     pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let mut core = self.lock();
         let tasks = core.handle(event, mine);
@@ -126,8 +127,8 @@ impl Inner {
 }
 
 impl Core {
-    /// Passes a new request to the table. Returns the slot where the answer will arrive, the request's ticket, and the tasks that
-    /// the calling thread has to run.
+    /// Passes a new request to the table. Returns the slot where the answer will arrive, the request's ticket, and the
+    /// tasks for the calling thread to run.
     pub(crate) fn request(
         &mut self,
         name: &str,
@@ -143,9 +144,9 @@ impl Core {
         (slot, ticket, tasks)
     }
 
-    /// Tells the table about clients that have disconnected but whose sessions are still open. If at least one client of the
-    /// lease is still connected, the lease goes on anyway. We then stop looking, because checking hundreds of clients for every
-    /// request would take too long.
+    /// Notifies the table of clients that have disconnected while their sessions are still open. If at least one of the
+    /// lease's clients is still connected, the lease continues anyway, so we stop looking: checking hundreds of clients
+    /// for every request would take too long.
     fn notice_gone_clients(&mut self, name: &str) {
         let Some(id) = self.table.database_named(name) else { return };
         let clients = self.pool.clients(id);
@@ -158,8 +159,8 @@ impl Core {
         }
     }
 
-    /// Returns what a client needs to begin its session in a leased database. The table has already counted the session. Returns
-    /// `None` if the lease has ended in the meantime.
+    /// Returns what a client needs to begin its session in a leased database, or `None` if the lease has ended in the
+    /// meantime. The table has already counted the session.
     pub(crate) fn admit(&mut self, id: DatabaseId) -> Option<Admission> {
         match self.pool.get_mut(id)? {
             Resources::Clone(copy) => {
@@ -175,7 +176,7 @@ impl Core {
         }
     }
 
-    /// Removes a session from its lease. Returns `true` if the table already knows that the client has disconnected. Returns
+    /// Removes a session from its lease. Returns true if the table already knows that the client has disconnected, or
     /// `None` if the lease ended before the session did.
     pub(crate) fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
         let clients = self.pool.clients_mut(id)?;
@@ -184,8 +185,8 @@ impl Core {
         Some(client.is_leaving())
     }
 
-    /// Passes an event to the table. Returns only the tasks of the request `mine`, and leaves the others to the maintenance
-    /// workers.
+    /// Passes an event to the table. Returns only the tasks of the request `mine` and leaves the others to the
+    /// maintenance workers.
     pub(crate) fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let actions = self.table.handle(event, Instant::now());
         for id in self.table.take_gone() {
@@ -194,7 +195,7 @@ impl Core {
         self.act_on(actions, mine)
     }
 
-    /// Passes an event to the table, and leaves all tasks that follow to the maintenance workers.
+    /// Passes an event to the table and leaves all resulting tasks to the maintenance workers.
     pub(crate) fn raise_in_background(&mut self, event: Event) {
         self.handle(event, None);
     }
@@ -206,10 +207,10 @@ impl Core {
                 Action::Run { task, ticket } if Some(ticket) == mine => tasks.push(task),
                 Action::Run { task, .. } => self.urgent.push_back(task),
                 Action::Answer { ticket, answer } => {
-                    // Every client waits until it has its answer, so the table never counts a session without a client.
+                    // Every client waits for its answer, so the table never counts a session without a client.
                     let Some(slot) = self.slots.remove(&ticket) else { continue };
-                    // Register the client now. The lease can end before the client's own thread continues, and then the client
-                    // must hear of it.
+                    // Register the client now, so that it is notified even if the lease ends before the client's own
+                    // thread continues.
                     if let (Answer::Session(id), Some(client)) = (&answer, slot.client())
                         && let Some(clients) = self.pool.clients_mut(*id)
                     {
@@ -225,8 +226,7 @@ impl Core {
 
 /// Runs `work` and returns its result, or an error if it panics.
 fn unless_panicked<T>(work: impl FnOnce() -> T) -> Result<T, LeaseError> {
-    // All data that `work` shares with other threads is behind locks. These locks refuse data that was only half changed when a
-    // thread panicked.
+    // All data shared with other threads is behind locks, which reject data left half changed by a panic.
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         tracing::error!("a task has panicked");
         LeaseError::Panicked

@@ -1,5 +1,5 @@
-//! Watches the state that all databases of a server share, such as roles. Copies don't isolate this state, so a test that changes
-//! it affects all other tests.
+//! Watches the state shared by all databases on a server, such as roles. Since copies don't isolate this state, a test
+//! that changes it affects all other tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,18 +12,18 @@ use serde::Serialize;
 use crate::admin::{AdminPool, Prepared};
 use crate::error::LeaseError;
 
-/// Changes of one kind of shared state, and the leases that may have caused them.
+/// Changes to one kind of shared state, along with the leases that may have caused them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SharedStateChange {
     /// The kind of state that changed, for example "roles" or "server settings (ALTER SYSTEM)".
     pub what: &'static str,
-    /// Names of leased databases. Each change was caused by one of them. At most a hundred.
+    /// Names of at most a hundred leased databases, which include the cause of each change.
     pub suspects: Vec<String>,
-    /// How many times pgfresh found such a change.
+    /// How many times pgfresh found a change of this kind.
     pub count: u64,
 }
 
-/// Maximum number of suspects that pgfresh remembers for a change.
+/// Maximum number of suspects remembered for a change.
 const MOST_SUSPECTS: usize = 100;
 
 /// The kinds of shared state, in the order of the columns below.
@@ -40,10 +40,10 @@ const KINDS: [&str; 8] = [
 const SLOTS: &str = "replication slots";
 const SYSTEM: &str = "server settings (ALTER SYSTEM)";
 
-/// A query that returns one row, with one text for each kind of shared state. The text changes whenever something of that kind
-/// changes. The query reads whole rows, because their columns differ between major versions. But of a subscription it reads only
-/// the name, because the rest belongs to one database. It skips the replication origins of subscriptions (`pg_` and a number),
-/// because these come and go with their subscriptions.
+/// A query returning one row, with one text for each kind of shared state. The text changes whenever something of that
+/// kind does. The query reads whole rows, because their columns differ between major versions. However, it reads only
+/// the names of subscriptions, because the rest belongs to one database. Their replication origins (`pg_` and a number)
+/// are skipped, because these come and go with the subscriptions.
 macro_rules! facts {
     ($rights:literal) => {
         concat!(
@@ -76,7 +76,7 @@ macro_rules! facts {
     };
 }
 
-/// Returns the query for this major version of the server. PostgreSQL 15 introduced privileges on parameters.
+/// Returns the query for the server's major version. PostgreSQL 15 introduced privileges on parameters.
 const fn facts_in(major: u32) -> &'static Prepared {
     const BEFORE_15: Prepared = Prepared { name: "facts", types: &[], sql: facts!("NULL") };
     const SINCE_15: Prepared = Prepared {
@@ -87,25 +87,25 @@ const fn facts_in(major: u32) -> &'static Prepared {
     if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
 }
 
-/// The shared state at the last check, the leases that have ended since then, and the changes so far.
+/// The shared state at the last check, the leases ended since then, and the changes so far.
 #[derive(Debug, Default)]
 pub(crate) struct SharedWatch {
     facts: Vec<Option<String>>,
     ended: BTreeSet<String>,
-    /// Modification time, inode and length of the files that [`Self::have_files_changed`] looks at.
+    /// Modification time, inode and length of the files checked by [`Self::have_files_changed`].
     files: Option<[Option<(SystemTime, u64, u64)>; 2]>,
     found: Vec<SharedStateChange>,
 }
 
-/// Reads the shared state of the server.
+/// Reads the server's shared state.
 pub(crate) fn facts(admin: &AdminPool, major: u32) -> Result<Vec<Option<String>>, LeaseError> {
     let rows = admin.execute("look for leaks", facts_in(major), &[])?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
 impl SharedWatch {
-    /// Reads the state before any client has a database, and starts to watch it. If the server doesn't answer, the state at the
-    /// first successful check counts instead.
+    /// Reads the state before any client has a database and starts watching it. If the server doesn't answer, the state
+    /// at the first successful check counts instead.
     pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path) -> Self {
         let facts = facts(admin, major).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not look at what all databases share");
@@ -123,18 +123,18 @@ impl SharedWatch {
         }
     }
 
-    /// Begins a check. Returns the names of the leases that ended since the last check.
+    /// Begins a check. Returns the names of the leases that have ended since the last one.
     pub(crate) fn take_ended(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Ends a check that failed to read the state, so that the next check has these suspects again.
+    /// Ends a check that failed to read the state, leaving its suspects to the next check.
     pub(crate) fn put_back(&mut self, ended: BTreeSet<String>) {
         self.ended.extend(ended);
     }
 
-    /// Whether server settings or replication slots have changed since the last call. The log doesn't cover these, so this looks
-    /// at their files.
+    /// Returns true if server settings or replication slots have changed since the last call. Since the log doesn't
+    /// cover these, this looks at their files.
     pub(crate) fn have_files_changed(&mut self, data: &Path) -> bool {
         let now = ["postgresql.auto.conf", "pg_replslot"].map(|name| {
             let about = fs::symlink_metadata(data.join(name)).ok()?;
@@ -145,9 +145,9 @@ impl SharedWatch {
         changed
     }
 
-    /// Ends a check that read these `facts`, and records each change with its suspects. Suspects are all leases since the last
-    /// check: those that had `ended` before this check, those in `leased`, and those that ended during the check. But if the log
-    /// shows which leases changed shared state (`guilty`), only these are suspects.
+    /// Ends a check that read these `facts` and records each change with its suspects. If the log shows which leases
+    /// changed shared state (`guilty`), only these are suspects. Otherwise, all leases since the last check are: those
+    /// that had `ended` before this check, those in `leased`, and those that ended during the check.
     pub(crate) fn compare(
         &mut self,
         facts: Vec<Option<String>>,
@@ -160,7 +160,7 @@ impl SharedWatch {
         for ((what, before), now) in KINDS.iter().zip(std::mem::take(&mut self.facts)).zip(&facts) {
             if before != *now {
                 let suspects: Vec<_> = match (what, guilty) {
-                    // The log doesn't show changes of these files, so every lease is a suspect.
+                    // The log doesn't show changes to these files, so every lease is a suspect.
                     (&SLOTS | &SYSTEM, _) | (_, []) => suspects.iter().cloned().collect(),
                     _ => guilty.to_vec(),
                 };
@@ -170,7 +170,7 @@ impl SharedWatch {
         self.facts = facts;
     }
 
-    /// Adds a change to the others of its kind. Many leases may cause the same kind of change.
+    /// Adds a change to the others of its kind, since many leases may cause the same kind of change.
     fn note(&mut self, what: &'static str, suspects: Vec<String>) {
         let at = self.found.iter().position(|found| found.what == what).unwrap_or_else(|| {
             self.found.push(SharedStateChange { what, suspects: Vec::new(), count: 0 });

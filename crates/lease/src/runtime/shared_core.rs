@@ -1,4 +1,4 @@
-//! The lock on the core. If a thread panics while it holds the lock, no other thread sees the state that it left.
+//! The lock on the core. If a thread panics while holding the lock, no other thread sees the state it left behind.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -15,13 +15,13 @@ impl SharedCore {
         Self(Mutex::new(core))
     }
 
-    /// Locks the core. If another thread panicked while it held the lock, it may have changed only part of the core. The next
-    /// thread that takes the lock then discards all state, and the core refuses all requests from then on.
+    /// Locks the core. If another thread panicked while holding the lock, it may have left the core half changed. The
+    /// next thread to take the lock then discards all state, and the core refuses all requests from then on.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
         self.0.lock().unwrap_or_else(|poisoned| self.fail(poisoned.into_inner()))
     }
 
-    /// Releases the lock and waits for `signal`, but no longer than `timeout`. Then locks the core again.
+    /// Releases the lock, waits for `signal` for at most `timeout`, and locks the core again.
     pub(crate) fn wait<'a>(
         &'a self,
         signal: &Condvar,

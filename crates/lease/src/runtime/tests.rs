@@ -38,7 +38,7 @@ const STEPS: [Step; 9] = [
     },
 ];
 
-/// Opens a session and ends it.
+/// Opens a session and closes it.
 fn visit(leases: &Leases, name: &str, isolation: Isolation) -> Result<(), LeaseError> {
     let params = params("a");
     let request = ConnectRequest { isolation: Some(isolation), ..ConnectRequest::new(name, &params) };
@@ -73,7 +73,7 @@ fn panic_at_any_action_hands_out_no_database() {
         fake.leases.when_failed(move || failure.send(()).expect("the test waits"));
         fake.leases.plant_panic(actions);
         for step in STEPS {
-            // A session that ends has no caller to tell about the panic.
+            // When a session ends, there is no caller to receive the error after a panic.
             let result = catch_unwind(AssertUnwindSafe(|| step(&fake.leases)));
             let has_failed = fake.leases.0.lock().has_failed;
             match result {
@@ -94,9 +94,9 @@ fn panic_at_any_action_hands_out_no_database() {
 #[test]
 fn failed_table_refuses_clients_that_wait() {
     let fake = FakeLeases::open(Duration::ZERO);
-    // The very first client waits until pgfresh has read the state that all databases share. Get that out of the way.
+    // The very first client waits until pgfresh has read the state shared by all databases. Get that out of the way.
     visit(&fake.leases, "first", Isolation::Clone).unwrap();
-    // From now on, no task ends, so all clients wait for the table.
+    // From now on, no task finishes, so all clients wait for the table.
     fake.server.stop(true);
     let clients: Vec<_> = (0..3)
         .map(|_| {

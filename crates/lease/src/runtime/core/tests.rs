@@ -9,7 +9,7 @@ use crate::isolation::Isolation;
 use crate::runtime::resources::PooledCopy;
 use crate::table::{Event, Explicit, Outcome, Proof, Source, TaskKind, Terms, Want};
 
-/// Leases `name` with a new session, and runs all tasks.
+/// Leases `name` with a new session and runs all tasks.
 fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
     let terms = Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
     let want = Want::Session { params: ParamsId(0), terms, explicit: Explicit::default(), reset: false };
@@ -18,7 +18,7 @@ fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
     core.table.database_named(name).expect("it is leased")
 }
 
-/// Runs these tasks, and then all tasks that are due.
+/// Runs these tasks and then all tasks that are due.
 fn work(core: &mut Core, mut tasks: Vec<Task>) {
     while let Some(Task { database, kind }) = tasks.pop().or_else(|| core.next_task().ok()) {
         let outcome = match kind {
@@ -29,7 +29,7 @@ fn work(core: &mut Core, mut tasks: Vec<Task>) {
     }
 }
 
-/// Returns a core with a lease that has one session, and with no tasks left.
+/// Returns a core without tasks, with a lease that has one session.
 fn leased(linger: Duration) -> (Core, DatabaseId) {
     let mut core = Core::new(1);
     core.table.add_source(Source::Template("app".to_owned()), true);
@@ -43,8 +43,8 @@ fn idle_worker_wakes_for_work_before_its_timer() {
     for (linger, needed) in [(hour, false), (Duration::from_millis(1), true)] {
         let (mut core, database) = leased(linger);
         assert!(!core.needs_worker(), "one that works looks by itself");
-        // While any database is leased, a worker must wake up to read the log. A worker that sleeps longer hasn't heard of the
-        // lease.
+        // While any database is leased, a worker must wake up to read the log. A worker that sleeps longer doesn't know
+        // about the lease.
         core.idle_workers = vec![Instant::now() + hour];
         assert!(core.needs_worker());
         core.idle_workers.push(Instant::now() + CATCH_UP / 2);
@@ -118,7 +118,7 @@ fn trim_idle_closes_sessions_needed_last() {
         core.raise_in_background(Event::Disconnected { database, leaving: false });
     }
     assert!(core.next_task().is_err());
-    // Workers create copies only when no client has come for a moment.
+    // Workers create copies only when no client has arrived for a moment.
     std::thread::sleep(Duration::from_millis(5));
     work(&mut core, Vec::new());
     let ready: Vec<_> = core.table.by_need().filter(|id| ![soon, late, open].contains(id)).collect();
