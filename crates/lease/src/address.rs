@@ -1,17 +1,17 @@
-//! Addresses of databases, and checks that a session is in the right database.
+//! Database addresses, and checks that a session is in the right database.
 //!
-//! When a session starts, the server finds its database by name, and SQL may give that name to another database at any moment. So
-//! before pgfresh uses a session, it asks the server for the oid of the session's database. From then on, the session stays in
-//! that database, even if SQL renames it.
+//! When a session starts, the server finds its database by name, but SQL may give that name to another database at any
+//! moment. So before using a session, pgfresh asks the server for the oid of the session's database. From then on, the
+//! session remains in that database, even if SQL renames it.
 
 use server::{AdminConnection, Rows, literal};
 
 use crate::error::LeaseError;
 
-/// Selects the oid of the database that the session is in.
+/// Selects the oid of the session's database.
 const OWN_DATABASE: &str = "SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
 
-/// The oid of a database, and the name by which the server finds it.
+/// A database's oid, and the name by which the server finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatabaseAddress {
     pub(crate) oid: u32,
@@ -23,7 +23,7 @@ impl DatabaseAddress {
         Self { oid, name: name.to_owned() }
     }
 
-    /// Checks that a new session of pgfresh is in this database.
+    /// Checks that one of pgfresh's new sessions is in this database.
     ///
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if SQL has given the name to another database.
@@ -33,8 +33,8 @@ impl DatabaseAddress {
         self.expect(oid_in(&rows))
     }
 
-    /// Checks that a session is in this database. `oid` is the oid of the session's database. It is `None` if the session has
-    /// ended, or if it only sends the log. Such a session cannot change a database, so the check succeeds.
+    /// Checks that a session is in this database. `oid` is the oid of the session's database, or `None` if the session
+    /// has ended or only sends the log. Since such a session cannot change a database, the check succeeds.
     ///
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if SQL has given the name to another database.

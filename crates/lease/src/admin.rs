@@ -1,6 +1,6 @@
-//! pgfresh's own connections to its server, and functions that make SQL for them.
+//! pgfresh's own connections to its server, and functions that build SQL for them.
 //!
-//! With these connections, pgfresh creates, renames, resets and drops databases. It keeps them in a pool, because opening a
+//! Through these connections, pgfresh creates, renames, resets and drops databases. They are pooled, because opening a
 //! connection takes longer than most statements.
 
 use std::collections::BTreeSet;
@@ -19,48 +19,48 @@ use crate::lsn::Lsn;
 
 /// Timeout for one of pgfresh's own statements. Copying a large template takes the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
-/// How long a statement waits for a connection of the pool. Normally, other statements soon return their connections. But if the
-/// server is stopped, they keep them until their own timeouts.
+/// How long a statement waits for a pooled connection. Normally, other statements soon return theirs, but if the server
+/// is stopped, no statement does so before its own timeout.
 const POOL_TIMEOUT: Duration = Duration::from_mins(10);
-/// How long the server may take to recover from a crash that a test caused.
+/// How long the server may take to recover from a crash caused by a test.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause between attempts to connect during a recovery. The server doesn't tell us when it is ready.
+/// Interval between attempts to connect during a recovery, since the server doesn't tell us when it is ready.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
-/// How long a client's session waits until the server has room for it. In the meantime, pgfresh ends idle sessions, and sessions
-/// of disconnected clients come to their end.
+/// How long a client's session waits until the server has room for it. In the meantime, pgfresh terminates idle
+/// sessions, and sessions of disconnected clients finish.
 pub(crate) const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
-/// Like [`ROOM_TIMEOUT`], but for pgfresh's own sessions. Clients leave room for these, but on a busy machine, other sessions
-/// take a while to end.
+/// Like [`ROOM_TIMEOUT`], but for pgfresh's own sessions. Clients leave room for these, but on a busy machine, other
+/// sessions take a while to exit.
 const OWN_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
-/// First pause between two attempts to start a session in a full server. Each further pause is twice as long, up to
-/// [`LONGEST_ROOM_POLL`]. Sessions usually end within a few milliseconds, but the server doesn't tell us.
+/// Initial interval between attempts to start a session in a full server, doubled each time up to
+/// [`LONGEST_ROOM_POLL`]. Sessions usually exit within a few milliseconds, but the server doesn't tell us.
 const ROOM_POLL: Duration = Duration::from_millis(2);
 const LONGEST_ROOM_POLL: Duration = Duration::from_millis(50);
-/// Lowest limit on the number of connections. Three maintenance workers may copy or drop databases at the same time, and this
-/// leaves one connection for clients.
+/// Lowest limit on the number of connections. Three maintenance workers may copy or drop databases simultaneously,
+/// which leaves one connection for clients.
 const LEAST_CONNECTIONS: usize = 4;
-/// How many connections pgfresh needs while clients come one after another.
+/// How many connections pgfresh needs while clients arrive one at a time.
 const SERIAL: usize = 2;
-/// SQLSTATE of the server's error if it has no room for another session.
+/// SQLSTATE returned by a server without room for another session.
 const TOO_MANY_CONNECTIONS: &str = "53300";
 
-/// Settings for the connections of the pool. They make statements use indexes. The server plans each statement once, while
-/// `pg_database` has only a page or two and a sequential scan seems cheap. But every lease leaves two dead rows there, which a
-/// sequential scan would read and an index scan does not.
+/// Settings that make statements on pooled connections use indexes. The server plans each statement once, while
+/// `pg_database` has only a page or two and a sequential scan seems cheap. But every lease leaves behind two dead rows,
+/// which a sequential scan would read and an index scan does not.
 const FOR_EVERY_LEASE: [Setting; 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
 
-/// Writes a record to the log and returns its position. When the transaction has committed, everything up to that position is in
-/// the log's files.
+/// Writes a record to the log and returns its position. Once the transaction has committed, everything up to that
+/// position is in the log's files.
 pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
 
-/// Selects the oid of the database that a server process ($1) is in.
+/// Selects the oid of a server process's ($1) database.
 pub(crate) const DATABASE_OF: Prepared =
     Prepared { name: "database_of", types: &["int4"], sql: "SELECT datid FROM pg_stat_get_activity($1)" };
 
 const PREPARED_MARK: Prepared = Prepared { name: "mark", types: &[], sql: MARK };
 
-/// A statement that runs in every lease. Planning it takes several times as long as running it, so each connection prepares it
-/// once.
+/// A statement that runs in every lease. Since planning takes several times as long as running, each connection
+/// prepares the statement once.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// Name of the prepared statement.
@@ -70,13 +70,13 @@ pub(crate) struct Prepared {
     pub(crate) sql: &'static str,
 }
 
-/// Something that can end sessions to make room in the server.
+/// Something that can terminate sessions to make room in the server.
 pub(crate) trait MakeRoom: Debug + Send + Sync {
-    /// Ends idle sessions, which only wait for a client.
+    /// Terminates idle sessions, which are just waiting for clients.
     fn make_room(&self);
 }
 
-/// A pool of connections to the database `postgres`. It opens connections as needed, up to a limit. At the limit, callers wait.
+/// A pool of connections to the database `postgres`, opened as needed up to a limit. At the limit, callers wait.
 #[derive(Debug)]
 pub(crate) struct AdminPool {
     directory: PathBuf,
@@ -84,8 +84,7 @@ pub(crate) struct AdminPool {
     room: Arc<dyn MakeRoom>,
     connections: Mutex<Connections>,
     put_back: Condvar,
-    /// Prevents two threads from waiting for each other while both acquire several connections. Such a thread takes this lock
-    /// first.
+    /// A thread that acquires several connections takes this lock first, so that two such threads can't deadlock.
     practising: Mutex<()>,
 }
 
@@ -95,8 +94,8 @@ struct Connections {
     /// Number of connections in use.
     lent: usize,
     most: usize,
-    /// Number of callers that wait for a connection. While it is 0, a thread that returns a connection can skip the system call
-    /// that would wake a caller.
+    /// Number of callers waiting for a connection. While this is 0, returning a connection doesn't need a system call
+    /// to wake a caller.
     waiting: usize,
 }
 
@@ -118,7 +117,7 @@ impl Drop for Slot<'_> {
 #[derive(Debug)]
 pub(crate) struct PreparedConnection {
     session: AdminConnection,
-    /// Names of the statements that are already prepared on this connection.
+    /// Names of the statements already prepared on this connection.
     prepared: Vec<&'static str>,
 }
 
@@ -140,7 +139,7 @@ impl PreparedConnection {
         self.session.query(&sql)
     }
 
-    /// Returns SQL that runs a statement, and that prepares it first if necessary.
+    /// Returns SQL that runs a statement, preparing it first if necessary.
     fn call(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<String, SessionError> {
         let Prepared { name, types, sql } = statement;
         if !self.prepared.contains(name) {
@@ -158,14 +157,14 @@ impl AdminPool {
         Self { directory, major, room, connections, put_back: Condvar::new(), practising: Mutex::default() }
     }
 
-    /// Limits the number of connections in use to `most`, but not below [`LEAST_CONNECTIONS`]. Returns the limit.
+    /// Limits the number of connections in use to `most`, but at least [`LEAST_CONNECTIONS`]. Returns the limit.
     pub(crate) fn bound(&self, most: usize) -> usize {
         let most = most.max(LEAST_CONNECTIONS);
         lock(&self.connections).most = most;
         most
     }
 
-    /// Runs `sql`. If the connection is lost, tries once more. `verb` says in errors what the statement was for.
+    /// Runs `sql`, retrying once if the connection is lost. In errors, `verb` describes the purpose of the statement.
     pub(crate) fn run(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
         self.lend(verb, |connection| connection.session.query(sql))
     }
@@ -178,9 +177,10 @@ impl AdminPool {
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
-    /// Prepares `statements` ahead of time, so that no client has to wait for this. Does so on as many connections as pgfresh
-    /// needs while clients come one after another: two, because the end of one lease and the beginning of the next overlap. The
-    /// server plans a statement when it first runs, so this runs each statement with arguments that match no database.
+    /// Prepares `statements` ahead of time, so that no client has to wait for this. While clients arrive one at a time,
+    /// pgfresh needs two connections, because the end of one lease overlaps with the beginning of the next, so this
+    /// prepares that many. Since the server plans a statement when it first runs, this runs each one with arguments
+    /// that match no database.
     pub(crate) fn practise(&self, statements: &[&Prepared]) {
         let Ok(_practising) = self.practising.try_lock() else { return };
         let lent: Vec<_> = (0..SERIAL).map_while(|_| self.take("prepare a statement").ok()).collect();
@@ -204,7 +204,7 @@ impl AdminPool {
         }
     }
 
-    /// Runs a prepared statement. If the connection is lost, tries once more. `arguments` are in SQL syntax.
+    /// Runs a prepared statement, retrying once if the connection is lost. `arguments` are in SQL syntax.
     pub(crate) fn execute(
         &self,
         verb: &'static str,
@@ -214,14 +214,14 @@ impl AdminPool {
         self.lend(verb, |connection| connection.execute(statement, arguments))
     }
 
-    /// Returns the oid of the database that a server process is in. Returns `None` if the process has ended or has no database.
+    /// Returns the oid of a server process's database, or `None` if the process has exited or has no database.
     pub(crate) fn database_of(&self, process: u32) -> Result<Option<u32>, LeaseError> {
         let rows = self.execute("look at a session", &DATABASE_OF, &[&process.to_string()])?;
         Ok(oid_in(&rows))
     }
 
-    /// Runs a prepared statement like [`Self::execute`], and then writes a mark in the same transaction. Returns the statement's
-    /// rows and the position of the mark, up to which the server has flushed the log.
+    /// Runs a prepared statement like [`Self::execute`] and then writes a mark in the same transaction. Returns the
+    /// statement's rows and the mark's position, up to which the server has flushed the log.
     pub(crate) fn execute_and_mark(
         &self,
         verb: &'static str,
@@ -231,11 +231,11 @@ impl AdminPool {
         Ok(split_mark(self.lend(verb, |connection| connection.execute_and_mark(statement, arguments))?))
     }
 
-    /// Runs a prepared statement that renames a database, like [`Self::execute_and_mark`]. Its parameters are the oid, the new name
-    /// and `names`. The statement changes nothing unless the database has one of `names`.
+    /// Runs a prepared statement that renames a database, like [`Self::execute_and_mark`]. The statement's parameters
+    /// are the oid, the new name and `names`. It has no effect unless the database has one of `names`.
     ///
-    /// If the connection is lost, adds the new name to `names`, because the server may have renamed the database before. Until then
-    /// only SQL can have given the database this name.
+    /// If the connection is lost, the server may already have renamed the database, so the retry adds the new name to
+    /// `names`. Until then, only SQL can have given the database this name.
     pub(crate) fn rename_and_mark(
         &self,
         verb: &'static str,
@@ -254,8 +254,8 @@ impl AdminPool {
         Ok(split_mark(renamed))
     }
 
-    /// Runs `work` on a connection of the pool. If the connection is lost, runs `work` again on a new one, because some tests
-    /// terminate connections, including pgfresh's own.
+    /// Runs `work` on a pooled connection. Some tests terminate connections, including pgfresh's own, so if the
+    /// connection is lost, this runs `work` again on a new one.
     fn lend(
         &self,
         verb: &'static str,
@@ -297,7 +297,7 @@ impl AdminPool {
         Ok((slot, idle.map_or_else(|| self.open_admin(verb), Ok)?))
     }
 
-    /// Gives a connection back to the pool, unless `result` shows that it is lost.
+    /// Returns a connection to the pool, unless `result` shows that it is lost.
     fn keep(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
         if !result.as_ref().is_err_and(SessionError::is_fatal) {
             lock(&self.connections).idle.push(connection);
@@ -324,7 +324,7 @@ impl AdminPool {
         Ok(PreparedConnection { session, prepared: Vec::new() })
     }
 
-    /// Opens a session in the database that has this name now. Clients' settings don't affect the session. Waits while the server
+    /// Opens a session, unaffected by clients' settings, in the database that has this name now. Waits while the server
     /// is recovering.
     pub(crate) fn open_named(&self, name: &str) -> Result<AdminConnection, LeaseError> {
         self.open_with(name, &[])
@@ -359,7 +359,7 @@ impl AdminPool {
         self.with_room(OWN_ROOM_TIMEOUT, open, |error| error.sqlstate() == TOO_MANY_CONNECTIONS)
     }
 
-    /// Starts a session. If the server has no room for it, ends idle sessions and tries again until `timeout` is over.
+    /// Starts a session. If the server has no room, this terminates idle sessions and retries until `timeout` is over.
     pub(crate) fn with_room<T>(
         &self,
         timeout: Duration,
@@ -379,7 +379,7 @@ impl AdminPool {
         }
     }
 
-    /// Runs `work` in a new session in `database`. If the session is lost, tries once more in another.
+    /// Runs `work` in a new session in `database`, retrying once in another session if the first is lost.
     pub(crate) fn ask<T>(
         &self,
         database: &DatabaseAddress,
@@ -399,7 +399,7 @@ impl AdminPool {
     }
 }
 
-/// Separates the rows of a statement from the mark after it.
+/// Separates a statement's rows from the mark following them.
 fn split_mark(mut rows: Rows) -> (Rows, Lsn) {
     let mark = mark_of(&rows);
     rows.pop();
@@ -409,7 +409,7 @@ fn split_mark(mut rows: Rows) -> (Rows, Lsn) {
 /// Maximum number of SELECTs in one statement. The server parses a UNION recursively, and its stack is limited.
 const TOGETHER: usize = 100;
 
-/// Runs any number of SELECTs with the same columns, and returns all their rows.
+/// Runs any number of SELECTs with identical columns and returns all their rows.
 pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result<Rows, SessionError> {
     let mut rows = Rows::new();
     for some in selects.chunks(TOGETHER) {
@@ -418,8 +418,8 @@ pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result
     Ok(rows)
 }
 
-/// Writes a quoted name in ASCII, with escapes for all other characters, so that its meaning doesn't depend on the session's
-/// encoding. It doesn't depend on `standard_conforming_strings` either, which affects only string literals.
+/// Converts a quoted name to ASCII by escaping all other characters, so that its meaning doesn't depend on the
+/// session's encoding. Nor does it depend on `standard_conforming_strings`, which affects only string literals.
 pub(crate) fn ascii(name: &str) -> String {
     if name.is_ascii() {
         return name.to_owned();
@@ -441,18 +441,18 @@ pub(crate) fn ascii(name: &str) -> String {
     sql
 }
 
-/// Returns the items in parentheses. If there are none, returns an empty string, because SQL doesn't allow an empty list here.
+/// Returns the items in parentheses. For no items, the result is empty, because SQL doesn't allow an empty list here.
 fn list(items: &[&str]) -> String {
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
 }
 
-/// Returns the position that [`MARK`] returned in the first column of the last row. Returns zero if it is missing.
+/// Returns the position returned by [`MARK`] in the first column of the last row, or zero if missing.
 pub(crate) fn mark_of(rows: &Rows) -> Lsn {
     let last = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
     last.unwrap_or(Lsn(0))
 }
 
-/// Returns the first column of the first row, or an empty string if it is missing.
+/// Returns the first column of the first row, or an empty string if missing.
 pub(crate) fn text(rows: &Rows) -> String {
     rows.first().and_then(|row| row.first().cloned().flatten()).unwrap_or_default()
 }
@@ -466,7 +466,7 @@ pub(crate) fn number(text: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// A `MakeRoom` without sessions that it could end.
+    /// A `MakeRoom` without any sessions to terminate.
     #[derive(Debug)]
     struct Full;
 

@@ -1,4 +1,5 @@
-//! Errors of leases and their sessions. Each error has an SQLSTATE, because clients receive it as if it came from the server.
+//! Errors of leases and their sessions. Each has an SQLSTATE, because clients receive them as if they came from the
+//! server.
 
 use std::error::Error;
 use std::io;
@@ -13,7 +14,8 @@ use crate::isolation::Isolation;
 /// pgfresh could not provide or change a lease or a session.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// The server refused a session. The bytes are its ErrorResponse, which the gateway can send to the client unchanged.
+    /// The server refused a session. The bytes are an ErrorResponse, which the gateway can send to the client
+    /// unchanged.
     #[error("the server refused the session")]
     Refused(Vec<u8>),
     /// There is no template with this name.
@@ -27,7 +29,7 @@ pub enum LeaseError {
     /// There is no lease with this name, or SQL has given the name to another database.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
-    /// There is no lease with this name, and a session may not begin one.
+    /// There is no lease with this name, and sessions may not begin one.
     #[error("database \"{0}\" does not exist")]
     NoDatabase(String),
     /// The rules for names exclude this name.
@@ -52,14 +54,14 @@ pub enum LeaseError {
         /// Isolation of the database's lease.
         isolation: Isolation,
     },
-    /// All changes of the database are in an open transaction, so no other session can see them.
+    /// All changes to the database are in an open transaction, so no other session can see them.
     #[error("cannot read database \"{0}\": it is leased in isolation \"rollback\"")]
     Hidden(String),
-    /// The lease already has a session. In rollback isolation, it can have only one at a time.
+    /// The lease already has a session, and in rollback isolation, it can have only one at a time.
     #[error("database \"{0}\" has a session already")]
     Busy(String),
-    /// The client's startup parameters differ from those of the lease. In rollback isolation, all clients of a lease share one
-    /// session of the server, so they must have the same parameters.
+    /// The client's startup parameters differ from the lease's. In rollback isolation, all clients of a lease share one
+    /// server session, so they must have identical parameters.
     #[error("database \"{0}\" has a session with other start-up parameters")]
     OtherParameters(String),
     /// The name already has a lease, in a different isolation.
@@ -77,11 +79,11 @@ pub enum LeaseError {
         name: String,
         /// Template of the existing lease.
         template: String,
-        /// Template that the client asked for.
+        /// Template requested by the client.
         asked: String,
     },
-    /// A lease in rollback isolation has nothing to replicate. The server replicates only committed changes, and such a lease
-    /// never commits.
+    /// A lease in rollback isolation has nothing to replicate, because the server replicates only committed changes and
+    /// such a lease never commits.
     #[error("cannot replicate in rollback isolation")]
     Replication,
     /// The request timed out.
@@ -95,7 +97,7 @@ pub enum LeaseError {
     /// The leases are closed.
     #[error("pgfresh is shutting down")]
     Closed,
-    /// The server has ended unexpectedly.
+    /// The server has exited unexpectedly.
     #[error("the server has ended")]
     Gone,
     /// The name cannot be used.
@@ -106,24 +108,24 @@ pub enum LeaseError {
         /// Reason why the name cannot be used.
         why: &'static str,
     },
-    /// The name cannot be used for a template. The text gives the reason.
+    /// The name cannot be used for a template, for the given reason.
     #[error("{0}")]
     TemplateName(String),
-    /// There is a template with this name.
+    /// There is already a template with this name.
     #[error("cannot use \"{0}\" as a name: there is such a template already")]
     TemplateExists(String),
     /// The leased server is stopped.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
-    /// A leased server ended by itself, for example after a crash.
+    /// A leased server exited on its own, for example after a crash.
     #[error("the server of database \"{name}\" has ended")]
     Ended {
         /// Name of the lease.
         name: String,
-        /// Cause of the server's end.
+        /// Why the server exited.
         why: String,
     },
-    /// A leased server did not start again. Its data still exists.
+    /// A leased server failed to restart. Its data still exists.
     #[error("the server of \"{name}\" did not start again")]
     NotStarted {
         /// Name of the lease.
@@ -133,7 +135,7 @@ pub enum LeaseError {
         /// Data directory of the leased server.
         data: PathBuf,
     },
-    /// A leased server did not stop when pgfresh told it to. pgfresh has removed it and its data.
+    /// A leased server did not stop when requested. pgfresh has removed the server and its data.
     #[error("the server of \"{name}\" could not be ended, and its data are gone")]
     Lost {
         /// Name of the lease.
@@ -141,16 +143,17 @@ pub enum LeaseError {
         /// Cause of the failure.
         why: String,
     },
-    /// A crash emptied unlogged tables of a template, and pgfresh cannot fill them again.
+    /// A crash emptied a template's unlogged tables, and pgfresh cannot refill them.
     #[error("cannot copy template \"{0}\" any more: a crash of the server has emptied its unlogged tables")]
     Emptied(String),
-    /// The template changed in its server, although only a superuser can do that.
+    /// The template has changed in its server, which only a superuser can do.
     #[error("cannot copy template \"{0}\" any more: SQL has changed it in the server")]
     Changed(String),
     /// Leases in isolation `server` are not available, because the service has no provisioner.
     #[error("there are no servers to be leased")]
     NoServers,
-    /// The template exists only in this server, because it is a copy of a leased database. No other server can start from it.
+    /// The template exists only in this server, because it is a copy of a leased database, so no other server can start
+    /// from it.
     #[error("cannot start a server from template \"{0}\": it is in this server alone")]
     NoServerFrom(String),
     /// The lease shares its server with other leases.
@@ -164,10 +167,10 @@ pub enum LeaseError {
         /// Reason why the server could not start.
         source: Box<ProvisionError>,
     },
-    /// Clients are using all sessions that the server has for them. The message is the same as PostgreSQL's.
+    /// Clients are using all sessions that the server has for them. The message is PostgreSQL's own.
     #[error("sorry, too many clients already")]
     TooManyClients {
-        /// Number of sessions that clients can have.
+        /// Number of sessions available to clients.
         most: usize,
     },
     /// The budget has no room for another database.
@@ -175,9 +178,9 @@ pub enum LeaseError {
     Full {
         /// Number of leases.
         leased: usize,
-        /// Number of leases that pgfresh keeps for failed tests.
+        /// Number of leases kept for failed tests.
         kept: usize,
-        /// Maximum number of leases that the budget allows.
+        /// Maximum number of leases allowed by the budget.
         most: usize,
     },
     /// One of pgfresh's own statements failed.
@@ -188,7 +191,7 @@ pub enum LeaseError {
         /// Error from the server or the connection.
         source: SessionError,
     },
-    /// All of pgfresh's own connections to the server stayed in use for too long.
+    /// All of pgfresh's own connections to the server remained in use for too long.
     #[error("could not {verb}: no connection of pgfresh's own was free for {} s", .waited.as_secs())]
     NoConnection {
         /// Purpose of the statement.
@@ -215,7 +218,7 @@ pub enum LeaseError {
     },
 }
 
-/// Returns a clause about the leases that pgfresh keeps for failed tests, or an empty string if there are none.
+/// Returns a clause about the leases kept for failed tests, or an empty string if there are none.
 fn of_failed_tests(kept: usize) -> String {
     if kept == 0 { String::new() } else { format!(", {kept} of them kept for failed tests") }
 }
@@ -238,20 +241,20 @@ pub(crate) fn cause(error: &dyn Error, detail: Option<String>) -> String {
 }
 
 impl LeaseError {
-    /// Whether the connection was lost, so that the server may or may not have run the statement.
+    /// Returns true if the connection was lost, so that the server may or may not have run the statement.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Sql { source, .. } if source.is_fatal())
     }
 
-    /// Whether a new attempt would fail with the same error. It may succeed if the server only lacked resources, or if an
-    /// operator intervened.
+    /// Returns true if a retry would fail with this error again. Retries may succeed if the server just lacked
+    /// resources or an operator intervened.
     pub(crate) fn is_lasting(&self) -> bool {
         const PASSING: [&str; 6] = ["08", "40", "53", "55", "57", "58"];
         let Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } = self else { return false };
         !PASSING.iter().any(|class| sqlstate.starts_with(class))
     }
 
-    /// Returns the SQLSTATE that a client should see. Source: appendix A of PostgreSQL's manual.
+    /// Returns the SQLSTATE for clients. Source: appendix A of PostgreSQL's manual.
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {

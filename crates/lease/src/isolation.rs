@@ -3,20 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Says what a lease has for itself and doesn't share with other leases.
+/// Resources that a lease doesn't share with other leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Each lease has its own database, a copy of the template.
     #[default]
     Clone,
-    /// Each lease is one transaction. When the lease ends, pgfresh rolls it back.
+    /// Each lease is one transaction, rolled back when the lease ends.
     Rollback,
     /// Each lease has its own server.
     Server,
 }
 
 impl Isolation {
-    /// Returns the isolation's name, as in options and messages.
+    /// Returns the isolation's name, as used in options and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

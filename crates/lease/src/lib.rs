@@ -1,23 +1,24 @@
 //! Gives each test a fresh database quickly, by keeping copies of a template ready and recycling used ones.
 //!
-//! A *lease* is the right to use a database under a name. [`Leases`] keeps copies of a template ready and gives one to each new
-//! lease. When a lease ends, pgfresh resets its database to the state of the template. If it cannot prove that this worked, it
-//! drops the database instead.
+//! A *lease* is the right to use a database under a name. [`Leases`] keeps copies of a template ready and gives one to
+//! each new lease. When a lease ends, pgfresh resets its database to the template's state, or drops the database if it
+//! cannot prove that the reset worked.
 //!
-//! A table without I/O (module `table`) decides which name gets which database. The module `execute` runs the table's tasks,
-//! either in the thread of a waiting client or in a maintenance worker (module `maintenance`). All code is blocking, because
-//! every task waits for the server. This crate doesn't know the protocol between clients and the gateway.
+//! A table without I/O (module `table`) decides which name gets which database. The `execute` module runs the table's
+//! tasks, either in a waiting client's thread or in a maintenance worker (module `maintenance`). All code is blocking,
+//! because every task waits for the server. This crate knows nothing about the protocol between clients and the
+//! gateway.
 //!
-//! Some words have a fixed meaning here:
+//! Some words have a specific meaning here:
 //!
 //! - A database is *fresh* if it equals its template.
 //! - A *ready* database is fresh and has no lease yet.
 //! - A database is *in doubt* if the log may not show everything that changed in it.
-//! - Some of the server's sessions are for clients. A *seat* is the right of one backend to use one of these.
-//! - A *stamp* is a text that represents everything that a session reads only at its start. If any of it changes, so does the
-//!   stamp.
-//! - A *mark* is a record that pgfresh writes to the log, to learn how far the server has flushed the log.
-//! - A *note* is a file in a cache entry. In it, one server leaves what it knows for the next server.
+//! - Some of the server's sessions are for clients. A *seat* is one backend's right to use one of these.
+//! - A *stamp* is a text representing everything that a session reads only at its start. If any of this changes, so
+//!   does the stamp.
+//! - A *mark* is a record that pgfresh writes to find out how far the server has flushed the log.
+//! - A *note* is a file in a cache entry through which one server passes on its knowledge to the next.
 //!
 //! Databases have these names:
 //!

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A position in the log, in bytes. As text, it looks like `0/1A2B3C8`.
+/// A position in the log, in bytes. Its text form looks like `0/1A2B3C8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(pub u64);
 

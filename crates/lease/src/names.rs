@@ -1,12 +1,12 @@
-//! Makes and checks names: those of leases, and those of databases that pgfresh prepares or keeps. With rules, users can limit
-//! the names of leases.
+//! Generates and checks names: those of leases, and those of databases that pgfresh prepares or keeps. Users can limit
+//! lease names with rules.
 
 use crate::error::LeaseError;
 use ::template::PREFIX;
 
-/// Names of the databases that initdb creates. No lease can have one of them.
+/// Names of the databases created by initdb, which leases can't use.
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
-/// Maximum length of a name, in bytes. The server cuts longer names off. Source: NAMEDATALEN.
+/// Maximum length of a name, in bytes. The server truncates longer names. Source: NAMEDATALEN.
 const LONGEST_NAME: usize = 63;
 /// Maximum length of the part before `_failed_` in the name of a kept database, in bytes.
 const KEPT_OF_NAME: usize = 40;
@@ -14,17 +14,17 @@ const KEPT_OF_NAME: usize = 40;
 const PREPARING: &str = "preparing_";
 /// In the name of a ready database, the part between [`PREFIX`] and the number.
 const READY: &str = "ready_";
-/// Prefix for a label that can't be the beginning of a name on its own.
+/// Prefix for a label that can't begin a name on its own.
 const OF_TEST: &str = "test_";
 
-/// Returns the name as the server reads it, cut to the server's maximum length.
+/// Truncates a name to the server's maximum length, as the server does.
 #[must_use]
 pub fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
-/// Returns the name, or an error if it contains a zero byte, where the server would cut it off. All other characters are allowed,
-/// including control characters.
+/// Returns the name, or an error if it contains a zero byte, at which the server would truncate it. All other
+/// characters are allowed, including control characters.
 pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     if name.contains('\0') {
         return Err(LeaseError::Name { name: name.to_owned(), why: "it has a zero byte" });
@@ -32,30 +32,30 @@ pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     Ok(name)
 }
 
-/// Makes the name of a database in preparation. The serial number makes it unique.
+/// Generates the name of a database in preparation, made unique by the serial number.
 ///
-/// Programs that list databases can see this name, and may connect to it after pgfresh has renamed the database. They then get a
-/// fresh database, as with any other name.
+/// Programs that list databases can see this name. If they connect to it after pgfresh has renamed the database, they
+/// get a fresh database, as with any other name.
 pub(crate) fn preparing(serial: u64) -> String {
     format!("{}{serial}", preparing_prefix())
 }
 
-/// Returns the prefix of the names that [`preparing`] returns.
+/// Returns the prefix of the names returned by [`preparing`].
 pub(crate) fn preparing_prefix() -> String {
     format!("{PREFIX}{PREPARING}")
 }
 
-/// Returns the prefix of the names that [`ready`] returns.
+/// Returns the prefix of the names returned by [`ready`].
 pub(crate) fn ready_prefix() -> String {
     format!("{PREFIX}{READY}")
 }
 
-/// Whether a name has the form that [`preparing`] returns.
+/// Returns true if a name has the form returned by [`preparing`].
 pub(crate) fn is_preparing(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|name| name.starts_with(PREPARING))
 }
 
-/// Returns the name that a database gets when it is ready. `name` is its name from its preparation.
+/// Returns the name for a database that is now ready, given its name during preparation.
 pub(crate) fn ready(name: &str) -> String {
     name.replacen(PREPARING, READY, 1)
 }
@@ -71,8 +71,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     Err(LeaseError::Name { name: name.to_owned(), why })
 }
 
-/// Makes the name for a database that pgfresh keeps for a failed test. The name begins with the name of the `test`, or else with
-/// that of the database. The number makes it unique in the server.
+/// Generates the name of a database that pgfresh keeps for a failed test. The name begins with the name of the `test`,
+/// or else the database's, and the number makes it unique in the server.
 pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> String {
     let begin = match test {
         Some(test) => identifier_like(test),
@@ -81,8 +81,8 @@ pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> S
     format!("{begin}_failed_{number}")
 }
 
-/// Makes an identifier that needs no quotes from the ASCII letters and digits of `label`. If the label is too long, keeps only
-/// its end, which says more about the test than the folder at the beginning.
+/// Converts the ASCII letters and digits of `label` to an identifier that needs no quotes. If the label is too long,
+/// only its end remains, because the end describes the test better than the folder at the beginning.
 fn identifier_like(label: &str) -> String {
     let words = label.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let all = words.collect::<Vec<_>>().join("_").to_ascii_lowercase();
@@ -95,17 +95,17 @@ fn identifier_like(label: &str) -> String {
     if is_plain { end.to_owned() } else { format!("{OF_TEST}{end}") }
 }
 
-/// Patterns for database names. In a pattern, `*` matches any characters, and `?` matches one character.
+/// Patterns for database names, in which `*` matches any characters and `?` matches one character.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameRules {
-    /// Patterns for names under which pgfresh creates databases. Empty means that all names are allowed.
+    /// Patterns for names under which pgfresh creates databases. If empty, all names are allowed.
     pub names: Vec<String>,
-    /// Patterns for names under which pgfresh creates no databases. They take precedence over the other patterns.
+    /// Patterns for names under which pgfresh creates no databases. These take precedence over `names`.
     pub except: Vec<String>,
 }
 
 impl NameRules {
-    /// Whether the rules allow a database with this name.
+    /// Returns true if the rules allow a database with this name.
     #[must_use]
     pub fn allow(&self, name: &str) -> bool {
         let is_among = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
@@ -113,11 +113,11 @@ impl NameRules {
     }
 }
 
-/// Whether a pattern matches the whole name. Takes at most as many steps as the product of both lengths.
+/// Returns true if a pattern matches the whole name. The number of steps is at most the product of both lengths.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut read) = (0, 0);
-    // The last star so far, and where the characters that it matches end.
+    // The last star so far, and the end of the characters matching it.
     let mut star: Option<(usize, usize)> = None;
     while read < name.len() {
         match pattern.get(at) {

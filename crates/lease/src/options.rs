@@ -20,18 +20,18 @@ pub struct LeaseOptions {
     pub major: u32,
     /// Maximum size of all databases together, in bytes.
     pub budget: u64,
-    /// Templates. The first is the default, and pgfresh prepares copies of it before any client asks for one.
+    /// Templates. The first is the default, whose copies pgfresh prepares before any client requests one.
     pub templates: Vec<TemplateDatabase>,
-    /// The cache entry of which the server's data directory is an exact copy, if there is one. In this entry, pgfresh stores what
-    /// it finds out about a template, for the next server.
+    /// The cache entry that the server's data directory is an exact copy of, if there is one. For the next server,
+    /// pgfresh stores its findings about a template in this entry.
     pub entry: Option<Entry>,
     /// Rules for the names of databases that sessions create.
     pub names: NameRules,
-    /// Isolation of leases whose clients don't ask for any.
+    /// Isolation of leases whose clients don't request any.
     pub isolation: Isolation,
-    /// How long a lease lingers after its last session, unless the client asks for a different time.
+    /// How long a lease lingers after its last session, unless the client requests a different time.
     pub linger: Duration,
-    /// Whether pgfresh compares each database with its template, row by row, after resetting it and before handing it out again.
+    /// Whether pgfresh compares each database row by row with its template between a reset and the next lease.
     pub paranoid: bool,
     /// Starts servers for leases in isolation `server`. If `None`, this isolation is not available.
     pub provisioner: Option<Provisioner>,
