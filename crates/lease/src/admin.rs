@@ -231,11 +231,11 @@ impl AdminPool {
         Ok(split_mark(self.lend(verb, |connection| connection.execute_and_mark(statement, arguments))?))
     }
 
-    /// Runs a prepared statement that renames a database, like [`Self::execute_and_mark`]. The statement's parameters
-    /// are the oid, the new name and `names`. It has no effect unless the database has one of `names`.
+    /// Runs a prepared statement that renames a database, like [`Self::execute_and_mark`]. Its parameters are the oid,
+    /// the new name and `names`. The statement changes nothing unless the database has one of `names`.
     ///
-    /// If the connection is lost, the server may already have renamed the database, so the retry adds the new name to
-    /// `names`. Until then, only SQL can have given the database this name.
+    /// If the connection is lost, adds the new name to `names`, because the server may have renamed the database
+    /// before. Until then only SQL can have given the database this name.
     pub(crate) fn rename_and_mark(
         &self,
         verb: &'static str,

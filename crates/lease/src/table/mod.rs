@@ -1,11 +1,11 @@
-//! The lease table decides which name gets which database. The rest of the crate only has to carry out these decisions.
+//! The lease table decides which name gets which database, so that the rest of the crate only has to carry out its decisions.
 //!
-//! The table knows every database and every name, each in exactly one state. It has no I/O, clock or threads, so it can
-//! be tested by simulation.
+//! The table knows every database and every name. Each database and each name is in exactly one state. The table does no I/O and
+//! has no clock and no threads, so a simulation can test it.
 //!
-//! [`LeaseTable::handle`] takes an [`Event`] and the current time and returns [`Action`]s: answers to requests and
-//! tasks for the caller to run. [`LeaseTable::next_task`] hands out background work. Each task's outcome is reported
-//! back as an event.
+//! [`LeaseTable::handle`] takes an [`Event`] and the current time, and returns [`Action`]s: answers to requests, and
+//! tasks for the caller to run. [`LeaseTable::next_task`] hands out background work. The outcome of a task comes back
+//! as an event.
 //!
 //! ```text
 //! Creating            ─▶ Ready                a task has made the copy
@@ -19,8 +19,8 @@
 //! Leased              ─▶ Changing(Keeping), Changing(Copying) or Changing(Server), and back
 //!                     ─▶ Resetting            a request resets the database, or a lease in rollback isolation ends
 //!                     ─▶ Changing(Unnaming)   the lease ends
-//! Resetting           ─▶ Leased               the database is fresh and its lease continues
-//!                     ─▶ Ready                the database is fresh and has no lease
+//! Resetting           ─▶ Leased               the database is fresh, and its lease goes on
+//!                     ─▶ Ready                the database is fresh, and has no lease
 //!                     ─▶ Changing(Unnaming)   the database is in doubt, or its session is spent
 //! Changing(Unnaming)  ─▶ Resetting            a lease may need the database
 //!                     ─▶ Retiring             no lease may have the database again
@@ -29,8 +29,8 @@
 //! Retiring            ─▶ gone                 the database is dropped
 //! ```
 //!
-//! A lease leaves the table only when its database has lost the lease's name. A database becomes ready only with a
-//! [`Proof`]. Failed tasks for `Unnaming`, `Keeping` or `Retiring` are retried.
+//! A lease leaves the table only when its database has lost the lease's name. A database becomes ready only with a [`Proof`]. If
+//! the task for `Unnaming`, `Keeping` or `Retiring` fails, the table tries it again.
 
 mod database;
 mod databases;

@@ -1,45 +1,45 @@
-//! Reads a running server's write-ahead log, to find out which relation files its sessions have changed.
+//! Reads the write-ahead log of a running server, to find out which relation files its sessions changed.
 //!
-//! With this knowledge, pgfresh can reset exactly what a test changed and prove that nothing else changed.
+//! With this knowledge, pgfresh can reset exactly what a test changed, and can prove that nothing else changed.
 //!
-//! [`WalReader`] follows the files in `pg_wal`, from a given position up to one that the server has flushed. For each
-//! changed database, the reader collects the set of files whose contents changed. It never writes to files and doesn't
-//! use SQL.
+//! [`WalReader`] follows the files in `pg_wal`. It starts at a given position, and reads as far as the caller says. The server
+//! must have flushed the log up to there. For each database, the reader keeps the set of files whose contents changed. A database
+//! without changes has no entry. The reader never writes to files and doesn't use SQL.
 //!
 //! # Guarantees
-//! - **Complete**: the reader reports every change that crash recovery would replay, from any session, even uncommitted
-//!   ones.
-//! - **Fail safe**: any irregularity is a [`WalError`], for example an unknown format, a gap, a wrong checksum, or a
-//!   record that does not follow the previous one. If a valid record is of an unknown kind, the files it references get
-//!   [`FileChanges::other`]; without any files, the record puts databases in doubt ([`Changes::doubt`]). The reader
-//!   never skips a record.
+//! - **Complete**: the reader reports every change that crash recovery would replay, from any session, even if it was not
+//!   committed.
+//! - **Fail safe**: any irregularity is a [`WalError`], for example an unknown format, a gap, a wrong checksum, or a record that
+//!   does not follow the previous one. If a valid record is of an unknown kind, the files that it names get
+//!   [`FileChanges::other`]. If it names no file, it puts databases in doubt ([`Changes::doubt`]). The reader never skips a
+//!   record.
 //! - **Precise**: records that don't change contents don't count. Some only move bytes (pruning, freezing, visibility and free
 //!   space maps, hint bits, row locks). Others change indexes, whose contents follow from their tables.
 //!
 //! # What the log does not show
-//! - Rows of **temporary and unlogged** relations are not in the log, which shows only changes to their catalog entries
-//!   and the creation of unlogged relations' init forks.
+//! - Rows of **temporary and unlogged** relations are not in the log. It shows only changes of their catalog entries, and that an
+//!   unlogged relation's init fork was created.
 //! - **Sequences** are logged 32 values ahead. The log shows a `nextval` only if it is the first one after a checkpoint, after
 //!   `setval`, or after 32 others.
-//! - With `wal_level = minimal`, if a relation's file is **new in the same transaction**, its rows are not in the log.
-//!   The log shows just the new file ([`FileChanges::created`]), whose contents callers must not trust.
-//! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and `ALTER TYPE … RENAME
-//!   VALUE` write no table rows, so the reader reports only a change to `pg_attribute` or `pg_enum`.
-//! - If a transaction changed something before the reader started and commits afterwards, the reader doesn't know about
-//!   the transaction, so the commit does not set [`Changes::committed`].
+//! - With `wal_level = minimal`, if a relation's file is **new in the same transaction**, its rows are not in the log. The log
+//!   shows the new file ([`FileChanges::created`]), and callers must not trust its contents.
+//! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and `ALTER TYPE … RENAME VALUE`
+//!   write no row of a table. The reader then reports only a change of `pg_attribute` or `pg_enum`.
+//! - If a transaction changed something before the reader started and commits afterwards, the reader doesn't know the
+//!   transaction. The commit then does not set [`Changes::committed`].
 //!
 //! # How far to read
-//! A record is in the files once the server has flushed it. To find out how far to read, a caller can run the following
-//! query with `synchronous_commit = on`: `SELECT pg_logical_emit_message(true, 'pgfresh', '')`. This writes a record
-//! and returns the position of its end. After the commit, everything up to that position is in the files. In contrast,
-//! `pg_current_wal_insert_lsn()` may be ahead of the files if other sessions are writing.
+//! A record is in the files once the server has flushed it. A caller can find out how far it may read if it runs the following
+//! query with `synchronous_commit = on`: `SELECT pg_logical_emit_message(true, 'pgfresh', '')`. This writes a record and returns
+//! its end. After the commit, everything up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be
+//! ahead of the files if other sessions are writing.
 //!
 //! # Formats
-//! The reader supports PostgreSQL 13 to 18, distinguishing them by the magic number in the log's pages. Sources, by
+//! The reader supports PostgreSQL 13 to 18, and distinguishes them by the magic number of the log's pages. Sources, by
 //! their names in PostgreSQL 18: `access/xlog_internal.h` (pages), `access/xlogrecord.h` and `access/xlogreader.c`
-//! (records), `access/rmgrlist.h` (resource managers), `access/heapam_xlog.h`, `access/xact.h`, `catalog/pg_control.h`,
-//! `catalog/storage_xlog.h`, `commands/dbcommands_xlog.h`, `utils/relmapper.h`. All numbers are in the machine's byte
-//! order.
+//! (records), `access/rmgrlist.h` (resource managers), `access/heapam_xlog.h`, `access/xact.h`,
+//! `catalog/pg_control.h`, `catalog/storage_xlog.h`, `commands/dbcommands_xlog.h`, `utils/relmapper.h`. All numbers
+//! are in the byte order of the machine.
 
 pub(crate) mod changes;
 mod classify;

@@ -104,7 +104,8 @@ impl FakeServer {
         self.start(id, Some(name))
     }
 
-    /// Starts a session that must be in one of the table's databases, by name. `None` stands for pgfresh's own name.
+    /// Starts a session that must be in one of the table's databases, by name. `None` stands for the name that pgfresh
+    /// itself uses.
     fn start(&self, id: DatabaseId, name: Option<&str>) -> Option<Oid> {
         let found = match name {
             Some(name) => self.named(name)?,
