@@ -8,7 +8,7 @@ use contract::{
     SnapshotResponse,
 };
 use gateway::{Budget, KeptDatabase};
-use lease::{Isolation, LeaseError, LeaseStatus, ServerAction};
+use lease::{Isolation, LeaseError, LeaseStatus, ParseIsolationError, ServerAction};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
@@ -27,7 +27,7 @@ pub(crate) async fn lease(
 ) -> Result<(StatusCode, Json<LeaseResponse>), Problem> {
     let isolation = match isolation {
         None => api.leases.default_isolation(),
-        Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
+        Some(word) => word.parse().map_err(|error| no_isolation(&word, error))?,
     };
     if let Some(name) = name.as_deref().map(lease::cut).filter(|name| templates::is_ours(name)) {
         let why = "databases of integresql's API are called so";
@@ -57,8 +57,8 @@ pub(crate) async fn lease(
     Ok((StatusCode::CREATED, Json(leased)))
 }
 
-fn no_isolation(word: &str, why: &str) -> Problem {
-    let what = format!("cannot lease with isolation \"{word}\": {why}");
+fn no_isolation(word: &str, error: ParseIsolationError) -> Problem {
+    let what = format!("cannot lease with isolation \"{word}\": {error}");
     Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidValue, what)
         .hint(Remedy::CorrectValue, "Leave it out for the server's own.")
 }

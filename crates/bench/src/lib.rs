@@ -29,7 +29,7 @@ mod transactions;
 mod truncate;
 
 pub use error::BenchError;
-pub use events::{EventStore, Events};
+pub use events::{EventStore, Events, ParseEventStoreError};
 pub use fleet::Fleet;
 pub use fresh::Fresh;
 pub use proxy::ProxyBench;

@@ -41,24 +41,28 @@ pub struct Advertised {
     port: Option<u16>,
 }
 
+/// Error for a text that is no host, with or without a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("write HOST or HOST:PORT")]
+pub struct ParseAdvertisedError;
+
 impl FromStr for Advertised {
-    type Err = String;
+    type Err = ParseAdvertisedError;
 
     /// Parses `HOST` or `HOST:PORT`. An IPv6 address with a port must be in brackets: `[ADDRESS]:PORT`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "write HOST or HOST:PORT".to_owned();
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (host, port) = match text.rsplit_once(':') {
             // Several colons without brackets: an IPv6 address without a port.
             Some((host, _)) if host.contains(':') && !host.starts_with('[') => (text, None),
             Some((host, port)) if !text.ends_with(']') => {
-                (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
+                (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or(ParseAdvertisedError)?))
             }
             _ => (text, None),
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let is_name = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
         if host.is_empty() || !is_name && host.parse::<Ipv6Addr>().is_err() {
-            return Err(wrong());
+            return Err(ParseAdvertisedError);
         }
         Ok(Self { host: host.to_owned(), port })
     }

@@ -44,7 +44,7 @@ mod testing;
 mod tls;
 mod workers;
 
-pub use access::{Access, Advertised, SocketFile, requires_scram};
+pub use access::{Access, Advertised, ParseAdvertisedError, SocketFile, requires_scram};
 pub use budget::Budget;
 pub use certificate::{CertificateError, ServerCertificate};
 pub use duration::parse_span;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pgwire::{ErrorResponse, StartupParams};
 
-use lease::{ConnectRequest, Isolation};
+use lease::{ConnectRequest, Isolation, ParseIsolationError};
 
 use crate::parse_span;
 
@@ -55,9 +55,9 @@ impl SessionSettings {
             b"reset" => self.reset = parse_bool("reset", &value)?,
             b"record" => self.record = parse_bool("record", &value)?,
             b"isolation" => {
-                let isolation = value.parse().map_err(|why: String| {
+                let isolation = value.parse().map_err(|error: ParseIsolationError| {
                     let message = format!("invalid value for parameter \"pgfresh.isolation\": \"{value}\"");
-                    ErrorResponse::fatal("22023", message).hint(why)
+                    ErrorResponse::fatal("22023", message).hint(error.to_string())
                 })?;
                 self.isolation = Some(isolation);
             }

@@ -108,9 +108,9 @@ pub enum LeaseError {
         /// Reason why the name cannot be used.
         why: &'static str,
     },
-    /// The name cannot be used for a template, for the given reason.
-    #[error("{0}")]
-    TemplateName(String),
+    /// The name cannot be used for a template.
+    #[error(transparent)]
+    TemplateName(#[from] ::template::TemplateNameError),
     /// There is already a template with this name.
     #[error("cannot use \"{0}\" as a name: there is such a template already")]
     TemplateExists(String),

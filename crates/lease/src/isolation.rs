@@ -33,15 +33,20 @@ impl fmt::Display for Isolation {
     }
 }
 
-impl FromStr for Isolation {
-    type Err = String;
+/// Error for a text that is no isolation's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected \"clone\", \"rollback\" or \"server\"")]
+pub struct ParseIsolationError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Isolation {
+    type Err = ParseIsolationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "clone" => Ok(Self::Clone),
             "rollback" => Ok(Self::Rollback),
             "server" => Ok(Self::Server),
-            _ => Err("expected \"clone\", \"rollback\" or \"server\"".to_owned()),
+            _ => Err(ParseIsolationError),
         }
     }
 }

@@ -47,7 +47,7 @@ pub use backends::backend::Backend;
 pub use backends::client::ClientLink;
 pub use backends::seats::Seat;
 pub use error::LeaseError;
-pub use isolation::Isolation;
+pub use isolation::{Isolation, ParseIsolationError};
 pub use lsn::{Lsn, LsnError};
 pub use names::{NameRules, cut};
 pub use options::{LeaseOptions, TemplateDatabase};

@@ -47,9 +47,17 @@ impl Format {
     }
 }
 
+/// Error for a file name with another extension.
+#[derive(Debug, thiserror::Error)]
+#[error("its name must end with .html, .json, .md, {last}")]
+pub(crate) struct UnknownEnding {
+    /// The last extensions that the name may have.
+    last: &'static str,
+}
+
 impl ReportFile {
     /// Parses a path and derives the format from its extension.
-    pub(crate) fn named(text: &str) -> Result<Self, String> {
+    pub(crate) fn named(text: &str) -> Result<Self, UnknownEnding> {
         let path = PathBuf::from(text);
         let format = match path.extension().and_then(|extension| extension.to_str()) {
             Some("html") => Format::Html,
@@ -57,17 +65,17 @@ impl ReportFile {
             Some("md") => Format::Markdown,
             Some("csv") => Format::Csv,
             Some("txt") => Format::Text,
-            _ => return Err(wrong_ending(".csv or .txt")),
+            _ => return Err(UnknownEnding { last: ".csv or .txt" }),
         };
         Ok(Self { path, format })
     }
 
     /// Like [`Self::named`], but also accepts JUnit XML, for test reports.
-    pub(crate) fn of_tests(text: &str) -> Result<Self, String> {
+    pub(crate) fn of_tests(text: &str) -> Result<Self, UnknownEnding> {
         let path = PathBuf::from(text);
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("xml") => Ok(Self { path, format: Format::Junit }),
-            _ => Self::named(text).map_err(|_| wrong_ending(".csv, .txt or .xml")),
+            _ => Self::named(text).map_err(|_| UnknownEnding { last: ".csv, .txt or .xml" }),
         }
     }
 
@@ -88,11 +96,6 @@ impl ReportFile {
         };
         written.map_err(|error| could_not_write(&self.path, &error))
     }
-}
-
-/// Formats the error for an unknown file extension. `last` lists the last two supported ones.
-fn wrong_ending(last: &str) -> String {
-    format!("its name must end with .html, .json, .md, {last}")
 }
 
 /// Checks that all `files` are writable, because an error after an hour of measuring would come too late.

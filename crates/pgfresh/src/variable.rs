@@ -25,31 +25,39 @@ const PLACEHOLDERS: [(&str, Placeholder); 6] = [
     ("database", |address| address.database.clone()),
 ];
 
-impl FromStr for Variable {
-    type Err = String;
+/// Reasons why a text defines no variable.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ParseVariableError {
+    #[error("it is not NAME=TEMPLATE")]
+    NoAssignment,
+    #[error("the name is empty")]
+    EmptyName,
+    #[error("a \"{{\" is not closed")]
+    UnclosedBrace,
+    #[error("\"{{{word}}}\" is not known: there are {}", PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}")).join(", "))]
+    UnknownPlaceholder { word: String },
+}
 
-    fn from_str(assignment: &str) -> Result<Self, String> {
-        let (name, mut rest) = assignment.split_once('=').ok_or("it is not NAME=TEMPLATE")?;
+impl FromStr for Variable {
+    type Err = ParseVariableError;
+
+    fn from_str(assignment: &str) -> Result<Self, Self::Err> {
+        let (name, mut rest) = assignment.split_once('=').ok_or(ParseVariableError::NoAssignment)?;
         if name.is_empty() {
-            return Err("the name is empty".to_owned());
+            return Err(ParseVariableError::EmptyName);
         }
         let mut parts = Vec::new();
         while let Some((before, after)) = rest.split_once('{') {
-            let (word, after) = after.split_once('}').ok_or("a \"{\" is not closed")?;
+            let (word, after) = after.split_once('}').ok_or(ParseVariableError::UnclosedBrace)?;
             let known = PLACEHOLDERS.iter().find(|(name, _)| *name == word);
-            let (_, placeholder) = known.ok_or_else(|| unknown(word))?;
+            let (_, placeholder) =
+                known.ok_or_else(|| ParseVariableError::UnknownPlaceholder { word: word.to_owned() })?;
             parts.push((before.to_owned(), Some(*placeholder)));
             rest = after;
         }
         parts.push((rest.to_owned(), None));
         Ok(Self { name: name.to_owned(), parts })
     }
-}
-
-/// Formats the error for an unknown placeholder, listing all known ones.
-fn unknown(word: &str) -> String {
-    let names = PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}"));
-    format!("\"{{{word}}}\" is not known: there are {}", names.join(", "))
 }
 
 impl Variable {
@@ -94,7 +102,7 @@ mod tests {
         }
         let names = "{url}, {host}, {port}, {user}, {password}, {database}";
         assert_eq!(
-            "A={urll}".parse::<Variable>().unwrap_err(),
+            "A={urll}".parse::<Variable>().unwrap_err().to_string(),
             format!("\"{{urll}}\" is not known: there are {names}")
         );
     }

@@ -18,7 +18,7 @@ use crate::gateway_times::GatewayTimes;
 use crate::interner::Interner;
 use crate::machine::ProcfsSampler;
 use crate::recording::{Observation, Recording, SessionName, Snapshot, State};
-use crate::statement_counts::{Counted, Counts};
+use crate::statement_counts::{Counted, Counts, CountsError};
 use crate::target::{APPLICATION_NAME, Target, is_visible};
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
@@ -125,7 +125,7 @@ struct Sampler {
     before: Counters,
     /// Counts of each statement, or the reason why the server has none. `None` for one of pgfresh's own servers, which
     /// don't need these counts.
-    counts: Option<Result<Counts, String>>,
+    counts: Option<Result<Counts, CountsError>>,
     observer: Option<ProcfsSampler>,
     feed: Option<Feed>,
     begun: Instant,
@@ -252,7 +252,7 @@ impl Sampler {
         recording.machine = observer.map(ProcfsSampler::finish);
         recording.counted = counts.map(|counts| match counts {
             Ok(counts) => counts.since(&mut client),
-            Err(why) => Counted::Unavailable(why),
+            Err(error) => Counted::Unavailable(error.to_string()),
         });
         match Counters::read(&mut client, recording.major) {
             Ok(now) => recording.counters = now.since(before),

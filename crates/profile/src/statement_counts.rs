@@ -40,6 +40,17 @@ pub enum Counted {
     Unavailable(String),
 }
 
+/// Reasons why the server has no counts.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CountsError {
+    #[error("the database has no extension pg_stat_statements")]
+    NoExtension,
+    #[error("pg_stat_statements {version} is too old: ALTER EXTENSION pg_stat_statements UPDATE")]
+    OldExtension { version: String },
+    #[error("{}", explain(.0))]
+    Query(#[from] Error),
+}
+
 /// The server's counts at one moment.
 #[derive(Debug)]
 pub(crate) struct Counts {
@@ -54,26 +65,18 @@ type Key = (i64, i64, i64, bool);
 
 impl Counts {
     /// Reads the server's current counts.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason if the server has no counts.
-    pub(crate) fn read(client: &mut Client) -> Result<Self, String> {
+    pub(crate) fn read(client: &mut Client) -> Result<Self, CountsError> {
         let about = "SELECT /* pgfresh */ extversion, quote_ident(nspname) FROM pg_namespace n \
                      JOIN pg_extension e ON extnamespace = n.oid WHERE extname = 'pg_stat_statements'";
-        let found = client.query_opt(about, &[]).map_err(|error| explain(&error))?;
-        let Some(found) = found else {
-            return Err("the database has no extension pg_stat_statements".to_owned());
-        };
+        let found = client.query_opt(about, &[])?.ok_or(CountsError::NoExtension)?;
         let (version, schema): (String, String) = (found.get(0), found.get(1));
         let parsed = version.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-        let parsed = parsed.filter(|version| *version >= MIN_EXTENSION_VERSION).ok_or_else(|| {
-            format!("pg_stat_statements {version} is too old: ALTER EXTENSION pg_stat_statements UPDATE")
-        })?;
+        let parsed = parsed.filter(|version| *version >= MIN_EXTENSION_VERSION);
+        let parsed = parsed.ok_or(CountsError::OldExtension { version })?;
         let function = format!("{schema}.pg_stat_statements");
         let mut counts =
             Self { function, tells_levels: parsed >= FIRST_VERSION_WITH_LEVELS, before: HashMap::new() };
-        let rows = counts.query(client, false).map_err(|error| explain(&error))?;
+        let rows = counts.query(client, false)?;
         counts.before = rows.iter().map(|row| (key(row), numbers(row))).collect();
         Ok(counts)
     }

@@ -38,48 +38,53 @@ const SCHEMES: [(&str, StoreKind); 7] = [
     ("oci", StoreKind::Oci),
 ];
 
-impl FromStr for RemoteAddress {
-    type Err = String;
+/// Reasons why a text is no address of a remote. They do not repeat the text, because it can contain a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ParseAddressError {
+    /// The text is no URL with a known scheme and a host.
+    #[error("expected a URL such as \"s3://bucket/prefix\": s3, gs, az, https, file or oci")]
+    Url,
+    /// The URL has a query or a fragment.
+    #[error("expected a URL without \"?\" and \"#\": credentials come from the environment")]
+    Query,
+    /// The URL has a user name or a password, but this scheme takes them from the environment.
+    #[error("expected {0}:// without a password: it comes from the environment")]
+    Password(&'static str),
+    /// The path of the `file` URL is relative, or on another host.
+    #[error("expected an absolute path, as in \"file:///srv/templates\"")]
+    RelativePath,
+    /// The `oci` URL names no repository.
+    #[error("expected a repository, as in \"oci://registry.example/team/templates\"")]
+    Repository,
+    /// The `http` URL names another host than this machine.
+    #[error("expected https: http is for this machine alone, as in \"http://127.0.0.1:8000\"")]
+    PlainHttp,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        // The text can contain a password, so the error must not echo it.
-        let expected =
-            || "expected a URL such as \"s3://bucket/prefix\": s3, gs, az, https, file or oci".to_owned();
-        let url = Url::parse(text.trim()).map_err(|_| expected())?;
-        let (_, kind) = *SCHEMES.iter().find(|(scheme, _)| *scheme == url.scheme()).ok_or_else(expected)?;
+impl FromStr for RemoteAddress {
+    type Err = ParseAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = Url::parse(text.trim()).map_err(|_| ParseAddressError::Url)?;
+        let known = SCHEMES.iter().find(|(scheme, _)| *scheme == url.scheme());
+        let (scheme, kind) = *known.ok_or(ParseAddressError::Url)?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(
-                "expected a URL without \"?\" and \"#\": credentials come from the environment".to_owned()
-            );
-        }
-        let has_password = !url.username().is_empty() || url.password().is_some();
-        if has_password && kind != StoreKind::Http {
-            return Err(format!(
-                "expected {}:// without a password: it comes from the environment",
-                url.scheme()
-            ));
+            return Err(ParseAddressError::Query);
         }
         let address = Self { kind, url };
-        match kind {
-            StoreKind::File if address.folder().is_none() => {
-                return Err("expected an absolute path, as in \"file:///srv/templates\"".to_owned());
-            }
-            StoreKind::File => {}
-            _ if address.url.host_str().is_none_or(str::is_empty) => return Err(expected()),
-            StoreKind::Oci if address.path().is_empty() => {
-                return Err(
-                    "expected a repository, as in \"oci://registry.example/team/templates\"".to_owned()
-                );
-            }
-            StoreKind::Http if address.url.scheme() == "http" && !address.is_loopback() => {
-                return Err(
-                    "expected https: http is for this machine alone, as in \"http://127.0.0.1:8000\""
-                        .to_owned(),
-                );
-            }
-            _ => {}
+        if address.has_secret() && kind != StoreKind::Http {
+            return Err(ParseAddressError::Password(scheme));
         }
-        Ok(address)
+        match kind {
+            StoreKind::File if address.folder().is_none() => Err(ParseAddressError::RelativePath),
+            StoreKind::File => Ok(address),
+            _ if address.url.host_str().is_none_or(str::is_empty) => Err(ParseAddressError::Url),
+            StoreKind::Oci if address.path().is_empty() => Err(ParseAddressError::Repository),
+            StoreKind::Http if scheme == "http" && !address.is_loopback() => {
+                Err(ParseAddressError::PlainHttp)
+            }
+            _ => Ok(address),
+        }
     }
 }
 
@@ -184,7 +189,7 @@ mod tests {
             "s3://key:secret@bucket",
             "https://x/y#secret",
         ] {
-            let why = text.parse::<RemoteAddress>().unwrap_err();
+            let why = text.parse::<RemoteAddress>().unwrap_err().to_string();
             assert!(why.starts_with("expected ") && !why.contains("secret"), "{text}: {why}");
         }
     }

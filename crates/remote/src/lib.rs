@@ -45,7 +45,7 @@ use sys::lock;
 use template::{EntryDescription, FetchProgress, FetchResult, SourceError, TemplateSource};
 use tokio::runtime::Handle;
 
-pub use address::RemoteAddress;
+pub use address::{ParseAddressError, RemoteAddress};
 pub use error::RemoteError;
 pub use garbage::{Collected, Usage};
 pub use patience::Patience;

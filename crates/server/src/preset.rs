@@ -13,14 +13,19 @@ pub enum Preset {
     Durable,
 }
 
-impl FromStr for Preset {
-    type Err = String;
+/// Error for a text that is no preset's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected fast or durable")]
+pub struct ParsePresetError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Preset {
+    type Err = ParsePresetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "fast" => Ok(Self::Fast),
             "durable" => Ok(Self::Durable),
-            _ => Err("expected fast or durable".to_owned()),
+            _ => Err(ParsePresetError),
         }
     }
 }

@@ -37,10 +37,22 @@ pub enum VersionRequest {
     Bin(PathBuf),
 }
 
-impl FromStr for VersionRequest {
-    type Err = String;
+/// Error for a text that is neither a supported major version nor a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a major from {} on, or a path to a directory with postgres and initdb{}",
+    MAJORS.start(),
+    .major.map(|major| format!("\nGive the major alone: \"{major}\".")).unwrap_or_default()
+)]
+pub struct ParseVersionError {
+    /// The major version, if the text is a version with a minor, such as `17.2`.
+    major: Option<u32>,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for VersionRequest {
+    type Err = ParseVersionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let major = |text: &str| {
             let major = text.parse::<u32>().ok();
             major.filter(|major| (*MAJORS.start()..MAX_MAJOR).contains(major))
@@ -51,13 +63,8 @@ impl FromStr for VersionRequest {
         if text.contains('/') {
             return Ok(Self::Bin(text.into()));
         }
-        let expected = format!(
-            "expected a major from {} on, or a path to a directory with postgres and initdb",
-            MAJORS.start()
-        );
         let minor = |minor: &str| minor.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let whole = text.split_once('.').and_then(|(before, after)| major(before).filter(|_| minor(after)));
-        Err(expected
-            + &whole.map(|major| format!("\nGive the major alone: \"{major}\".")).unwrap_or_default())
+        Err(ParseVersionError { major: whole })
     }
 }

@@ -59,11 +59,13 @@ pub use export::{exported_entries, sign, verify};
 pub use file_error::{Attempt, FileError};
 pub use head::SignedHead;
 pub use persistent::PersistentData;
-pub use place::{Place, PlaceError, PlaceRequest};
+pub use place::{ParsePlaceError, Place, PlaceError, PlaceRequest};
 pub use publish::Building;
 pub use removal::BackgroundRemoval;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
-pub use signing::{KeyError, Signed, SigningKey, TrustError, TrustedKey, trusted_signer};
+pub use signing::{
+    KeyError, ParseTrustedKeyError, Signed, SigningKey, TrustError, TrustedKey, trusted_signer,
+};
 
 /// Formats a number of bytes with two or three digits and a decimal unit, e.g. "1.5 GB".
 #[must_use]

@@ -24,6 +24,9 @@ const MAX_PATH_LENGTH: usize = 1023;
 /// The longest path of a server file, relative to our directory. The eight digits stand for a random name.
 const LONGEST_SERVER_PATH: &str = "/01234567/data/postgresql.auto.conf";
 
+/// Reason for a place that the user chose.
+const AS_ASKED: &str = "as asked";
+
 /// The location the user requested for the servers' files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PlaceRequest {
@@ -40,7 +43,7 @@ pub enum PlaceRequest {
 
 impl PlaceRequest {
     /// Like [`FromStr::from_str`], but also accepts paths that aren't valid UTF-8.
-    pub fn from_os(text: &OsStr) -> Result<Self, String> {
+    pub fn from_os(text: &OsStr) -> Result<Self, ParsePlaceError> {
         match text.to_str() {
             None if text.as_encoded_bytes().contains(&b'/') => Ok(Self::At(text.into())),
             readable => readable.unwrap_or_default().parse(),
@@ -48,16 +51,21 @@ impl PlaceRequest {
     }
 }
 
-impl FromStr for PlaceRequest {
-    type Err = String;
+/// Error for a text that is neither a place's name nor a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected auto, ram, disk or a path with a \"/\" in it")]
+pub struct ParsePlaceError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for PlaceRequest {
+    type Err = ParsePlaceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "auto" => Ok(Self::Auto),
             "ram" => Ok(Self::Ram),
             "disk" => Ok(Self::Disk),
             path if path.contains('/') => Ok(Self::At(path.into())),
-            _ => Err("expected auto, ram, disk or a path with a \"/\" in it".to_owned()),
+            _ => Err(ParsePlaceError),
         }
     }
 }
@@ -140,19 +148,21 @@ impl Place {
     ) -> Result<Self, PlaceError> {
         let need = bytes.saturating_mul(2).saturating_add(RESERVED_BYTES);
         match request {
-            PlaceRequest::Ram => find_in_ram(need, account).map_err(|why| PlaceError::NoRam { need, why }),
-            PlaceRequest::Disk => find_on_disk(bytes, disk, account, String::new()),
-            PlaceRequest::Auto => {
-                find_in_ram(need, account).or_else(|why| find_on_disk(bytes, disk, account, why))
-            }
+            PlaceRequest::Ram => find_in_ram(need, account),
+            PlaceRequest::Disk => find_on_disk(bytes, disk, account, AS_ASKED.to_owned()),
+            PlaceRequest::Auto => match find_in_ram(need, account) {
+                Err(PlaceError::NoRam { why, .. }) => find_on_disk(bytes, disk, account, why),
+                found => found,
+            },
             PlaceRequest::At(path) => {
                 let path = path.canonicalize().attempt("use", path)?;
                 let unfit = |why| PlaceError::Unsuitable { need: bytes, path: path.clone(), why };
-                let room = FreeSpace::in_directory(&path, account).map_err(unfit)?;
+                let room =
+                    FreeSpace::in_directory(&path, account).map_err(|error| unfit(error.to_string()))?;
                 if room.bytes < bytes {
                     return Err(unfit(format!("it has {} left", human_bytes(room.bytes))));
                 }
-                Ok(room.into_place(path.clone(), "as asked".to_owned()))
+                Ok(room.into_place(path.clone(), AS_ASKED.to_owned()))
             }
         }
     }
@@ -206,7 +216,7 @@ pub(crate) fn candidates(disk: &Path) -> Vec<PathBuf> {
     all
 }
 
-fn find_in_ram(need: u64, account: &Account) -> Result<Place, String> {
+fn find_in_ram(need: u64, account: &Account) -> Result<Place, PlaceError> {
     let mut reasons = Vec::new();
     for root in ram_candidates() {
         let room = FreeSpace::in_directory(&root, account);
@@ -225,10 +235,11 @@ fn find_in_ram(need: u64, account: &Account) -> Result<Place, String> {
             Err(why) => reasons.push(why),
         }
     }
-    Err(reasons.join("; "))
+    Err(PlaceError::NoRam { need, why: reasons.join("; ") })
 }
 
-fn find_on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Result<Place, PlaceError> {
+/// Finds a place on disk. `reason` says why pgfresh looks there.
+fn find_on_disk(need: u64, disk: &Path, account: &Account, reason: String) -> Result<Place, PlaceError> {
     let mut reasons = Vec::new();
     for root in [disk, Path::new("/var/tmp"), Path::new("/tmp")] {
         let room = FreeSpace::in_directory(root, account);
@@ -237,14 +248,29 @@ fn find_on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) 
             shortage.map_or(Ok(room), |left| Err(format!("\"{}\" has {left}", root.display())))
         });
         match room {
-            Ok(room) => {
-                let why = if why_not_ram.is_empty() { "as asked".to_owned() } else { why_not_ram };
-                return Ok(room.into_place(root.to_owned(), why));
-            }
+            Ok(room) => return Ok(room.into_place(root.to_owned(), reason)),
             Err(why) => reasons.push(why),
         }
     }
     Err(PlaceError::NoDisk { need, why: reasons.join("; ") })
+}
+
+/// Reasons why a directory can't contain run directories.
+#[derive(Debug, thiserror::Error)]
+enum UnusableDirectory {
+    #[error("its path is not UTF-8")]
+    NotUtf8,
+    #[error("it is a file, not a directory")]
+    File,
+    #[error("the server's account (uid {0}) may not enter it")]
+    Unreachable(u32),
+    #[error("its path has {length} bytes, and PostgreSQL takes at most {most}")]
+    LongPath { length: usize, most: usize },
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Our directory in it can't be used.
+    #[error(transparent)]
+    Ours(#[from] FileError),
 }
 
 /// The free space in a directory.
@@ -258,32 +284,30 @@ struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// Measures the free space in `root`. If the directory can't be used, returns the reason as the error.
-    fn in_directory(root: &Path, account: &Account) -> Result<Self, String> {
+    /// Measures the free space in `root`.
+    fn in_directory(root: &Path, account: &Account) -> Result<Self, UnusableDirectory> {
         // The path must be UTF-8, because it appears in PostgreSQL's settings and in the clients' URLs.
-        root.to_str().ok_or("its path is not UTF-8")?;
-        let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
+        root.to_str().ok_or(UnusableDirectory::NotUtf8)?;
+        let filesystem = Filesystem::of(root)?;
         if !root.is_dir() {
-            return Err("it is a file, not a directory".to_owned());
+            return Err(UnusableDirectory::File);
         }
-        sys::expect_usable(root).map_err(|error| error.to_string())?;
+        sys::expect_usable(root)?;
         if !account.can_reach(root) {
-            return Err(format!("the server's account (uid {}) may not enter it", account.uid));
+            return Err(UnusableDirectory::Unreachable(account.uid));
         }
         let ours = root.join(format!("pgfresh-{}", sys::user()));
         let length = |path: &Path| path.as_os_str().len();
         let most = MAX_PATH_LENGTH - LONGEST_SERVER_PATH.len() - (length(&ours) - length(root));
         if length(root) > most {
-            return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
+            return Err(UnusableDirectory::LongPath { length: length(root), most });
         }
         // Only check our directory here, without creating it yet. Otherwise, a process that dies now would
         // leave it behind.
-        private::ensure_existing(&ours).map_err(|error| error.to_string())?;
+        private::ensure_existing(&ours)?;
         let bytes = match filesystem.kind {
             FilesystemKind::Disk => filesystem.free,
-            FilesystemKind::Memory => {
-                filesystem.free.min(sys::available_memory(Path::new("/")).map_err(|error| error.to_string())?)
-            }
+            FilesystemKind::Memory => filesystem.free.min(sys::available_memory(Path::new("/"))?),
         };
         Ok(Self { kind: filesystem.kind, bytes, files: filesystem.free_files })
     }
@@ -343,9 +367,6 @@ mod tests {
         assert!(error.unwrap_err().to_string().contains(&expected));
         let missing = PlaceRequest::At(directory.path().join("missing"));
         assert!(Place::choose(&missing, 1000, Path::new("/nowhere"), &Account::ours()).is_err());
-        assert_eq!(
-            "tmp".parse::<PlaceRequest>().unwrap_err(),
-            "expected auto, ram, disk or a path with a \"/\" in it"
-        );
+        assert_eq!("tmp".parse::<PlaceRequest>(), Err(ParsePlaceError));
     }
 }

@@ -36,19 +36,22 @@ pub struct TrustedKey {
     key: PublicKey,
 }
 
-impl FromStr for TrustedKey {
-    type Err = String;
+/// Error for a text that is no public key. It does not repeat the text, because the user might have passed
+/// the secret key by mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected a public key such as \"RWQ…\", as \"pgfresh template keygen\" prints it")]
+pub struct ParseTrustedKeyError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        // The user might have passed the secret key by mistake, so the error must not repeat the text.
-        let expected =
-            || "expected a public key such as \"RWQ…\", as \"pgfresh template keygen\" prints it".to_owned();
+impl FromStr for TrustedKey {
+    type Err = ParseTrustedKeyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let base64 = text.trim();
-        let bytes = BASE64_STANDARD.decode(base64).map_err(|_| expected())?;
+        let bytes = BASE64_STANDARD.decode(base64).map_err(|_| ParseTrustedKeyError)?;
         let (Ok(key), true) = (PublicKey::from_base64(base64), bytes.starts_with(&ED25519)) else {
-            return Err(expected());
+            return Err(ParseTrustedKeyError);
         };
-        let id = bytes[2..10].try_into().map_err(|_| expected())?;
+        let id = bytes[2..10].try_into().map_err(|_| ParseTrustedKeyError)?;
         Ok(Self { id, base64: base64.to_owned(), key })
     }
 }
@@ -280,7 +283,7 @@ mod tests {
         let secret = SigningKey::generate().unwrap().to_text();
         let line = secret.lines().nth(1).unwrap();
         for text in ["", "RWQ", "secret", line, &"A".repeat(56)] {
-            let error = text.parse::<TrustedKey>().unwrap_err();
+            let error = text.parse::<TrustedKey>().unwrap_err().to_string();
             assert!(error.starts_with("expected a public key") && !error.contains("secret"), "{error}");
         }
         let mut bytes = BASE64_STANDARD.decode(line).unwrap();

@@ -15,14 +15,19 @@ pub enum Steps {
     AppendOnly,
 }
 
-impl FromStr for Steps {
-    type Err = String;
+/// Error for a text other than `any` and `append-only`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected \"append-only\" or \"any\"")]
+pub struct ParseStepsError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Steps {
+    type Err = ParseStepsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "any" => Ok(Self::Any),
             "append-only" => Ok(Self::AppendOnly),
-            _ => Err("expected \"append-only\" or \"any\"".to_owned()),
+            _ => Err(ParseStepsError),
         }
     }
 }

@@ -158,10 +158,9 @@ pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<
     let found = roles(installation, &target)?;
     let to = format!("--file={}", file.staging.display());
     run_pg_dump(installation, &["--format=custom", "--schema-only", "--no-subscriptions", &to], &target)?;
-    let options: &[&str] = if found.is_ok() {
-        &["--no-tablespaces"]
-    } else {
-        &["--no-tablespaces", "--no-owner", "--no-privileges"]
+    let options: &[&str] = match found {
+        Roles::Found(_) => &["--no-tablespaces"],
+        Roles::Refused(_) => &["--no-tablespaces", "--no-owner", "--no-privileges"],
     };
     let program = "pg_restore";
     let pg_restore = installation.client(program).ok_or(DumpError::NoProgram { program })?;
@@ -170,12 +169,18 @@ pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<
     let properties = database_properties::read(&pg_restore, options, &file.staging);
     let properties = properties.attempt("run", &pg_restore)?.map_err(|output| failed(program, &output))?;
     let mut text = IMPORT_HEADER.to_owned();
-    let left_out = found.map(|sql| text.push_str(&sql)).err();
+    let refusal = match found {
+        Roles::Found(sql) => {
+            text.push_str(&sql);
+            None
+        }
+        Roles::Refused(output) => Some(output),
+    };
     text.push_str(&String::from_utf8_lossy(&schema));
     text.extend(properties.iter().map(DatabaseProperty::for_current_database));
     fs::write(&file.staging, text).attempt_given("write", &file.path)?;
     file.publish()?;
-    Ok(left_out)
+    Ok(refusal)
 }
 
 /// Writes the whole database at `url`, without roles, into `file` in `pg_dump`'s custom format.
@@ -208,19 +213,22 @@ fn failed(program: &'static str, output: &Output) -> DumpError {
     DumpError::Failed { program, status: output.status, output: error_line(output) }
 }
 
-/// Returns SQL that creates the server's roles, except for the role that is pgfresh's superuser. If `pg_dumpall` fails,
-/// its output is returned as the inner error.
-fn roles(
-    installation: &Installation,
-    target: &ConnectionString,
-) -> Result<Result<String, String>, DumpError> {
+/// Outcome of reading a server's roles.
+enum Roles {
+    /// SQL that creates the roles, but not the role that is pgfresh's superuser.
+    Found(String),
+    /// The server refuses to show the roles. The value is the error line of `pg_dumpall`.
+    Refused(String),
+}
+
+fn roles(installation: &Installation, target: &ConnectionString) -> Result<Roles, DumpError> {
     let output = output(installation, "pg_dumpall", &["--roles-only", "--no-role-passwords"], target)?;
     if !output.status.success() {
-        return Ok(Err(error_line(&output)));
+        return Ok(Roles::Refused(error_line(&output)));
     }
     let ours = format!("CREATE ROLE {SUPERUSER};");
     let text = String::from_utf8_lossy(&output.stdout);
-    Ok(Ok(text.split_inclusive('\n').filter(|line| line.trim_end() != ours).collect()))
+    Ok(Roles::Found(text.split_inclusive('\n').filter(|line| line.trim_end() != ours).collect()))
 }
 
 fn output(

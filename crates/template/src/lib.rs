@@ -28,7 +28,7 @@ mod spec;
 mod start;
 
 pub use build::TemplateStatus;
-pub use build_plan::{BuildPlan, Steps};
+pub use build_plan::{BuildPlan, ParseStepsError, Steps};
 pub use cached::{CachedTemplate, list, select};
 pub use database_copy::{complete_copy, create_copy, end_sessions};
 pub use description::EntryDescription;
@@ -39,5 +39,5 @@ pub use fingerprint_inputs::FingerprintInputs;
 pub use inputs::InputError;
 pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep, sweep_runs};
 pub use source::{FetchProgress, FetchResult, SourceError, TemplateSource};
-pub use spec::{PREFIX, TemplateSpec, check_name};
+pub use spec::{PREFIX, TemplateNameError, TemplateSpec, check_name};
 pub use start::Started;

@@ -118,25 +118,39 @@ impl TemplateSpec {
     }
 }
 
+/// Reasons why a text can't be the name of a template. Each variant contains the text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateNameError {
+    /// PostgreSQL or pgfresh uses the name for something else.
+    #[error("\"{0}\" cannot be the name of a template")]
+    Reserved(String),
+    /// The name begins with [`PREFIX`].
+    #[error("\"{0}\" cannot be the name of a template: pgfresh's own databases are called so")]
+    Prefix(String),
+    /// The name is empty or too long, begins with `-`, or has a character that isn't allowed.
+    #[error(
+        "\"{0}\" cannot be the name of a template: it has letters, digits, \"_\" and \"-\" only, at most {MAX_NAME_LENGTH}"
+    )]
+    Characters(String),
+}
+
 /// Checks whether `name` is valid for a template. It can have up to 46 letters, digits, `_` and `-`, and must not be
 /// reserved.
 ///
 /// # Errors
-/// Returns a message that explains why the name is invalid.
-pub fn check_name(name: &str) -> Result<(), String> {
+/// Returns the rule that the name breaks.
+pub fn check_name(name: &str) -> Result<(), TemplateNameError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if RESERVED_NAMES.contains(&name) {
-        Err(format!("\"{name}\" cannot be the name of a template"))
+        Err(TemplateNameError::Reserved(name.to_owned()))
     } else if name.starts_with(PREFIX) {
-        Err(format!("\"{name}\" cannot be the name of a template: pgfresh's own databases are called so"))
+        Err(TemplateNameError::Prefix(name.to_owned()))
     } else if name.is_empty()
         || name.len() > MAX_NAME_LENGTH
         || name.starts_with('-')
         || !name.bytes().all(plain)
     {
-        Err(format!(
-            "\"{name}\" cannot be the name of a template: it has letters, digits, \"_\" and \"-\" only, at most {MAX_NAME_LENGTH}"
-        ))
+        Err(TemplateNameError::Characters(name.to_owned()))
     } else {
         Ok(())
     }

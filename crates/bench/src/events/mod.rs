@@ -26,8 +26,8 @@ use crate::{BenchError, Measured, environment};
 use event::Event;
 
 use store::Store;
-pub use target::EventStore;
 use target::EventsFixture;
+pub use target::{EventStore, ParseEventStoreError};
 
 /// Number of batches before the measurement, to warm up connections, the page cache and plans. The report lists these
 /// batches separately.

@@ -26,10 +26,21 @@ pub enum EventStore {
     Url(String),
 }
 
-impl FromStr for EventStore {
-    type Err = String;
+/// Error for a text that names no target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ParseEventStoreError {
+    /// The text is neither a target's name nor a URL of a known scheme.
+    #[error("expected durable, async, fast, postgresql://… or mongodb://…")]
+    Unknown,
+    /// The text is a URL of `MongoDB`, which this pgfresh does not support.
+    #[error("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb")]
+    WithoutMongoDb,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for EventStore {
+    type Err = ParseEventStoreError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "durable" => Ok(Self::Durable),
             "async" => Ok(Self::Asynchronous),
@@ -37,25 +48,15 @@ impl FromStr for EventStore {
             url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
                 Ok(Self::Url(url.to_owned()))
             }
-            url if url.starts_with(MONGODB) => documents(url),
-            _ => Err("expected durable, async, fast, postgresql://… or mongodb://…".to_owned()),
+            url if url.starts_with(MONGODB) && cfg!(feature = "mongodb") => Ok(Self::Url(url.to_owned())),
+            url if url.starts_with(MONGODB) => Err(ParseEventStoreError::WithoutMongoDb),
+            _ => Err(ParseEventStoreError::Unknown),
         }
     }
 }
 
 /// The prefix of `MongoDB` URLs.
 const MONGODB: &str = "mongodb://";
-
-#[cfg(feature = "mongodb")]
-#[expect(clippy::unnecessary_wraps, reason = "without the feature it is an error")]
-fn documents(url: &str) -> Result<EventStore, String> {
-    Ok(EventStore::Url(url.to_owned()))
-}
-
-#[cfg(not(feature = "mongodb"))]
-fn documents(_: &str) -> Result<EventStore, String> {
-    Err("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb".to_owned())
-}
 
 /// A target's protocol and connection options.
 enum Connection {

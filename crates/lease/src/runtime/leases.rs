@@ -248,7 +248,7 @@ impl Leases {
     /// because the server can't copy a database that is in use.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
         // A user may add the template to pgfresh.toml later, so the name must follow the rules of that file.
-        ::template::check_name(template).map_err(LeaseError::TemplateName)?;
+        ::template::check_name(template)?;
         // If several snapshots have the same name, let them run one after another. A later one gets past this point only if the
         // earlier one failed.
         let _claim = self.0.claims.claim(template);

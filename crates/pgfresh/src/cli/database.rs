@@ -140,27 +140,31 @@ mod tests {
     use clap::Parser;
 
     use super::super::{Cli, Command};
+    use crate::failure::Failure;
 
-    /// Parses the arguments of `pgfresh snapshot`, returning the new template's name or the error.
-    fn template(line: &str) -> Result<String, String> {
+    /// Parses the arguments of `pgfresh snapshot`. Returns the name of the new template.
+    fn template(line: &str) -> Result<String, Failure> {
         let arguments = ["pgfresh", "snapshot", "scratch"].into_iter().chain(line.split_whitespace());
         let Command::Snapshot(snapshot) = Cli::try_parse_from(arguments).unwrap().command else {
             panic!("the command is snapshot")
         };
-        snapshot.template().map(ToOwned::to_owned).map_err(|failure| failure.to_string())
+        snapshot.template().map(ToOwned::to_owned)
     }
 
     #[test]
     fn snapshot_accepts_as_before_template() {
         for line in ["with_orders", "as with_orders", "AS with_orders --save x.dump"] {
-            assert_eq!(template(line).as_deref(), Ok("with_orders"), "{line}");
+            assert_eq!(template(line).unwrap(), "with_orders", "{line}");
         }
         for (line, message) in [
             ("as", "the name of the template is missing"),
             ("into with_orders", "unexpected argument 'with_orders' found"),
         ] {
             let hint = "Write \"pgfresh snapshot scratch TEMPLATE\".";
-            assert_eq!(template(line), Err(format!("pgfresh: {message}\nHINT:  {hint}\n")));
+            assert_eq!(
+                template(line).unwrap_err().to_string(),
+                format!("pgfresh: {message}\nHINT:  {hint}\n")
+            );
         }
     }
 }

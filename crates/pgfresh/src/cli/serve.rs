@@ -10,7 +10,7 @@ use gateway::Advertised;
 
 use super::options::Options;
 use super::run::ServiceOptions;
-use super::values::port;
+use super::values::{port, server_name};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh serve --json\n  pgfresh serve --name dev --port 54321\n\n\
@@ -54,14 +54,4 @@ pub(crate) struct Serve {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(super) options: Options,
-}
-
-fn server_name(text: &str) -> Result<String, String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    let fits = (1..=40).contains(&text.len()) && text.bytes().all(is_plain) && !text.starts_with('-');
-    if fits {
-        Ok(text.to_owned())
-    } else {
-        Err("expected 1 to 40 letters, digits, \"-\" and \"_\"".to_owned())
-    }
 }

@@ -221,8 +221,7 @@ push = "main"
         assert_eq!(config.cache.size.map(|size| size.0), Some(1_500_000_000));
         let keys: Vec<_> = config.cache.keys.0.iter().map(ToString::to_string).collect();
         assert_eq!(config.cache.remote.unwrap().0.to_string(), "s3://bucket/prefix");
-        let push = config.cache.push.map(|push| push.0);
-        assert_eq!(push, Some(super::super::remote::PushPolicy::Branch("main".to_owned())));
+        assert_eq!(config.cache.push, Some(super::super::remote::PushPolicy::Branch("main".to_owned())));
         assert_eq!(keys, ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]);
     }
 

@@ -95,10 +95,7 @@ impl ResolvedSettings {
             template_request: TemplateRequest::of(template),
             folder,
             trusted: keys::trusted(&trust.cache_key, file.cache.keys.0)?,
-            remote: given.resolve(
-                file.cache.remote.map(|Parsed(address)| address),
-                file.cache.push.map(|Parsed(push)| push),
-            )?,
+            remote: given.resolve(file.cache.remote.map(|Parsed(address)| address), file.cache.push)?,
             download: download.policy(),
             idle: background.idle.or(file.server.idle.map(|Span(time)| time)).unwrap_or(IDLE),
             names: NameRules {

@@ -2,9 +2,9 @@
 //! build (`push`).
 
 use std::env;
-use std::str::FromStr;
 
 use remote::RemoteAddress;
+use serde::{Deserialize, Deserializer};
 
 use crate::failure::Failure;
 
@@ -21,16 +21,19 @@ pub(crate) enum PushPolicy {
     Branch(String),
 }
 
-impl FromStr for PushPolicy {
-    /// Never returned, because any unknown word is a branch name.
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(match text {
+impl From<&str> for PushPolicy {
+    fn from(text: &str) -> Self {
+        match text {
             "" | "never" => Self::Never,
             "always" => Self::Always,
             branch => Self::Branch(branch.to_owned()),
-        })
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PushPolicy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(|text| text.as_str().into())
     }
 }
 
@@ -84,7 +87,7 @@ impl RemoteOptions<'_> {
                 address => address,
             },
         };
-        let push = self.push.map(|text| text.parse().unwrap_or_default()).or(push);
+        let push = self.push.map(PushPolicy::from).or(push);
         Ok(address.map(|address| RemoteSettings { address, push: push.unwrap_or_default() }))
     }
 }
@@ -203,9 +206,9 @@ mod tests {
 
     #[test]
     fn push_policy_is_never_always_or_branch() {
-        assert_eq!("never".parse(), Ok(PushPolicy::Never));
-        assert_eq!("always".parse(), Ok(PushPolicy::Always));
-        assert_eq!("main".parse(), Ok(PushPolicy::Branch("main".to_owned())));
+        assert_eq!(PushPolicy::from("never"), PushPolicy::Never);
+        assert_eq!(PushPolicy::from("always"), PushPolicy::Always);
+        assert_eq!(PushPolicy::from("main"), PushPolicy::Branch("main".to_owned()));
         assert!(!PushPolicy::Never.applies() && PushPolicy::Always.applies());
     }
 }

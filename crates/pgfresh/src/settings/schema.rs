@@ -85,7 +85,7 @@ pub(super) struct CacheTable {
     pub(super) size: Option<Size>,
     pub(super) keys: TrustedKeys,
     pub(super) remote: Option<Parsed<RemoteAddress>>,
-    pub(super) push: Option<Parsed<PushPolicy>>,
+    pub(super) push: Option<PushPolicy>,
 }
 
 /// Returns a table's keys, which are the field names of `T`.

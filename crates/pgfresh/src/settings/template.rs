@@ -51,7 +51,7 @@ pub(super) fn read(
         if keys_of::<TemplateTable>().contains(&name) {
             return Err(file.bad(at, name, "expected a string, not a table"));
         }
-        check_name(name).map_err(|why| file.failure(at, &why))?;
+        check_name(name).map_err(|error| file.failure(at, &error.to_string()))?;
         if all.iter().any(|read| read.spec.name == name) {
             return Err(file.failure(at, &format!("\"{name}\" is what [template] is called already")));
         }
@@ -236,7 +236,7 @@ fn describe(
         if name.contains(',') { Err(several()) } else { Ok(()) }
     };
     one(&spec.name, "what --setup, --sql or --dump describes")?;
-    check_name(&spec.name).map_err(Failure::new)?;
+    check_name(&spec.name).map_err(|error| Failure::new(error.to_string()))?;
     let from = from.map(|from| {
         one(from, "what --from names")?;
         find(templates, from)

@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for ServerSettings {
 #[derive(Debug)]
 pub(super) struct Parsed<T>(pub(super) T);
 
-impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Parsed<T> {
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Parsed<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
     }
