@@ -1,0 +1,292 @@
+use std::fs;
+use std::process::Command;
+
+use clap::ValueEnum;
+
+use super::credentials::Credentials;
+use super::*;
+use crate::settings::SIGNING_KEY;
+
+/// One identifying file for each kind of project.
+const MARKERS: [&str; 8] =
+    ["pyproject.toml", "package.json", "go.mod", "pom.xml", "Cargo.toml", "Gemfile", "mix.exs", "Makefile"];
+
+#[test]
+fn ci_file_fills_all_placeholders_for_every_project() {
+    for marker in MARKERS {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(marker), "").unwrap();
+        let project = project::detect(folder.path());
+        for &system in System::value_variants() {
+            for (major, remote) in
+                [None, Some(17)].into_iter().flat_map(|m| REMOTES.map(|remote| (m, remote)))
+            {
+                let inputs = vec!["a/**".to_owned(), "b.sql".to_owned()];
+                let shared = remote.map(|remote| sharing(remote, major.map(|_| "main")));
+                let text = fill_in(&Values { system, project: &project, major, inputs, shared });
+                let left =
+                    text.split('@').skip(1).find(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+                assert_eq!(left, None, "{system:?}: {text}");
+                for part in project.dependencies.iter().chain([&project.command]) {
+                    assert!(text.contains(part), "{system:?}: {part}: {text}");
+                }
+            }
+        }
+    }
+}
+
+/// A remote of each kind. `None` means no remote.
+const REMOTES: [Option<&str>; 7] = [
+    None,
+    Some("s3://bucket/prefix"),
+    Some("gs://bucket"),
+    Some("az://container"),
+    Some("https://cache.example/templates"),
+    Some("oci://registry.example:5000/team/templates"),
+    Some("file:///srv/templates"),
+];
+
+/// Describes a remote to which jobs on `branch` push templates.
+fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
+    SharedTemplates::new(remote, branch.map(str::to_owned))
+}
+
+/// Returns the configuration for an empty folder.
+fn plain(system: System) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let project = &project::detect(folder.path());
+    fill_in(&Values { system, project, major: None, inputs: Vec::new(), shared: None })
+}
+
+/// Returns the configuration for each kind of project, with a remote to which jobs on `branch` push templates.
+fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
+    let text = |marker| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(marker), "").unwrap();
+        let project = project::detect(folder.path());
+        let shared = Some(sharing(remote, branch));
+        let inputs = vec!["a/**".to_owned(), "b.sql".to_owned(), "c.sql".to_owned()];
+        fill_in(&Values { system, project: &project, major: None, inputs, shared })
+    };
+    MARKERS.map(text).into()
+}
+
+/// Returns the lines that aren't comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.trim_start().starts_with(['#', '/']))
+}
+
+/// Returns the lines after `head` that are indented more deeply than `head`.
+fn block<'a>(text: &'a str, head: &str) -> Vec<&'a str> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut lines = text.lines().skip_while(|line| line.trim() != head);
+    let first = lines.next().unwrap_or_else(|| panic!("no {head}: {text}"));
+    lines.take_while(|line| line.is_empty() || indent(line) > indent(first)).collect()
+}
+
+#[test]
+fn without_a_remote_nothing_is_said_of_one() {
+    for &system in System::value_variants() {
+        let text = plain(system);
+        for word in
+            [SIGNING_KEY, "template build", "templates-", "_PUSH", "secrets", "withCredentials", "branch"]
+        {
+            assert!(code(&text).all(|line| !line.contains(word)), "{system:?}: {word}: {text}");
+        }
+    }
+}
+
+#[test]
+fn remote_excludes_other_caches_and_lists_each_secret() {
+    for (&system, remote) in System::value_variants()
+        .iter()
+        .flat_map(|system| REMOTES.into_iter().flatten().map(move |r| (system, r)))
+    {
+        for text in printed(system, remote, None) {
+            for word in ["actions/cache", "Cache@2", "save_cache", "restore_cache", "  cache:"] {
+                assert!(!text.contains(word), "{system:?}: {word}: {text}");
+            }
+            assert!(text.contains("PGFRESH_CACHE_PUSH"), "{system:?}: {text}");
+            let secrets = Credentials::of(remote).secrets(system);
+            for name in secrets.iter().chain([&SIGNING_KEY]) {
+                // Some systems provide secrets without any configuration. For these, only the notes list the
+                // secrets.
+                let listed = !matches!(system, System::Gitlab | System::Circleci);
+                let lines: Vec<_> = if listed { code(&text).collect() } else { text.lines().collect() };
+                assert!(lines.iter().any(|line| line.contains(name)), "{system:?}: {name}: {text}");
+            }
+        }
+    }
+}
+
+/// Checks that steps with a write secret run only on the pushing branch, not on other branches or in pull requests.
+/// Since a pull request can change the configuration file, the CI system itself must protect these secrets, too
+/// (see `holders`).
+#[test]
+fn write_secrets_are_limited_to_pushing_branch() {
+    for remote in REMOTES.into_iter().flatten() {
+        for text in printed(System::Woodpecker, remote, Some("trunk")) {
+            let all = block(&text, "- name: test").join("\n");
+            assert!(all.contains("exclude: \"trunk\"") && !all.contains("WRITE_"), "{text}");
+            let push = block(&text, "- name: test-and-push").join("\n");
+            assert!(
+                push.contains("branch: \"trunk\"") && push.contains("WRITE_PGFRESH_SIGNING_KEY"),
+                "{text}"
+            );
+            assert!(!push.contains("pull_request") && !push.contains("READ_"), "{text}");
+        }
+        for text in printed(System::Buildkite, remote, Some("trunk")) {
+            let all = block(&text, "- label: test").join("\n");
+            assert!(all.contains("if: build.branch != \"trunk\" ||") && !all.contains("WRITE_"), "{text}");
+            let push = block(&text, "- label: test and push").join("\n");
+            assert!(push.contains("if: build.branch == \"trunk\" &&") && !push.contains("READ_"), "{text}");
+            assert!(push.contains("PGFRESH_SIGNING_KEY: WRITE_PGFRESH_SIGNING_KEY"), "{text}");
+        }
+        for text in printed(System::Circleci, remote, Some("trunk")) {
+            let contexts: Vec<_> = code(&text).filter(|line| line.contains("context:")).collect();
+            assert_eq!(contexts, ["          context: templates"], "{text}");
+            assert!(text.contains("only: \"trunk\"") && text.contains("ignore: \"trunk\""), "{text}");
+        }
+        for text in printed(System::Jenkins, remote, Some("trunk")) {
+            let branch = block(&text, "if (env.BRANCH_NAME == 'trunk') {").join("\n");
+            assert!(branch.contains(SIGNING_KEY), "{text}");
+            assert_eq!(code(&text).filter(|line| line.contains(SIGNING_KEY)).count(), 1, "{text}");
+        }
+        for (system, choice) in [
+            (System::Github, "environment: ${{ github.ref == 'refs/heads/trunk' && 'templates' || '' }}"),
+            (
+                System::Azure,
+                "iif(eq(variables['Build.SourceBranch'], 'refs/heads/trunk'), 'templates-write', ",
+            ),
+            (System::Gitlab, "name: templates/$CI_COMMIT_REF_PROTECTED"),
+        ] {
+            for text in printed(system, remote, Some("trunk")) {
+                assert!(code(&text).any(|line| line.contains(choice)), "{system:?}: {text}");
+                // In systems that grant secrets to individual steps, the test step must get none.
+                let tests = code(&text).filter(|line| line.contains("pgfresh run"));
+                assert!(tests.into_iter().all(|line| !line.contains("secrets.")), "{text}");
+                assert!(!code(&text).any(|line| line.contains("CACHE_PUSH")), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_file_remotes_require_a_mounted_directory() {
+    for (&system, remote) in System::value_variants()
+        .iter()
+        .flat_map(|system| REMOTES.into_iter().flatten().map(move |remote| (system, remote)))
+    {
+        for text in printed(system, remote, Some("main")) {
+            let said = format!("{remote}: mount the directory on each runner, ");
+            let lines = text.lines().filter(|line| line.contains("mount the directory"));
+            let lines: Vec<_> = lines.map(|line| line.contains(&said)).collect();
+            assert_eq!(lines, [true].repeat(usize::from(remote.starts_with("file://"))), "{text}");
+        }
+    }
+}
+
+#[test]
+fn service_tests_follow_a_place_for_migrations() {
+    for &system in System::value_variants() {
+        for text in printed(system, "s3://bucket", None).into_iter().chain([plain(system)]) {
+            let (mut lines, mut places) = (text.lines().map(str::trim), 0);
+            while lines.any(|line| line.ends_with("# The database is empty: run your migrations here.")) {
+                let test = lines.next().unwrap_or_default();
+                assert!(!test.contains("pgfresh run"), "{system:?}: {text}");
+                assert!(
+                    text.contains(&format!(
+                        "pgfresh run -- {}",
+                        test.trim_start_matches("- ")
+                            .trim_start_matches("run: ")
+                            .trim_start_matches("script: ")
+                    )),
+                    "{system:?}: {test}"
+                );
+                places += 1;
+            }
+            assert_eq!(places, 1, "{system:?}: {text}");
+        }
+    }
+}
+
+/// Runs the commands that log in to `remote`, then returns the variables whose names contain `word`.
+fn after_login(system: System, remote: &str, word: &str, variables: [(&str, &str); 2]) -> Vec<String> {
+    let script = format!("{}\nenv", sharing(remote, Some("main")).login(system).join("\n"));
+    let run = Command::new("bash").args(["-euc", &script]).env_clear().envs(variables).output().unwrap();
+    assert!(run.status.success(), "{run:?}");
+    let mut left: Vec<_> = String::from_utf8(run.stdout)
+        .unwrap()
+        .lines()
+        .filter(|line| line.contains(word))
+        .map(str::to_owned)
+        .collect();
+    left.sort();
+    left
+}
+
+#[test]
+fn public_store_is_read_without_secrets_remote_on() {
+    let left = |remote, word, variables| after_login(System::Github, remote, word, variables);
+    let aws = |id| left("s3://bucket", "SKIP", [("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", id)]);
+    assert_eq!(
+        (aws("").join(""), aws("key").join("")),
+        ("AWS_SKIP_SIGNATURE=true".to_owned(), String::new())
+    );
+    let azure = |token| left("az://container", "SKIP", [("AZURE_STORAGE_SAS_TOKEN", token), ("HOME", "/")]);
+    assert_eq!(
+        (azure("").join(""), azure("sig=x").join("")),
+        ("AZURE_SKIP_SIGNATURE=true".to_owned(), String::new())
+    );
+    let google = |key| left("gs://bucket", "GOOGLE", [("GOOGLE_SERVICE_ACCOUNT_KEY", key), ("HOME", "/")]);
+    assert_eq!(google(""), ["GOOGLE_SKIP_SIGNATURE=true"]);
+    assert_eq!(google("{}"), ["GOOGLE_SERVICE_ACCOUNT_KEY={}"]);
+    for system in [System::Github, System::Azure] {
+        let url = |url| {
+            after_login(
+                system,
+                "https://host/x",
+                "REMOTE",
+                [("PGFRESH_CACHE_REMOTE", url), ("PATH", "/usr/bin:/bin")],
+            )
+        };
+        assert_eq!(url("https://me:word@host/x"), ["PGFRESH_CACHE_REMOTE=https://me:word@host/x"]);
+        for missing in ["", "$(PGFRESH_CACHE_REMOTE)"] {
+            assert_eq!(url(missing), [""; 0], "{system:?}");
+        }
+    }
+}
+
+#[test]
+fn login_matches_docker_format_and_requires_password() {
+    for system in [System::Circleci, System::Woodpecker] {
+        let shared = sharing("oci://registry.example:5000/a/b", Some("main"));
+        for (password, expected) in
+            [("pass\"word", r#"{"auths":{"registry.example:5000":{"auth":"bWU6cGFzcyJ3b3Jk"}}}"#), ("", "")]
+        {
+            let script = format!(
+                "set -eu\n{}\ncat \"$REGISTRY_AUTH_FILE\"; rm \"$REGISTRY_AUTH_FILE\"",
+                shared.login(system).join("\n")
+            );
+            let run = Command::new("sh")
+                .args(["-c", &script])
+                .env("REGISTRY_USER", "me")
+                .env("REGISTRY_PASSWORD", password)
+                .output()
+                .unwrap();
+            assert!(run.status.success(), "{run:?}");
+            assert_eq!(String::from_utf8_lossy(&run.stdout), expected);
+        }
+    }
+}
+
+#[test]
+fn ci_installs_pgfresh_from_verified_release_only() {
+    for &system in System::value_variants() {
+        let text = plain(system);
+        assert!(text.contains(RELEASE) && text.contains("sha256sum -c -"), "{system:?}: {text}");
+        for line in text.lines().filter(|line| line.contains(" install ")) {
+            assert!(!line.contains("pgfresh"), "{system:?}: {line}");
+        }
+    }
+}
