@@ -69,7 +69,7 @@ FROM environment, regexp_split_to_table(encode(bytes, 'escape'), '\\000') AS ent
 WHERE entry LIKE 'POSTGRES\_%' AND entry NOT LIKE '%PASSWORD%';
 ";
 
-/// Options for examining a user's server.
+/// Examines a server that the user runs, through psql. The fields are its options.
 #[derive(Debug, Clone)]
 pub struct RemoteExamination {
     /// A connection string in psql's format.

@@ -8,7 +8,7 @@ use crate::{
     password,
 };
 
-/// Runs every parser on `bytes`.
+/// Runs every parser of this crate on `bytes`, for the fuzzer and for a test of stored inputs.
 ///
 /// # Panics
 /// Panics if a parser violates an invariant.

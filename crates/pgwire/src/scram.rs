@@ -74,6 +74,10 @@ impl Verifier {
     /// Parses the client's first message and returns the server's response. `nonce`, the server's part of the
     /// nonce, must be fresh and printable. `certificate` is the digest of the server's certificate, or `None`
     /// if there is no channel binding.
+    ///
+    /// # Errors
+    /// Returns the response for the client (`08P01`) if the message is malformed, names another mechanism, or
+    /// disagrees with the offer of channel binding.
     pub fn begin(
         &self,
         message: &[u8],
@@ -110,6 +114,10 @@ impl Verifier {
 impl Exchange<'_> {
     /// Checks the client's proof and returns the server's proof, or `None` if the client has a different
     /// secret.
+    ///
+    /// # Errors
+    /// Returns the response for the client (`08P01`) if the message is malformed, or if the client is
+    /// connected to another certificate than ours.
     pub fn finish(self, message: &[u8]) -> Result<Option<Vec<u8>>, ErrorResponse> {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let text = std::str::from_utf8(message).map_err(|_| malformed())?;
@@ -145,6 +153,10 @@ pub fn sasl_request(offers_binding: bool) -> Vec<u8> {
 
 /// Parses a SASL response at the start of `bytes`. Returns the content's range and the message's length, or
 /// `None` if the message is incomplete.
+///
+/// # Errors
+/// Returns the response for the client (`08P01`) if the message has another type, or if its length is out of
+/// bounds.
 pub fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
     let Some(end) =
         answer_length(bytes, "SASL response", HEADER..=LONGEST, "invalid length of SASL response")?

@@ -98,7 +98,7 @@ impl GatewayTimes {
         self.connected.1 += waited.as_secs_f64();
     }
 
-    /// Records a request. The session is at work from `at` on.
+    /// Records a request in the session with this number. From `at` on, the session is at work.
     pub fn request_sent(&mut self, session: u64, at: Instant) {
         self.advance(at);
         let since = (self.now, self.shared);
@@ -122,7 +122,8 @@ impl GatewayTimes {
         self.incomplete = true;
     }
 
-    /// Records the end of a session.
+    /// Records the end at `at` of the session with this number. If a statement was running, adds it to `statements` as an
+    /// interrupted one.
     pub fn session_ended(
         &mut self,
         session: u64,

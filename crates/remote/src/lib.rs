@@ -77,7 +77,7 @@ impl fmt::Debug for RemoteCache {
     }
 }
 
-/// Destination of a fetched template.
+/// The cache entry into which [`RemoteCache`] fetches a template, and the limit for its size.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination<'a> {
     /// The right to create the template's cache entry.
@@ -173,10 +173,11 @@ impl RemoteCache {
         with_store(&self.address, |_, _| Ok(()))
     }
 
-    /// Pushes a cache entry, signed with `key`, unless the remote already has it.
+    /// Pushes an entry of the cache, signed with `key`, unless the remote already has it. Calls `progress` with the
+    /// number of the entry's bytes that were read so far, and the entry's size.
     ///
     /// # Errors
-    /// Returns an error if the remote fails, in which case it doesn't offer the template.
+    /// Returns an error if the remote failed. In this case the remote doesn't offer the template.
     pub fn push(
         &self,
         entry: &Entry,
@@ -228,6 +229,9 @@ impl RemoteCache {
     }
 
     /// Counts the templates and bytes in the remote. `within` is the timeout.
+    ///
+    /// # Errors
+    /// Returns an error if the remote refuses to list its objects, or does not answer within `within`.
     pub fn usage(&self, within: Duration) -> Result<Usage, RemoteError> {
         with_store(&self.address, |runtime, store| runtime.block_on(garbage::usage(store, within)))
     }

@@ -31,7 +31,7 @@ const FIRST_PACK: usize = 512 << 10;
 /// The number of packs to upload in parallel.
 const SENDERS: u32 = 2;
 
-/// The result of a push.
+/// The amount of data that a push sent, and the amount that the remote already had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
     /// Number of bytes sent: 0 if the remote already had the template.

@@ -101,10 +101,11 @@ impl Rounds {
         Ok(())
     }
 
-    /// Measures the contenders and returns their times in the same order. With `report`, offers `progress` an interim
-    /// report after each round.
+    /// Measures the contenders, and returns their times in the same order. If there is a `report`, offers `progress` an
+    /// interim report after each round.
     ///
-    /// Returns the complete rounds even after an error. For the errors, see [`Rounds::run`].
+    /// # Errors
+    /// The second value is the error of [`Rounds::run`]. The first one has the complete rounds even after an error.
     pub fn time<E>(
         self,
         contenders: &mut [Contender<'_, E>],
@@ -177,6 +178,9 @@ impl Timed {
 }
 
 /// Repeats `cycle` until `span` has passed, but at least once. Returns how often it ran and the total duration.
+///
+/// # Errors
+/// Returns the first error of `cycle`, and does not repeat it after that.
 pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Result<(u32, Duration), E> {
     let begun = Instant::now();
     let mut count = 0;
@@ -188,6 +192,9 @@ pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Re
 }
 
 /// Repeats `cycle` until `span` has passed, but at least once. Returns the mean duration as a phase called `name`.
+///
+/// # Errors
+/// Returns the first error of `cycle`.
 pub fn mean_cycle<E>(
     name: &'static str,
     span: Duration,

@@ -112,6 +112,10 @@ impl SessionError {
 impl AdminConnection {
     /// Connects to `database` as `user` through the socket in `directory`. Each response must arrive within
     /// `timeout`.
+    ///
+    /// # Errors
+    /// Returns [`SessionError::Server`] if the server refuses the session, and [`SessionError::Io`] if the
+    /// connection fails or a response takes longer than `timeout`.
     pub fn open(
         directory: &Path,
         user: &str,
@@ -123,6 +127,9 @@ impl AdminConnection {
     }
 
     /// Like [`Self::open`], but with the startup parameters `params`, e.g. [`admin_params`](crate::admin_params).
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
     pub fn open_with(
         directory: &Path,
         params: &StartupParams,
@@ -134,7 +141,11 @@ impl AdminConnection {
         Self::start(stream, params, database, None)
     }
 
-    /// Takes over an idle session that other code started. There must be no unread data from the server.
+    /// Takes over an idle session that other code started. There must be no unread data from the server. Each
+    /// response must arrive within `timeout`.
+    ///
+    /// # Errors
+    /// Returns [`SessionError::Io`] if the stream accepts no timeout.
     pub fn adopt(stream: UnixStream, timeout: Duration) -> Result<Self, SessionError> {
         set_timeouts(&stream, Some(timeout)).map_err(io("bound the wait for the server"))?;
         Ok(Self::on(stream))
@@ -147,6 +158,9 @@ impl AdminConnection {
     }
 
     /// Returns the idle session's stream for other code to use. This is the reverse of [`Self::adopt`].
+    ///
+    /// # Errors
+    /// Returns [`SessionError::Io`] if the session is not idle because the server has sent unexpected data.
     pub fn release(self) -> Result<UnixStream, SessionError> {
         if !self.unread.is_empty() {
             return Err(invalid("hand a session over", "the server has said more than it was asked"));
@@ -163,6 +177,11 @@ impl<S: Read + Write> AdminConnection<S> {
 
     /// Starts a session in `database` over a new connection, sending `password` if the server asks for a
     /// clear-text password. The stream's own timeout applies to each response.
+    ///
+    /// # Errors
+    /// Returns [`SessionError::Server`] if the server refuses the session. Returns [`SessionError::Io`] if
+    /// the connection fails, or if the server asks for any proof but a clear-text password, or for a password
+    /// when `password` is `None`.
     pub fn start(
         stream: S,
         params: &StartupParams,
@@ -188,6 +207,11 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 
     /// Runs one or more statements and returns all their rows.
+    ///
+    /// # Errors
+    /// Returns [`SessionError::Server`] if a statement fails. The server then skips the statements after it,
+    /// and the session stays usable unless [`SessionError::is_fatal`] is true. Returns [`SessionError::Io`]
+    /// if the connection fails.
     pub fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
         self.send_query(sql)?;
         self.rows()
@@ -196,6 +220,10 @@ impl<S: Read + Write> AdminConnection<S> {
     /// Runs queries one after the other and returns the rows of the last one. Short queries are all sent at
     /// once, without waiting for the answers in between. Even if a query fails, the server runs the queries
     /// after it.
+    ///
+    /// # Errors
+    /// Returns the first error of any query. After [`SessionError::Io`], or if [`SessionError::is_fatal`] is
+    /// true, the session is over, and later queries may not have run.
     pub fn query_all(&mut self, queries: &[String]) -> Result<Rows, SessionError> {
         let messages: Vec<_> = queries.iter().map(|sql| query(sql.as_bytes())).collect();
         let together = messages.iter().map(Vec::len).sum::<usize>() <= TOGETHER;
@@ -217,6 +245,9 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 
     /// Runs `COPY … TO STDOUT` and passes each row to `take`.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::query`]. `take` may have received some rows by then.
     pub fn copy_out(&mut self, sql: &str, take: &mut dyn FnMut(&[u8])) -> Result<(), SessionError> {
         self.send_query(sql)?;
         self.read_frames(&mut |frame| {
@@ -227,6 +258,10 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 
     /// Runs `COPY … FROM STDIN`. The data consists of complete `CopyData` messages, which are sent unchanged.
+    ///
+    /// # Errors
+    /// Returns [`SessionError::Server`] if the server rejects the copy or a row. Returns [`SessionError::Io`]
+    /// if the connection fails.
     pub fn copy_in<'a>(
         &mut self,
         sql: &str,
@@ -249,6 +284,9 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 
     /// Sends `Terminate` and closes the connection, as drivers do.
+    ///
+    /// # Errors
+    /// Returns [`SessionError::Io`] if the connection had already failed.
     pub fn close(mut self) -> Result<(), SessionError> {
         self.send(TERMINATE)
     }

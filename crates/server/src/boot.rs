@@ -156,6 +156,10 @@ impl Server {
 
     /// Like [`Self::start`], but also returns the session in the database `postgres` that received the first
     /// response. A caller that reuses this session saves about 3 ms.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::start`]. They include [`StartError::Setting`] and
+    /// [`StartError::UnknownSetting`] for settings that the server does not accept as requested.
     pub fn start_and_connect(
         order: &StartOptions<'_>,
         data: Data<'_>,
@@ -205,6 +209,9 @@ impl Server {
     /// Restarts a server on the data of one that has stopped, doing crash recovery if necessary. Unlike
     /// [`Self::start`], this doesn't check the settings in a session, because a user may have disabled
     /// connections and may enable them again later.
+    ///
+    /// # Errors
+    /// Returns the reason together with the guard of the data, for another attempt.
     pub fn start_again(order: &StartOptions<'_>, guard: Guard) -> Result<Self, Box<RestartFailure>> {
         Self::start_again_within(&TIMEOUTS, order, guard)
     }
@@ -317,18 +324,27 @@ impl Server {
 
     /// Redirects connections from the server's own processes (those of `dblink`, for example) to the
     /// gateway's `socket`. The server's `account` must not be able to write to the socket's directory.
+    ///
+    /// # Errors
+    /// Returns an error if the link to `socket` cannot be created.
     pub fn redirect_internal_connections(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
         internal_connections::link_to(self.run(), socket, account)
     }
 
     /// Opens a session as the superuser, with the settings that a client's session would have. Login triggers
     /// don't fire.
+    ///
+    /// # Errors
+    /// Returns [`StartError::Session`] if the server refuses the session or does not answer in time.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
         let params = session_settings::client_like_params(self.major);
         Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, RESPONSE_TIMEOUT)?)
     }
 
     /// Opens a session in `database`, which makes the server write a relation cache if the database has none.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::session`].
     pub fn write_relation_cache(&self, database: &str) -> Result<(), StartError> {
         self.session(database).map(drop)
     }
@@ -362,6 +378,10 @@ impl Server {
 
     /// Calls `then` in a new thread once all of the server's processes have exited. This happens soon after
     /// the postmaster exits.
+    ///
+    /// # Errors
+    /// Returns an error if the system has no thread or file descriptor left. `then` is not called in that
+    /// case.
     pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<(), FileError> {
         orphans::notify_at_end(&self.alive, then).attempt("watch", Path::new("postmaster"))
     }

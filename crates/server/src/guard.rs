@@ -59,12 +59,20 @@ struct GuardProcess {
 impl Guard {
     /// Creates a run directory in `place` for `account`, guarded from the start. `program` is a pgfresh
     /// executable whose `main` calls [`guard_main`] first.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be created or `program` cannot be run. No directory is left
+    /// behind.
     pub fn over(place: &Place, account: &Account, program: &Path) -> Result<Self, FileError> {
         let (run, process) = RunDirectory::create(place, account, |path| GuardProcess::start(program, path))?;
         Ok(Self { run, process })
     }
 
     /// Makes the server use the persistent `data`, which survives the removal of the run directory.
+    ///
+    /// # Errors
+    /// Returns an error if the links to the data cannot be created. The run directory is removed in that
+    /// case, and the data stays.
     pub fn with_persistent(mut self, data: PersistentData) -> Result<Self, FileError> {
         self.run.use_persistent(data)?;
         Ok(self)
@@ -78,6 +86,9 @@ impl Guard {
 
     /// Allows the caller to run programs in the run directory. The guard terminates these programs before it
     /// removes the directory.
+    ///
+    /// # Errors
+    /// Returns an error if another process keeps the lock of the run directory for too long.
     pub fn guarded_command(&self) -> Result<GuardedCommand<'_>, FileError> {
         Ok(GuardedCommand { run: &self.run, lock: self.run.server_lock()? })
     }
@@ -88,6 +99,9 @@ impl Guard {
     }
 
     /// Retains the run directory for the user to inspect. See [`RunDirectory::keep`].
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be renamed. It is removed in that case.
     pub fn keep(self) -> Result<PathBuf, FileError> {
         self.run.keep()
     }
@@ -170,6 +184,9 @@ impl GuardedCommand<'_> {
 
     /// Returns a command for one of `installation`'s programs. It runs under `account`, leads its own
     /// session, and has no environment variables that would change its behavior.
+    ///
+    /// # Errors
+    /// Returns an error if this process has no file descriptor left.
     pub fn command(
         &self,
         installation: &Installation,

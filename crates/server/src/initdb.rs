@@ -51,6 +51,10 @@ impl Initdb {
     }
 
     /// Creates a cluster in the data directory of `guard`.
+    ///
+    /// # Errors
+    /// Returns [`InitdbError`] if `initdb` fails, takes too long or finds no entry for the account in
+    /// `/etc/passwd`. The error of a program contains the last line of its output.
     pub fn run(
         &self,
         installation: &Installation,

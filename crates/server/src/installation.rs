@@ -39,6 +39,12 @@ impl Installation {
     /// Asks the binaries in the directory `bin` for their version and settings, or uses the cached responses
     /// if the file `postgres` hasn't changed. A script is always asked again, because even an unchanged
     /// script may start a different server now.
+    ///
+    /// # Errors
+    /// Returns [`InstallationError::File`] if `postgres` or `initdb` is missing,
+    /// [`InstallationError::NotPostgres`] or [`InstallationError::Unsupported`] for other programs and older
+    /// versions, and [`InstallationError::Refused`] or [`InstallationError::Silent`] if a program fails or
+    /// does not answer.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;

@@ -35,7 +35,10 @@ pub(crate) fn last_crash(log: &Path) -> Option<String> {
     last("PANIC:  ").or_else(|| last("was terminated by signal"))
 }
 
-/// Returns the last `most` bytes of a log.
+/// Returns the last `most` bytes of a log, or the whole log if it is shorter.
+///
+/// # Errors
+/// Returns an error if the log does not exist or cannot be read.
 pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
     let mut file = File::open(log)?;
     file.seek(SeekFrom::End(-most)).or_else(|_| file.rewind().map(|()| 0))?;

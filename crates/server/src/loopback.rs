@@ -59,6 +59,9 @@ struct Forwarding {
 impl LoopbackListener {
     /// Opens a port that forwards to `server` and offers `encryption`. Returns `None` if the kernel doesn't
     /// report the owners of connections.
+    ///
+    /// # Errors
+    /// Returns an error if no port can be opened or no thread can be started.
     pub fn open(
         server: &Server,
         encryption: Option<Arc<dyn LoopbackEncryption>>,

@@ -20,6 +20,9 @@ impl Server {
     /// the data is persistent, the server is shut down cleanly and the data is retained.
     ///
     /// When this returns, the guard might still be removing a large directory.
+    ///
+    /// # Errors
+    /// Returns an error if the end of the processes cannot be observed. Disposable data is removed even so.
     pub fn stop(mut self) -> Result<(Duration, Duration), FileError> {
         let begun = Instant::now();
         if self.run().persistent().is_some() {
@@ -40,6 +43,10 @@ impl Server {
 
     /// Shuts the server down cleanly, so that no committed data is lost, and retains its run directory.
     /// Returns the directory's new path.
+    ///
+    /// # Errors
+    /// Returns an error if the end of the processes cannot be observed, or if the directory cannot be
+    /// renamed. Everything is removed in that case.
     #[allow(clippy::missing_panics_doc)]
     pub fn keep(mut self) -> Result<PathBuf, FileError> {
         self.end(Signal::INT, self.timeouts.clean_stop)?;
@@ -65,6 +72,9 @@ impl Server {
 
     /// Shuts the server down so that it can be restarted on the same data, and returns the guard. If the
     /// shutdown isn't clean, the data is in the same state as after a crash.
+    ///
+    /// # Errors
+    /// Returns an error if the end of the processes cannot be observed. Everything is removed in that case.
     #[allow(clippy::missing_panics_doc)]
     pub fn halt(mut self) -> Result<Guard, FileError> {
         self.signal(Signal::INT);
@@ -75,6 +85,9 @@ impl Server {
 
     /// Stops the server immediately, without a checkpoint, and returns the guard. The data is then in the
     /// same state as after a crash, and the next start recovers it.
+    ///
+    /// # Errors
+    /// Returns an error if the end of the processes cannot be observed. Everything is removed in that case.
     #[allow(clippy::missing_panics_doc)]
     pub fn crash(mut self) -> Result<Guard, FileError> {
         self.end(Signal::QUIT, self.timeouts.immediate_stop)?;

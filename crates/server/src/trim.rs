@@ -21,6 +21,10 @@ pub(crate) const CHANGES_NAME: &str = "with relation caches, without WAL, maps a
 const STATISTICS: &str = "pg_stat";
 
 /// Trims the cluster of `guard`, which must have been shut down cleanly and must not contain any user data.
+///
+/// # Errors
+/// Returns [`InitdbError::File`] if a file cannot be removed, and the other variants of [`InitdbError`] if
+/// `pg_resetwal` fails. The cluster is unusable in both cases.
 pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
     let data = guard.run().data();
     let folder = Directory::open(&data).attempt("open", &data)?;
@@ -32,6 +36,9 @@ pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Re
 /// Removes the statistics that the server collected about its databases. The server must have been shut down
 /// cleanly. Autovacuum relies on these statistics: with them, it would process databases in a copy of the
 /// data that no client has used.
+///
+/// # Errors
+/// Returns an error if a file cannot be removed.
 pub fn discard_statistics(guard: &Guard) -> Result<(), FileError> {
     let path = guard.run().data().join(STATISTICS);
     let remove = || -> io::Result<()> {

@@ -96,6 +96,10 @@ impl Provisioner {
 
     /// Reports what a look-up of `spec` would find, and why, without building anything or changing any entry's last
     /// use.
+    ///
+    /// # Errors
+    /// Returns [`ProvisionError::Input`] if the input files of `spec` cannot be read, and [`ProvisionError::Cache`] or
+    /// [`ProvisionError::File`] if the cache cannot.
     pub fn status(&self, spec: &TemplateSpec) -> Result<TemplateStatus, ProvisionError> {
         let fingerprint_inputs = self.fingerprint_inputs(spec, &|_| ())?;
         let fingerprint = fingerprint_inputs.fingerprint();

@@ -220,6 +220,10 @@ pub enum Step<'a> {
 
 impl Provisioner {
     /// Finds the programs and the account required by the options.
+    ///
+    /// # Errors
+    /// Returns [`ProvisionError::Account`] if no account can run the server, and [`ProvisionError::Installation`] if no
+    /// suitable PostgreSQL was found.
     pub fn find(
         server_options: ServerOptions,
         cache: Cache,
@@ -273,6 +277,9 @@ impl Provisioner {
     }
 
     /// Chooses where to put a server whose template has `bytes` bytes.
+    ///
+    /// # Errors
+    /// Returns [`ProvisionError::Place`] if the requested place is unsuitable, or if no place has enough room.
     pub fn place(&self, bytes: u64) -> Result<Place, ProvisionError> {
         self.choose_place(&self.server_options.place, bytes)
     }
@@ -283,11 +290,19 @@ impl Provisioner {
     }
 
     /// Returns the settings for a server that can write up to `budget` bytes.
+    ///
+    /// # Errors
+    /// Returns [`ProvisionError::Setting`] if the user set something that pgfresh must control, or if a name or a value
+    /// is invalid.
     pub fn settings(&self, budget: u64) -> Result<Settings, ProvisionError> {
         self.settings_of(self.server_options.preset, budget)
     }
 
-    /// Like [`Self::settings`], but with `preset` instead of the preset in the options.
+    /// Returns the settings for a server that can write up to `budget` bytes, with `preset` instead of the preset in the
+    /// options.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::settings`].
     pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, ProvisionError> {
         self.with_user_settings(Settings::preset(preset, &self.installation, budget))
     }

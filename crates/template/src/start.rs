@@ -34,6 +34,9 @@ pub struct Started {
 
 impl Provisioner {
     /// Returns the base image, which contains only what initdb creates.
+    ///
+    /// # Errors
+    /// Returns an error if `initdb` fails, the new cluster does not start or stop, or the cache cannot keep it.
     pub fn base_image(&self, report: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         base::look_up_or_build(self, report)
     }
@@ -48,6 +51,9 @@ impl Provisioner {
 
     /// Computes the fingerprint of the template in the options. The template doesn't have to be in the cache, or even
     /// be cacheable.
+    ///
+    /// # Errors
+    /// Returns [`ProvisionError::Input`] if an input file cannot be read.
     pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
         match &self.server_options().template {
             Some(spec) => Ok(self.fingerprint_inputs(spec, &|_| ())?.fingerprint()),
@@ -66,6 +72,10 @@ impl Provisioner {
     /// Starts a server on a copy of the template in the options, building the template first if necessary. A template
     /// whose setup runs each time isn't in the cache. For such a template, pgfresh copies the last cacheable template
     /// before it and runs the remaining setups in the new server.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::template`], [`ProvisionError::Place`] if no place has enough room, and
+    /// [`ProvisionError::Start`] if the server does not start. Only files that the error names are left behind.
     pub fn start(&self, report: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
@@ -119,6 +129,10 @@ impl Provisioner {
 
     /// Starts a server on the data that an earlier server left in the run directory `kept`, and removes that directory.
     /// The data stays on its file system, even if new data would go elsewhere.
+    ///
+    /// # Errors
+    /// Returns [`ProvisionError::File`] if the data cannot be moved; `kept` stays in that case. Returns
+    /// [`ProvisionError::Start`] if the server does not start; the data is removed in that case.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         // The path has the form PLACE/pgfresh-UID/kept-ID.
@@ -143,6 +157,9 @@ impl Provisioner {
     ///
     /// Existing data doesn't record which database is the prepared one, so in this case the result always contains
     /// `postgres`.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::start`]. The data stays, but is incomplete if `is_new` is true.
     pub fn start_persistent(
         &self,
         data: PersistentData,
@@ -176,6 +193,9 @@ impl Provisioner {
     }
 
     /// Restarts a stopped server on its data in `place`, even if the server crashed. See [`Server::start_again`].
+    ///
+    /// # Errors
+    /// Returns the reason together with the guard of the data, for another attempt.
     pub fn start_again(
         &self,
         guard: Guard,
