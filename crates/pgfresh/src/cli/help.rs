@@ -9,7 +9,7 @@ use super::Cli;
 const NARROW: usize = 80;
 /// Maximum number of lines that `-h` prints on a small terminal.
 const SHORT_LINES: usize = 35;
-/// Upper limit (exclusive) for the length of `pgfresh run --help` at full width, in lines.
+/// Limit for the length of `pgfresh run --help` on a small terminal, in lines. The help must be shorter.
 const LONG_LINES: usize = 150;
 
 /// Calls `visit` for every command with its path, which excludes "pgfresh".
@@ -47,7 +47,7 @@ fn short_help_of_every_command_fits_one_screen() {
 
 #[test]
 fn long_help_of_run_is_short_and_grouped() {
-    let help = printed("run", "--help", 100);
+    let help = printed("run", "--help", NARROW);
     assert!(help.lines().count() < LONG_LINES, "{} lines\n{help}", help.lines().count());
     for heading in
         ["Options", "Server", "Template", "Template cache", "Databases", "Background server", "Files"]

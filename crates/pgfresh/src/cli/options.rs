@@ -42,7 +42,7 @@ impl OutputOptions {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct PostgresOption {
-    /// Major version (from 13), or directory of the programs [default: on PATH, or newest]
+    /// Major from 13, or path of the programs [default: on PATH, or newest]
     #[arg(
         long,
         value_name = "MAJOR|PATH",
@@ -57,7 +57,7 @@ pub(crate) struct PostgresOption {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct DownloadOptions {
-    /// Download of a missing PostgreSQL: auto, or never (--no-download) [default: auto]
+    /// Download missing versions: auto, never (--no-download) [default: auto]
     #[arg(long, value_name = "WHEN", env = "PGFRESH_DOWNLOAD", hide_env = true, hide_short_help = true)]
     #[arg(hide_possible_values = true, value_parser = ["auto", "never"])]
     download: Option<String>,
@@ -77,7 +77,7 @@ impl DownloadOptions {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct PlaceOption {
-    /// Place of the data: auto (RAM, if enough is free), ram, disk or a path [default: auto]
+    /// Place of data: auto (RAM if it fits), ram, disk, PATH [default: auto]
     #[arg(long, value_name = "PLACE", env = "PGFRESH_PLACE", hide_env = true, hide_short_help = true)]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| PlaceRequest::from_os(&text)))]
     pub(crate) place: Option<PlaceRequest>,
@@ -136,7 +136,7 @@ pub(crate) struct TemplateOptions {
     /// Output of pg_dump, in any format, that prepares the template
     #[arg(long, value_name = "FILE", env = "PGFRESH_DUMP", hide_env = true, hide_short_help = true)]
     pub(crate) dump: Option<String>,
-    /// Changes of its files: any, or append-only for incremental builds [default: any]
+    /// Changes of its files: any, or append-only (incremental) [default: any]
     #[arg(long, value_name = "STEPS", env = "PGFRESH_STEPS", hide_env = true, hide_short_help = true)]
     pub(crate) steps: Option<Steps>,
     /// Template of pgfresh.toml that --setup, --sql or --dump builds on
@@ -148,7 +148,7 @@ pub(crate) struct TemplateOptions {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Template cache")]
 pub(crate) struct CacheSizeOption {
-    /// Maximum size of the cache [default: 10GB, or a fifth of the free space]
+    /// Maximum size of the cache [default: 10GB, or a fifth of free space]
     #[arg(long, value_name = "SIZE", env = "PGFRESH_CACHE_SIZE", hide_env = true, hide_short_help = true)]
     #[arg(value_parser = values::size)]
     pub(crate) cache_size: Option<u64>,
@@ -168,7 +168,7 @@ pub(crate) struct TrustOptions {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Template cache")]
 pub(crate) struct RemoteOption {
-    /// Remote template cache: s3://, gs://, az://, https://, file:// or oci://
+    /// Remote template cache: s3://, gs://, az://, https://, file://, oci://
     #[arg(long, value_name = "URL", env = "PGFRESH_CACHE_REMOTE", hide_env = true, hide_short_help = true)]
     pub(crate) cache_remote: Option<String>,
 }
@@ -177,7 +177,7 @@ pub(crate) struct RemoteOption {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Template cache")]
 pub(crate) struct PushOption {
-    /// When to push built templates: never, always, or in CI on a branch [default: never]
+    /// Push of built templates: never, always or a CI branch [default: never]
     #[arg(long, value_name = "WHEN", env = "PGFRESH_CACHE_PUSH", hide_env = true, hide_short_help = true)]
     pub(crate) cache_push: Option<String>,
 }
@@ -186,7 +186,7 @@ pub(crate) struct PushOption {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Databases")]
 pub(crate) struct DatabaseOptions {
-    /// Unit for each test: clone (a database), rollback or server [default: clone]
+    /// Unit for each test: clone, rollback or server [default: clone]
     #[arg(
         long,
         value_name = "ISOLATION",
@@ -199,7 +199,7 @@ pub(crate) struct DatabaseOptions {
     #[arg(long, value_name = "TIME", env = "PGFRESH_LINGER", hide_env = true, hide_short_help = true)]
     #[arg(value_parser = values::span)]
     pub(crate) linger: Option<Duration>,
-    /// Names of databases to create, such as "test_*"; repeatable [default: all]
+    /// Databases to create, such as "test_*"; repeatable [default: all]
     #[arg(
         long = "names",
         value_name = "GLOB",
@@ -219,7 +219,7 @@ pub(crate) struct DatabaseOptions {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Background server")]
 pub(crate) struct BackgroundOptions {
-    /// Time without clients after which the background server stops [default: 5m]
+    /// Time without clients until the background server stops [default: 5m]
     #[arg(long, value_name = "TIME", env = "PGFRESH_IDLE", hide_env = true, hide_short_help = true)]
     #[arg(value_parser = values::span)]
     pub(crate) idle: Option<Duration>,

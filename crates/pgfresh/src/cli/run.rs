@@ -18,7 +18,7 @@ use crate::variable::Variable;
     pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test")]
 #[command(
     after_long_help = "Examples:\n  pgfresh run -- pytest -q\n  pgfresh run --compare -- pytest -q\n  \
-    pgfresh run --env 'DB_PORT={port}' --env 'DB_PASSWORD={password}' -- ./mvnw test\n\n\
+    pgfresh run --env 'DB_PORT={port}' --env 'DB_PASS={password}' -- mvn test\n\n\
     The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. When it connects to another \
     database name, pgfresh creates that database as a copy of the template.\n\
     Options can also be variables, such as PGFRESH_PLACE for --place, and keys of pgfresh.toml.\n\
@@ -29,10 +29,10 @@ use crate::variable::Variable;
 pub(crate) struct Run {
     /// Set another variable for the command; repeatable
     ///
-    /// {url}, {host}, {port}, {user}, {password} and {database} stand for the server's own values.
+    /// Placeholders: {url}, {host}, {port}, {user}, {password}, {database}
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<Variable>,
-    /// TCP port on 127.0.0.1, for tests with a fixed URL [default: any free port]
+    /// TCP port, for tests with a fixed URL [default: any free port]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = port)]
     #[arg(hide_short_help = true)]
     pub(crate) port: u16,
@@ -61,7 +61,7 @@ pub(crate) struct Run {
     )]
     #[arg(value_parser = number(1..=1000))]
     pub(crate) rounds: u32,
-    /// Write the report to a .html, .json, .md, .csv, .txt or .xml (JUnit) file; repeatable
+    /// Report file: .html, .json, .md, .csv, .txt, .xml (JUnit); repeatable
     #[arg(long, value_name = "FILE", requires = "reported", value_parser = ReportFile::of_tests)]
     pub(crate) report: Vec<ReportFile>,
     /// Command and its arguments
