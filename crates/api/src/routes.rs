@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Returns each path in the OpenAPI document with its methods, in order.
+    /// Returns each path in the `OpenAPI` document with its methods, in order.
     fn documented() -> BTreeMap<String, String> {
         let document: serde_json::Value = serde_json::from_str(contract::OPENAPI).unwrap();
         let paths = document["paths"].as_object().unwrap().iter();

@@ -100,8 +100,7 @@ fn default_text_search_permits_resets(major: u32) {
     let mut session = gateway.connect("first", LASTING).unwrap();
     assert_eq!(session.value("SELECT t FROM words").unwrap(), "'dog':3 'run':2");
     session.close();
-    let status = gateway.status();
-    assert_eq!(status["dropped"], serde_json::json!({}), "{status}");
+    assert_eq!(gateway.dropped(), serde_json::json!({}), "{}", gateway.status());
 }
 
 /// A client defines a cast from a row type to text that could hide the row from a comparison.
