@@ -22,6 +22,7 @@
 //! PLACE/pgfresh-UID/ID/log               the server's stderr
 //! ```
 
+mod abandoned;
 mod account;
 mod cache;
 mod cancel;
@@ -47,6 +48,7 @@ mod tree;
 mod unchecked_entry;
 mod verified;
 
+pub use abandoned::{Abandoned, remove_kept};
 pub use account::{Account, AccountError};
 pub use cache::Cache;
 pub use copy::{BackgroundCopy, Deferred};
@@ -62,7 +64,7 @@ pub use persistent::PersistentData;
 pub use place::{ParsePlaceError, Place, PlaceError, PlaceRequest};
 pub use publish::Building;
 pub use removal::BackgroundRemoval;
-pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
+pub use run::{RunDirectory, run_roots};
 pub use signing::{
     KeyError, ParseTrustedKeyError, Signed, SigningKey, TrustError, TrustedKey, trusted_signer,
 };

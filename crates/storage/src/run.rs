@@ -20,7 +20,6 @@ use std::time::Duration;
 use sys::{Directory, Lock};
 
 use crate::file_error::{Attempt, FileError};
-use crate::removal::remove_tree;
 use crate::replace::random_name;
 use crate::{Account, PersistentData, Place, place, private};
 
@@ -34,11 +33,11 @@ const DATA: &str = "data";
 const SOCKET: &str = "socket";
 
 /// The owner's lock file.
-const OWNER_LOCK: &str = "owner.lock";
+pub(crate) const OWNER_LOCK: &str = "owner.lock";
 /// The lock file of the server's processes.
-const SERVER_LOCK: &str = "server.lock";
+pub(crate) const SERVER_LOCK: &str = "server.lock";
 /// The lock file of other processes that work for the owner.
-const HELPER_LOCK: &str = "helper.lock";
+pub(crate) const HELPER_LOCK: &str = "helper.lock";
 
 /// How long to wait for an earlier server's processes in the same directory to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
@@ -47,9 +46,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10
 const PERSISTENT: &str = "persistent";
 
 /// Name prefix of a directory retained for the user to inspect.
-const KEPT_PREFIX: &str = "kept-";
+pub(crate) const KEPT_PREFIX: &str = "kept-";
 /// Name extension of a directory being removed.
-const REMOVAL_EXTENSION: &str = "dead";
+pub(crate) const REMOVAL_EXTENSION: &str = "dead";
 
 /// A single server's directory, locked by its owner.
 ///
@@ -69,6 +68,10 @@ impl RunDirectory {
     /// Calls `announce` with the path before anything exists there, so that the guard can clean up even if we
     /// die right afterwards. If another process takes the path first, this tries another path and calls
     /// `announce` again. Returns the directory and the result of the last `announce` call.
+    ///
+    /// # Errors
+    /// Returns the error of `announce`. Also returns an error if the directory cannot be created, or if
+    /// another user can write to its parent. No directory is left behind.
     pub fn create<T>(
         place: &Place,
         account: &Account,
@@ -214,6 +217,9 @@ impl RunDirectory {
     }
 
     /// Renames the directory so that sweeps ignore it and the user can inspect it. Returns the new path.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be renamed. It is not kept in that case.
     pub fn keep(&self) -> Result<PathBuf, FileError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let kept = self.path.with_file_name(format!("{KEPT_PREFIX}{name}"));
@@ -236,6 +242,10 @@ impl RunDirectory {
 
     /// Acquires the server's lock for its processes to inherit. The caller must release the lock once they
     /// have inherited it. Waits up to 10 seconds for an earlier server to shut down.
+    ///
+    /// # Errors
+    /// Returns an error of the kind [`io::ErrorKind::TimedOut`] if the earlier server has not ended after 10
+    /// seconds.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
         let path = self.server_lock_path();
         let lock = Lock::take_within(&path, LOCK_TIMEOUT).attempt("lock", &path)?;
@@ -243,6 +253,10 @@ impl RunDirectory {
     }
 
     /// Acquires a shared lock for the owner's other processes to inherit.
+    ///
+    /// # Errors
+    /// Returns an error of the kind [`io::ErrorKind::WouldBlock`] if another process has the exclusive lock,
+    /// because it is removing the directory.
     pub fn helper_lock(&self) -> Result<Lock, FileError> {
         let path = self.path.join(HELPER_LOCK);
         let file =
@@ -262,7 +276,7 @@ impl RunDirectory {
 }
 
 /// Returns the directory in `place` that contains our user's run directories.
-fn run_root(place: &Path) -> PathBuf {
+pub(crate) fn run_root(place: &Path) -> PathBuf {
     place.join(format!("pgfresh-{}", sys::user()))
 }
 
@@ -277,113 +291,8 @@ pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     roots
 }
 
-/// A run directory that has lost its owner and is now locked by us. First terminate the processes that hold
-/// one of the [`Abandoned::locks`], then [`Abandoned::remove`] the directory.
-#[derive(Debug)]
-pub struct Abandoned {
-    path: PathBuf,
-    _owner: Lock,
-}
-
-impl Abandoned {
-    /// Locks all directories in `root` that have no owner. Removes `root` if it is empty.
-    pub fn find(root: &Path) -> Result<Vec<Self>, FileError> {
-        let mut found = Vec::new();
-        for entry in entries(root)? {
-            let path = entry.path();
-            let kind = entry.file_type().attempt("examine", &path)?;
-            if kind.is_symlink() {
-                // A short link whose directory is gone.
-                if !path.exists()
-                    && let Err(error) = fs::remove_file(&path)
-                {
-                    tracing::debug!(%error, path = %path.display(), "could not remove a short name");
-                }
-            } else if kind.is_dir() && is_run_name(&path) {
-                found.extend(Self::at(&path).ok().flatten());
-            }
-        }
-        remove_if_empty(root);
-        Ok(found)
-    }
-
-    /// Locks the directory at `path`. Returns `None` if it doesn't exist or has an owner.
-    pub fn at(path: &Path) -> Result<Option<Self>, FileError> {
-        Self::of(path, Lock::try_take)
-    }
-
-    /// Waits until the directory at `path` has no owner, then locks it. Returns `None` if the directory
-    /// doesn't exist.
-    pub fn wait_for_owner(path: &Path) -> Result<Option<Self>, FileError> {
-        Self::of(path, |lock| Lock::take(lock).map(Some))
-    }
-
-    fn of(path: &Path, take: impl Fn(&Path) -> io::Result<Option<Lock>>) -> Result<Option<Self>, FileError> {
-        // The process removing the directory might have died after the rename.
-        let dead = path.with_extension(REMOVAL_EXTENSION);
-        for path in [path, &dead] {
-            let lock = path.join(OWNER_LOCK);
-            match take(&lock) {
-                Ok(owner) => return Ok(owner.map(|owner| Self { path: path.to_owned(), _owner: owner })),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error).attempt("lock", &lock),
-            }
-        }
-        // The owner might have died when only the root existed.
-        path.parent().into_iter().for_each(remove_if_empty);
-        Ok(None)
-    }
-
-    /// Returns the path of the directory.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the paths of the helpers' lock file and the server's lock file. Each lock is held as long as
-    /// at least one of these helpers or server processes is alive.
-    #[must_use]
-    pub fn locks(&self) -> [PathBuf; 2] {
-        [HELPER_LOCK, SERVER_LOCK].map(|name| self.path.join(name))
-    }
-
-    /// Removes the directory and its short link, and then the parent directory if that is empty.
-    pub fn remove(self) -> Result<(), FileError> {
-        let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else { return Ok(()) };
-        // Rename the directory first. A process that picks the same name, or is waiting for a lock in the
-        // directory, then creates a new directory instead.
-        let dead = self.path.with_extension(REMOVAL_EXTENSION);
-        match fs::rename(&self.path, &dead) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            other => other.attempt("rename", &self.path)?,
-        }
-        remove_tree(&dead)?;
-        let short_root = run_root(Path::new("/tmp"));
-        let short = short_root.join(name);
-        if short.is_symlink() {
-            fs::remove_file(&short).attempt("remove", &short)?;
-            remove_if_empty(&short_root);
-        }
-        remove_if_empty(root);
-        Ok(())
-    }
-}
-
-/// Removes the directories that [`RunDirectory::keep`] left in `root`. Returns their paths.
-pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let mut removed = Vec::new();
-    for entry in entries(root)? {
-        if entry.file_name().to_string_lossy().starts_with(KEPT_PREFIX) {
-            remove_tree(&entry.path())?;
-            removed.push(entry.path());
-        }
-    }
-    remove_if_empty(root);
-    Ok(removed)
-}
-
 /// Removes `folder` if it is empty.
-fn remove_if_empty(folder: &Path) {
+pub(crate) fn remove_if_empty(folder: &Path) {
     use io::ErrorKind::{DirectoryNotEmpty, NotFound};
     if let Err(error) = fs::remove_dir(folder)
         && !matches!(error.kind(), DirectoryNotEmpty | NotFound)
@@ -392,31 +301,10 @@ fn remove_if_empty(folder: &Path) {
     }
 }
 
-/// Lists the entries of `root`. The list is empty if `root` doesn't exist or was just removed by a sweep.
-fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
-    if !private::ensure_existing(root)? {
-        return Ok(Vec::new());
-    }
-    match fs::read_dir(root) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        listing => Ok(listing.attempt("read", root)?.flatten().collect()),
-    }
-}
-
-/// Returns true if this is the name of a run directory: eight hex digits, optionally followed by the
-/// extension for removals.
-fn is_run_name(path: &Path) -> bool {
-    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let extension = path.extension();
-    stem.len() == 8
-        && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && extension.is_none_or(|extension| extension == REMOVAL_EXTENSION)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PlaceRequest;
+    use crate::{Abandoned, PlaceRequest};
 
     fn fixture() -> (tempfile::TempDir, Place, Account) {
         let directory = tempfile::tempdir().unwrap();

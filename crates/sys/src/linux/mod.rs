@@ -5,6 +5,8 @@ pub(crate) mod directory;
 pub(crate) mod directory_watch;
 pub(crate) mod disk;
 pub(crate) mod environment;
+#[cfg(test)]
+mod fake_machine;
 pub(crate) mod filesystem;
 pub(crate) mod handle;
 pub(crate) mod holes;
@@ -29,6 +31,7 @@ pub(crate) mod readings;
 pub(crate) mod shortage;
 pub(crate) mod socket;
 pub(crate) mod socket_diag;
+pub(crate) mod storage_stack;
 pub(crate) mod system_v_memory;
 pub(crate) mod terminal;
 pub(crate) mod transfer;

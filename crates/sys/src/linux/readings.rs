@@ -113,3 +113,28 @@ fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
 fn degrees(path: &std::path::Path) -> Option<f64> {
     Some(read_trimmed(path)?.parse::<f64>().ok()? / 1000.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake_machine::Machine;
+    use super::*;
+
+    #[test]
+    fn pressure_and_unwritten_pages_are_read() {
+        let machine = Machine::new();
+        machine.put("proc/pressure/io", "some avg10=1.00 avg60=0.00 avg300=0.00 total=1500000\nfull total=9");
+        machine.put(
+            "proc/meminfo",
+            "MemTotal: 1 kB\nDirty:            30 kB\nWriteback:         2 kB\nWritebackTmp: 9 kB",
+        );
+        machine.put("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "3");
+        machine.put("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "4");
+        machine.put("proc/pressure/cpu", "some avg10=1.00 avg60=0.00 avg300=0.00 total=2500000");
+        let readings = Sensors::of(&machine.roots, None).read();
+        assert_eq!(
+            (readings.io_pressure, readings.cpu_pressure, readings.dirty),
+            (Some(1.5), Some(2.5), Some(32 * 1024))
+        );
+        assert_eq!((readings.throttles, readings.temperature), (Some(7), None));
+    }
+}
