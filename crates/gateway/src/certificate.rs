@@ -32,7 +32,8 @@ const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
 /// ALPN name of the `PostgreSQL` protocol. Source: the manual's "SSL Session Encryption".
 pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
 
-/// The certificates of a gateway.
+/// Source of the certificates with which a gateway answers TLS clients: the user's files, or an authority of its own that
+/// issues a certificate for each name.
 pub struct ServerCertificate {
     provider: Arc<CryptoProvider>,
     source: Source,
@@ -98,6 +99,10 @@ impl ServerCertificate {
     }
 
     /// Reads the user's two PEM files: the certificate with its chain up to the root, and the private key.
+    ///
+    /// # Errors
+    /// Returns [`CertificateError::Read`] if a file cannot be read or has no PEM item of its kind. Returns
+    /// [`CertificateError::Unusable`] if the key does not belong to the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();

@@ -66,6 +66,10 @@ impl Account {
     ///
     /// This reads `/etc/passwd` directly, because a static binary can't use the name service. Both accounts
     /// are always local.
+    ///
+    /// # Errors
+    /// Returns [`AccountError::Absent`] if root has no other account to run servers as, and
+    /// [`AccountError::Alone`] if its user namespace has no other user.
     pub fn for_server() -> Result<Self, AccountError> {
         if !sys::is_root() {
             return Ok(Self::ours());

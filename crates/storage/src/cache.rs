@@ -85,6 +85,9 @@ impl Cache {
 
     /// Returns the directory for the records of running servers: the cache itself, or a private directory in
     /// `/var/tmp` if the cache is read-only.
+    ///
+    /// # Errors
+    /// Returns an error if another user owns the private directory, or can write to it.
     pub fn state(&self) -> Result<PathBuf, FileError> {
         if self.expect_writable().is_ok() {
             return Ok(self.root.clone());
@@ -115,11 +118,17 @@ impl Cache {
 
     /// Returns the complete entry for `fingerprint` and sets its last use to now. Returns `None` if there is
     /// no such entry, or if its manifest is damaged or has a different format version.
+    ///
+    /// # Errors
+    /// Returns an error if the entry exists but cannot be read.
     pub fn look_up(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, true)
     }
 
     /// Like [`Self::look_up`], but doesn't change the time of the entry's last use.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::look_up`].
     pub fn examine(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, false)
     }
@@ -147,6 +156,9 @@ impl Cache {
     }
 
     /// Returns the fingerprints of all entries, including incomplete ones.
+    ///
+    /// # Errors
+    /// Returns an error if the cache cannot be read.
     pub fn fingerprints(&self) -> Result<Vec<String>, FileError> {
         let images = self.images();
         let names = fs::read_dir(&images).attempt("read", &images)?.flatten();
@@ -155,6 +167,10 @@ impl Cache {
     }
 
     /// Removes an entry. Returns false if another process is using or building it.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be removed. The entry is gone by then, and [`Self::tidy`] removes
+    /// the rest.
     pub fn remove(&self, fingerprint: &str) -> Result<bool, FileError> {
         let Some(building) = self.try_building(fingerprint)? else { return Ok(false) };
         let manifest = self.images().join(fingerprint).join("manifest");
@@ -197,6 +213,9 @@ impl Cache {
     /// then blocks until that process is done.
     ///
     /// After this call, look up the entry again, because the other process may have published it.
+    ///
+    /// # Errors
+    /// Returns an error if the lock file cannot be opened, or if a dead builder's files cannot be removed.
     pub fn building(&self, fingerprint: &str, waiting: impl FnOnce()) -> Result<Building, FileError> {
         if let Some(building) = self.try_building(fingerprint)? {
             return Ok(building);
@@ -250,6 +269,9 @@ impl Cache {
     }
 
     /// Saves `text` under `name`, which must be a valid file name. Does nothing if the cache is read-only.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written. An earlier text stays in that case.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
         ignore_read_only(self.write_note(name, text))
     }

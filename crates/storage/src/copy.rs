@@ -62,6 +62,10 @@ impl BackgroundCopy {
     /// Then starts background threads that copy the rest.
     ///
     /// The threads leave one core to the caller.
+    ///
+    /// # Errors
+    /// Returns [`CopyError::Damaged`] if the entry differs from its manifest, and [`CopyError::File`] if a
+    /// file cannot be read or written. The files copied so far stay.
     pub fn begin(
         entry: &Entry,
         to: &Path,
@@ -110,6 +114,10 @@ impl BackgroundCopy {
 
     /// Helps the threads copy until all files are complete. Calls `watch` at most every 100 ms with the
     /// number of bytes copied so far and the total. Both numbers cover only the deferred files.
+    ///
+    /// # Errors
+    /// Returns the first error of any thread, of the same kinds as [`Self::begin`]. The files copied so far
+    /// stay.
     pub fn finish(mut self, watch: &dyn Fn(u64, u64)) -> Result<Copied, CopyError> {
         let size = |&index: &usize| self.job.manifest.files[index].size;
         let total = self.job.files.iter().chain(&self.last).map(size).sum();

@@ -223,6 +223,10 @@ impl Building {
     /// Downloads an entry's files by calling `fill`, then publishes the entry. `fill` must call
     /// [`EntryDownload::finish`] for each file. A failure leaves no files behind, so the caller can try
     /// again.
+    ///
+    /// # Errors
+    /// Returns the error of `fill`. Returns [`CacheError::Invalid`] if a file is missing or differs from the
+    /// manifest.
     pub fn receive<E: From<CacheError>>(
         &self,
         announced: &SignedManifest,

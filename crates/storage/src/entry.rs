@@ -97,6 +97,9 @@ impl Entry {
 
     /// Saves `text` for the next process that uses the entry. Does nothing if the cache is read-only. `name`
     /// must be a valid file name other than `data`, `about`, `manifest` and `verified`.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written. An earlier text stays in that case.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
         ignore_read_only(replace_file(&self.directory.join(name), text))
     }

@@ -31,6 +31,10 @@ impl Entry {
     /// there is a `key`. Creates `folder` if it doesn't exist.
     ///
     /// Returns an error soon after `cancelled` is set. A failed export leaves no files behind.
+    ///
+    /// # Errors
+    /// Returns [`CopyError::Damaged`] if the entry differs from its manifest, and [`CopyError::File`] if a
+    /// file cannot be read or written, or after a cancellation.
     pub fn export(
         &self,
         folder: &Path,
@@ -117,6 +121,10 @@ fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), File
 }
 
 /// Compares the files of the exported entry at `folder` with its manifest, then signs the entry.
+///
+/// # Errors
+/// Returns [`CacheError::Invalid`] if a file differs from the manifest. The entry has no new signature in
+/// that case.
 pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(), CacheError> {
     let head = UncheckedEntry::open(folder)?.new_head(cancelled)?;
     Ok(write_signed(&head, key, folder).map_err(|error| error.given_in(folder))?)

@@ -35,6 +35,9 @@ pub struct PersistentData {
 impl PersistentData {
     /// Returns the directory that contains the data of all named servers: `$XDG_DATA_HOME/pgfresh`, or if
     /// that variable is unset, `/var/lib/pgfresh` for root and `~/.local/share/pgfresh` for other users.
+    ///
+    /// # Errors
+    /// Returns an error if neither `XDG_DATA_HOME` nor `HOME` is an absolute path, unless we are root.
     pub fn root() -> Result<PathBuf, FileError> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let folder = absolute("XDG_DATA_HOME").or_else(|| {
@@ -52,6 +55,9 @@ impl PersistentData {
     ///
     /// Waits up to 10 seconds for an earlier server to shut down. Returns `None` if a process is still using
     /// the data after that.
+    ///
+    /// # Errors
+    /// Returns an error if another user can write to the directories, or if `account` cannot enter them.
     pub fn open(root: &Path, name: &str, account: &Account) -> Result<Option<Self>, FileError> {
         let parent = root.parent().unwrap_or(root);
         if !parent.exists() {
@@ -101,6 +107,10 @@ impl PersistentData {
     }
 
     /// Saves `text` as the owner's record, and flushes the record and the data to disk.
+    ///
+    /// # Errors
+    /// Returns an error if the record or the data cannot be flushed. The earlier record stays unless only the
+    /// last flush failed.
     pub fn remember(&self, text: &str) -> Result<(), FileError> {
         let staging = self.path.join("about.new");
         let mut open = File::options();

@@ -47,6 +47,10 @@ impl Building {
     ///
     /// Long runs of zeros become holes. All files are flushed to disk before the rename, so even after a
     /// crash the entry is either complete or absent. A failed publication leaves no entry behind.
+    ///
+    /// # Errors
+    /// Returns [`CacheError::Invalid`] if the tree contains anything but directories and regular files, and
+    /// [`CacheError::File`] if a file cannot be read or written.
     pub fn publish(self, from: &Path, without: &[&str], about: &str) -> Result<Entry, CacheError> {
         self.publish_staged(about, |staging| stage(from, without, staging))
     }

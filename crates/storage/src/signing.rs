@@ -131,6 +131,10 @@ impl SigningKey {
 
     /// Parses a secret key file written by [`Self::to_text`] or minisign. Just the last line of such a file
     /// works too.
+    ///
+    /// # Errors
+    /// Returns [`KeyError::Foreign`] if the text is no secret key, or is damaged. Returns
+    /// [`KeyError::Locked`] if the key has a password.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let line = text.trim().lines().next_back().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(line.trim()).map_err(|_| KeyError::Foreign)?;
@@ -233,6 +237,11 @@ pub enum TrustError {
 }
 
 /// Returns the id of the trusted key that signed `data`.
+///
+/// # Errors
+/// Returns [`TrustError::DamagedSignature`] if the signature does not have the format that pgfresh writes.
+/// Returns [`TrustError::UntrustedKey`] if none of `trusted` has made it, and [`TrustError::OtherText`] if it
+/// does not belong to `data`.
 pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, TrustError> {
     let wrong = || TrustError::DamagedSignature;
     let parsed =

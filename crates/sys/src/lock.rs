@@ -23,6 +23,10 @@ pub struct Lock(File);
 impl Lock {
     /// Acquires the exclusive lock on `path`, creating the file if necessary. Returns `None` if another
     /// process holds the lock.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be opened or created, for example because the directory does not
+    /// exist.
     pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -36,6 +40,9 @@ impl Lock {
     /// holds the lock.
     ///
     /// This doesn't poll: the kernel wakes us when the holder releases the lock or dies.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::try_take`].
     pub fn take(path: &Path) -> io::Result<Self> {
         loop {
             let file = open(path)?;
@@ -47,6 +54,9 @@ impl Lock {
     }
 
     /// Like [`Self::take`], but returns `None` if another process still holds the lock after `patience`.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::try_take`]. Also returns an error if no thread can be started.
     pub fn take_within(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
         if let Some(lock) = Self::try_take(path)? {
             return Ok(Some(lock));

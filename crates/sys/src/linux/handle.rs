@@ -54,6 +54,9 @@ impl ProcessHandle {
     }
 
     /// Sends a signal to the process.
+    ///
+    /// # Errors
+    /// Returns `ESRCH` if the process has ended, and `EPERM` if it belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         match &self.kind {
             Kind::Pidfd(handle) => match pidfd_send_signal(handle, signal) {
@@ -70,6 +73,9 @@ impl ProcessHandle {
     }
 
     /// Returns the exit status of a child without reaping it. Returns `None` if the child is still running.
+    ///
+    /// # Errors
+    /// Returns `ECHILD` if this process is not the parent, or has already reaped the child.
     pub fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let ended = waitid(WaitId::Pid(self.pid), look)?;

@@ -12,6 +12,10 @@ use super::mount::Mount;
 /// v2, all levels). Page cache that the kernel can drop counts as free.
 ///
 /// `root` is normally `/`. Tests pass a directory that contains `proc` and `sys`.
+///
+/// # Errors
+/// Returns an error if `/proc/meminfo` cannot be read or has no `MemAvailable`. Limits of control groups that
+/// cannot be read do not count.
 pub fn available_memory(root: &Path) -> io::Result<u64> {
     let meminfo = fs::read_to_string(root.join("proc/meminfo"))?;
     let machine = bytes_of(&meminfo, "MemAvailable")

@@ -46,6 +46,10 @@ impl Mount {
     /// Finds the mount that contains `path`. The lookup uses the mount id, because files on btrfs have device
     /// numbers that no mount has. If the id isn't in the table (possible on kernels before 5.8 or with a
     /// copied table), the lookup falls back to the longest mount point above `path`.
+    ///
+    /// # Errors
+    /// Returns an error if `path` does not exist, or if the table cannot be read or contains no mount above
+    /// `path`.
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let table = roots.procfs.join("self/mountinfo");

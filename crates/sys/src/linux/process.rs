@@ -83,6 +83,9 @@ pub fn is_ignored(signal: i32) -> bool {
 /// `path` must be canonical. Only root can see the open files of other users' processes. The search reads
 /// every `/proc/PID/fd`, which takes milliseconds on a busy machine, so don't call this function during
 /// normal operation.
+///
+/// # Errors
+/// Returns an error if `/proc` cannot be read. Processes that end during the search cause no error.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
     let mut ended = Vec::new();

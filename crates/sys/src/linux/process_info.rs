@@ -62,17 +62,26 @@ fn after_name(pid: u32) -> Option<String> {
 }
 
 /// Returns the peak resident memory, in bytes.
+///
+/// # Errors
+/// Returns an error if there is no process with this pid.
 pub fn peak_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmHWM")
 }
 
 /// Returns the current resident memory, in bytes.
+///
+/// # Errors
+/// Returns an error if there is no process with this pid.
 pub fn resident_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmRSS")
 }
 
 /// Returns the processor time of all threads called `threads`, or of all threads if `threads` is `None`.
 /// Source: Linux, Documentation/scheduler/sched-stats.rst (`schedstat`, nanoseconds).
+///
+/// # Errors
+/// Returns an error if there is no process with this pid. Threads that end meanwhile count as 0.
 pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {

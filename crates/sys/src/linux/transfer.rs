@@ -9,6 +9,10 @@ use rustix::io::Errno;
 /// Makes the empty file `to` share the blocks of `from`. Source: `ioctl_ficlone(2)`, Linux 4.5.
 ///
 /// Returns false and leaves `to` unchanged if the file systems don't support reflinks.
+///
+/// # Errors
+/// Returns an error if the call fails for any reason but missing support, for example because the disk is
+/// full.
 pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
     match rustix::fs::ioctl_ficlone(to, from) {
         Ok(()) => Ok(true),

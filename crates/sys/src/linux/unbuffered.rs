@@ -19,6 +19,9 @@ pub enum Waiting {
 /// Opens an existing file for reading and writing. If `direct` is true, writes bypass the page cache
 /// (`O_DIRECT`), so the memory address, the offset and the length must be multiples of the sector size.
 /// Source: open(2).
+///
+/// # Errors
+/// Returns `EINVAL` if `direct` is true and the file system does not support that.
 pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Result<File> {
     // rustix 1 confuses O_DSYNC with O_SYNC, so the constants come from libc.
     let waiting = match waiting {
