@@ -110,10 +110,6 @@ impl StartupParams {
     /// Parses a client's parameters. `version` is the protocol version the client requested: 0x00030000, or
     /// another version with major 3. `parameters` contains name, zero, value, zero, … in the client's order,
     /// but not the database.
-    ///
-    /// # Errors
-    /// Returns the response for the client. Its code is `08P01` if the length or layout is invalid, and
-    /// `28000` if the user is missing. It is `22021` if the name of the database is not UTF-8.
     #[must_use]
     pub fn read(version: u32, parameters: Vec<u8>) -> Self {
         let mut read = Read { version, parameters, settings: Vec::new(), is_all: true, hash: 0 };
