@@ -70,7 +70,7 @@ pub enum Tests {
     Profile(Earlier),
 }
 
-/// Everything that an examination found: the report, and the durations from which it was made.
+/// Everything that an examination found: the report, and the durations behind it.
 #[derive(Debug, Clone)]
 pub struct Diagnosis {
     /// The report with its layers, findings and tables.

@@ -22,7 +22,8 @@ impl<'a> Frame<'a> {
     /// `None` if the frame is incomplete.
     ///
     /// # Errors
-    /// Returns [`MalformedFrame`] if the length in the header is below 4, the size of the length field itself.
+    /// Returns [`MalformedFrame`] if the length in the header is below 4, the size of the length field
+    /// itself.
     pub fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, MalformedFrame> {
         let Some((tag, length)) = Self::header(bytes)? else { return Ok(None) };
         Ok(bytes.get(HEADER..length).map(|body| (Self { tag, body }, length)))
@@ -32,7 +33,8 @@ impl<'a> Frame<'a> {
     /// header, or `None` if the header is incomplete.
     ///
     /// # Errors
-    /// Returns [`MalformedFrame`] if the length in the header is below 4, the size of the length field itself.
+    /// Returns [`MalformedFrame`] if the length in the header is below 4, the size of the length field
+    /// itself.
     pub fn header(bytes: &[u8]) -> Result<Option<(u8, usize)>, MalformedFrame> {
         let Some([tag, length @ ..]) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length);

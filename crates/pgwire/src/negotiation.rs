@@ -13,9 +13,9 @@ pub struct SupportedProtocols {
     pub newest: u32,
 }
 
-/// Returns the `NegotiateProtocolVersion` message with which a server answers these parameters. `newest` is the
-/// newest protocol of the server, in the form in which startup messages contain it (major << 16 | minor). Returns
-/// `None` if the server doesn't send such a message. Source: `ProcessStartupPacket`.
+/// Returns a server's `NegotiateProtocolVersion` response to these parameters, or `None` if the server
+/// doesn't send one. `newest` is the server's newest protocol, in the form in which startup messages contain
+/// it. Source: `ProcessStartupPacket`.
 #[must_use]
 pub fn negotiation(params: &StartupParams, newest: u32) -> Option<Vec<u8>> {
     let version = params.version().min(newest);

@@ -120,8 +120,8 @@ impl StartupParams {
         Self(Arc::new(read))
     }
 
-    /// Returns the protocol version for which the client asked: the major version in the upper 16 bits, the minor
-    /// version in the lower 16 bits.
+    /// Returns the protocol version the client requested: the major version in the upper 16 bits, the minor version in
+    /// the lower 16 bits.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.0.version
@@ -231,6 +231,10 @@ impl Read {
 impl StartupPacket {
     /// Parses the packet at the start of `bytes`. Returns the packet and its length, or `None` if the packet
     /// is incomplete.
+    ///
+    /// # Errors
+    /// Returns the response for the client. Its code is `08P01` if the length or layout is invalid, and
+    /// `28000` if the user is missing. It is `22021` if the name of the database is not UTF-8.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ErrorResponse> {
         let Some(length) = number(bytes) else { return Ok(None) };
         let length = length as usize;

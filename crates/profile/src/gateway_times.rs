@@ -98,7 +98,7 @@ impl GatewayTimes {
         self.connected.1 += waited.as_secs_f64();
     }
 
-    /// Records a request in the session with this number. From `at` on, the session is at work.
+    /// Records a request in the session with this number. The session is at work from `at` on.
     pub fn request_sent(&mut self, session: u64, at: Instant) {
         self.advance(at);
         let since = (self.now, self.shared);

@@ -50,7 +50,7 @@ impl Factor {
         Interval::of_median(ratios).map(Self::Interval).or_else(|| ratios.median().map(Self::Point))
     }
 
-    /// Returns the estimated ratio alone, without its uncertainty. 1 means no difference.
+    /// Returns the estimated ratio alone, without the uncertainty. 1 means no difference.
     #[must_use]
     pub fn point(&self) -> f64 {
         match self {

@@ -97,7 +97,7 @@ impl Sample {
         self.unit
     }
 
-    /// Returns all values in the order of measurement, in [`Self::unit`].
+    /// Returns all values in measurement order, in [`Self::unit`].
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.values

@@ -141,8 +141,8 @@ impl AdminConnection {
         Self::start(stream, params, database, None)
     }
 
-    /// Takes over an idle session that other code started. There must be no unread data from the server. Each
-    /// response must arrive within `timeout`.
+    /// Takes over an idle session that other code started. There must be no unread data from the server.
+    /// Each response must arrive within `timeout`.
     ///
     /// # Errors
     /// Returns [`SessionError::Io`] if the stream accepts no timeout.

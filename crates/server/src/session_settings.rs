@@ -58,8 +58,8 @@ pub fn admin_params(major: u32, more: &[Setting]) -> StartupParams {
     params(available_settings(&ADMIN_SETTINGS, major).chain(more.iter().copied()))
 }
 
-/// Returns SQL that gives a superuser's session the settings in [`admin_params`], on a server of the major
-/// version `major`. Leaves out the settings that only work at the start of a session.
+/// Returns SQL that gives a superuser's session the settings in [`admin_params`] for a server of this major
+/// version, except for those that only work at the start of a session.
 #[must_use]
 pub fn set_admin_settings(major: u32, more: &[Setting]) -> String {
     let set = |(name, value)| format!("SET {name} = '{value}'");

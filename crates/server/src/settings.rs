@@ -54,8 +54,8 @@ impl Settings {
         settings
     }
 
-    /// Returns the settings for a server with persistent data that can write up to `budget` bytes. They are as
-    /// durable as `PostgreSQL`'s defaults.
+    /// Returns the settings for a server with persistent data that can write up to `budget` bytes. They are
+    /// as durable as `PostgreSQL`'s defaults.
     #[must_use]
     pub fn persistent(installation: &Installation, budget: u64) -> Self {
         let mut settings = Self::preset(Preset::Durable, installation, budget);

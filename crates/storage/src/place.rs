@@ -43,6 +43,9 @@ pub enum PlaceRequest {
 
 impl PlaceRequest {
     /// Like [`FromStr::from_str`], but also accepts paths that aren't valid UTF-8.
+    ///
+    /// # Errors
+    /// Returns an error if the text is neither a place's name nor a path.
     pub fn from_os(text: &OsStr) -> Result<Self, ParsePlaceError> {
         match text.to_str() {
             None if text.as_encoded_bytes().contains(&b'/') => Ok(Self::At(text.into())),
@@ -140,6 +143,11 @@ impl Place {
     ///
     /// RAM must have room for twice the template's size plus 256 MiB, given the limits of the file system,
     /// the machine and our control groups.
+    ///
+    /// # Errors
+    /// Returns [`PlaceError::NoRam`] or [`PlaceError::NoDisk`] if no candidate has enough room, with a reason
+    /// for each. Returns [`PlaceError::Unsuitable`] or [`PlaceError::File`] if the directory that the user
+    /// chose does not fit or does not exist.
     pub fn choose(
         request: &PlaceRequest,
         bytes: u64,

@@ -116,8 +116,8 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures the first hundred databases of new servers, in `rounds` rounds. In each round, each pattern of requests
-    /// has its own server.
+    /// Measures the first hundred databases of new servers, in `rounds` rounds. In each round, each request pattern has
+    /// its own server.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.
@@ -138,8 +138,9 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures tests with a single session in rollback isolation. Compares them with tests that each have a database,
-    /// and with tests that use BEGIN and ROLLBACK by hand. `rounds` is the number of rounds that count.
+    /// Measures tests with a single session in rollback isolation, in comparison with tests that each have a database
+    /// and with tests that use BEGIN and ROLLBACK by hand. `rounds` is the
+    /// number of rounds that count.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.

@@ -35,8 +35,7 @@ pub struct ProxyBench {
 }
 
 impl ProxyBench {
-    /// Measures pgbench and COPY over each route in turn, in `rounds` rounds. All routes lead to the same server. Then
-    /// measures many sessions.
+    /// Measures pgbench and COPY over each route to the same server in turn, in `rounds` rounds, and then many sessions.
     ///
     /// # Errors
     /// Returns an error if there are no results at all, for example because pgbench is missing.

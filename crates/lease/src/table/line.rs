@@ -9,8 +9,8 @@ use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::is_preparing;
 
-/// How long a request that may end sessions spares those whose clients have all disconnected. Such a session usually ends by itself
-/// within a millisecond, and its backend can serve the next client.
+/// How long a request that may end sessions spares those whose clients have all disconnected. Such a session usually
+/// ends by itself within a millisecond, and its backend can serve the next client.
 pub(super) const SPARE_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long a request waits for open sessions that it must not end itself. They may be about to close.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -1,8 +1,8 @@
 //! Predicts how much a remedy gains.
 //!
-//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration. It never goes below
-//! the time that the processors need. Each prediction assumes that the user applies a single remedy, so the gains can't
-//! be added up.
+//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration, but never goes below
+//! the time the processors need. Each prediction assumes that the user applies a single remedy, so gains can't be added
+//! up.
 
 use report::{Basis, Factor, Finding, Gain, Quantity, Unit};
 use sys::Shortage;
