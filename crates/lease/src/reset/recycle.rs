@@ -50,6 +50,9 @@ const MOST_COLUMNS: usize = 1600;
 /// Additional settings for the session in which a reset writes.
 const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_timeout", "5s")];
 
+/// Makes the server flush the log when the transaction commits.
+const FLUSH: &str = "pg_catalog.set_config('synchronous_commit', 'on', true)";
+
 /// A used database, with everything that a reset needs.
 #[derive(Debug)]
 pub(crate) struct Used<'a> {
@@ -485,8 +488,8 @@ impl<'a> Undo<'a> {
             ""
         };
         let begin = format!(
-            "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
-             SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; {unbounded}",
+            "BEGIN READ WRITE; SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = '5s'; \
+             SET LOCAL statement_timeout = '60s'; {unbounded}",
         );
         // The log may not show rows in a new file, and shows none of an unlogged table. There can be such rows in TOAST tables,
         // too.
@@ -498,7 +501,8 @@ impl<'a> Undo<'a> {
     /// Runs the statements. Returns the end of the log afterwards.
     fn run(&self, session: &mut AdminConnection) -> Result<Lsn, NotRecyclable> {
         let Self { catalog, begin, has_toast, counts, sql, emptied, seeded } = self;
-        let mark = format!("{begin}{MARK}; COMMIT");
+        // This commit also flushes the ones before it.
+        let mark = format!("BEGIN READ WRITE; {MARK}, {FLUSH}; COMMIT");
         // Without DISCARD, the next client of an idle backend could see these values with `currval()`.
         let sql = format!("{begin}{sql}COMMIT; DISCARD SEQUENCES; ");
         if emptied.is_empty() && seeded.is_empty() {
@@ -512,6 +516,7 @@ impl<'a> Undo<'a> {
         // Write the mark after the commit, so that it is behind the commit in the log.
         let end = format!("{}COMMIT; {mark}", restore_planner(catalog, emptied));
         let count = if *counts { count_filled(emptied) } else { String::new() };
+        let begin = format!("{begin}SET LOCAL enable_seqscan = off; ");
         if seeded.is_empty() {
             steps.push(format!("{begin}{count}{end}"));
             let rows = session.query_all(&steps)?;

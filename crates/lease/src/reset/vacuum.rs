@@ -47,9 +47,8 @@ pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
     )
 }
 
-/// Returns SQL that restores the planner's numbers for these tables from the template. It has one statement for all relations
-/// with the same numbers. Most relations of a template have, so there are few statements, which take half as long as a join
-/// would.
+/// Returns SQL that restores the planner's numbers for these tables from the template. Most relations of a template have the same
+/// few numbers. Planning a statement takes longer than updating the rows, so a statement restores several such groups.
 pub(crate) fn restore_planner(catalog: &TemplateCatalog, tables: &[(u32, &Table)]) -> String {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for oid in tables.iter().flat_map(|(_, table)| &table.relations) {
@@ -58,13 +57,40 @@ pub(crate) fn restore_planner(catalog: &TemplateCatalog, tables: &[(u32, &Table)
         }
     }
     let columns = planner_columns(catalog.major).collect::<Vec<_>>().join(", ");
-    let update = |(planner, oids): (&str, Vec<String>)| {
-        format!(
-            "UPDATE pg_catalog.pg_class SET ({columns}) = ROW({planner}) \
-             WHERE oid OPERATOR(pg_catalog.=) ANY ('{{{}}}'::pg_catalog.oid[]) \
-             AND NOT ROW({columns}) OPERATOR(pg_catalog.=) ROW({planner}); ",
-            oids.join(",")
-        )
+    let groups: Vec<_> = groups
+        .into_iter()
+        .map(|(planner, oids)| Group { values: planner.split(", ").collect(), oids: oids.join(",") })
+        .collect();
+    groups.chunks(GROUPS_TOGETHER).map(|groups| update_planner(&columns, groups)).collect()
+}
+
+/// Number of groups that one statement restores. The server looks for each row among all of them.
+const GROUPS_TOGETHER: usize = 8;
+
+/// Relations with the same numbers for the planner.
+struct Group<'a> {
+    values: Vec<&'a str>,
+    /// The oids of the relations, separated by commas.
+    oids: String,
+}
+
+/// Returns a statement that sets these columns of `pg_class` for the relations of all groups, where they differ.
+fn update_planner(columns: &str, groups: &[Group<'_>]) -> String {
+    let is_among = |oids: &str| format!("oid OPERATOR(pg_catalog.=) ANY ('{{{oids}}}'::pg_catalog.oid[])");
+    let [others @ .., last] = groups else { return String::new() };
+    let value = |(column, last): (usize, &&str)| {
+        if others.iter().all(|group| group.values[column] == *last) {
+            return (*last).to_owned();
+        }
+        let when =
+            |Group { values, oids }: &Group<'_>| format!("WHEN {} THEN {} ", is_among(oids), values[column]);
+        format!("CASE {}ELSE {last} END", others.iter().map(when).collect::<String>())
     };
-    groups.into_iter().map(update).collect()
+    let values = last.values.iter().enumerate().map(value).collect::<Vec<_>>().join(", ");
+    let all = groups.iter().map(|group| group.oids.as_str()).collect::<Vec<_>>().join(",");
+    format!(
+        "UPDATE pg_catalog.pg_class SET ({columns}) = ROW({values}) WHERE {} \
+         AND NOT ROW({columns}) OPERATOR(pg_catalog.=) ROW({values}); ",
+        is_among(&all)
+    )
 }
