@@ -55,7 +55,7 @@ impl Leases {
         if let Some(session) = session {
             admin.adopt(session)?;
         }
-        let ServerFacts { jit, ends_idle, sessions } = look_around(&admin)?;
+        let ServerFacts { jit, ends_idle, sessions, prepares } = look_around(&admin)?;
         let shares = Shares::of(sessions);
         let most_at_work = admin.bound(shares.at_work);
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
@@ -65,6 +65,7 @@ impl Leases {
             core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
             core.table.rules.clone_from(&options.names);
+            core.table.exchanges = !prepares;
         }
         let mut templates = Vec::new();
         for template in &options.templates {
@@ -417,6 +418,9 @@ struct ServerFacts {
     ends_idle: bool,
     /// Number of sessions that the server allows.
     sessions: usize,
+    /// Whether clients can prepare transactions. All databases share the names of these, and the next test may use them again. So
+    /// when a reset is answered, it must have rolled back such transactions.
+    prepares: bool,
 }
 
 /// Reads the server's settings. Also cleans up after an earlier pgfresh on the same data: drops databases that were ready, in
@@ -426,7 +430,8 @@ fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
     // timeouts that are set for roles and databases.
     let sql = format!(
         "SELECT current_setting('jit'), current_setting('max_connections'), datname, coalesce(( \
-           SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0') \
+           SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0'), \
+         current_setting('max_prepared_transactions') \
          FROM (VALUES (1)) AS one LEFT JOIN pg_database \
          ON starts_with(datname, '{}') OR starts_with(datname, '{}') OR starts_with(datname, '{}')",
         ready_prefix(),
@@ -444,5 +449,6 @@ fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
         jit: fact(0) == Some("on"),
         ends_idle: fact(3).is_some_and(|timeout| timeout != "0"),
         sessions: fact(1).and_then(|count| count.parse().ok()).unwrap_or(usize::MAX),
+        prepares: fact(4) != Some("0"),
     })
 }

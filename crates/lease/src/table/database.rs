@@ -177,9 +177,10 @@ impl Database {
         self.is_removed() && !matches!(self.work, Work::RetryAt(_))
     }
 
-    /// Returns true if an idle backend with these startup parameters is waiting in the database.
+    /// Whether an idle backend with these startup parameters is waiting in the database. If the parameters are unknown, any
+    /// backend counts.
     pub(super) fn is_warm_for(&self, params: Option<ParamsId>) -> bool {
-        params.is_some_and(|params| self.warm.contains(&params))
+        params.map_or(!self.warm.is_empty(), |params| self.warm.contains(&params))
     }
 }
 

@@ -373,7 +373,7 @@ impl LeaseTable {
                 self.run_now(id, TaskKind::Unname, ticket);
                 return None;
             }
-            self.reset_in_place(id, lease, ticket);
+            self.reset_lease(id, lease, ticket);
             return None;
         }
         if lease.terms.isolation == Isolation::Rollback && database.params != Some(*params) {
@@ -418,7 +418,7 @@ impl LeaseTable {
             }
             Want::Reset { .. } => {
                 self.names.get_mut(name)?.requests.front_mut()?.begun = true;
-                self.reset_in_place(id, lease, ticket);
+                self.reset_lease(id, lease, ticket);
             }
             Want::Keep { .. } | Want::Copy { .. } if stays => {
                 return self.refuse_head(name, LeaseError::InUse { name: name.to_owned(), sessions });
@@ -446,16 +446,26 @@ impl LeaseTable {
         self.run_now(id, kind, ticket);
     }
 
-    fn reset_in_place(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
-        if lease.terms.isolation == Isolation::Server {
-            // Replace a lease's own server instead of resetting it.
-            self.unname(id, true, Some(lease.terms));
+    /// Resets the database of a lease, or gives the lease another database that equals the template.
+    fn reset_lease(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
+        // Replace a lease's own server instead of resetting it.
+        let is_server = lease.terms.isolation == Isolation::Server;
+        if is_server || self.may_exchange(&lease) {
+            self.unname(id, is_server, Some(lease.terms));
             return self.run_now(id, TaskKind::Unname, ticket);
         }
         if let Some(database) = self.databases.get_mut(id) {
             database.state = DatabaseState::Resetting(Then::Lease(lease));
         }
         self.run_now(id, TaskKind::Reset { in_place: true }, ticket);
+    }
+
+    /// Whether a lease that asks for a reset can have another ready database at once. Its own is then reset in the background.
+    fn may_exchange(&self, lease: &Lease) -> bool {
+        self.exchanges
+            && lease.terms.isolation == Isolation::Clone
+            && lease.kept.is_none()
+            && self.has_spare(&lease.terms.source())
     }
 
     pub(super) fn run_now(&mut self, id: DatabaseId, kind: TaskKind, ticket: Ticket) {

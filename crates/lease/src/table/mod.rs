@@ -3,9 +3,9 @@
 //! The table knows every database and every name. Each database and each name is in exactly one state. The table does no I/O and
 //! has no clock and no threads, so a simulation can test it.
 //!
-//! [`LeaseTable::handle`] takes an [`Event`] and the current time, and returns [`Action`]s: answers to requests, and
-//! tasks for the caller to run. [`LeaseTable::next_task`] hands out background work. The outcome of a task comes back
-//! as an event.
+//! [`LeaseTable::handle`] takes an [`Event`] and the current time and returns [`Action`]s: answers to requests and
+//! tasks for the caller to run. [`LeaseTable::next_task`] hands out background work. Each task's outcome is reported
+//! back as an event.
 //!
 //! ```text
 //! Creating            ─▶ Ready                a task has made the copy
@@ -18,9 +18,9 @@
 //!                     ─▶ Changing(Unnaming)   the task has failed, or the database is stale
 //! Leased              ─▶ Changing(Keeping), Changing(Copying) or Changing(Server), and back
 //!                     ─▶ Resetting            a request resets the database, or a lease in rollback isolation ends
-//!                     ─▶ Changing(Unnaming)   the lease ends
-//! Resetting           ─▶ Leased               the database is fresh, and its lease goes on
-//!                     ─▶ Ready                the database is fresh, and has no lease
+//!                     ─▶ Changing(Unnaming)   the lease ends, or exchanges the database for a fresh one
+//! Resetting           ─▶ Leased               the database is fresh and its lease continues
+//!                     ─▶ Ready                the database is fresh and has no lease
 //!                     ─▶ Changing(Unnaming)   the database is in doubt, or its session is spent
 //! Changing(Unnaming)  ─▶ Resetting            a lease may need the database
 //!                     ─▶ Retiring             no lease may have the database again
@@ -307,6 +307,8 @@ pub(crate) struct LeaseTable {
     pub(crate) is_issued: Option<fn(&str) -> bool>,
     /// Rules for the names of databases created by sessions.
     pub(crate) rules: NameRules,
+    /// Whether a lease that asks for a reset may receive another database, while its own is reset in the background.
+    pub(crate) exchanges: bool,
     /// Maximum number of databases in the server.
     pub(crate) capacity: usize,
     last_id: u64,

@@ -67,6 +67,7 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, checks: Checks) -> Self {
         let mut table = LeaseTable::new(CAPACITY);
+        table.exchanges = !seed.is_multiple_of(3);
         table.add_source(Source::Template("app".to_owned()), true);
         table.add_source(Source::Template("other".to_owned()), false);
         table.add_source(Source::Server("app".to_owned()), false);

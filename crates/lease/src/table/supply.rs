@@ -408,6 +408,14 @@ impl LeaseTable {
         self.databases.busy().filter(returns).count()
     }
 
+    /// Whether a lease may exchange its used database for a ready one. As many ready databases must remain as there are used ones
+    /// that still have to be reset. Otherwise resets would come faster than the server cleans up, and new clients would find
+    /// nothing ready.
+    pub(super) fn has_spare(&self, source: &Source) -> bool {
+        let is_waited_for = self.supplies.get(source).is_none_or(|supply| !supply.line.is_empty());
+        !is_waited_for && self.ready(source) > self.returning(source)
+    }
+
     /// Returns how many of a source's leases are over except for sessions that the server has yet to terminate. This
     /// usually takes less than a millisecond, but a session may still be running a statement.
     fn about_to_return(&self, source: &Source) -> usize {

@@ -1,5 +1,6 @@
 //! Tests the table with examples.
 
+mod exchange;
 mod line;
 mod turns;
 

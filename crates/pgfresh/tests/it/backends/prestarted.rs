@@ -9,6 +9,7 @@ use pgwire::StartupParams;
 use server::{AdminConnection, VersionRequest};
 use template::ServerOptions;
 
+use crate::common::digests::in_place;
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::{WAIT_TIMEOUT, postgres, wait_until};
 
@@ -143,7 +144,7 @@ fn login_triggers_fire_for_each_client() {
         CREATE EVENT TRIGGER entering ON login EXECUTE FUNCTION enter()";
     let installation: VersionRequest = postgres(18).parse().unwrap();
     let server = after_a_client(
-        ServerOptions { installation, ..ServerOptions::default() },
+        in_place(ServerOptions { installation, ..ServerOptions::default() }),
         trigger,
         &params("postgres"),
     );

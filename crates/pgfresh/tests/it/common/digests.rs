@@ -9,6 +9,13 @@ use template::ServerOptions;
 use super::WAIT_TIMEOUT;
 use super::leases::{LeaseFixture, params};
 
+/// Options of a server on which a reset is over when it is answered, so that a test can look at the result. It may have prepared
+/// transactions, so a reset does not give the lease another database.
+pub(crate) fn in_place(mut options: ServerOptions) -> ServerOptions {
+    options.settings.push(("max_prepared_transactions".to_owned(), "1".to_owned()));
+    options
+}
+
 /// Leases of a server, with the digest of an unused database.
 pub(crate) struct DigestFixture {
     pub(crate) server: LeaseFixture,
@@ -17,9 +24,9 @@ pub(crate) struct DigestFixture {
 }
 
 impl DigestFixture {
-    /// Makes a fixture without any client so far.
+    /// Makes a fixture without any client so far. Each reset takes place in the lease's own database.
     pub(crate) fn untouched(options: ServerOptions, setup: &str) -> Self {
-        Self::of(LeaseFixture::new(options, setup, Duration::from_mins(10), false))
+        Self::of(LeaseFixture::new(in_place(options), setup, Duration::from_mins(10), false))
     }
 
     /// Makes a fixture of `server`, without a digest.

@@ -7,6 +7,7 @@ use pgwire::StartupParams;
 use server::AdminConnection;
 use template::ServerOptions;
 
+use crate::common::digests::in_place;
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::{WAIT_TIMEOUT, wait_until};
 
@@ -21,7 +22,7 @@ fn server_in(encoding: &str, sql: &str) -> LeaseFixture {
          CREATE DATABASE app TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C';\n\
          \\connect app\n\\encoding UTF8\n{sql};"
     );
-    LeaseFixture::noted(ServerOptions::default(), &sql, None, Duration::from_mins(10), |_| ())
+    LeaseFixture::noted(in_place(ServerOptions::default()), &sql, None, Duration::from_mins(10), |_| ())
 }
 
 /// Runs `sql` in a session with `params`, returns its backend to the pool, and resets the database.
@@ -91,7 +92,7 @@ fn utf8_names_in_sql_ascii_are_recycled() {
 #[test]
 fn resets_ignore_settings_of_waiting_clients() {
     let sql = "CREATE TABLE \"größe\" (id serial, name text); CREATE SCHEMA own";
-    let server = LeaseFixture::new(ServerOptions::default(), sql, Duration::from_mins(10), false);
+    let server = LeaseFixture::new(in_place(ServerOptions::default()), sql, Duration::from_mins(10), false);
     let latin1 = StartupParams::new([
         ("user", "postgres"),
         ("client_encoding", "LATIN1"),

@@ -8,6 +8,7 @@ mod data;
 mod definitions;
 mod differential;
 mod encodings;
+mod exchanged;
 mod growth;
 mod new_sessions;
 mod pg_database_row;

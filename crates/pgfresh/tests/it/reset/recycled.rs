@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use template::ServerOptions;
 
 use crate::common::depth;
-use crate::common::digests::DigestFixture;
+use crate::common::digests::{DigestFixture, in_place};
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::wait_until;
 
@@ -251,7 +251,8 @@ fn thousands_of_sequences_are_recycled() {
         let settings = vec![("max_stack_depth".to_owned(), "100kB".to_owned())];
         let options = ServerOptions { settings, ..ServerOptions::default() };
         let tables: Vec<_> = (1..=1500).map(|table| format!("CREATE TABLE t{table} (id serial)")).collect();
-        let server = LeaseFixture::new(options, &tables.join(";"), Duration::from_mins(10), paranoid);
+        let server =
+            LeaseFixture::new(in_place(options), &tables.join(";"), Duration::from_mins(10), paranoid);
         let fixture = DigestFixture::of(server);
         let (mut session, _, guard) = fixture.connect("many", "postgres");
         session.query("INSERT INTO t7 DEFAULT VALUES").unwrap();
@@ -270,7 +271,7 @@ fn servers_on_one_template_read_it_once() {
     for (setup, reads) in [(None, 0), (Some(setup), 1)] {
         let settings = vec![("log_min_duration_statement".to_owned(), "0".to_owned())];
         let options = ServerOptions { settings, ..ServerOptions::default() };
-        let server = LeaseFixture::noted(options, sql, setup, Duration::from_mins(10), |_| ());
+        let server = LeaseFixture::noted(in_place(options), sql, setup, Duration::from_mins(10), |_| ());
         let fixture = DigestFixture::of(server);
         let rows = || {
             let (mut session, ..) = fixture.connect("a", "postgres");
