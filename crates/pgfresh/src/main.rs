@@ -20,6 +20,7 @@ mod failure;
 mod foreground;
 mod kept_databases;
 mod lifecycle;
+mod linger_advice;
 mod log_file;
 mod logging;
 mod named;

@@ -28,7 +28,9 @@ pub use linux::{
     holes::{next_data, next_hole},
     identity::{group, is_root, set_process_name, this_program, user},
     loopback_peer::{is_open_on_this_machine, is_own_loopback_peer, listener_at},
-    machine::{clock_ticks, host_name, kernel, load_average, processor, runnable_tasks, total_memory},
+    machine::{
+        clock_ticks, host_name, kernel, load_average, processor, run_delay, runnable_tasks, total_memory,
+    },
     memory::available_memory,
     mount::{Mount, Roots},
     namespace::{may_become, run_in_user_namespace},

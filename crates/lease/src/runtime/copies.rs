@@ -22,6 +22,7 @@ use crate::reset::expressions::MAY_LEAVE_TRACES;
 use crate::reset::recycle::NotRecyclable;
 use crate::reset::stats::{DatabaseStats, STATS_RENAMED};
 use crate::runtime::checkout::CheckedOut;
+use crate::runtime::contention::Contention;
 use crate::runtime::inner::Inner;
 use crate::runtime::resources::{Identity, PooledCopy, Resources};
 use crate::runtime::template::{HIDE, Template, name_in};
@@ -29,6 +30,8 @@ use crate::table::{DatabaseId, Outcome, Proof};
 
 /// While many clients come and go, how long a task that creates a copy pauses before it checks again.
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
+/// While other programs want the processors, how long a copy that no client needs yet pauses after each part.
+const CONTENDED_PAUSE: Duration = Duration::from_millis(20);
 
 impl Inner {
     /// Creates a copy of a template and prepares it for a client.
@@ -73,7 +76,8 @@ impl Inner {
         let epoch = self.evidence.epoch();
         let copied_after = (!template.is_recyclable()).then(|| self.evidence.changes(template.oid));
         let _coming = template.announce_copy();
-        let go_on = || self.let_clients_pass(id, &template);
+        let contention = Contention::begin();
+        let go_on = || self.let_clients_pass(id, &template) && self.let_programs_pass(id, &contention);
         let copied = template.copy(claim.name(), self.options.major, &self.admin, &self.evidence, &go_on)?;
         let Some(oid) = copied else { return Ok(false) };
         let leaves_traces = self.look_into(id, &DatabaseAddress::new(oid, claim.name()), &template)?;
@@ -141,6 +145,20 @@ impl Inner {
                 core = self.lock();
             }
         }
+        !core.closed
+    }
+
+    /// Pauses a copy that no client needs yet while other programs want the processors: above all the test runner, which starts at
+    /// the same time. Returns `false` if the leases are closed.
+    fn let_programs_pass(&self, id: DatabaseId, contention: &Contention) -> bool {
+        if !contention.is_felt() {
+            return true;
+        }
+        let mut core = self.lock();
+        if !core.closed && core.table.is_for_stock(id) {
+            core = self.core.wait(&self.shortage, core, CONTENDED_PAUSE);
+        }
+        contention.restart();
         !core.closed
     }
 
@@ -315,7 +333,8 @@ impl Inner {
     pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
         let expected = {
             let core = self.lock();
-            if core.has_room() && !core.table.is_awaited(id) {
+            let is_crowded = core.table.is_for_stock(id) && core.pool.idle() >= core.most_idle;
+            if core.has_room() && !core.table.is_awaited(id) && !is_crowded {
                 core.expected.sets().to_vec()
             } else {
                 Vec::new()

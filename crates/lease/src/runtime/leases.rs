@@ -66,6 +66,7 @@ impl Leases {
             core.expected = expected;
             core.table.rules.clone_from(&options.names);
             core.table.exchanges = !prepares;
+            core.table.linger_watch.default = options.linger;
         }
         let mut templates = Vec::new();
         for template in &options.templates {
@@ -102,6 +103,7 @@ impl Leases {
             workers: Mutex::default(),
         });
         inner.measure_capacity();
+        inner.recall_stock();
         let leases = Self(inner);
         if let Err(error) = leases.start_workers() {
             leases.close();
@@ -368,6 +370,10 @@ impl Leases {
     /// Stops handing out databases and refuses all waiting requests, because pgfresh is shutting down. Open sessions are not
     /// affected.
     pub fn stop_handing_out(&self) {
+        let is_open = !self.0.lock().closed;
+        if is_open && self.0.has_had_clients.load(Ordering::Relaxed) {
+            self.0.note_stock();
+        }
         self.0.stop_handing_out(Closing::ShuttingDown);
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod attributes;
 mod cached;
 mod checkout;
 mod claims;
+mod contention;
 mod copies;
 pub(crate) mod core;
 mod drop;
@@ -21,6 +22,7 @@ pub(crate) mod resources;
 pub(crate) mod shared;
 mod shared_core;
 pub(crate) mod status;
+pub(crate) mod stock;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use crate::isolation::Isolation;
 use crate::reset::digest::Difference;
 use crate::runtime::leases::Leases;
 use crate::runtime::shared::SharedStateChange;
-use crate::table::Source;
+use crate::table::{LingerUse, Source};
 
 /// Timeout of the last check. If the server's processes are stopped, it doesn't answer, and pgfresh is about to end it anyway.
 const LAST_LOOK: Duration = Duration::from_secs(2);
@@ -109,6 +109,12 @@ impl Leases {
     #[must_use]
     pub fn has_had_clients(&self) -> bool {
         self.0.has_had_clients.load(Ordering::Relaxed)
+    }
+
+    /// Says how names used their databases after their last sessions so far.
+    #[must_use]
+    pub fn linger_use(&self) -> LingerUse {
+        self.0.lock().table.linger_watch.seen
     }
 
     /// Checks the state that all databases share for the last time, and returns the status. Skips the check if there have been no

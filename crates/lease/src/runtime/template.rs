@@ -55,7 +55,7 @@ pub(crate) struct Template {
     /// Whether an event trigger fires at the start of each session in a copy. PostgreSQL has such triggers since version 17.
     pub(crate) fires_at_login: bool,
     /// The cache entry that the template comes from, if the server's data directory is an exact copy of one.
-    entry: Option<Entry>,
+    pub(crate) entry: Option<Entry>,
     /// The template's files in the cache, if pgfresh can copy the template by files.
     cached: Option<Arc<CachedFiles>>,
     /// A transaction id that is newer than all rows in a new copy. Rows that a session writes in the copy may be newer still.

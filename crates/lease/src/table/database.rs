@@ -104,6 +104,10 @@ pub(super) struct Database {
     /// True if pgfresh stops creating this database, because a client is waiting for a copy of another template, which comes
     /// first.
     pub(super) gives_way: bool,
+    /// When the task that creates the database began.
+    pub(super) begun: Instant,
+    /// Whether the database has ever been given to a lease.
+    pub(super) was_leased: bool,
     /// How often the database's task has failed in a row.
     pub(super) failed: u32,
     /// The waiting lease's terms, if the database is being renamed for one. If the name moves to another database
@@ -114,7 +118,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub(super) fn new(source: Source) -> Self {
+    pub(super) fn new(source: Source, begun: Instant) -> Self {
         let isolation =
             if matches!(source, Source::Server(_)) { Isolation::Server } else { Isolation::Clone };
         Self {
@@ -125,6 +129,8 @@ impl Database {
             name: None,
             work: Work::Running,
             gives_way: false,
+            begun,
+            was_leased: false,
             failed: 0,
             terms: None,
             warm: Vec::new(),

@@ -47,6 +47,8 @@ pub(super) struct Request {
     closes_since: Option<Instant>,
     /// Whether the requested change has begun. The client gets its answer once the change is done.
     pub(super) begun: bool,
+    /// Whether the request would not have to wait if databases did not stay after their last sessions.
+    pub(super) is_avoidable: bool,
 }
 
 #[derive(Debug)]
@@ -114,7 +116,14 @@ impl LeaseTable {
         // If the lease is already ending, answer this release once it has ended.
         let begun = want == Want::Release && self.is_ending(name);
         let line = self.names.entry(name.to_owned()).or_insert_with(Line::free);
-        line.requests.push_back(Request { ticket, want, since: now, closes_since: None, begun });
+        line.requests.push_back(Request {
+            ticket,
+            want,
+            since: now,
+            closes_since: None,
+            begun,
+            is_avoidable: false,
+        });
         self.asked.insert(name.to_owned());
         self.look_at_lines(now + LONGEST_WAIT);
         self.advance(name, now);
@@ -213,8 +222,13 @@ impl LeaseTable {
             return self.refuse_head(name, error);
         }
         self.names.get_mut(name)?.state = NameState::Wanted(terms);
-        self.supplies.get_mut(&source)?.line.push_back(name.to_owned());
+        let supply = self.supplies.get_mut(&source)?;
+        if supply.line.is_empty() {
+            supply.stock.client_came(now);
+        }
+        supply.line.push_back(name.to_owned());
         self.serve(&source, now);
+        self.note_wait(name);
         // The request may have been refused by now. If so, continue with the next one.
         let is_free = self.names.get(name)?.state == NameState::Free;
         Some(if is_free { Step::Next } else { Step::Wait })
@@ -350,6 +364,7 @@ impl LeaseTable {
 
     /// Serves a request for a session in a leased database.
     fn step_session(&mut self, name: &str, id: DatabaseId, is_late: bool, now: Instant) -> Option<Step> {
+        self.note_use_after_last_session(id);
         let database = self.databases.get_mut(id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
         let head = self.names.get_mut(name)?.requests.front_mut()?;
@@ -386,6 +401,7 @@ impl LeaseTable {
 
     /// Serves a request for a change that needs a database without sessions.
     fn step_change(&mut self, name: &str, id: DatabaseId, is_late: bool, now: Instant) -> Option<Step> {
+        self.note_use_after_last_session(id);
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let (ticket, want, closes) = (head.ticket, head.want.clone(), head.closes());
         let database = self.databases.get_mut(id)?;

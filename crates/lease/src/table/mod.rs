@@ -37,10 +37,12 @@ mod databases;
 #[cfg(test)]
 mod fairness;
 mod line;
+mod linger;
 mod lookup;
 mod outcome;
 #[cfg(test)]
 mod simulation;
+mod stock;
 mod supply;
 #[cfg(test)]
 mod tests;
@@ -51,6 +53,8 @@ use std::time::{Duration, Instant};
 
 use databases::Databases;
 use line::Line;
+pub use linger::LingerUse;
+use linger::LingerWatch;
 use supply::Supply;
 
 use crate::error::LeaseError;
@@ -323,6 +327,8 @@ pub(crate) struct LeaseTable {
     /// Whether a client has found no ready database since the last call to `take_shortage`.
     is_short: bool,
     closed: Option<Closing>,
+    /// How this run's names used their databases after their last sessions.
+    pub(crate) linger_watch: LingerWatch,
     /// How many databases pgfresh could not recycle, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) failures: u64,

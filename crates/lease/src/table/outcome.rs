@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::database::{Change, DatabaseState, Lease, Then, Work};
+use super::database::{Change, Database, DatabaseState, Lease, Then, Work};
 use super::line::{Line, NameState, Request};
 use super::{Action, Answer, DatabaseId, LONGEST_RETRY, LeaseTable, Outcome, Terms, Want, pause_after};
 use crate::error::LeaseError;
@@ -44,11 +44,12 @@ impl LeaseTable {
     }
 
     fn created(&mut self, id: DatabaseId, outcome: Outcome, now: Instant) {
-        let Some(source) = self.databases.get(id).map(|database| database.source.clone()) else { return };
+        let Some(Database { source, begun, .. }) = self.databases.get(id) else { return };
+        let (source, took) = (source.clone(), now.saturating_duration_since(*begun));
         match outcome {
             Outcome::Fresh(_proof) => {
                 self.set_state(id, DatabaseState::Ready);
-                self.made(&source);
+                self.made(&source, took);
                 if !self.supplies.contains_key(&source) {
                     return self.unname(id, true, None);
                 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, DatabaseState, Work};
 use super::line::NameState;
+use super::stock::Stock;
 use super::{Action, DatabaseId, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
@@ -45,7 +46,8 @@ const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Supply {
     /// Number of databases that should be ready.
-    wanted: usize,
+    pub(super) wanted: usize,
+    pub(super) stock: Stock,
     /// Names that wait for a database, in the order in which they came.
     pub(super) line: VecDeque<String>,
     /// Time of the next attempt after failing to create a database.
@@ -88,6 +90,7 @@ impl LeaseTable {
         let line = VecDeque::new();
         let supply = Supply {
             wanted,
+            stock: Stock::default(),
             line,
             not_before: None,
             failures: 0,
@@ -147,7 +150,8 @@ impl LeaseTable {
     pub(crate) fn is_supplied(&self) -> bool {
         let is_full = self.databases.len() >= self.capacity;
         self.supplies.iter().all(|(source, supply)| {
-            self.making(source) == 0 && (is_full || self.ready(source) >= supply.wanted)
+            let is_stocked = self.ready(source) >= supply.wanted && supply.stock.lacks(0) == 0;
+            self.making(source) == 0 && (is_full || is_stocked)
         })
     }
 
@@ -165,6 +169,9 @@ impl LeaseTable {
             };
             if let Some(supply) = self.supplies.get_mut(source) {
                 supply.line.pop_front();
+                if supply.line.is_empty() {
+                    supply.stock.all_served(now);
+                }
             }
             self.assign(id, &demand.name, now);
         }
@@ -214,8 +221,10 @@ impl LeaseTable {
         let Some(request) = line.requests.front_mut() else { return };
         let (params, ticket) = (request.want.params(), request.ticket);
         request.begun |= matches!(request.want, Want::Lease { .. });
+        let (since, is_avoidable) = (request.since, request.is_avoidable);
         line.state = NameState::Held(id);
         let isolation = terms.isolation;
+        self.note_named(&terms, since, is_avoidable, now);
         // If no other client is waiting, expect this database back soon.
         if let Some(supply) = self.supplies.get_mut(&terms.source()).filter(|supply| supply.line.is_empty()) {
             supply.returns_until = Some(now + QUIET);
@@ -223,6 +232,10 @@ impl LeaseTable {
         }
         if let Some(database) = self.databases.get_mut(id) {
             database.state = DatabaseState::Changing(Change::Naming(name.to_owned()));
+            let is_new = !std::mem::replace(&mut database.was_leased, true);
+            if let Some(supply) = self.supplies.get_mut(&terms.source()).filter(|_| is_new) {
+                supply.stock.took_new();
+            }
             database.terms = Some(terms);
         }
         self.quiet_until = Some(now + QUIET);
@@ -342,10 +355,11 @@ impl LeaseTable {
         }
     }
 
-    /// Records that a task created a database, so that the next failure starts with a short delay again.
-    pub(super) fn made(&mut self, source: &Source) {
+    /// Records that a task created a database in this time. The next failure starts with a short delay again.
+    pub(super) fn made(&mut self, source: &Source, took: Duration) {
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.failures = 0;
+            supply.stock.made(took);
         }
     }
 
@@ -363,7 +377,7 @@ impl LeaseTable {
             let ahead = if quiet.is_some() { supply.wanted / 2 } else { supply.wanted };
             let lacks = (waiting + ahead).saturating_sub(self.ready(source) + coming);
             let most = if waiting > 0 { MOST_MAKING } else { MOST_MAKING_AHEAD };
-            if lacks == 0 || making >= most {
+            if lacks.max(supply.stock.lacks(making)) == 0 || making >= most {
                 if waiting + supply.wanted > self.ready(source) + coming - leaving {
                     soonest = [quiet, returns].into_iter().fold(soonest, earlier);
                 }
@@ -385,7 +399,7 @@ impl LeaseTable {
         let Some((.., source)) = lacking.into_iter().max() else { return Err(soonest) };
         self.last_id += 1;
         let id = DatabaseId(self.last_id);
-        self.databases.insert(id, Database::new(source.clone()));
+        self.databases.insert(id, Database::new(source.clone(), now));
         Ok(Task { database: id, kind: TaskKind::Create(source) })
     }
 
@@ -443,7 +457,7 @@ impl LeaseTable {
     fn keeps(&self, id: DatabaseId, returning: usize, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| &database.source) else { return false };
         let is_needed = |supply: &Supply| {
-            self.ready(source) + returning <= MOST_READY + supply.line.len()
+            self.ready(source) + returning <= MOST_READY.max(supply.stock.keeps()) + supply.line.len()
                 && !matches!(source, Source::Server(_))
         };
         self.supplies.get(source).is_some_and(is_needed) && !self.is_due_elsewhere(id, source, now)

@@ -2,6 +2,8 @@
 
 mod exchange;
 mod line;
+mod linger;
+mod stock;
 mod turns;
 
 use std::time::{Duration, Instant};

@@ -12,6 +12,7 @@ use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::foreground;
 use crate::lifecycle;
+use crate::linger_advice;
 use crate::notice::notice;
 use crate::over_budget;
 use crate::profiling::Watch;
@@ -35,6 +36,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
     let (has_session, has_failed) = (service.leases.has_had_clients(), service.leases.have_failed());
+    let linger_use = service.leases.linger_use();
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
     if code != 0 && arguments.keep {
@@ -53,6 +55,11 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     }
     if !has_session && !context.verbosity.is_quiet() {
         notice!("pgfresh: {NO_SESSION}");
+    }
+    if !context.verbosity.is_quiet()
+        && let Some(advice) = linger_advice::advice(linger_use, settings, &provisioner.cache)
+    {
+        notice!("pgfresh: {advice}");
     }
     let without_profile = |failure: Failure| if code == 0 { failure } else { failure.exit_with(code) };
     if let Some(seen) = seen.transpose().map_err(without_profile)? {

@@ -60,6 +60,8 @@ pub(crate) struct ResolvedSettings {
     pub(crate) isolation: Isolation,
     /// How long a database remains leased after its last session ends.
     pub(crate) linger: Duration,
+    /// Whether the user has chosen `linger`.
+    pub(crate) is_linger_set: bool,
     /// Budget for each test.
     pub(crate) budget: Budget,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
@@ -106,6 +108,7 @@ impl ResolvedSettings {
                 .isolation
                 .or(file.database.isolation.map(|Parsed(isolation)| isolation))
                 .unwrap_or_default(),
+            is_linger_set: databases.linger.is_some() || file.database.linger.is_some(),
             linger: databases.linger.or(file.database.linger.map(|Span(time)| time)).unwrap_or(LINGER),
             budget: Budget {
                 statements: file.budget.statements.map(|Count(count)| count),

@@ -2,6 +2,7 @@
 //! kernel doesn't report the value. Source: proc(5).
 
 use std::fs;
+use std::time::Duration;
 
 use super::memory::bytes_of;
 
@@ -28,6 +29,14 @@ pub fn load_average() -> Option<String> {
 #[must_use]
 pub fn runnable_tasks() -> Option<usize> {
     first_line("/proc/loadavg")?.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// Returns how long the calling thread has waited for a processor since it began. Source: sched-stats.rst, the
+/// second field of `/proc/PID/schedstat`.
+#[must_use]
+pub fn run_delay() -> Option<Duration> {
+    let nanoseconds = first_line("/proc/thread-self/schedstat")?.split(' ').nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
 }
 
 /// Returns the model name of the processors.

@@ -1,0 +1,74 @@
+//! Detects that other programs want the processor that a thread uses.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Interval between two measurements.
+const INTERVAL: Duration = Duration::from_millis(2);
+/// A processor is contended if the thread spent more than one part out of this many on waiting for it.
+const PARTS: u32 = 10;
+
+/// Measures how long the calling thread waits for a processor. The kernel counts this for each thread, so the work of other
+/// containers on the machine doesn't matter unless it delays this thread.
+#[derive(Debug)]
+pub(crate) struct Contention(Cell<Measurement>);
+
+#[derive(Debug, Clone, Copy)]
+struct Measurement {
+    at: Instant,
+    /// Total time that the thread has waited for a processor. `None` if the kernel doesn't count it.
+    delay: Option<Duration>,
+}
+
+impl Measurement {
+    fn now() -> Self {
+        Self { at: Instant::now(), delay: sys::run_delay() }
+    }
+
+    /// Whether the thread waited for a processor for a large part of the time between two measurements.
+    fn is_delayed_since(&self, before: &Self) -> bool {
+        let (Some(delay), Some(earlier)) = (self.delay, before.delay) else { return false };
+        delay.saturating_sub(earlier) * PARTS > self.at.saturating_duration_since(before.at)
+    }
+}
+
+impl Contention {
+    /// Starts to measure the calling thread.
+    pub(crate) fn begin() -> Self {
+        Self(Cell::new(Measurement::now()))
+    }
+
+    /// Whether other programs have wanted this thread's processor since the last measurement. Returns `false` if the last
+    /// measurement is too recent for another one.
+    pub(crate) fn is_felt(&self) -> bool {
+        let before = self.0.get();
+        if before.at.elapsed() < INTERVAL {
+            return false;
+        }
+        let now = Measurement::now();
+        self.0.set(now);
+        now.is_delayed_since(&before)
+    }
+
+    /// Starts again after a pause.
+    pub(crate) fn restart(&self) {
+        self.0.set(Measurement::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contention_is_a_tenth_of_the_time() {
+        let (begun, second) = (Instant::now(), Duration::from_secs(1));
+        let at = |passed, delay| Measurement { at: begun + passed, delay };
+        let before = at(Duration::ZERO, Some(second));
+        for (delay, is_felt) in [(0, false), (100, false), (101, true), (1000, true)] {
+            let after = at(second, Some(second + Duration::from_millis(delay)));
+            assert_eq!(after.is_delayed_since(&before), is_felt, "{delay} ms");
+        }
+        assert!(!at(second, None).is_delayed_since(&before), "the kernel counts nothing");
+    }
+}

@@ -1,0 +1,82 @@
+//! Finds out whether the names of a run profit from the time for which their databases stay after the last session.
+
+use std::time::{Duration, Instant};
+
+use super::database::{Change, Database, DatabaseState};
+use super::line::NameState;
+use super::{DatabaseId, LeaseTable, Terms, Want};
+use crate::isolation::Isolation;
+
+/// Says how a run's names used their databases after their last sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LingerUse {
+    /// Number of times that a name got a database that stays for the default time after its last session.
+    pub names: u64,
+    /// Whether a client used or released such a database after its last session.
+    pub is_used: bool,
+    /// Total time for which names waited for a new copy although a database without sessions would have been free if databases
+    /// did not stay.
+    pub waited: Duration,
+}
+
+/// Watches how names use their databases after their last sessions.
+#[derive(Debug, Default)]
+pub(crate) struct LingerWatch {
+    pub(crate) seen: LingerUse,
+    /// The default time for which databases stay.
+    pub(crate) default: Duration,
+    /// Maximum number of databases with sessions so far, as seen by names that had to wait.
+    most_in_use: usize,
+}
+
+impl LingerWatch {
+    /// Whether a lease on these terms stays for the default time after its last session.
+    fn counts(&self, terms: &Terms) -> bool {
+        let is_default = terms.linger == self.default && !terms.linger.is_zero();
+        is_default && !terms.retained && terms.isolation == Isolation::Clone
+    }
+}
+
+impl LeaseTable {
+    /// Records that a name on these terms gets a database, after its first request has waited since `since`.
+    pub(super) fn note_named(&mut self, terms: &Terms, since: Instant, is_avoidable: bool, now: Instant) {
+        if self.linger_watch.counts(terms) {
+            self.linger_watch.seen.names += 1;
+            if is_avoidable {
+                self.linger_watch.seen.waited += now.saturating_duration_since(since);
+            }
+        }
+    }
+
+    /// Records that a request came to a lease that had a session before and has none now.
+    pub(super) fn note_use_after_last_session(&mut self, id: DatabaseId) {
+        let Some(lease) = self.databases.get(id).and_then(Database::lease) else { return };
+        let has_ended = lease.open == 0 && (lease.leaving > 0 || lease.deadline.is_some());
+        self.linger_watch.seen.is_used |= has_ended && self.linger_watch.counts(&lease.terms);
+    }
+
+    /// Decides whether the request that has just begun to wait for a database would have found one if databases did not stay after
+    /// their last sessions. It would if at any earlier time more databases had sessions than now: those would be free.
+    pub(super) fn note_wait(&mut self, name: &str) {
+        let Some(NameState::Wanted(terms)) = self.names.get(name).map(|line| line.state.clone()) else {
+            return;
+        };
+        let source = terms.source();
+        let is_in_use = |(_, database): &(DatabaseId, &Database)| {
+            let has_client = match &database.state {
+                DatabaseState::Leased(lease) => lease.sessions() > 0,
+                DatabaseState::Changing(change) => matches!(change, Change::Naming(_)),
+                _ => false,
+            };
+            has_client && database.source == source
+        };
+        let waiting = self.supplies.get(&source).map_or(0, |supply| supply.line.len());
+        let in_use = self.databases.iter().filter(is_in_use).count() + waiting;
+        let is_avoidable = in_use <= self.linger_watch.most_in_use;
+        self.linger_watch.most_in_use = self.linger_watch.most_in_use.max(in_use);
+        let request = self.names.get_mut(name).and_then(|line| line.requests.front_mut());
+        if let Some(request) = request.filter(|request| matches!(request.want, Want::Session { .. })) {
+            request.is_avoidable = is_avoidable;
+        }
+    }
+}

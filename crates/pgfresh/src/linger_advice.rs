@@ -1,0 +1,53 @@
+//! Advice about the setting `linger`, from what pgfresh measured in a run.
+
+use lease::LingerUse;
+use storage::Cache;
+
+use crate::settings::ResolvedSettings;
+
+/// Minimum number of names in a run with advice. A run with fewer names says little about a suite.
+const LEAST_NAMES: u64 = 21;
+
+/// Returns advice if the names of the run waited for copies because earlier names kept databases that no client used again. Gives
+/// it once for each project, and never if the user has set `linger`.
+pub(crate) fn advice(seen: LingerUse, settings: &ResolvedSettings, cache: &Cache) -> Option<String> {
+    let text = text(seen).filter(|_| !settings.is_linger_set)?;
+    let hash = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();
+    let note = format!("linger-1-{}", &hash[..24]);
+    if cache.recall(&note).is_some() {
+        return None;
+    }
+    if let Err(error) = cache.remember(&note, "") {
+        tracing::debug!(%error, "could not note that the advice was given");
+    }
+    Some(text)
+}
+
+fn text(LingerUse { names, is_used, waited }: LingerUse) -> Option<String> {
+    let is_due = names >= LEAST_NAMES && !is_used && !waited.is_zero();
+    is_due.then(|| {
+        format!(
+            "{names} names waited {:.2} s in all for new databases, and no client used one again after its last session: in \
+             pgfresh.toml, [database] linger = \"0\" saves this time, and linger = \"5s\" ends this advice",
+            waited.as_secs_f64()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn advice_needs_many_unused_names_that_waited() {
+        let seen = |names, is_used, waited| {
+            let waited = Duration::from_millis(waited);
+            text(LingerUse { names, is_used, waited })
+        };
+        let advice = seen(21, false, 310).unwrap();
+        assert!(advice.starts_with("21 names waited 0.31 s in all"), "{advice}");
+        assert_eq!([seen(20, false, 310), seen(21, true, 310), seen(21, false, 0)], [None, None, None]);
+    }
+}
