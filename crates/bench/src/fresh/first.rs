@@ -164,7 +164,7 @@ fn measure_pattern(
     Ok(vec![("a database", taken.iter().sum::<Duration>() / DATABASES_PER_SERVER)])
 }
 
-/// Plays a pattern with a server of its own. Returns the duration of each request.
+/// Starts a server and sends it the requests of a pattern. Returns the duration of each request.
 fn play(fresh: &Fresh, ground: &PreparedCache, manner: &RequestPattern) -> Result<Vec<Duration>, BenchError> {
     let fixture = ground.fixture(fresh)?;
     wait_for_pool(&fixture, 1);

@@ -31,7 +31,7 @@ use crate::table::{DatabaseId, Outcome, Proof};
 /// While many clients come and go, how long a task that creates a copy pauses before it checks again.
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
 /// While other programs want the processors, how long a copy that no client needs yet pauses after each part.
-const CONTENDED_PAUSE: Duration = Duration::from_millis(20);
+const CONTENDED_PAUSE: Duration = Duration::from_millis(5);
 
 impl Inner {
     /// Creates a copy of a template and prepares it for a client.

@@ -1,5 +1,7 @@
 //! Tells the next run on the same cache entry how many copies of each template to make before its clients come.
 
+use std::time::Instant;
+
 use sys::lock;
 
 use crate::runtime::inner::Inner;
@@ -13,9 +15,9 @@ impl Inner {
     /// Plans as many copies of each template as the last runs needed before their first clients.
     pub(crate) fn recall_stock(&self) {
         let templates = lock(&self.templates).clone();
-        let mut core = self.lock();
+        let (mut core, now) = (self.lock(), Instant::now());
         for template in &templates {
-            core.table.stock_up(&Source::Template(template.name.clone()), template.recall_stock());
+            core.table.stock_up(&Source::Template(template.name.clone()), template.recall_stock(), now);
         }
     }
 
@@ -35,8 +37,8 @@ impl Template {
         noted.and_then(|noted| noted.parse().ok()).unwrap_or(0)
     }
 
-    /// Notes the number of copies that a run needed. If it needed fewer than the runs before it, the number falls by half of the
-    /// difference only: a developer may run the whole suite now and a single test next.
+    /// Notes the number of copies that a run needed. If it needed fewer than the runs before it, the number falls only by half of the
+    /// difference. A developer may run a single test now and the whole suite next.
     fn note_stock(&self, needed: usize) {
         let Some(entry) = &self.entry else { return };
         let before = self.recall_stock();

@@ -30,10 +30,10 @@ pub(crate) struct LingerWatch {
 }
 
 impl LingerWatch {
-    /// Whether a lease on these terms stays for the default time after its last session.
+    /// Whether a lease on these terms stays for the default time after its last session, and pgfresh could recycle its database.
     fn counts(&self, terms: &Terms) -> bool {
         let is_default = terms.linger == self.default && !terms.linger.is_zero();
-        is_default && !terms.retained && terms.isolation == Isolation::Clone
+        is_default && !terms.retained && terms.isolation == Isolation::Clone && terms.template != "template1"
     }
 }
 

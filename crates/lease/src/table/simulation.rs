@@ -70,6 +70,7 @@ impl Simulation {
         table.exchanges = !seed.is_multiple_of(3);
         table.add_source(Source::Template("app".to_owned()), true);
         table.add_source(Source::Template("other".to_owned()), false);
+        table.stock_up(&Source::Template("app".to_owned()), (seed % 7) as usize, Instant::now());
         table.add_source(Source::Server("app".to_owned()), false);
         Self {
             random: Random(seed | 1),

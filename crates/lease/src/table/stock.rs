@@ -7,12 +7,16 @@ use super::{DatabaseId, LeaseTable, Source};
 
 /// Maximum number of copies that a source makes before its clients come.
 const MOST: usize = 128;
+/// How long the server leaves the processors to the test runner first. A command that needs no databases has often ended by then.
+const HEAD_START: Duration = Duration::from_millis(100);
 
 /// The copies of one source, compared with what its clients took.
 #[derive(Debug, Default)]
 pub(super) struct Stock {
     /// Number of copies to make, counted from the first one, although no client has asked for them.
     planned: usize,
+    /// When to begin with the planned copies.
+    begins_at: Option<Instant>,
     /// Number of copies made so far.
     made: usize,
     /// Average time to make a copy, with more weight for recent ones.
@@ -61,18 +65,24 @@ impl Stock {
         self.planned
     }
 
-    /// Returns how many copies are still to be made ahead of clients, if tasks are `making` some of them.
+    /// Returns the number of planned copies that no task has made yet, apart from those that tasks are `making` now.
     pub(super) fn lacks(&self, making: usize) -> usize {
         self.planned.saturating_sub(self.made + making)
+    }
+
+    /// Returns the time until which no planned copy is due.
+    pub(super) fn waits_until(&self, now: Instant) -> Option<Instant> {
+        self.begins_at.filter(|begins_at| *begins_at > now)
     }
 }
 
 impl LeaseTable {
     /// Plans to make this many copies before clients come. They take up at most half of the room for databases.
-    pub(crate) fn stock_up(&mut self, source: &Source, copies: usize) {
+    pub(crate) fn stock_up(&mut self, source: &Source, copies: usize, now: Instant) {
         let planned = copies.min(MOST).min(self.capacity / 2);
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.stock.planned = planned;
+            supply.stock.begins_at = Some(now + HEAD_START);
         }
     }
 

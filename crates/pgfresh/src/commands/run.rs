@@ -36,7 +36,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
     let (has_session, has_failed) = (service.leases.has_had_clients(), service.leases.have_failed());
-    let linger_use = service.leases.linger_use();
+    let linger_use = Some(service.leases.linger_use()).filter(|_| service.leases.can_reset());
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
     if code != 0 && arguments.keep {
@@ -57,6 +57,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
         notice!("pgfresh: {NO_SESSION}");
     }
     if !context.verbosity.is_quiet()
+        && let Some(linger_use) = linger_use
         && let Some(advice) = linger_advice::advice(linger_use, settings, &provisioner.cache)
     {
         notice!("pgfresh: {advice}");

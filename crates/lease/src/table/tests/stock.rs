@@ -13,13 +13,17 @@ fn app() -> Source {
 fn stocked(copies: usize) -> Example {
     let mut example = Example::new();
     example.table.capacity = 1000;
-    example.table.stock_up(&app(), copies);
-    while let Ok(Task { database, .. }) = example.table.next_task(example.now) {
-        assert!(example.table.next_task(example.now).is_err(), "two copies at once, and no client waits");
-        example.now += COPY;
-        example.finish(database, Outcome::Fresh(Proof::new()));
+    example.table.stock_up(&app(), copies, example.now);
+    loop {
+        match example.table.next_task(example.now) {
+            Ok(Task { database, .. }) => {
+                example.now += COPY;
+                example.finish(database, Outcome::Fresh(Proof::new()));
+            }
+            Err(Some(later)) => example.now = later,
+            Err(None) => return example,
+        }
     }
-    example
 }
 
 /// Plays clients that come one after another, each 1 ms after the last one got its database. A single task makes copies meanwhile.
@@ -78,7 +82,8 @@ fn planned_copies_are_made_before_first_client() {
 fn planned_copies_leave_half_of_the_room() {
     let mut example = Example::new();
     example.table.capacity = 10;
-    example.table.stock_up(&app(), 40);
+    example.table.stock_up(&app(), 40, example.now);
+    example.now += COPY * 100;
     while example.table.next_task(example.now).is_ok_and(|task| {
         example.finish(task.database, Outcome::Fresh(Proof::new()));
         true
@@ -123,4 +128,21 @@ fn recycled_databases_are_not_needed_ahead() {
         rest(&mut example, over);
     }
     assert!(example.table.needed_copies(&app()) <= 4, "{}", example.table.needed_copies(&app()));
+}
+
+/// A command that ends soon has no copies removed that no client wanted.
+#[test]
+fn planned_copies_wait_for_a_moment() {
+    let mut example = Example::new();
+    example.table.capacity = 100;
+    example.table.stock_up(&app(), 40, example.now);
+    for _ in 0..2 {
+        example.work();
+    }
+    let begins_at = example.table.next_task(example.now).unwrap_err().expect("a time");
+    assert_eq!(begins_at - example.now, Duration::from_millis(100));
+    assert!(!example.table.is_supplied());
+    example.now = begins_at;
+    let making: Vec<_> = std::iter::from_fn(|| example.table.next_task(example.now).ok()).collect();
+    assert_eq!(making.len(), 2, "no client needs the processors yet");
 }

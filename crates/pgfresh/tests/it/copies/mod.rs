@@ -1,5 +1,6 @@
 //! Copies of a template: each equals what CREATE DATABASE makes, however pgfresh makes it.
 
+mod ahead;
 mod autovacuum;
 mod cached_files;
 mod changed_templates;

@@ -2,6 +2,7 @@
 
 mod fixed_url;
 mod kept_databases;
+mod linger_advice;
 
 use std::collections::BTreeMap;
 use std::fs;

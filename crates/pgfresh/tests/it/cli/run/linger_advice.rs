@@ -1,0 +1,44 @@
+//! Advice to set `linger`, after a run whose names waited for copies while unused databases stayed.
+
+use std::fmt::Write as _;
+
+use crate::common::{Outcome, Scene, User, finish, ground};
+
+const ADVICE: &str = "no client used one again after its last session";
+
+/// Lets psql connect to 60 names, one after another.
+fn visit_names(scene: &Scene, options: &[&str]) -> Outcome {
+    let mut script = String::new();
+    for name in 0..60 {
+        writeln!(script, "\\c name{name}\nSELECT 1;").unwrap();
+    }
+    let script = scene.write("visit.psql", &script);
+    let psql = [ground::psql(), "-XAtqf", script.to_str().unwrap()];
+    let outcome = finish(scene.pgfresh([&["run", "--sql=tables.sql"], options, &["--"], &psql[..]].concat()));
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    outcome
+}
+
+#[test]
+fn unused_linger_is_advised_once_for_each_project() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    scene.write("tables.sql", "CREATE TABLE words (word text)");
+    let first = visit_names(&scene, &[]);
+    assert_eq!(first.stderr.matches(ADVICE).count(), 1, "{first}");
+    assert!(first.stderr.contains("linger = \"0\"") && first.stderr.contains("linger = \"5s\""), "{first}");
+    let second = visit_names(&scene, &[]);
+    assert!(!second.stderr.contains(ADVICE), "{second}");
+}
+
+#[test]
+fn chosen_linger_is_not_advised_against() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    scene.write("tables.sql", "CREATE TABLE words (word text)");
+    for options in [&["--linger=5s"][..], &["--quiet"]] {
+        let outcome = visit_names(&scene, options);
+        assert!(!outcome.stderr.contains(ADVICE), "{outcome}");
+    }
+    scene.write("pgfresh.toml", "[database]\nlinger = \"5s\"\n");
+    let outcome = visit_names(&scene, &[]);
+    assert!(!outcome.stderr.contains(ADVICE), "{outcome}");
+}

@@ -1,0 +1,89 @@
+//! Copies that a server makes before its first client, because earlier servers on the same cache entry needed them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lease::NEEDED_COPIES_NOTE;
+use template::ServerOptions;
+
+use crate::common::leases::{LeaseFixture, params};
+use crate::common::wait_until;
+
+/// Starts a server after an `earlier` one on the same cache entry.
+fn after(earlier: impl FnOnce(&LeaseFixture)) -> LeaseFixture {
+    LeaseFixture::noted(ServerOptions::default(), "SELECT", None, Duration::from_mins(10), earlier)
+}
+
+/// Returns the path of the note about the template's copies.
+fn path(server: &LeaseFixture) -> PathBuf {
+    let oid = server.admin("SELECT oid FROM pg_database WHERE datname = 'pgfresh_template_app'");
+    let name = format!("{NEEDED_COPIES_NOTE}-{}", oid[0][0].as_ref().unwrap());
+    server.started.entry.as_ref().unwrap().data().with_file_name(name)
+}
+
+fn note(server: &LeaseFixture, text: &str) {
+    fs::write(path(server), text).unwrap();
+}
+
+/// Waits until the server has made all copies that it makes without a client. Returns their number.
+fn copies_without_clients(server: &LeaseFixture) -> usize {
+    server.leases.settle(Duration::from_mins(1));
+    let status = server.leases.status();
+    assert_eq!(status.created.0, status.ready[0].1 as u64);
+    status.ready[0].1
+}
+
+#[test]
+fn noted_copies_are_ready_before_first_client() {
+    let server = after(|earlier| note(earlier, "12"));
+    assert_eq!(copies_without_clients(&server), 12);
+    for client in 0..12 {
+        drop(server.connect_with(&format!("name{client}"), None, &params("postgres")).unwrap());
+    }
+    assert_eq!(server.leases.status().created.0, 12, "all clients found a ready copy");
+}
+
+#[test]
+fn server_with_clients_notes_needed_copies() {
+    let server = after(|earlier| {
+        let open: Vec<_> = (0..8)
+            .map(|client| earlier.connect_with(&format!("name{client}"), None, &params("postgres")).unwrap())
+            .collect();
+        drop(open);
+    });
+    let noted: usize = fs::read_to_string(path(&server)).unwrap().parse().unwrap();
+    assert!((1..=8).contains(&noted), "{noted}");
+    assert_eq!(copies_without_clients(&server), noted.max(2));
+}
+
+#[test]
+fn fewer_clients_lower_the_note_by_half() {
+    let server = after(|earlier| {
+        note(earlier, "13");
+        drop(earlier.connect_with("a", None, &params("postgres")).unwrap());
+    });
+    assert_eq!(copies_without_clients(&server), 7);
+}
+
+/// Half of the room for databases stays free. The fixture's server has room for about sixty.
+#[test]
+fn any_note_of_copies_is_harmless() {
+    for (text, least, most) in [("", 2, 2), ("-1", 2, 2), ("99999999999999999999", 2, 2), ("1000000", 3, 64)]
+    {
+        let server = after(|earlier| note(earlier, text));
+        let copies = copies_without_clients(&server);
+        assert!((least..=most).contains(&copies), "{copies} for {text:?}");
+        drop(server.connect_with("a", None, &params("postgres")).unwrap());
+    }
+}
+
+#[test]
+fn note_that_cannot_be_written_disturbs_no_client() {
+    let server = after(|earlier| {
+        fs::create_dir_all(path(earlier).join("inside")).unwrap();
+        drop(earlier.connect_with("a", None, &params("postgres")).unwrap());
+    });
+    assert_eq!(copies_without_clients(&server), 2);
+    drop(server.connect_with("a", None, &params("postgres")).unwrap());
+}
