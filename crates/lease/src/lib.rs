@@ -63,7 +63,7 @@ pub use runtime::status::{LeaseStatus, Status};
 pub use runtime::stock::NEEDED_COPIES_NOTE;
 pub use sessions::inspect::Inspection;
 pub use sessions::session::{ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};
-pub use table::LingerUse;
+pub use table::linger::LingerUse;
 pub use wal::changes::{Changes, FileChanges, SharedChange};
 pub use wal::error::WalError;
 pub use wal::reader::WalReader;

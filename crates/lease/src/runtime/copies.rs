@@ -331,14 +331,12 @@ impl Inner {
     /// event trigger fires at each login, starts no backends, because the trigger should fire only for clients. Also stops if a
     /// client is already waiting for the database. That client starts its own backend, while this worker makes the next copy.
     pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
-        let expected = {
+        let (expected, is_for_stock) = {
             let core = self.lock();
-            let is_crowded = core.table.is_for_stock(id) && core.pool.idle() >= core.most_idle;
-            if core.has_room() && !core.table.is_awaited(id) && !is_crowded {
-                core.expected.sets().to_vec()
-            } else {
-                Vec::new()
-            }
+            let is_for_stock = core.table.is_for_stock(id);
+            let is_crowded = is_for_stock && core.pool.idle() >= core.most_idle;
+            let has_time = core.has_room() && !core.table.is_awaited(id) && !is_crowded;
+            (if has_time { core.expected.sets().to_vec() } else { Vec::new() }, is_for_stock)
         };
         let PooledCopy { identity: Identity { address, .. }, template, waiting, .. } = copy;
         let lacking: Vec<_> = expected
@@ -349,7 +347,9 @@ impl Inner {
             return;
         }
         let Ok((stamp, before)) = self.read_stamp(address) else { return };
-        let tables = template.catalog().map_or_else(Vec::new, TemplateCatalog::names);
+        // Looking at all tables takes as long as making the copy, so the many planned copies do without.
+        let looked_at = template.catalog().filter(|_| !is_for_stock);
+        let tables = looked_at.map_or_else(Vec::new, TemplateCatalog::names);
         let mut started = Vec::new();
         for params in lacking.into_iter().filter(|params| !may_be_too_idle(params, &stamp)) {
             if self.lock().table.is_awaited(id) {

@@ -103,7 +103,6 @@ impl Leases {
             workers: Mutex::default(),
         });
         inner.measure_capacity();
-        inner.recall_stock();
         let leases = Self(inner);
         if let Err(error) = leases.start_workers() {
             leases.close();
@@ -113,6 +112,7 @@ impl Leases {
     }
 
     fn start_workers(&self) -> io::Result<()> {
+        self.0.recall_stock();
         for number in 0..WORKERS {
             let worker = Arc::clone(&self.0);
             let work = move || {

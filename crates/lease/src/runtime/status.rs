@@ -11,7 +11,8 @@ use crate::isolation::Isolation;
 use crate::reset::digest::Difference;
 use crate::runtime::leases::Leases;
 use crate::runtime::shared::SharedStateChange;
-use crate::table::{LingerUse, Source};
+use crate::table::Source;
+use crate::table::linger::LingerUse;
 
 /// Timeout of the last check. If the server's processes are stopped, it doesn't answer, and pgfresh is about to end it anyway.
 const LAST_LOOK: Duration = Duration::from_secs(2);

@@ -37,7 +37,7 @@ mod databases;
 #[cfg(test)]
 mod fairness;
 mod line;
-mod linger;
+pub(crate) mod linger;
 mod lookup;
 mod outcome;
 #[cfg(test)]
@@ -53,7 +53,6 @@ use std::time::{Duration, Instant};
 
 use databases::Databases;
 use line::Line;
-pub use linger::LingerUse;
 use linger::LingerWatch;
 use supply::Supply;
 

@@ -1,6 +1,7 @@
 //! Tests what the table finds out about names whose databases stay after the last session.
 
 use super::*;
+use crate::table::linger::LingerUse;
 
 const LINGER: Duration = Duration::from_secs(5);
 
