@@ -379,8 +379,7 @@ impl LeaseTable {
             let planned = supply.stock.lacks(making);
             let begins_at = supply.stock.waits_until(now).filter(|_| planned > 0);
             let is_stocking = planned > 0 && begins_at.is_none();
-            let before_clients = is_stocking && self.assigned_at.is_none();
-            let most = if waiting > 0 || before_clients { MOST_MAKING } else { MOST_MAKING_AHEAD };
+            let most = if waiting > 0 { MOST_MAKING } else { MOST_MAKING_AHEAD };
             soonest = earlier(soonest, begins_at);
             if lacks == 0 && !is_stocking || making >= most {
                 if waiting + supply.wanted > self.ready(source) + coming - leaving {
