@@ -8,7 +8,6 @@ use lease::NEEDED_COPIES_NOTE;
 use template::ServerOptions;
 
 use crate::common::leases::{LeaseFixture, params};
-use crate::common::wait_until;
 
 /// Starts a server after an `earlier` one on the same cache entry.
 fn after(earlier: impl FnOnce(&LeaseFixture)) -> LeaseFixture {
