@@ -35,7 +35,7 @@ pub(crate) enum End {
 
 /// Function that ends all backends that are waiting for clients. A statement such as DROP DATABASE would fail if such a
 /// backend was connected to the database.
-pub(crate) type EndWaitingBackends = Box<dyn Fn() + Send>;
+pub(crate) type EndWaitingBackends = Box<dyn FnMut() + Send>;
 
 /// The connections to a client and a server, and the bytes in transit between them.
 pub(crate) struct Forward {

@@ -20,7 +20,7 @@ use tracing::{Instrument, Span};
 use crate::cancel::CancelKey;
 use crate::closing::{Closing, closed, is_closed, run_unless};
 use crate::error_message;
-use crate::forward::{End, Forward, Observed};
+use crate::forward::{End, EndWaitingBackends, Forward, Observed};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, read_request};
 use crate::rollback::{Gate, RollbackConnection, RollbackSession};
 use crate::state::{ConnectionHandle, GatewayState};
@@ -105,8 +105,8 @@ fn start(
             let mut response = for_client(greeting.clone());
             let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);
-            let [leases, vacates] = [(); 2].map(|()| state.leases.clone());
-            let vacate = Box::new(move || vacates.vacate());
+            let leases = state.leases.clone();
+            let vacate = end_waiting_backends(leases.clone());
             let session = Session { leases, greeting, seat, key, guard, maintenance, closing };
             run_session(workers, socket, unread, stream, response, |client, server, rest| async move {
                 session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
@@ -131,6 +131,16 @@ fn start(
             });
         }
     }
+}
+
+/// Returns a function that ends all backends that wait for clients. In databases without a lease, none starts until the function is
+/// dropped, because the client may run its statement again.
+fn end_waiting_backends(leases: Leases) -> EndWaitingBackends {
+    let mut hold = None;
+    Box::new(move || {
+        leases.vacate();
+        hold.get_or_insert_with(|| leases.hold_spares());
+    })
 }
 
 /// Tells a client why it doesn't get a session.

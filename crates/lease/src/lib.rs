@@ -63,6 +63,7 @@ pub use runtime::status::{LeaseStatus, Status};
 pub use runtime::stock::NEEDED_COPIES_NOTE;
 pub use sessions::inspect::Inspection;
 pub use sessions::session::{ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};
+pub use sessions::unleased::SpareHold;
 pub use table::linger::LingerUse;
 pub use wal::changes::{Changes, FileChanges, SharedChange};
 pub use wal::error::WalError;

@@ -82,6 +82,12 @@ impl Major {
         self.0 >= 15
     }
 
+    /// Whether event triggers can fire at login. `pg_database` then says whether a database may have one.
+    #[must_use]
+    pub const fn has_login_triggers(self) -> bool {
+        self.0 >= 17
+    }
+
     /// Returns true if the setting `transaction_timeout` exists.
     #[must_use]
     pub const fn has_transaction_timeout(self) -> bool {

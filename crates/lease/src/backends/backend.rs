@@ -109,17 +109,15 @@ impl Backend {
         Ok(Self { stream, greeting, seat: Seat::default() })
     }
 
-    /// Starts a backend for an expected client. Makes it open `tables`, so that it has loaded their definitions before the client
-    /// comes, and then discards the session's state. Returns `None` if the server refuses or is slow, or if the startup response
-    /// may contain the database's name, because the client will find another name.
-    pub(crate) fn practised(
-        directory: &Path,
-        params: &StartupParams,
-        database: &str,
-        tables: &[&str],
-    ) -> Option<Self> {
-        let backend = Self::connect_within(UNASKED_TIMEOUT, directory, params, database).ok()?;
-        let Self { stream, greeting, seat } = Some(backend).filter(Self::may_greet_another)?;
+    /// Starts a backend for an expected client. Returns `None` if the server refuses or is slow.
+    pub(crate) fn start_ahead(directory: &Path, params: &StartupParams, database: &str) -> Option<Self> {
+        Self::connect_within(UNASKED_TIMEOUT, directory, params, database).ok()
+    }
+
+    /// Makes the backend open `tables`, so that it has loaded their definitions before its client comes, and then discards the
+    /// session's state. Returns `None` if the server refuses or is slow.
+    pub(crate) fn practise(self, tables: &[&str]) -> Option<Self> {
+        let Self { stream, greeting, seat } = self;
         let mut session = AdminConnection::adopt(stream, UNASKED_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
         for table in tables.iter().take(MOST_TABLES) {
@@ -149,6 +147,8 @@ pub(crate) struct WaitingBackend {
     pub(crate) stamp: CatalogStamp,
     /// The log position just before the backend started. `None` if it doesn't matter.
     pub(crate) since: Option<Lsn>,
+    /// Whether a client of the current lease has used the backend.
+    pub(crate) is_used: bool,
 }
 
 impl WaitingBackend {
@@ -167,11 +167,11 @@ impl WaitingBackend {
         self,
         work: impl FnOnce(&mut AdminConnection) -> Result<T, E>,
     ) -> Result<(Self, T), E> {
-        let Self { params, backend: Backend { stream, greeting, seat }, stamp, since } = self;
+        let Self { params, backend: Backend { stream, greeting, seat }, stamp, since, is_used } = self;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let done = work(&mut session)?;
         let backend = Backend { stream: session.release()?, greeting, seat };
-        Ok((Self { params, backend, stamp, since }, done))
+        Ok((Self { params, backend, stamp, since, is_used }, done))
     }
 }
 
@@ -225,22 +225,59 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     stamp.into()
 }
 
+/// Text in the stamp of a database for which a limit on connections holds: that of the database, or that of any role.
+const CONNECTION_LIMITS: &str = "connection limits";
+/// Text in the stamp of a database with an event trigger that fires at the start of each session.
+const LOGIN_TRIGGER: &str = "login trigger";
+
+/// Whether a backend may wait in a database with this stamp, as far as limits on connections are concerned. They hold for all
+/// roles except superusers, and count a backend that waits like one with a client.
+pub(crate) fn has_unlimited(is_superuser: bool, stamp: &str) -> bool {
+    is_superuser || !stamp.contains(CONNECTION_LIMITS)
+}
+
+/// Whether an event trigger may fire when a session starts in a database with this stamp.
+pub(crate) fn may_fire_at_login(stamp: &str) -> bool {
+    stamp.contains(LOGIN_TRIGGER)
+}
+
 /// Columns for the stamp of the database with this oid ($1) and name ($2). Of some catalogs, it reads only `xmin`, because any
-/// change of a row gives the row a new `xmin`. PostgreSQL 15 introduced privileges on parameters.
+/// change of a row gives the row a new `xmin`. PostgreSQL 15 introduced privileges on parameters, and PostgreSQL 17 event triggers
+/// that fire at login.
 macro_rules! stamp {
     (before 15) => {
         concat!(
             $crate::runtime::attributes::seen!("$1"),
             ", datallowconn, \
          ARRAY(SELECT setting::text FROM pg_db_role_setting setting WHERE setdatabase = 0), \
-         ARRAY(SELECT xmin FROM pg_authid), ARRAY(SELECT xmin FROM pg_auth_members)"
+         ARRAY(SELECT xmin FROM pg_authid), ARRAY(SELECT xmin FROM pg_auth_members), \
+         CASE WHEN datconnlimit >= 0 OR EXISTS (SELECT FROM pg_authid WHERE rolconnlimit >= 0 AND NOT rolsuper) \
+         THEN 'connection limits' END"
         )
     };
-    () => {
+    (before 17) => {
         concat!($crate::backends::backend::stamp!(before 15), ", ARRAY(SELECT xmin FROM pg_parameter_acl)")
+    };
+    () => {
+        concat!($crate::backends::backend::stamp!(before 17), ", CASE WHEN dathasloginevt THEN 'login trigger' END")
     };
 }
 pub(crate) use stamp;
+
+/// Returns the statement for this major version of the server, out of those before 15, before 17, and since.
+pub(crate) const fn of_major(
+    major: u32,
+    [before_15, before_17, since_17]: [&'static Prepared; 3],
+) -> &'static Prepared {
+    let major = server::Major(major);
+    if major.has_login_triggers() {
+        since_17
+    } else if major.has_parameter_privileges() {
+        before_17
+    } else {
+        before_15
+    }
+}
 
 /// Returns the statement that reads a database's stamp, for this major version of the server. It returns no rows if SQL has
 /// dropped or renamed the database.
@@ -251,12 +288,17 @@ pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
         types: TYPES,
         sql: concat!("SELECT ", stamp!(before 15), " FROM pg_database WHERE oid = $1 AND datname = $2"),
     };
-    const SINCE_15: Prepared = Prepared {
+    const BEFORE_17: Prepared = Prepared {
+        name: "stamp",
+        types: TYPES,
+        sql: concat!("SELECT ", stamp!(before 17), " FROM pg_database WHERE oid = $1 AND datname = $2"),
+    };
+    const SINCE_17: Prepared = Prepared {
         name: "stamp",
         types: TYPES,
         sql: concat!("SELECT ", stamp!(), " FROM pg_database WHERE oid = $1 AND datname = $2"),
     };
-    if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
+    of_major(major, [&BEFORE_15, &BEFORE_17, &SINCE_17])
 }
 
 /// Reads messages up to and including the first ReadyForQuery.

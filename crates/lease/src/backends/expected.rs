@@ -10,7 +10,9 @@ use server::SUPERUSER;
 use storage::Entry;
 
 use crate::admin::AdminPool;
+use crate::backends::backend::params_id;
 use crate::error::LeaseError;
+use crate::table::ParamsId;
 
 /// For how many sets of parameters pgfresh keeps idle backends. Two are enough for a driver and its pool.
 const MOST: usize = 2;
@@ -53,6 +55,11 @@ impl ExpectedParams {
     /// Returns all sets.
     pub(crate) fn sets(&self) -> &[StartupParams] {
         &self.sets
+    }
+
+    /// Returns the ids of all sets.
+    pub(crate) fn ids(&self) -> Vec<ParamsId> {
+        self.sets.iter().map(params_id).collect()
     }
 
     /// Returns the parameters of the most recent client.

@@ -2,5 +2,7 @@
 
 pub(crate) mod backend;
 pub(crate) mod client;
+pub(crate) mod demand;
 pub(crate) mod expected;
 pub(crate) mod seats;
+pub(crate) mod spares;

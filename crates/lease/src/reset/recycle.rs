@@ -142,8 +142,8 @@ pub(crate) fn reset(
         return Ok(Proof::new());
     }
     if !touched.catalogs.iter().all(|catalog| WITHOUT_EXPRESSIONS.contains(catalog)) {
-        // An idle backend may have called a function that no longer exists.
-        used.waiting.clear();
+        // A backend that the lease has used may have called a function that no longer exists.
+        used.waiting.retain(|waiting| !waiting.is_used);
     }
     if !touched.catalogs.is_empty() {
         compare_catalogs(admin, used, &touched)?;

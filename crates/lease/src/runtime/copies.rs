@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::AdminConnection;
+use pgwire::StartupParams;
+use server::{AdminConnection, SUPERUSER};
 use sys::lock;
 
 use crate::address::DatabaseAddress;
 use crate::admin::{DATABASE_OF, text};
-use crate::backends::backend::{Backend, WaitingBackend, may_be_too_idle};
+use crate::backends::backend::{Backend, WaitingBackend, has_unlimited, may_be_too_idle, params_id};
 use crate::error::LeaseError;
 use crate::reset::catalog::TemplateCatalog;
 use crate::reset::expressions::MAY_LEAVE_TRACES;
@@ -32,6 +33,13 @@ use crate::table::{DatabaseId, Outcome, Proof};
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
 /// While other programs want the processors, how long a copy that no client needs yet pauses after each part.
 const CONTENDED_PAUSE: Duration = Duration::from_millis(5);
+
+/// A backend that is likely to be needed, and that doesn't wait yet.
+struct Lacking {
+    params: StartupParams,
+    /// Whether no other backend with these parameters waits in the database.
+    is_first: bool,
+}
 
 impl Inner {
     /// Creates a copy of a template and prepares it for a client.
@@ -326,23 +334,15 @@ impl Inner {
         })
     }
 
-    /// Starts backends with the startup parameters that clients are likely to use, unless such backends are waiting already. If a
-    /// backend doesn't start (for example, because its role may not connect), the client will get the error when it comes. If an
-    /// event trigger fires at each login, starts no backends, because the trigger should fire only for clients. Also stops if a
-    /// client is already waiting for the database. That client starts its own backend, while this worker makes the next copy.
+    /// Starts backends with the startup parameters that clients are likely to use, as many as the last leases needed, unless such
+    /// backends are waiting already. If a backend doesn't start (for example, because its role may not connect), the client will
+    /// get the error when it comes. If an event trigger fires at each login, starts no backends, because the trigger should fire
+    /// only for clients. Also stops if a client is already waiting for the database. That client starts its own backend, while this
+    /// worker makes the next copy.
     pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
-        let (expected, is_for_stock) = {
-            let core = self.lock();
-            let is_for_stock = core.table.is_for_stock(id);
-            let is_crowded = is_for_stock && core.pool.idle() >= core.most_idle;
-            let has_time = core.has_room() && !core.table.is_awaited(id) && !is_crowded;
-            (if has_time { core.expected.sets().to_vec() } else { Vec::new() }, is_for_stock)
-        };
+        let lacking = self.lacking(id, copy);
+        let is_for_stock = self.lock().table.is_for_stock(id);
         let PooledCopy { identity: Identity { address, .. }, template, waiting, .. } = copy;
-        let lacking: Vec<_> = expected
-            .into_iter()
-            .filter(|params| waiting.iter().all(|waits| waits.params != *params))
-            .collect();
         if lacking.is_empty() || template.fires_at_login || self.ends_idle {
             return;
         }
@@ -351,21 +351,35 @@ impl Inner {
         let looked_at = template.catalog().filter(|_| !is_for_stock);
         let tables = looked_at.map_or_else(Vec::new, TemplateCatalog::names);
         let mut started = Vec::new();
-        for params in lacking.into_iter().filter(|params| !may_be_too_idle(params, &stamp)) {
-            if self.lock().table.is_awaited(id) {
-                break;
+        for Lacking { params, is_first } in lacking {
+            let is_superuser = params.user() == Some(SUPERUSER.as_bytes());
+            if may_be_too_idle(&params, &stamp) || !has_unlimited(is_superuser, &stamp) {
+                continue;
+            }
+            {
+                let core = self.lock();
+                let has_room = core.pool.idle() + started.len() < core.most_idle;
+                if core.table.is_awaited(id) || !is_first && !has_room {
+                    break;
+                }
             }
             let Some(seat) = self.seats.try_take() else { break };
-            let backend = Backend::practised(&self.options.directory, &params, &address.name, &tables);
+            let backend = Backend::start_ahead(&self.options.directory, &params, &address.name);
+            // The client will find another name for the database, so the startup response must not contain the name.
+            let backend = backend.filter(Backend::may_greet_another);
+            // Practise only with the first one. The others cost no more than if they were started for their clients.
+            let backend =
+                if is_first { backend.and_then(|backend| backend.practise(&tables)) } else { backend };
             match backend {
-                Some(backend) => {
+                Some(backend) if has_unlimited(backend.is_superuser(), &stamp) => {
                     if backend.database(&self.admin).and_then(|oid| address.expect(oid)).is_err() {
                         return;
                     }
-                    let backend = Backend { seat, ..backend };
-                    started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
+                    let (backend, stamp) = (Backend { seat, ..backend }, Arc::clone(&stamp));
+                    let (since, is_used) = (None, false);
+                    started.push(WaitingBackend { params, backend, stamp, since, is_used });
                 }
-                None => self.lock().expected.forget(&params),
+                _ => self.lock().expected.forget(&params),
             }
         }
         // Keep the backends only if the stamp is the same before and after. Otherwise a setting may have existed just while they
@@ -374,5 +388,27 @@ impl Inner {
         if is_same && self.evidence.are_settings_unchanged(before) {
             waiting.append(&mut started);
         }
+    }
+
+    /// Returns the startup parameters of the backends that a copy lacks, as far as pgfresh knows what clients to expect.
+    fn lacking(&self, id: DatabaseId, copy: &PooledCopy) -> Vec<Lacking> {
+        let core = self.lock();
+        let is_for_stock = core.table.is_for_stock(id);
+        let is_crowded = is_for_stock && core.pool.idle() >= core.most_idle;
+        if !core.has_room() || core.table.is_awaited(id) || is_crowded {
+            return Vec::new();
+        }
+        let demand = lock(&copy.template.demand);
+        let of = |params: &StartupParams| {
+            let there = copy.waiting_for(params);
+            let missing = demand.expected(params_id(params)).saturating_sub(there);
+            let lacking = |number| Lacking { params: params.clone(), is_first: there + number == 0 };
+            (0..missing).map(lacking).collect::<Vec<_>>()
+        };
+        let mut lacking: Vec<_> = core.expected.sets().iter().rev().flat_map(of).collect();
+        // Planned copies are many, so each gets one backend of a kind.
+        lacking.retain(|lacking| lacking.is_first || !is_for_stock);
+        lacking.sort_by_key(|lacking| !lacking.is_first);
+        lacking
     }
 }

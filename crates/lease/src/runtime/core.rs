@@ -219,7 +219,7 @@ impl Core {
     /// Returns true if an idle maintenance worker should wake and look at the table now. Busy workers look anyway.
     pub(crate) fn needs_worker(&mut self) -> bool {
         let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
-        if !self.urgent.is_empty() || self.expected.is_note_due() {
+        if !self.urgent.is_empty() || self.expected.is_note_due() || self.pool.spares.is_lacking() {
             return true;
         }
         let now = Instant::now();

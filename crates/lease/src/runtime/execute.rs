@@ -14,6 +14,7 @@ use sys::lock;
 use crate::address::DatabaseAddress;
 use crate::admin::{MARK, mark_of};
 use crate::backends::backend::ids;
+use crate::backends::demand::Usage;
 use crate::error::LeaseError;
 use crate::options::TemplateDatabase;
 use crate::reset::digest::{Difference, Digest};
@@ -113,6 +114,9 @@ impl Inner {
         }
         let copy = database.copy_mut().ok_or(NotRecyclable::because(GONE))?;
         let proof = self.recycle(copy)?;
+        if !in_place {
+            copy.close_unneeded();
+        }
         if !in_place && self.lock().table.has_time_for(id) {
             self.warm_up(id, copy);
         }
@@ -194,6 +198,9 @@ impl Inner {
         }
         (copy.files, copy.growth, copy.waiting, copy.session) = (files, growth, waiting, session);
         copy.set_entered(false);
+        if let Some(usage) = copy.usage() {
+            *usage = Usage::default();
+        }
         // When the database was created, pgfresh may not have looked for functions yet.
         copy.leaves_traces = copy.template.may_leave_traces();
         copy.generation = generation;

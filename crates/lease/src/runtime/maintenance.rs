@@ -33,6 +33,11 @@ pub(crate) fn work(inner: &Arc<Inner>) {
             }
             Err(soonest) => soonest,
         };
+        if let Some(kind) = core.pool.spares.start_next() {
+            drop(core);
+            inner.start_spare(&kind);
+            continue;
+        }
         if let Some(note) = core.expected.take_note() {
             drop(core);
             if let Some(entry) = &inner.options.entry {

@@ -220,6 +220,8 @@ impl Inner {
             Ok((Some(stats.mark), stats))
         })?;
         if let Some(copy) = database.copy_mut() {
+            let expected = self.lock().expected.ids();
+            copy.learn(&expected);
             copy.phase = Phase::Unleased(Some(stats));
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::backends::client::Client;
+use crate::backends::spares::Spares;
 use crate::runtime::resources::{PooledCopy, Resources, SharedServer};
 use crate::table::DatabaseId;
 
@@ -13,6 +14,8 @@ use crate::table::DatabaseId;
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     entries: HashMap<DatabaseId, Entry>,
+    /// Backends that wait in databases without a lease.
+    pub(crate) spares: Spares,
     /// Leased servers that are left over after the table failed. They run until the leases close.
     orphans: Vec<SharedServer>,
 }
@@ -77,6 +80,7 @@ impl Pool {
     pub(crate) fn fail(&mut self) {
         let servers = mem::take(&mut self.entries).into_values().filter_map(Entry::into_server);
         self.orphans.extend(servers);
+        self.spares.clear();
     }
 
     /// Removes and returns all leased servers.
@@ -89,6 +93,7 @@ impl Pool {
 
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+        self.spares.clear();
     }
 
     /// Checks the resources of a database out. A leased server stays in the pool, and the caller gets another handle on it.
@@ -165,7 +170,7 @@ impl Pool {
             Place::Here(resources) => resources.idle(),
             Place::CheckedOut(summary) => summary.idle,
         };
-        self.entries.values().map(idle).sum()
+        self.entries.values().map(idle).sum::<usize>() + self.spares.len()
     }
 
     /// Counts the idle sessions in a database. While a task has the database checked out, returns the number from before.
@@ -179,6 +184,7 @@ impl Pool {
 
     /// Closes the idle sessions in all databases.
     pub(crate) fn close_waiting(&mut self) {
+        self.spares.clear();
         for entry in self.entries.values_mut() {
             if let Place::Here(resources) = &mut entry.place {
                 resources.close_waiting();

@@ -166,7 +166,7 @@ impl Core {
             Resources::Clone(copy) => {
                 let address = copy.identity.address.clone();
                 let (files, crash_effect) = (copy.known_files(), copy.crash_effect());
-                let Phase::Leased { stamp, is_current, entered } = &mut copy.phase else { return None };
+                let Phase::Leased { stamp, is_current, entered, .. } = &mut copy.phase else { return None };
                 let stamp = std::mem::take(is_current).then(|| Arc::clone(stamp));
                 Some(Admission::Clone(Visit { address, stamp, files, crash_effect, is_first: !*entered }))
             }
@@ -182,6 +182,13 @@ impl Core {
         let clients = self.pool.clients_mut(id)?;
         let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
         clients.swap_remove(at);
+        // A lease may linger long after its last session, and others come in the meantime.
+        if clients.is_empty() {
+            let expected = self.expected.ids();
+            if let Some(copy) = self.pool.copy_mut(id) {
+                copy.learn(&expected);
+            }
+        }
         Some(client.is_leaving())
     }
 

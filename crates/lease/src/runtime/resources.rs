@@ -1,13 +1,15 @@
 //! The resources that pgfresh holds for each database in the table: backends, sessions, and knowledge about files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use pgwire::StartupParams;
 use server::AdminConnection;
+use sys::lock;
 
 use crate::address::DatabaseAddress;
-use crate::backends::backend::{CatalogStamp, WaitingBackend};
+use crate::backends::backend::{CatalogStamp, WaitingBackend, params_id};
+use crate::backends::demand::Usage;
 use crate::reset::catalog::{Content, FileMap, TemplateCatalog};
 use crate::reset::growth::Growth;
 use crate::reset::rollback::TransactionSession;
@@ -17,6 +19,7 @@ use crate::runtime::claims::Claim;
 use crate::runtime::claims::Claims;
 use crate::runtime::leased_server::LeasedServer;
 use crate::runtime::template::{Generation, Template};
+use crate::table::ParamsId;
 use crate::wal::changes::Changes;
 use crate::wal::evidence::Epoch;
 
@@ -93,6 +96,8 @@ pub(crate) enum Phase {
         is_current: bool,
         /// True once a session has started since the database received its lease's name or was reset.
         entered: bool,
+        /// The backends that the lease's sessions use.
+        usage: Usage,
     },
 }
 
@@ -226,15 +231,50 @@ impl PooledCopy {
         self.session = None;
     }
 
-    /// Takes an idle backend with these startup parameters out of the database.
+    /// Takes an idle backend with these startup parameters out of the database. If possible, takes one that no client of the
+    /// lease has used.
     pub(crate) fn take_waiting(&mut self, params: &StartupParams) -> Option<WaitingBackend> {
-        let at = self.waiting.iter().position(|at| at.params == *params)?;
+        let suitable = self.waiting.iter().enumerate().filter(|(_, at)| at.params == *params);
+        let (at, _) = suitable.min_by_key(|(_, at)| at.is_used)?;
         Some(self.waiting.swap_remove(at))
+    }
+
+    /// Counts the idle backends with these startup parameters.
+    pub(crate) fn waiting_for(&self, params: &StartupParams) -> usize {
+        self.waiting.iter().filter(|at| at.params == *params).count()
+    }
+
+    /// Closes idle backends that no lease has needed lately.
+    pub(crate) fn close_unneeded(&mut self) {
+        let demand = lock(&self.template.demand);
+        let mut counts: HashMap<ParamsId, usize> = HashMap::new();
+        self.waiting.retain(|at| {
+            let id = params_id(&at.params);
+            let count = counts.entry(id).or_default();
+            *count += 1;
+            demand.kept(id).is_none_or(|kept| *count <= kept)
+        });
+    }
+
+    /// Learns how many backends a lease needs, for the next copies. `expected` are the startup parameters that count.
+    pub(crate) fn learn(&mut self, expected: &[ParamsId]) {
+        if let Phase::Leased { usage, .. } = &mut self.phase {
+            lock(&self.template.demand).learn(usage, expected);
+        }
+    }
+
+    /// Returns the backends that the lease's sessions use. Returns `None` if no lease has the database.
+    pub(crate) fn usage(&mut self) -> Option<&mut Usage> {
+        match &mut self.phase {
+            Phase::Leased { usage, .. } => Some(usage),
+            Phase::Unleased(_) => None,
+        }
     }
 
     /// Records that the database now has the name of a lease. The first session of the lease can rely on this stamp.
     pub(crate) fn begin_lease(&mut self, stamp: CatalogStamp) {
-        self.phase = Phase::Leased { stamp, is_current: true, entered: false };
+        self.phase = Phase::Leased { stamp, is_current: true, entered: false, usage: Usage::default() };
+        self.waiting.iter_mut().for_each(|at| at.is_used = false);
     }
 
     /// Returns the stamp that a session would have if it started now. Returns `None` if no lease has the database.

@@ -19,7 +19,8 @@ use sys::{lock, sound};
 
 use crate::address::DatabaseAddress;
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, text};
-use crate::backends::backend::{CatalogStamp, stamp, stamp_of};
+use crate::backends::backend::{CatalogStamp, of_major, stamp, stamp_of};
+use crate::backends::demand::Demand;
 use crate::error::LeaseError;
 use crate::lsn::Lsn;
 use crate::options::{LeaseOptions, TemplateDatabase};
@@ -73,6 +74,8 @@ pub(crate) struct Template {
     pub(crate) passed_over: Arc<AtomicBool>,
     /// The server's generation when pgfresh made the first copy.
     pub(crate) generation: Arc<OnceLock<Generation>>,
+    /// Number of backends that the last leases needed.
+    pub(crate) demand: Arc<Mutex<Demand>>,
 }
 
 /// Identifies the time between two crashes of the server. We use the process id of the checkpointer, which changes with each
@@ -162,6 +165,7 @@ impl Template {
             coming: Arc::default(),
             passed_over: Arc::default(),
             generation: Arc::default(),
+            demand: Arc::default(),
         })
     }
 
@@ -436,8 +440,10 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name", "name[]"];
     const BEFORE_15: Prepared =
         Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!(before 15)) };
-    const SINCE_15: Prepared = Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!()) };
-    if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
+    const BEFORE_17: Prepared =
+        Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!(before 17)) };
+    const SINCE_17: Prepared = Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!()) };
+    of_major(major, [&BEFORE_15, &BEFORE_17, &SINCE_17])
 }
 
 /// Renames a database, even while it has sessions. `names` lists the names that the database may have had before. Returns the
@@ -482,6 +488,7 @@ impl Template {
             coming: Arc::default(),
             passed_over: Arc::default(),
             generation: Arc::default(),
+            demand: Arc::default(),
         }
     }
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod inspect;
 pub(crate) mod session;
+pub(crate) mod unleased;

@@ -3,6 +3,7 @@
 //! A client gets a session in a leased database. If an idle backend is waiting there, the client gets that one, which saves
 //! starting another. When the client leaves, its backend can often serve the next client.
 
+use std::cell::LazyCell;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -14,7 +15,8 @@ use server::literal;
 use crate::address::DatabaseAddress;
 use crate::admin::ROOM_TIMEOUT;
 use crate::backends::backend::{
-    Backend, CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
+    Backend, CatalogStamp, WaitingBackend, has_unlimited, may_be_too_idle, may_compile, params_id, stamp_in,
+    stamp_of,
 };
 use crate::backends::client::{Client, ClientLink};
 use crate::backends::expected::may_come_again;
@@ -193,13 +195,6 @@ impl Leases {
 }
 
 impl Inner {
-    /// Starts a session in a database without a lease.
-    fn connect_unleased(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
-        let backend = self.start_backend(name, params)?;
-        self.lock().counters.cold += 1;
-        Ok(Entered::Plain(Connected { backend, guard: SessionGuard(None) }))
-    }
-
     /// Asks the table for a session. If the table refuses but SQL has created a database with that name, returns
     /// [`Answer::Elsewhere`].
     fn ask_for_session(&self, name: &str, want: Want, newcomer: Newcomer) -> Result<Answer, LeaseError> {
@@ -208,24 +203,6 @@ impl Inner {
             Err(_) if matches!(self.expect_free(name), Err(LeaseError::Leased(_))) => Ok(Answer::Elsewhere),
             answer => answer,
         }
-    }
-
-    /// Starts a session in a database that SQL created.
-    ///
-    /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if a lease got the name in the meantime.
-    fn connect_elsewhere(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
-        let entered = self.connect_unleased(name, params)?;
-        let leased = {
-            let core = self.lock();
-            core.table.database_named(name).and_then(|id| core.pool.oid_of(id))
-        };
-        if let (Some(_), Entered::Plain(Connected { backend, .. })) = (leased, &entered)
-            && backend.database(&self.admin)? == leased
-        {
-            return Err(LeaseError::NotLeased(name.to_owned()));
-        }
-        Ok(entered)
     }
 
     /// Reads the stamp of a database. Returns it together with the end of the log. The stamp is empty if SQL dropped or renamed
@@ -264,7 +241,7 @@ impl Inner {
     }
 
     /// Starts a backend in the database that has this name now. If the server has no room for another backend, closes idle ones.
-    fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
+    pub(crate) fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
         // The server counts replication sessions separately, so these need no seat.
         let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
         let start = || Backend::connect(&self.options.directory, params, name);
@@ -300,25 +277,20 @@ impl LeasedSession {
             None => inner.read_stamp(&visit.address).unwrap_or((CatalogStamp::from(""), Lsn(0))),
         };
         self.since = Some(position);
-        // Ask the evidence before locking the core, because the evidence may read files under its own lock.
-        let may_be_defined = visit.stamp.is_none()
-            && inner.evidence.may_have_changed(visit.address.oid, |file| visit.files.may_be_definition(file));
+        // A client of the lease may have defined a function, and a backend that the lease has used may have called it. The
+        // function may have left something in that backend.
+        let may_be_defined = LazyCell::new(|| {
+            inner.evidence.may_have_changed(visit.address.oid, |file| visit.files.may_be_definition(file))
+        });
         let settings = inner.evidence.settings_changed();
         let is_new = |at: &WaitingBackend| {
             let unchanged = at.since.is_none_or(|since| settings.is_some_and(|changed| since > changed));
-            !self.stamp.is_empty() && at.stamp == self.stamp && unchanged && at.will_serve()
+            let holds_nothing = !at.is_used || !*may_be_defined;
+            !self.stamp.is_empty() && at.stamp == self.stamp && unchanged && holds_nothing && at.will_serve()
         };
         loop {
-            let found = {
-                let mut core = inner.lock();
-                let copy = core.pool.copy_mut(self.id)?;
-                // A client may have defined a function, and an idle backend may have called it. The function may have left
-                // something in the backend, so use none of them.
-                if may_be_defined {
-                    copy.waiting.clear();
-                }
-                copy.take_waiting(&self.params)?
-            };
+            // Release the lock before asking the evidence, because it may read files.
+            let found = inner.lock().pool.copy_mut(self.id)?.take_waiting(&self.params)?;
             if is_new(&found) {
                 self.since = found.since;
                 return Some(found.backend);
@@ -333,6 +305,9 @@ impl LeasedSession {
         core.expected.served(&self.params);
         if let Some(copy) = core.pool.copy_mut(self.id) {
             copy.set_entered(true);
+            if let Some(usage) = copy.usage() {
+                usage.take(params_id(&self.params));
+            }
         }
     }
 
@@ -424,6 +399,11 @@ impl LeasedSession {
 }
 
 impl SessionGuard {
+    /// Returns a guard for a session that no lease counts.
+    pub(crate) fn unleased() -> Self {
+        Self(None)
+    }
+
     /// Ends the session and takes its backend back, so that it may serve another client. The backend must be idle, outside a
     /// transaction, and have no unread output. `DISCARD ALL` must have run in it, so that nothing of its client is left.
     pub fn give_back(mut self, backend: Backend) {
@@ -437,9 +417,13 @@ impl SessionGuard {
             && !stay.stamp.is_empty()
             && backend.may_greet_another()
             && stay.inner.may_wait(&stay.params, &stay.stamp)
+            && has_unlimited(backend.is_superuser(), &stay.stamp)
         {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);
-            copy.waiting.push(WaitingBackend { params, backend, stamp, since });
+            if let Some(usage) = copy.usage() {
+                usage.give_back(params_id(&params));
+            }
+            copy.waiting.push(WaitingBackend { params, backend, stamp, since, is_used: true });
             core.trim_idle(stay.id);
         }
         stay.leave_in(core, false);

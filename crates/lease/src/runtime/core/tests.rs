@@ -80,7 +80,7 @@ fn waiting_backend() -> WaitingBackend {
     let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
     let backend = Backend { stream, greeting: Vec::new(), seat: Seat::default() };
     let params = StartupParams::new([("user", "postgres")]);
-    WaitingBackend { params, backend, stamp: "".into(), since: None }
+    WaitingBackend { params, backend, stamp: "".into(), since: None, is_used: false }
 }
 
 /// Returns the resources of a copy with idle backends.

@@ -2,5 +2,7 @@
 
 mod own_sessions;
 mod pending_signals;
+mod pools;
 mod prestarted;
+mod spares;
 mod startup_response;

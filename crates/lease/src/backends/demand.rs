@@ -1,0 +1,173 @@
+//! Learns how many backends a lease needs at once, so that as many can wait for the next lease of the same template.
+//!
+//! Most tests of a suite open as many sessions as the tests before them: one, or those of a pool. Starting a backend ahead of its
+//! client costs as much as starting it for the client, if a client comes. Otherwise it is wasted. So pgfresh starts a backend only
+//! if at least half of the last leases would have used it. A backend that waits already costs little, so pgfresh keeps more.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::table::ParamsId;
+
+/// How many leases count. Older ones are forgotten.
+const LEASES: usize = 8;
+/// Maximum number of backends with the same startup parameters that wait for one lease.
+const MOST: usize = 16;
+
+/// Counts the backends that the sessions of one lease use, by startup parameters.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    counts: BTreeMap<ParamsId, Count>,
+    /// Number of the lease in [`Demand`], once it has learned from the lease.
+    number: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    now: usize,
+    most: usize,
+}
+
+impl Usage {
+    /// Counts a backend that a client of the lease receives.
+    pub(crate) fn take(&mut self, params: ParamsId) {
+        let count = self.counts.entry(params).or_default();
+        count.now += 1;
+        count.most = count.most.max(count.now);
+    }
+
+    /// Counts a backend that its client has left, and that can serve the next client.
+    pub(crate) fn give_back(&mut self, params: ParamsId) {
+        if let Some(count) = self.counts.get_mut(&params) {
+            count.now = count.now.saturating_sub(1);
+        }
+    }
+}
+
+/// The numbers of backends that the last leases of one template needed.
+#[derive(Debug, Default)]
+pub(crate) struct Demand {
+    /// For each set of parameters, the leases and the backends that they needed, the latest last.
+    leases: BTreeMap<ParamsId, VecDeque<(u64, usize)>>,
+    last_number: u64,
+}
+
+impl Demand {
+    /// Learns from a lease whose sessions have all ended. If the lease has more sessions later, call this again. Forgets all
+    /// startup parameters except `expected`. A lease without sessions tells nothing.
+    pub(crate) fn learn(&mut self, usage: &mut Usage, expected: &[ParamsId]) {
+        if usage.counts.is_empty() {
+            return;
+        }
+        let number = *usage.number.get_or_insert_with(|| {
+            self.last_number += 1;
+            self.last_number
+        });
+        self.leases.retain(|params, _| expected.contains(params));
+        for params in expected {
+            let most = usage.counts.get(params).map_or(0, |count| count.most);
+            let leases = self.leases.entry(*params).or_default();
+            match leases.iter_mut().find(|(other, _)| *other == number) {
+                Some((_, known)) => *known = most,
+                None => leases.push_back((number, most)),
+            }
+            if leases.len() > LEASES {
+                leases.pop_front();
+            }
+        }
+    }
+
+    /// Returns how many backends should wait for the next lease: as many as at least half of the last leases needed, but at least
+    /// one.
+    pub(crate) fn expected(&self, params: ParamsId) -> usize {
+        let leases = self.leases.get(&params).into_iter().flatten();
+        let mut needed: Vec<usize> = leases.map(|(_, most)| *most).collect();
+        needed.sort_unstable();
+        needed.get(needed.len() / 2).map_or(1, |most| (*most).clamp(1, MOST))
+    }
+
+    /// Returns how many waiting backends to keep: as many as one of the last leases needed. Returns `None` if no lease has
+    /// told.
+    pub(crate) fn kept(&self, params: ParamsId) -> Option<usize> {
+        let most = self.leases.get(&params)?.iter().map(|(_, most)| *most).max()?;
+        Some(most.clamp(1, MOST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOL: ParamsId = ParamsId(1);
+    const OTHER: ParamsId = ParamsId(2);
+
+    fn lease_of(sessions: usize) -> Usage {
+        let mut usage = Usage::default();
+        (0..sessions).for_each(|_| usage.take(POOL));
+        usage
+    }
+
+    fn after(leases: &[usize]) -> Demand {
+        let mut demand = Demand::default();
+        for sessions in leases {
+            demand.learn(&mut lease_of(*sessions), &[POOL]);
+        }
+        demand
+    }
+
+    #[test]
+    fn usage_counts_backends_used_at_once() {
+        let mut usage = Usage::default();
+        for _ in 0..3 {
+            usage.take(POOL);
+            usage.give_back(POOL);
+        }
+        usage.take(POOL);
+        usage.take(POOL);
+        let mut demand = Demand::default();
+        demand.learn(&mut usage, &[POOL]);
+        assert_eq!(demand.expected(POOL), 2);
+    }
+
+    #[test]
+    fn lease_that_goes_on_counts_once() {
+        let mut demand = after(&[1, 1]);
+        let mut usage = lease_of(2);
+        demand.learn(&mut usage, &[POOL]);
+        (0..3).for_each(|_| usage.take(POOL));
+        (0..LEASES - 3).for_each(|_| demand.learn(&mut lease_of(1), &[POOL]));
+        demand.learn(&mut usage, &[POOL]);
+        assert_eq!((demand.expected(POOL), demand.kept(POOL)), (1, Some(5)));
+    }
+
+    #[test]
+    fn half_of_last_leases_decide_what_is_expected() {
+        for (leases, expected, kept) in [
+            (&[][..], 1, None),
+            (&[10], 10, Some(10)),
+            (&[1, 10], 10, Some(10)),
+            (&[1, 1, 10], 1, Some(10)),
+            (&[10, 1, 1, 10], 10, Some(10)),
+            (&[5, 3, 4], 4, Some(5)),
+            (&[100], MOST, Some(MOST)),
+        ] {
+            let demand = after(leases);
+            assert_eq!((demand.expected(POOL), demand.kept(POOL)), (expected, kept), "{leases:?}");
+        }
+    }
+
+    #[test]
+    fn demand_forgets_old_leases_and_unexpected_parameters() {
+        let mut leases = vec![10; 20];
+        leases.extend([1; LEASES]);
+        let mut demand = after(&leases);
+        assert_eq!((demand.expected(POOL), demand.kept(POOL)), (1, Some(1)));
+        demand.learn(&mut lease_of(3), &[OTHER]);
+        assert_eq!((demand.kept(POOL), demand.kept(OTHER)), (None, Some(1)));
+        demand.learn(&mut Usage::default(), &[POOL]);
+        assert_eq!(
+            (demand.kept(POOL), demand.kept(OTHER)),
+            (None, Some(1)),
+            "nothing is learned without sessions"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! Pools of sessions: each session of a lease finds a waiting backend once a few leases have shown how many come, and none shows
+//! anything of an earlier lease.
+
+use std::thread;
+
+use crate::common::connection::Connection;
+use crate::common::depth::rounds;
+use crate::common::gateway::Gateway;
+use crate::common::random::Random;
+use crate::common::{on_every_major, wait_until};
+
+/// Number of sessions of a large pool.
+const POOL: usize = 10;
+/// Options of a lease that ends with its last session, and of one that outlives the test.
+const BRIEF: &str = "-c pgfresh.linger=0";
+const LASTING: &str = "-c pgfresh.linger=1h";
+const TEMPLATE: &str = "CREATE TABLE t (id int); CREATE ROLE guest; CREATE SCHEMA away";
+/// Number of leases after which all databases that were ready before the first are used up.
+const LEASES_TO_LEARN: u32 = 12;
+
+on_every_major! {
+    later_sessions_of_a_pool_find_waiting_backends
+    sessions_of_a_pool_show_no_earlier_lease
+    pools_leave_room_in_a_small_server
+    definitions_spare_backends_that_no_client_used
+}
+
+impl Gateway {
+    /// Opens the sessions of a pool, at once or one after the other.
+    fn pool(&self, name: &str, options: &str, size: usize, at_once: bool) -> Vec<Connection> {
+        let open = || self.connect(name, options).unwrap();
+        if !at_once {
+            return (0..size).map(|_| open()).collect();
+        }
+        thread::scope(|scope| {
+            let opening: Vec<_> = (0..size).map(|_| scope.spawn(open)).collect();
+            opening.into_iter().map(|session| session.join().unwrap()).collect()
+        })
+    }
+
+    /// Runs enough leases for pgfresh to learn the size of their pools.
+    fn teach(&self, options: &str, size: usize) {
+        for lease in 0..LEASES_TO_LEARN {
+            self.pool(&format!("taught_{lease}"), options, size, true)
+                .into_iter()
+                .for_each(Connection::close);
+        }
+    }
+
+    /// Waits until `least` backends wait in each ready database.
+    fn wait_for_backends(&self, least: usize) {
+        let sql = "SELECT min(waiting), count(*) FROM (SELECT count(pid) AS waiting FROM pg_database \
+            LEFT JOIN pg_stat_activity USING (datname) WHERE datname LIKE 'pgfresh\\_ready\\_%' GROUP BY datname) AS ready";
+        let number = |value: &Option<String>| value.as_deref().map_or(0, |text| text.parse().unwrap());
+        wait_until("backends in each ready database", || {
+            let rows = self.direct("postgres", sql).unwrap();
+            let (waiting, ready): (usize, usize) = (number(&rows[0][0]), number(&rows[0][1]));
+            ready > 0 && waiting >= least
+        });
+    }
+
+    fn now(&self) -> String {
+        self.direct("postgres", "SELECT clock_timestamp()").unwrap()[0][0].clone().unwrap()
+    }
+}
+
+/// Counts the sessions whose backends started before `moment`.
+fn older(pool: &mut [Connection], moment: &str) -> usize {
+    let sql = format!("SELECT backend_start < '{moment}' FROM pg_stat_activity WHERE pid = pg_backend_pid()");
+    pool.iter_mut().filter_map(|session| session.value(&sql).ok()).filter(|older| older == "t").count()
+}
+
+fn later_sessions_of_a_pool_find_waiting_backends(major: u32) {
+    for (options, size) in [(BRIEF, POOL), (LASTING, POOL), (LASTING, 3)] {
+        let gateway = Gateway::start(major, TEMPLATE, &[]);
+        gateway.teach(options, size);
+        for (lease, at_once) in [false, true, false].into_iter().enumerate() {
+            gateway.wait_for_backends(size);
+            let moment = gateway.now();
+            let mut pool = gateway.pool(&format!("measured_{lease}"), options, size, at_once);
+            assert_eq!(older(&mut pool, &moment), size, "{options}, lease {lease}");
+            pool.into_iter().for_each(Connection::close);
+        }
+    }
+}
+
+/// Actions of sessions, and queries that give the same for each new session.
+const TRACES: [(&str, &str); 10] = [
+    ("SET work_mem = '77kB'", "SHOW work_mem"),
+    ("SET app.x = 'left'", "SELECT current_setting('app.x', true) IS NULL"),
+    ("CREATE TEMP TABLE mine (id int)", "SELECT pg_my_temp_schema()"),
+    ("PREPARE left_over AS SELECT 1", "SELECT count(*) FROM pg_prepared_statements"),
+    (
+        "SELECT pg_advisory_lock(7)",
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+    ),
+    ("LISTEN news", "SELECT count(*) FROM pg_listening_channels()"),
+    ("SELECT setseed(0.42)", "SELECT random() IN (0.5699319181861568, 0.742944875302392)"),
+    ("SET search_path = away", "SHOW search_path"),
+    ("SET ROLE guest", "SELECT current_user"),
+    ("LOAD 'auto_explain'", "SELECT count(*) FROM pg_settings WHERE name LIKE 'auto_explain.%'"),
+];
+
+fn probe(session: &mut Connection) -> Vec<String> {
+    TRACES.iter().map(|(_, probe)| session.value(probe).unwrap()).collect()
+}
+
+fn sessions_of_a_pool_show_no_earlier_lease(major: u32) {
+    let gateway = Gateway::start(major, TEMPLATE, &[]);
+    let random = &mut Random::new();
+    let mut first = gateway.connect("first", BRIEF).unwrap();
+    let clean = probe(&mut first);
+    first.close();
+    for round in 0..rounds(6) {
+        let mut pool = gateway.pool(&format!("lease_{round}"), BRIEF, POOL, round % 2 == 0);
+        let mut done = Vec::new();
+        for (number, session) in pool.iter_mut().enumerate() {
+            assert_eq!(probe(session), clean, "round {round}, session {number}");
+        }
+        for session in &mut pool {
+            for _ in 0..random.below(4) {
+                let (action, _) = *random.choose(&TRACES);
+                // Only one session can have the lock.
+                if action.contains("lock") && done.contains(&action) {
+                    continue;
+                }
+                // An action fails if an earlier one forbids it. Then it leaves nothing.
+                if session.rows(action).is_ok() {
+                    done.push(action);
+                }
+            }
+        }
+        for (number, session) in pool.into_iter().enumerate() {
+            // Some clients leave without a word.
+            if number % 3 > 0 {
+                session.close();
+            }
+        }
+    }
+}
+
+fn pools_leave_room_in_a_small_server(major: u32) {
+    let gateway = Gateway::start(major, TEMPLATE, &["--set", "max_connections=40"]);
+    gateway.teach(LASTING, POOL);
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE 'pgfresh\\_ready\\_%'";
+    let waiting: usize = gateway.direct("postgres", sql).unwrap()[0][0].as_deref().unwrap().parse().unwrap();
+    assert!(waiting <= 20, "{waiting} of 40 sessions wait");
+    // Six sessions belong to pgfresh.
+    let pool = gateway.pool("large", LASTING, 34, false);
+    assert_eq!(pool.len(), 34);
+}
+
+/// A backend that a client has used may have called what another one defined.
+fn definitions_spare_backends_that_no_client_used(major: u32) {
+    let gateway = Gateway::start(major, TEMPLATE, &[]);
+    gateway.teach(LASTING, 3);
+    gateway.wait_for_backends(3);
+    let moment = gateway.now();
+    let mut pool = gateway.pool("defined", LASTING, 1, false);
+    let pid = pool[0].value("SELECT pg_backend_pid()").unwrap();
+    pool[0].rows("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'").unwrap();
+    let used = gateway.connect("defined", LASTING).unwrap();
+    used.close();
+    let mut later = gateway.pool("defined", LASTING, 2, false);
+    assert_eq!(older(&mut later, &moment), 1, "one was never used, and the used one is closed");
+    assert!(later.iter_mut().all(|session| session.value("SELECT pg_backend_pid()").unwrap() != pid));
+}
