@@ -18,8 +18,8 @@ use crate::BenchError;
 use crate::client::{Address, RESPONSE_TIMEOUT};
 use crate::fixture::{Fixture, MANUAL_DATABASE};
 
-const STARTUP_RESPONSE: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
-const READY: &[u8] = b"Z\0\0\0\x05I";
+pub(super) const STARTUP_RESPONSE: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+pub(super) const READY: &[u8] = b"Z\0\0\0\x05I";
 
 /// A thread that stands in for the gateway. It stops when this value is dropped.
 pub(super) struct MinimalGateway {

@@ -4,10 +4,12 @@
 //! the same server.
 
 mod burst;
+mod echo;
 mod first;
 mod http;
 mod minimal_gateway;
 mod paced;
+mod pools;
 mod recycle;
 mod report;
 mod rollback;
@@ -153,6 +155,29 @@ impl Fresh {
             report
         };
         let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&report));
+        drop(contenders);
+        let report = report(&timed);
+        fixture.close();
+        Ok((report, end.err()))
+    }
+
+    /// Measures databases with one session and with pools of sessions, requested by one worker and by many.
+    ///
+    /// # Errors
+    /// Returns an error if there are no results at all.
+    pub fn measure_pools(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
+        let fixture = self.fixture()?;
+        let echo = echo::EchoServer::open()?;
+        let lines = pools::Line::all();
+        let mut contenders = pools::contenders(&fixture, &echo, &lines)?;
+        Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
+        lines.iter().for_each(pools::Line::discard_warm_up);
+        let report = |timed: &[Timed]| {
+            let mut report = pools::report(timed, &lines);
+            fixture.describe(&mut report);
+            report
+        };
+        let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
         let report = report(&timed);
         fixture.close();

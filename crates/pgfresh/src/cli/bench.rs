@@ -56,6 +56,17 @@ pub(crate) enum Bench {
         #[command(flatten)]
         options: BenchOptions,
     },
+    /// Time databases whose tests open pools of sessions, beside CREATE DATABASE
+    #[command(after_help = "Example: pgfresh bench pools")]
+    Pools {
+        /// Number of rounds; each contender runs for a second a round
+        #[arg(long, default_value_t = 3, value_parser = number(3..=10_000))]
+        rounds: u32,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        options: BenchOptions,
+    },
     /// Time leases in rollback isolation, beside clones and BEGIN … ROLLBACK by hand
     #[command(after_help = "Example: pgfresh bench rollback")]
     Rollback {
@@ -203,6 +214,7 @@ impl Bench {
         match self {
             Self::Start { output, .. }
             | Self::Fresh { output, .. }
+            | Self::Pools { output, .. }
             | Self::Rollback { output, .. }
             | Self::Truncate { output, .. }
             | Self::Events { output, .. }
@@ -219,6 +231,7 @@ impl Bench {
         match self {
             Self::Start { options, .. } => options.into(),
             Self::Fresh { options, .. }
+            | Self::Pools { options, .. }
             | Self::Rollback { options, .. }
             | Self::Truncate { options, .. }
             | Self::Pgbench { options, .. }

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bench::{EventStore, Events, Fleet, Fresh, ProxyBench, Start, Transactions, Truncate};
+use bench::{
+    BenchError, EventStore, Events, Fleet, Fresh, Measured, ProxyBench, Start, Transactions, Truncate,
+};
 use doctor::SyncComparison;
 use report::{Progress, Report};
 use server::{Preset, VersionRequest};
@@ -61,17 +63,8 @@ fn measure(
         Bench::Gateway { rounds, .. } => {
             ProxyBench { server_options, cache, program }.measure(rounds, progress)?
         }
-        Bench::Rollback { rounds, .. } => {
-            Fresh { server_options, cache, program }.measure_rollback(rounds, progress)?
-        }
-        Bench::Fresh { rounds, recycle, first, ref tables, .. } => {
-            let fresh = Fresh { server_options, cache, program };
-            match tables {
-                Some(sizes) => fresh.measure_tables(sizes, rounds, progress)?,
-                None if recycle => fresh.measure_recycling(rounds, progress)?,
-                None if first => fresh.measure_first(rounds, progress)?,
-                None => fresh.measure(rounds, progress)?,
-            }
+        Bench::Fresh { .. } | Bench::Pools { .. } | Bench::Rollback { .. } => {
+            measure_databases(&Fresh { server_options, cache, program }, command, progress)?
         }
         Bench::Truncate { ref path, rounds, .. } => {
             Truncate { server_options, cache, program, disk: path.clone() }.measure(rounds, progress)?
@@ -102,6 +95,23 @@ fn measure(
         Bench::Suite(_) => unreachable!("it is done elsewhere"),
     };
     Ok((report, failure.map(Into::into)))
+}
+
+/// Runs the benchmarks of fresh databases.
+fn measure_databases(
+    fresh: &Fresh,
+    command: &Bench,
+    progress: &dyn Progress,
+) -> Result<Measured, BenchError> {
+    match *command {
+        Bench::Pools { rounds, .. } => fresh.measure_pools(rounds, progress),
+        Bench::Rollback { rounds, .. } => fresh.measure_rollback(rounds, progress),
+        Bench::Fresh { rounds, tables: Some(ref sizes), .. } => fresh.measure_tables(sizes, rounds, progress),
+        Bench::Fresh { rounds, recycle: true, .. } => fresh.measure_recycling(rounds, progress),
+        Bench::Fresh { rounds, first: true, .. } => fresh.measure_first(rounds, progress),
+        Bench::Fresh { rounds, .. } => fresh.measure(rounds, progress),
+        _ => unreachable!("it is done elsewhere"),
+    }
 }
 
 fn pg_test_fsync(context: &Context) -> Result<PathBuf, Failure> {

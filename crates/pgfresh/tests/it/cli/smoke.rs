@@ -138,9 +138,15 @@ fn benchmarks() -> Vec<String> {
     project.does("bench suite --rounds 1 --path . --", &["true"], "PostgreSQL");
     project.does("bench events --batches 2 --batch 5 .", &[], "PostgreSQL");
     project.does("bench truncate --rounds 1 .", &[], "PostgreSQL");
-    for line in
-        ["bench fresh", "bench rollback", "bench pgbench .", "bench gateway", "bench fleet", "bench fsync ."]
-    {
+    for line in [
+        "bench fresh",
+        "bench pools",
+        "bench rollback",
+        "bench pgbench .",
+        "bench gateway",
+        "bench fleet",
+        "bench fsync .",
+    ] {
         project.is_interrupted(line);
     }
     project.ran
