@@ -220,6 +220,7 @@ pub(crate) fn open_gateway(
         names: NameRules::default(),
         isolation: Isolation::Clone,
         linger: LINGER,
+        suite: None,
         paranoid: false,
         provisioner: None,
     };

@@ -31,6 +31,9 @@ pub struct LeaseOptions {
     pub isolation: Isolation,
     /// How long a lease lingers after its last session, unless the client requests a different time.
     pub linger: Duration,
+    /// Identifies the test suite that the databases are for, so that its notes don't apply to other suites on the same
+    /// template. `None` if the suite is unknown.
+    pub suite: Option<String>,
     /// Whether pgfresh compares each database row by row with its template between a reset and the next lease.
     pub paranoid: bool,
     /// Starts servers for leases in isolation `server`. If `None`, this isolation is not available.

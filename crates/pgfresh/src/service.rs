@@ -1,6 +1,7 @@
 //! Combines a server with its databases, leases and gateway into one service.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -47,6 +48,8 @@ pub(crate) struct ServeOptions {
     pub(crate) isolation: Isolation,
     /// How long a database remains leased after its last session ends.
     pub(crate) linger: Duration,
+    /// Identifies the test command, or `None` if pgfresh doesn't run it.
+    pub(crate) suite: Option<String>,
     /// Budget for each test.
     pub(crate) budget: Budget,
 }
@@ -65,6 +68,7 @@ impl ServeOptions {
             names: settings.names.clone(),
             isolation: settings.isolation,
             linger: settings.linger,
+            suite: None,
             budget: settings.budget,
         })
     }
@@ -88,6 +92,15 @@ impl ServeOptions {
             certificate,
             ..self
         })
+    }
+
+    /// Sets the command that the service is for.
+    pub(crate) fn for_command(self, command: &[OsString]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for word in command {
+            hasher.update(word.as_encoded_bytes()).update(&[0]);
+        }
+        Self { suite: Some(hasher.finalize().to_hex()[..16].to_owned()), ..self }
     }
 
     /// Sets the TCP port. 0 means any free port.
@@ -213,6 +226,7 @@ impl Service {
             names: serve_options.names,
             isolation: serve_options.isolation,
             linger: serve_options.linger,
+            suite: serve_options.suite,
             paranoid: serve_options.paranoid,
             provisioner: (!is_persistent).then(|| provisioner.clone()),
         };

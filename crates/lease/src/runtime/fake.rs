@@ -89,6 +89,7 @@ impl FakeLeases {
             names: NameRules::default(),
             isolation: Isolation::Clone,
             linger,
+            suite: None,
             paranoid: false,
             provisioner: None,
         };

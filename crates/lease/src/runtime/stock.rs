@@ -17,7 +17,8 @@ impl Inner {
         let templates = lock(&self.templates).clone();
         let (mut core, now) = (self.lock(), Instant::now());
         for template in &templates {
-            core.table.stock_up(&Source::Template(template.name.clone()), template.recall_stock(), now);
+            let needed = template.recall_stock(&self.stock_note(template));
+            core.table.stock_up(&Source::Template(template.name.clone()), needed, now);
         }
     }
 
@@ -25,33 +26,36 @@ impl Inner {
     pub(crate) fn note_stock(&self) {
         for template in lock(&self.templates).clone() {
             let needed = self.lock().table.needed_copies(&Source::Template(template.name.clone()));
-            template.note_stock(needed);
+            template.note_stock(&self.stock_note(&template), needed);
         }
+    }
+
+    /// Returns the file name of the note. The name contains the template's oid, because a cache entry can contain several
+    /// templates. It also contains the suite: a developer may run a single test after the whole suite, which then should not
+    /// make the whole suite's copies.
+    fn stock_note(&self, template: &Template) -> String {
+        let suite = self.options.suite.as_ref().map_or_else(String::new, |suite| format!("-{suite}"));
+        format!("{NEEDED_COPIES_NOTE}-{}{suite}", template.oid)
     }
 }
 
 impl Template {
     /// Reads the number of copies that the last runs needed. Returns 0 if no run noted any.
-    fn recall_stock(&self) -> usize {
-        let noted = self.entry.as_ref().and_then(|entry| entry.recall(&self.stock_note()));
+    fn recall_stock(&self, note: &str) -> usize {
+        let noted = self.entry.as_ref().and_then(|entry| entry.recall(note));
         noted.and_then(|noted| noted.parse().ok()).unwrap_or(0)
     }
 
-    /// Notes the number of copies that a run needed. If it needed fewer than the runs before it, the number falls only by half of the
-    /// difference. A developer may run a single test now and the whole suite next.
-    fn note_stock(&self, needed: usize) {
+    /// Notes the number of copies that a run needed. If it needed fewer than the runs before it, the number falls only by
+    /// half of the difference, since a run may end early.
+    fn note_stock(&self, note: &str, needed: usize) {
         let Some(entry) = &self.entry else { return };
-        let before = self.recall_stock();
+        let before = self.recall_stock(note);
         let now = needed.max(usize::midpoint(needed, before));
         if now != before
-            && let Err(error) = entry.remember(&self.stock_note(), &now.to_string())
+            && let Err(error) = entry.remember(note, &now.to_string())
         {
             tracing::debug!(%error, template = self.name, "could not note how many copies a run needs");
         }
-    }
-
-    /// Returns the file name of the note. It contains the template's oid, because a cache entry can contain several templates.
-    fn stock_note(&self) -> String {
-        format!("{NEEDED_COPIES_NOTE}-{}", self.oid)
     }
 }

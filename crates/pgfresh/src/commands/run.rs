@@ -28,7 +28,8 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let settings = context.settings()?;
     let (keep, full) = (arguments.keep, arguments.full);
     let options = ServerOptions { keep, full, ..settings.with_template()? };
-    let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?.at_port(arguments.port);
+    let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?;
+    let serve_options = serve_options.at_port(arguments.port).for_command(&arguments.command);
     let provisioner = serve_options.encrypt_setups(provisioning::provisioner(context, options)?);
     let service = lifecycle::serve(context, &provisioner, serve_options)?;
     let command =

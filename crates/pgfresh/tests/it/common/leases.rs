@@ -95,6 +95,7 @@ impl LeaseFixture {
             names: NameRules::default(),
             isolation: Isolation::Clone,
             linger,
+            suite: None,
             paranoid,
             provisioner: None,
         };
