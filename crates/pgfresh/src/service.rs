@@ -231,10 +231,8 @@ impl Service {
             provisioner: (!is_persistent).then(|| provisioner.clone()),
         };
         let leases = open_leases(options, session)?;
-        server.on_end({
-            let leases = leases.clone();
-            move || leases.server_gone()
-        })?;
+        let ending = leases.clone();
+        server.on_end(move || ending.server_gone())?;
         // A suite may migrate a database in one process and test it in another. Rolling back would undo the migration.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);

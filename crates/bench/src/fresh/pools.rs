@@ -155,7 +155,8 @@ pub(super) fn contenders<'a>(
 
 pub(super) fn report(timed: &[Timed], lines: &[Line]) -> Report {
     let mut report = Report::new("Databases whose tests open pools");
-    let columns = ["in a second", "first session", "p99", "later sessions", "p99", "clone's × these"];
+    let columns =
+        ["in a second", "first session", "first p99", "later sessions", "later p99", "clone's × these"];
     let title = "A database, its sessions and a query in each, disposed of";
     let mut table = Table::numbers(title, "what", columns);
     for line in lines {

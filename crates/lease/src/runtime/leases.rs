@@ -104,10 +104,7 @@ impl Leases {
         });
         inner.measure_capacity();
         let leases = Self(inner);
-        if let Err(error) = leases.start_workers() {
-            leases.close();
-            return Err(LeaseError::Threads(error));
-        }
+        leases.start_workers().inspect_err(|_| leases.close()).map_err(LeaseError::Threads)?;
         Ok(leases)
     }
 

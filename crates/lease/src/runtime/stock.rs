@@ -7,6 +7,7 @@ use sys::lock;
 use crate::runtime::inner::Inner;
 use crate::runtime::template::Template;
 use crate::table::Source;
+use crate::table::supply::FIRST_READY;
 
 /// File names of notes about the number of copies begin with this word.
 pub const NEEDED_COPIES_NOTE: &str = "copies";
@@ -52,9 +53,9 @@ impl Template {
         let Some(entry) = &self.entry else { return };
         let before = self.recall_stock(note);
         let now = needed.max(usize::midpoint(needed, before));
-        if now != before
-            && let Err(error) = entry.remember(note, &now.to_string())
-        {
+        // Every server starts with a few copies, so a note of so few would say nothing.
+        let is_known = now == before || before == 0 && now <= FIRST_READY;
+        if !is_known && let Err(error) = entry.remember(note, &now.to_string()) {
             tracing::debug!(%error, template = self.name, "could not note how many copies a run needs");
         }
     }

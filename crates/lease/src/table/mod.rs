@@ -40,10 +40,11 @@ mod line;
 pub(crate) mod linger;
 mod lookup;
 mod outcome;
+mod room;
 #[cfg(test)]
 mod simulation;
 mod stock;
-mod supply;
+pub(crate) mod supply;
 #[cfg(test)]
 mod tests;
 pub(crate) mod work;

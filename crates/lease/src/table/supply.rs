@@ -20,7 +20,7 @@ const MOST_AHEAD: usize = 16;
 /// after a burst would make pgfresh create a copy at its start and remove one at its end.
 const MOST_READY: usize = 2 * MOST_AHEAD;
 /// Number of databases to keep ready before any client has requested one.
-const FIRST_READY: usize = 2;
+pub(crate) const FIRST_READY: usize = 2;
 /// Maximum number of databases created simultaneously from one source while clients wait.
 const MOST_MAKING: usize = 2;
 /// Maximum number of databases created simultaneously from one source ahead of demand, which leaves the other
@@ -36,11 +36,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
 /// If clients are likely to get a returned database within this time, the table doesn't create a copy for them while
 /// all processors are busy. A copy would only slow down the clients about to return theirs.
 const CROWD_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// How long a client waits when there is no room for another database and no other client receives one either. Clients
-/// may keep their databases as long as they like. But as long as databases pass from client to client, this client's
-/// turn will come, so it continues to wait.
-const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of one source of databases.
 #[derive(Debug)]
@@ -255,73 +250,6 @@ impl LeaseTable {
         self.databases.len() < self.capacity || self.evict_idle(now)
     }
 
-    /// Makes room for the client whose turn it is by removing an idle database or ending a lease without sessions.
-    /// Returns false if all databases are in use.
-    fn evict_idle(&mut self, now: Instant) -> bool {
-        // After a failure, don't count on a database until its task succeeds, because the task may keep failing.
-        let is_coming = |database: &Database| {
-            database.frees_room() || database.is_returning() && !matches!(database.work, Work::RetryAt(_))
-        };
-        if self.databases.busy().any(|(_, database)| is_coming(database)) {
-            return true;
-        }
-        let Some(source) = self.next_source(None, now) else { return true };
-        let other = |database: &Database| database.source != source;
-        let is_idle = |database: &Database| other(database) || database.isolation == Isolation::Rollback;
-        let idle = self.databases.ready().find(|(_, database)| is_idle(database));
-        if let Some((id, retire)) = idle.map(|(id, database)| (id, other(database))) {
-            self.unname(id, retire, None);
-            return true;
-        }
-        let deadline = |database: &Database| database.lease().and_then(|lease| lease.deadline);
-        let lingers =
-            self.databases.iter().filter_map(|(id, database)| Some((deadline(database)?, id))).min();
-        let Some((_, id)) = lingers.or_else(|| self.oldest_kept()) else { return false };
-        if let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) {
-            lease.deadline = Some(now);
-        }
-        true
-    }
-
-    /// Returns the oldest sessionless database kept for a failed test, with the time when pgfresh kept it.
-    fn oldest_kept(&self) -> Option<(Instant, DatabaseId)> {
-        let unused = |database: &Database| {
-            database.lease().filter(|lease| lease.sessions() == 0).and_then(|lease| lease.kept)
-        };
-        self.databases.iter().filter_map(|(id, database)| Some((unused(database)?, id))).min()
-    }
-
-    /// Refuses clients that have waited too long for another client to return its database and make room.
-    fn refuse_for_room(&mut self, source: &Source, now: Instant) {
-        loop {
-            let next = self.next_timeout(source);
-            let Some((_, name)) = next.clone().filter(|(ends, _)| *ends <= now) else {
-                return next.into_iter().for_each(|(ends, _)| self.look_at_lines(ends));
-            };
-            let leased = self.databases.iter().filter(|(_, database)| database.lease().is_some()).count();
-            let is_kept = |database: &Database| database.lease().is_some_and(|lease| lease.kept.is_some());
-            let kept = self.databases.iter().filter(|(_, database)| is_kept(database)).count();
-            if let Some(supply) = self.supplies.get_mut(source) {
-                supply.line.retain(|waiting| *waiting != name);
-            }
-            self.refuse_name(&name, LeaseError::Full { leased, kept, most: self.capacity }, now);
-        }
-    }
-
-    /// Returns the name that will be the first to give up waiting for room, with the time when this will happen.
-    fn next_timeout(&self, source: &Source) -> Option<(Instant, String)> {
-        let line = &self.supplies.get(source)?.line;
-        let ends = |name: &String| {
-            let line = self.names.get(name)?;
-            let waits = matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source);
-            let since = line.requests.front().filter(|_| waits)?.since;
-            let moved = self.assigned_at.map_or(since, |assigned| assigned.max(since));
-            Some((moved + ROOM_TIMEOUT, name.clone()))
-        };
-        // If several names time out simultaneously, this finds the first in the queue.
-        line.iter().filter_map(ends).min_by_key(|(ends, _)| *ends)
-    }
-
     /// Answers a waiting name's first request with an error and stops waiting on the name's behalf.
     pub(super) fn refuse_name(&mut self, name: &str, error: LeaseError, now: Instant) {
         if let Some(line) = self.names.get_mut(name) {
@@ -478,7 +406,7 @@ impl LeaseTable {
 
     /// Finds the client that has waited longest without a database being prepared for it and returns the source needed
     /// by this client. `come_back` is a database that has just been returned and isn't assigned to a client yet.
-    fn next_source(&self, come_back: Option<DatabaseId>, now: Instant) -> Option<Source> {
+    pub(super) fn next_source(&self, come_back: Option<DatabaseId>, now: Instant) -> Option<Source> {
         let come_back = come_back.and_then(|id| self.databases.get(id));
         let next = |(source, supply): (&Source, &Supply)| {
             let own = come_back.filter(|own| own.source == *source);
