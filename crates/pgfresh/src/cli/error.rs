@@ -213,7 +213,7 @@ mod tests {
             "template list --rounds=3",
             "unexpected argument '--rounds' found",
             "\"--rounds\" is an option of \"pgfresh run\", \"pgfresh bench start\", \"pgfresh bench fresh\", \
-            \"pgfresh bench rollback\" and others.",
+            \"pgfresh bench pools\" and others.",
         );
         check(
             "--cache-size 10GB run -- true",
