@@ -1,8 +1,8 @@
-//! The catalog of a template lists everything that a session can change in a copy, and holds what a reset needs to undo such
+//! A template's catalog lists everything that a session can change in a copy, along with the data needed to undo the
 //! changes.
 //!
-//! A copy has the template's files, so all oids and file numbers are the same in each copy. It is therefore enough to read the
-//! catalog once, in one of the first copies.
+//! Copies consist of the template's files, so they all have the same oids and file numbers. Reading the catalog once,
+//! in one of the first copies, is therefore enough.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,21 +15,22 @@ use crate::admin::{ascii, number, text, union};
 use crate::reset::digest::{Digest, ROW, digest_of, rows_of};
 use crate::reset::expressions::{DEPENDENT, MAY_LEAVE_TRACES};
 
-/// If a table is larger than this on disk (in bytes, with TOAST), pgfresh doesn't keep its rows in memory and can't restore them.
+/// Maximum size of a table on disk, in bytes and including TOAST. pgfresh doesn't hold the rows of larger tables in
+/// memory, so it can't restore them.
 const LARGEST_SEED: u64 = 256 << 10;
-/// Maximum size of the rows that pgfresh keeps for one table, in bytes. In memory, they can take more space than on disk, where
-/// the server may compress values. COPY also needs more bytes for a row with many columns.
+/// Maximum size of one table's rows in memory, in bytes. Rows can take more space there than on disk, where the server
+/// may compress values. COPY also needs more bytes for rows with many columns.
 const LARGEST_ROWS: usize = 1 << 20;
-/// Maximum size of the rows that pgfresh keeps for all tables of a template together, in bytes.
+/// Maximum size of the rows of all tables of a template in memory, in bytes.
 const MOST_ROWS: usize = 16 << 20;
-/// Types that the server reads back exactly as it wrote them in binary form, even if a session has changed settings. A
-/// user-defined type is exact if it consists only of these types.
+/// Types whose binary output the server reads back exactly, whatever the session's settings. A user-defined type is
+/// exact if it consists only of these types.
 const EXACT_TYPES: &str = "bool,bytea,char,name,int8,int2,int4,text,oid,json,float4,float8,money,bpchar,varchar,date,\
     time,timestamp,timestamptz,interval,timetz,bit,varbit,numeric,uuid,jsonb,inet,cidr,macaddr,macaddr8,point,lseg,path,\
     box,polygon,line,circle,int4range,int8range,numrange,tsrange,tstzrange,daterange,tsvector,xid,pg_lsn";
 
-/// Everything in a template that has rows or a value. A note contains only the fields that are the same in every server on the
-/// same files.
+/// Everything in a template that has rows or a value. Fields that may differ between servers on the same files are
+/// skipped, so the note in the cache entry doesn't contain them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TemplateCatalog {
     pub(crate) tables: HashMap<u32, Table>,
@@ -37,15 +38,15 @@ pub(crate) struct TemplateCatalog {
     /// The server's major version.
     #[serde(skip)]
     pub(crate) major: u32,
-    /// The attributes of a copy, as in [`DatabaseStats`](crate::reset::stats::DatabaseStats).
+    /// A copy's attributes, as in [`DatabaseStats`](crate::reset::stats::DatabaseStats).
     #[serde(skip)]
     pub(crate) attributes: String,
     /// Rows of `pg_class`, by oid.
     pub(crate) classes: HashMap<u32, Class>,
-    /// The template's horizon, as [`HORIZON`] selects it.
+    /// The template's horizon, selected by [`HORIZON`]. Rows written by this transaction or a later one are new.
     #[serde(skip)]
     pub(crate) horizon: String,
-    /// Oids of unlogged tables and sequences. The log doesn't show changes of their contents.
+    /// Oids of unlogged tables and sequences. Changes to their contents don't appear in the log.
     #[serde(skip)]
     pub(crate) unlogged: (Vec<u32>, Vec<u32>),
     /// Catalogs other than `pg_class`, by oid.
@@ -56,7 +57,7 @@ pub(crate) struct TemplateCatalog {
     /// The content of each file, by file number.
     #[serde(skip)]
     pub(crate) files: FileMap,
-    /// Digest of the whole database. Set only with the option `paranoid`.
+    /// Digest of the whole database, set only with `paranoid` enabled.
     #[serde(skip)]
     pub(crate) digest: Option<Digest>,
 }
@@ -64,25 +65,25 @@ pub(crate) struct TemplateCatalog {
 /// A row of `pg_class`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Class {
-    /// Digest of the row, without the columns that TRUNCATE, VACUUM or ANALYZE changes.
+    /// Digest of the row, excluding columns that TRUNCATE, VACUUM or ANALYZE changes.
     pub(crate) digest: String,
     /// Values of [`planner_columns`], separated by commas.
     pub(crate) planner: String,
-    /// Values that [`select_in_place`] selects.
+    /// Values selected by [`select_in_place`].
     pub(crate) in_place: String,
-    /// The relation's file and what it contains. The file is 0 if the relation has none in this database.
+    /// The number and content of the relation's file. The number is 0 if the relation has no file in this database.
     file: (u32, Content),
 }
 
-/// A catalog, and how many rows it has in the template.
+/// A catalog and its number of rows in the template.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
     pub(crate) rows: u64,
 }
 
-/// Digests of the rows in catalogs, by the catalog's name. Only few resets need them, and reading them takes longer than reading
-/// everything else about a template (60 ms even without tables). So pgfresh reads them only after a reset has asked for them.
+/// Digests of the rows in catalogs, by catalog name. Few resets need the digests, and reading them takes longer than
+/// reading everything else about a template (60 ms even without tables). So pgfresh reads them only on request.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     known: OnceLock<HashMap<String, String>>,
@@ -90,7 +91,7 @@ pub(crate) struct Digests {
 }
 
 impl Digests {
-    /// Returns all digests. If pgfresh hasn't read them yet, returns `None` and asks for them.
+    /// Returns all digests. If pgfresh hasn't read any yet, requests them and returns `None`.
     pub(crate) fn ask(&self) -> Option<&HashMap<String, String>> {
         let known = self.known.get();
         self.wanted.store(known.is_none(), Ordering::Relaxed);
@@ -103,18 +104,18 @@ impl Digests {
         self.wanted.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a reset has asked for the digests, and pgfresh still has to read them.
+    /// Returns true if a reset has requested digests that pgfresh hasn't read yet.
     pub(crate) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// After an error, stops trying to read the digests until another reset asks for them.
+    /// Cancels the request after an error. The next reset that needs the digests requests them again.
     pub(crate) fn give_up(&self) {
         self.wanted.store(false, Ordering::Relaxed);
     }
 }
 
-/// The content of each file of a database, by file number. Clones share the map.
+/// The content of each file in a database, by file number. Clones share the map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileMap(Arc<HashMap<u32, (Oid, Content)>>);
 
@@ -124,16 +125,16 @@ type Oid = u32;
 /// The kind of data in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Content {
-    /// Rows or TOAST values of a user's table. The number is the table's oid.
+    /// Rows or TOAST values of the user table with this oid.
     Table(u32),
     Sequence(u32),
-    /// An index, whose content follows from that of the table.
+    /// An index, whose content follows from the table's.
     Index,
     /// `pg_class` itself.
     Classes,
-    /// A catalog other than `pg_class`. The number is its oid.
+    /// The catalog with this oid, which is not `pg_class`.
     Catalog(u32),
-    /// TOAST values of a catalog. The number is the oid of the catalog.
+    /// TOAST values of the catalog with this oid.
     CatalogValues(u32),
 }
 
@@ -141,12 +142,12 @@ pub(crate) enum Content {
 pub(crate) struct Table {
     /// Qualified name, quoted for SQL in any session.
     pub(crate) name: String,
-    /// Oids of the table, its indexes, its TOAST table and that table's index.
+    /// Oids of the table, its indexes, its TOAST table and the TOAST index.
     pub(crate) relations: Vec<u32>,
     pub(crate) rows: Seed,
-    /// Whether other tables have foreign keys to this table, so that SQL can't truncate it alone.
+    /// Whether other tables have foreign keys to this table, in which case it can't be truncated alone.
     pub(crate) referenced: bool,
-    /// Whether the table is unlogged, so that its rows are not in the log.
+    /// Whether the table is unlogged, meaning that the log doesn't contain its rows.
     pub(crate) unlogged: bool,
     /// Whether the server refuses to delete rows, because a publication couldn't identify the deleted rows.
     pub(crate) undeletable: bool,
@@ -162,7 +163,7 @@ pub(crate) enum Seed {
     Fixed(Reason),
 }
 
-/// Says why pgfresh cannot restore the rows of a table.
+/// The reason why pgfresh cannot restore a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reason {
     MaterialisedView,
@@ -188,17 +189,17 @@ pub(crate) struct Sequence {
     pub(crate) name: String,
     pub(crate) last_value: i64,
     pub(crate) is_called: bool,
-    /// Whether the sequence is unlogged, so that its value is not in the log.
+    /// Whether the sequence is unlogged, meaning that the log doesn't contain its value.
     pub(crate) unlogged: bool,
 }
 
-/// Makes the server send rows in the database's encoding, for the rest of a transaction. In some encodings, converting a text and
-/// converting it back would change the text.
+/// Makes the server send rows in the database's encoding for the rest of the transaction. Otherwise, a text might not
+/// survive the conversion to another encoding and back.
 pub(crate) const AS_STORED: &str =
     "SELECT pg_catalog.set_config('client_encoding', pg_catalog.getdatabaseencoding(), true)";
 
-/// Selects users' tables, materialised views and sequences. Relations with an oid below 16384 were created by initdb. Source:
-/// `FirstNormalObjectId` in `src/include/access/transam.h`.
+/// Selects user tables, materialized views and sequences. Oids below 16384 belong to relations created by initdb.
+/// Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, \
     getdatabaseencoding() = 'SQL_ASCII', \
     pg_relation_size(c.oid) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0) AS bytes, c.relpersistence = 'u', \
@@ -210,10 +211,10 @@ const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_id
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY bytes, c.oid";
 
-/// Selects tables that pgfresh must not refill, because their rows or indexes could then differ from the template's. Some types
-/// read their input depending on the session, or with a user's own code. A generated column can depend on an object that users
-/// can change. An index or a check can use a user's function in a language other than C, which may depend on the session even if
-/// it is declared immutable.
+/// Selects tables that pgfresh must not refill, because their rows or indexes could then differ from the template's. A
+/// type may parse its input depending on the session or with user-defined code, and a generated column may depend on an
+/// object that users can change. An index or a check may call a user-defined function in a language other than C, whose
+/// result may depend on the session even if the function is declared immutable.
 const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     SELECT a.attrelid, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
     WHERE c.oid >= 16384 AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped \
@@ -244,9 +245,9 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     UNION SELECT p.rel FROM part p JOIN pg_constraint k ON k.contypid = p.typ \
     JOIN computed c ON c.class = 'pg_constraint'::regclass AND c.oid = k.oid";
 
-/// Selects tables with a constraint that the server never checked (NOT VALID), because it may refuse the table's own rows. The
-/// constraint belongs to the table or to a domain. If it belongs to a domain, this selects every table with columns of
-/// user-defined types. Constraints that are not enforced don't count, because they refuse nothing.
+/// Selects tables with a constraint that the server never validated (NOT VALID), because such a constraint may reject
+/// the table's own rows. If the constraint belongs to a domain, every table with columns of user-defined types is
+/// selected. Constraints that are not enforced don't count, since they reject nothing.
 const UNVALIDATED: &str = "WITH unvalidated AS (SELECT conrelid, contypid FROM pg_constraint k \
     WHERE NOT convalidated AND contype IN ('c', 'n') AND coalesce(to_jsonb(k) ->> 'conenforced', 'true') = 'true') \
     SELECT conrelid FROM unvalidated WHERE conrelid <> 0 \
@@ -256,17 +257,17 @@ const UNVALIDATED: &str = "WITH unvalidated AS (SELECT conrelid, contypid FROM p
 /// Selects whether any publication includes DELETE.
 const PUBLISHES: &str = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubdelete)";
 
-/// Selects, for each table, a condition that finds values compressed in a different way than new values would be. For PostgreSQL
-/// 14 and later.
+/// Selects a condition for each table that finds values compressed with a different method than new values would be.
+/// Requires PostgreSQL 14 or later.
 const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compression(%I) = %L', attname, \
     CASE attcompression WHEN 'l' THEN 'pglz' ELSE 'lz4' END), ' OR ') FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid \
     WHERE attrelid >= 16384 AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND attlen = -1 AND attgenerated = '' \
     GROUP BY attrelid";
 
-/// Returns a query for rows of `pg_class`, including those of shared catalogs. The first columns are the oid, the file (even for
-/// a mapped catalog), the kind, and the table that a TOAST table belongs to. The next two are the values for the planner and the
-/// values that may change in place. The last is a digest of everything that TRUNCATE, VACUUM and ANALYZE don't change. Reading
-/// all rows takes a few milliseconds.
+/// Returns a query for `pg_class` rows, including those of shared catalogs. The first columns are the oid, the file
+/// (even for a mapped catalog), the kind, and the table that a TOAST table belongs to. They are followed by the
+/// planner's values, the values that may change in place, and a digest of everything that TRUNCATE, VACUUM and ANALYZE
+/// don't change. Reading all rows takes a few milliseconds.
 pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     let planner =
         planner_columns(major).map(|column| format!("c.{column}")).collect::<Vec<_>>().join(", ', ', ");
@@ -279,13 +280,13 @@ pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     )
 }
 
-/// Returns the columns of `pg_class` that tell the planner how large a relation is.
+/// Returns the `pg_class` columns that tell the planner how large a relation is.
 pub(crate) fn planner_columns(major: u32) -> impl Iterator<Item = &'static str> {
     let since_18 = server::Major(major).has_relallfrozen().then_some("relallfrozen");
     ["relpages", "reltuples", "relallvisible"].into_iter().chain(since_18)
 }
 
-/// Returns a query for all rows of `pg_class`. It selects the file, and the columns that the server may change in place (outside
+/// Returns a query over all `pg_class` rows for the file and the columns that the server may change in place (outside
 /// transactions), except the age of the oldest row. Source: `vac_update_relstats()` and `index_update_stats()`.
 pub(crate) fn select_in_place(major: u32) -> String {
     format!("SELECT c.oid, {} FROM pg_class c", in_place(major))
@@ -298,21 +299,22 @@ fn in_place(major: u32) -> String {
     )
 }
 
-/// An SQL expression for the oldest transaction that is still running.
+/// An SQL expression for the horizon, the oldest transaction still running.
 pub(crate) const HORIZON: &str = "pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
 
-/// Returns an SQL condition that is true if the transaction `horizon` or a later one wrote the row.
+/// Returns an SQL condition for rows written by the transaction `horizon` or a later one.
 pub(crate) fn is_since(horizon: &str, xmin: &str) -> String {
     format!("pg_catalog.age({xmin}) <= pg_catalog.age('{horizon}'::pg_catalog.xid)")
 }
 
-/// Selects all catalogs of a database except `pg_class`. That one is special, because TRUNCATE changes columns in it that define
-/// nothing.
+/// Selects all catalogs of a database except `pg_class`, which needs special treatment because TRUNCATE changes columns
+/// that define nothing.
 const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE relkind = 'r' AND NOT relisshared \
     AND relnamespace = 'pg_catalog'::regnamespace AND oid < 16384 AND oid <> 1259";
 
-/// Returns the SQL and the limits with which pgfresh reads the part of a catalog that goes into a note. If another version of
-/// pgfresh reads it differently, pgfresh recognizes that version's notes by this. Settings of the session are not included.
+/// Returns the SQL and the limits used to read the part of a catalog that goes into a note. Each note contains a
+/// checksum of this text, so pgfresh ignores notes from versions that read catalogs differently. Session settings are
+/// not included.
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = format!("{LARGEST_SEED} {LARGEST_ROWS} {MOST_ROWS}");
@@ -321,14 +323,14 @@ pub(crate) fn queries(major: u32) -> String {
 }
 
 impl Class {
-    /// Reads the rows of [`select_classes`], by oid.
+    /// Parses the rows of [`select_classes`], keyed by oid.
     pub(crate) fn read(rows: &Rows) -> HashMap<u32, Self> {
         let class = |row: &Vec<Option<String>>| {
             let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
             let (oid, file, owner) = (number(column(0)), number(column(1)), number(column(3)));
             let content = match column(2) {
                 "i" => Content::Index,
-                // The catalog `pg_class`. Source: `src/include/catalog/pg_class.h`.
+                // The oid of `pg_class`. Source: `src/include/catalog/pg_class.h`.
                 _ if oid == 1259 => Content::Classes,
                 "t" if owner < 16384 => Content::CatalogValues(owner),
                 _ if owner < 16384 => Content::Catalog(owner),
@@ -343,7 +345,7 @@ impl Class {
 }
 
 impl FileMap {
-    /// Returns the files of these `rows`. Files of relations that are not among the rows come from `before`.
+    /// Returns the files of the relations in `rows`, taking those of all other relations from `before`.
     pub(crate) fn new(rows: &HashMap<u32, Class>, before: &HashMap<u32, Class>) -> Self {
         let others = before.iter().filter(|(oid, _)| !rows.contains_key(oid));
         let files =
@@ -355,14 +357,14 @@ impl FileMap {
         self.0.get(&file).map(|(_, content)| *content)
     }
 
-    /// Whether a file belongs to the TOAST table of a user's table.
+    /// Returns true if a file belongs to a user table's TOAST table.
     pub(crate) fn is_toast(&self, file: u32) -> bool {
         matches!(self.0.get(&file), Some((oid, Content::Table(owner))) if oid != owner)
     }
 
-    /// Returns the oids of tables and sequences that have a different file than in `before`. Returns `None` if a catalog has a
-    /// new file, which can contain anything. Also returns `None` if a file now belongs to another relation. No statement causes
-    /// this, but a session that writes to `pg_class` can.
+    /// Returns the oids of tables and sequences that have a different file than in `before`. Returns `None` if a
+    /// catalog has a new file, which can contain anything, or if a file now belongs to another relation. No statement
+    /// reassigns files, but a session that writes to `pg_class` can.
     pub(crate) fn moved_since(&self, before: &Self) -> Option<HashSet<u32>> {
         let mut moved = HashSet::new();
         for (file, (oid, content)) in self.0.iter() {
@@ -378,8 +380,8 @@ impl FileMap {
 }
 
 impl TemplateCatalog {
-    /// Reads the catalog in a copy that no client has used, and that has these attributes. The `horizon` is from before the first
-    /// client received a copy.
+    /// Reads the catalog from a copy that has these attributes and that no client has used. The `horizon` must predate
+    /// the first client that received a copy.
     pub(crate) fn read(
         session: &mut AdminConnection,
         attributes: String,
@@ -441,7 +443,7 @@ impl TemplateCatalog {
         Ok(catalog)
     }
 
-    /// Whether both catalogs would give the same note.
+    /// Returns true if both catalogs would produce the same note.
     pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
         self.tables == other.tables
             && self.sequences == other.sequences
@@ -449,14 +451,14 @@ impl TemplateCatalog {
             && self.catalogs == other.catalogs
     }
 
-    /// Completes a catalog from a note with the values for this server: the attributes of its copies, its major version, and the
-    /// `horizon` as for [`Self::read`].
+    /// Completes a catalog from a note with this server's values: the attributes of its copies, its major version and
+    /// the `horizon` (see [`Self::read`]).
     pub(crate) fn recalled(self, attributes: String, horizon: String, major: u32) -> Self {
         let files = FileMap::new(&self.classes, &HashMap::new());
         Self { major, attributes, horizon, files, ..self }
     }
 
-    /// Reads the digests in a copy that no client has used.
+    /// Reads the digests from a copy that no client has used.
     pub(crate) fn read_digests(
         &self,
         session: &mut AdminConnection,
@@ -481,8 +483,8 @@ fn oids(rows: &Rows) -> HashSet<u32> {
     rows.iter().filter_map(|row| Some(number(row.first()?.as_deref()?))).collect()
 }
 
-/// Whether the server refuses to delete rows of a table, because it has no key or because the key lacks columns by which a
-/// publication selects rows. The server reports this when it plans a statement. Source: `CheckCmdReplicaIdentity`.
+/// Returns true if the server refuses to delete the table's rows, because the table has no key or its key lacks columns
+/// by which a publication selects rows. EXPLAIN reports this error, too. Source: `CheckCmdReplicaIdentity`.
 fn is_undeletable(session: &mut AdminConnection, name: &str) -> Result<bool, SessionError> {
     match session.query(&format!("EXPLAIN DELETE FROM ONLY {name}")) {
         Ok(_) => Ok(false),
@@ -511,7 +513,7 @@ pub(crate) fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
     Some((number(&columns.next()??), columns.next()??))
 }
 
-/// Returns a form of the name that means the same in any client encoding. If the database has `SQL_ASCII`, the server converts
+/// Rewrites a name so that it means the same in any client encoding. In `SQL_ASCII` databases, the server converts
 /// nothing and names are just bytes, so the name must be UTF-8.
 fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError> {
     if !is_ascii {
@@ -526,7 +528,8 @@ fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError>
     Err(SessionError::Server { severity, sqlstate, message, detail: None })
 }
 
-/// Reads the rows of a table that takes `size` bytes on disk, if they fit into `room`. Subtracts their length from `room`.
+/// Reads the rows of a table that occupies `size` bytes on disk. If the rows fit into `room`, subtracts their length
+/// from it.
 fn seed(
     session: &mut AdminConnection,
     name: &str,
@@ -562,13 +565,13 @@ fn seed(
             *room -= rows.len();
             Ok(Seed::Rows(rows))
         }
-        // The table has a column whose type has no binary output.
+        // A column's type has no binary output.
         Err(SessionError::Server { .. }) => Ok(Seed::Fixed(Reason::Uncopied)),
         Err(error) => Err(error),
     }
 }
 
-/// Reads the values of sequences. Each item is the oid, the name, and whether the sequence is unlogged.
+/// Reads the values of sequences, each given by its oid, its name and whether it is unlogged.
 pub(crate) fn read_sequences(
     session: &mut AdminConnection,
     sequences: &[(u32, String, bool)],

@@ -1,5 +1,5 @@
-//! Computes digests of a database's complete contents, without using the log. With the option `paranoid`, pgfresh checks each
-//! reset with them.
+//! Computes digests of a database's complete contents, without using the log. With `paranoid` enabled, pgfresh verifies
+//! each reset by comparing digests.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,29 @@ use crate::admin::union;
 /// A difference between a recycled database and its template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The name of the last lease that had the database.
+    /// Name of the last lease that used the database.
     pub database: String,
-    /// The first relation that differed.
+    /// The first relation found to differ.
     pub relation: String,
 }
 
-/// The digest of every table, materialised view and sequence, including the system's own, by the relation's name.
+/// Digests of all tables, materialized views and sequences, including the system's own, by relation name.
 ///
-/// The digests include the columns of `pg_class` that the planner uses, but leave out its file numbers and ages. Of a sequence,
-/// they leave out the number of values that the server has logged ahead. They also leave out schemas for temporary tables, which
-/// remain once they exist.
+/// The digest of `pg_class` covers the planner's columns but not the file numbers and ages. For sequences, `log_cnt` is
+/// excluded. Schemas for temporary tables are excluded, too, because they persist once created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest(BTreeMap<String, String>);
 
-/// Selects all relations of a database that have rows and are not shared between databases.
+/// Selects all relations that can hold rows and are not shared between databases.
 const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), c.relkind \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";
 
-/// An expression for a whole row as text. We don't use a cast, because the server would look it up in `pg_cast`, where a client
-/// can add its own casts.
+/// An expression that turns a whole row into text. We avoid a cast because the server would look it up in `pg_cast`, to
+/// which clients can add their own casts.
 pub(crate) const ROW: &str = "pg_catalog.textin(pg_catalog.record_out(t))";
 
-/// Returns a query for a relation's name and a digest of its rows. `row` is an expression for a row as text.
+/// Returns a query for a relation's name and a digest of its rows. `row` is an expression that turns a row into text.
 pub(crate) fn digest_of(name: &str, row: &str) -> String {
     format!(
         "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}, E'\\n' ORDER BY {row} COLLATE \"C\")) FROM {}",
@@ -43,8 +42,8 @@ pub(crate) fn digest_of(name: &str, row: &str) -> String {
     )
 }
 
-/// Returns the FROM clause for those rows of a relation that the digest includes. It leaves out schemas for temporary tables,
-/// which remain once they exist.
+/// Returns a FROM clause for the rows covered by a relation's digest. Schemas for temporary tables are excluded,
+/// because they persist once created.
 pub(crate) fn rows_of(name: &str) -> String {
     let condition =
         if name == "pg_catalog.pg_namespace" { " WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
@@ -52,7 +51,8 @@ pub(crate) fn rows_of(name: &str) -> String {
 }
 
 impl Digest {
-    /// Reads the digests of all relations. This takes milliseconds for a small database, and much longer for a large one.
+    /// Computes the digests of all relations, which takes milliseconds in a small database and much longer in a large
+    /// one.
     pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
         let mut sql = Vec::new();
         for row in session.query(RELATIONS)? {

@@ -1,21 +1,23 @@
-//! Queries for objects with expressions that call special functions: functions with side effects, or functions whose result
-//! depends on more than the row.
+//! Queries for objects whose expressions call special functions: those with side effects and those whose result depends
+//! on more than the row.
 //!
-//! The gateway judges from the text of a session's statements what the session leaves behind (`pgwire::SessionTraces`). But a
-//! statement can use a view, a default, a constraint, a policy or an operator, and the text doesn't show which functions these
-//! call. If a database has objects that call such functions, each of its backends serves only one client.
+//! The gateway judges by the text of a session's statements what the session leaves behind (`pgwire::SessionTraces`).
+//! But a statement can use a view, a default, a constraint, a policy or an operator, and the text doesn't show which
+//! functions these call. So if a database has objects that call functions with side effects, each of its backends
+//! serves only one client.
 
-/// Selects whether any object that initdb did not create may leave something behind in a backend that uses it. Any user-defined
-/// function may. An expression or operator may if it calls one of these built-in functions:
+/// Selects whether any object not created by initdb may leave something behind in a backend that uses the object. Every
+/// user-defined function may, while an expression or operator may if it calls one of these built-in functions:
 ///
 /// - Volatile functions, except those listed as harmless. For example, `setseed`, `set_config` and `lo_open` leave something
 ///   behind.
 /// - Functions that load a library (functions in C, for encodings, or for text search), and functions for XML, which run SQL.
-/// - Besides, a view on `pg_settings` counts, because an update through the view changes settings.
 ///
-/// `pg_depend` does not record built-in functions, so the query searches expressions in the form in which the server stores them.
-/// Source: `nodeToString` of `src/backend/nodes/outfuncs.c`; 13 is language C of `src/include/catalog/pg_language.dat`. The query
-/// uses `to_jsonb` for columns that only some major versions have.
+/// A view on `pg_settings` also counts, because an update through the view changes settings.
+///
+/// `pg_depend` does not record built-in functions, so the query searches expressions in their stored form. Source:
+/// `nodeToString` in `src/backend/nodes/outfuncs.c`; 13 is the C language in `src/include/catalog/pg_language.dat`. The
+/// query reads columns that only some major versions have through `to_jsonb`.
 pub(crate) const MAY_LEAVE_TRACES: &str = "WITH leaving(oid) AS (SELECT oid FROM pg_proc WHERE oid < 16384 AND (prolang = 13 \
       OR provolatile = 'v' AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) AND proname !~ '^(\
 random|random_normal|array_sample|array_shuffle|clock_timestamp|timeofday|timezone|current_query|currval|lastval|nextval|setval|\
@@ -47,17 +49,17 @@ pg_sequence_last_value|pg_notification_queue_usage)$' \
     SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384) OR EXISTS (SELECT FROM used JOIN leaving USING (oid)) \
       OR EXISTS (SELECT FROM tree WHERE text LIKE format('%%:relid %s %%', 'pg_catalog.pg_settings'::regclass::oid))";
 
-/// Selects tables that pgfresh must not refill, because their rows or indexes could then differ from the template's. In these
-/// tables, a built-in function uses more than the row to compute a value:
+/// Selects tables that pgfresh must not refill, because their rows or indexes could then differ from the template's. In
+/// these tables, a built-in function computes a value from more than the row:
 ///
-/// - The text of a `float8`, of a value made from such numbers, or of a `bytea` depends on `extra_float_digits` or
-///   `bytea_output`. A quoted identifier depends on `quote_all_identifiers`, and XML depends on `xmlbinary`.
-/// - The words of a text depend on the text search configurations. These count only if they have changed since initdb, which made
-///   19 mappings for each configuration. All of initdb's rows are older than any transaction that `template0` has not frozen.
+/// - The text of a `float8` (or of a value composed of such numbers) depends on `extra_float_digits`, and that of a
+///   `bytea` on `bytea_output`. A quoted identifier depends on `quote_all_identifiers`, and XML depends on `xmlbinary`.
+/// - The words of a text depend on the text search configurations. These count only if they have changed since initdb,
+///   which created 19 mappings per configuration. All rows from initdb are older than any transaction that `template0`
+///   has not frozen.
 ///
-/// The query searches expressions in the form in which the server stores them. Source: `nodeToString` of
-/// `src/backend/nodes/outfuncs.c`; 1282 is `quote_ident`, 3734 and 3769 are `regconfig` and `regdictionary` of
-/// `src/include/catalog`.
+/// The query searches expressions in their stored form. Source: `nodeToString` in `src/backend/nodes/outfuncs.c`; 1282
+/// is `quote_ident`, and 3734 and 3769 are `regconfig` and `regdictionary` in `src/include/catalog`.
 pub(crate) const DEPENDENT: &str = "WITH expression(rel, tree) AS ( \
     SELECT f.adrelid, f.adbin::text FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum \
       WHERE a.attgenerated <> '' \

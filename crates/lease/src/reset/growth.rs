@@ -1,13 +1,13 @@
-//! Limits the space that dead rows take up in a database. Autovacuum would free it, but runs only once an hour.
+//! Limits the space that dead rows occupy in a database. Autovacuum would free this space, but runs only once an hour.
 
-/// After its leases have written this many catalog rows, pgfresh drops a database. For example, each temporary table writes such
-/// rows. Even after they are deleted, they take up space until a VACUUM.
+/// pgfresh drops a database once its leases have written more catalog rows than this. Each temporary table, for
+/// example, writes several. Even deleted rows occupy space until a VACUUM.
 const MOST_OF_CATALOGS: u64 = 20_000;
-/// After its leases have written and rolled back this many rows, pgfresh drops a database. Such rows take up space until a
-/// VACUUM, and nothing starts one.
+/// pgfresh drops a database once its leases have rolled back more rows than this. Rolled-back rows occupy space until a
+/// VACUUM, and nothing triggers one.
 const MOST_ROLLED_BACK: u64 = 10_000;
 
-/// Counts the rows that the leases of one database have written and that still take up space.
+/// Counts the rows written by one database's leases that still occupy space.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     catalogs: u64,

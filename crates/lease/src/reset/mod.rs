@@ -1,4 +1,4 @@
-//! Resets a used database to the state of its template. For this, it also knows the template's contents.
+//! Resets used databases to their template's state, for which it also records what the template contains.
 
 pub(crate) mod catalog;
 pub(crate) mod digest;

@@ -1,8 +1,8 @@
-//! Stores a template's catalog as a note in the cache entry, so that the next server on this entry doesn't have to read the
-//! catalog again.
+//! Stores a template's catalog as a note in the cache entry, which saves the next server using this entry from reading
+//! the catalog again.
 //!
 //! ```text
-//! pgfresh catalog IDENTITY SUBJECT CHECKSUM     of the entry; CRC-32C in hex: of what the note is about, of what it says
+//! pgfresh catalog IDENTITY SUBJECT CHECKSUM     entry's identity; CRC-32C in hex of the subject and of the JSON
 //! {…}                                           JSON
 //! ```
 
@@ -25,14 +25,15 @@ struct Read {
     leaves_traces: bool,
 }
 
-/// Returns the text of a note, or `None` if it would be too long. The first line of `subject` is the identity of the cache entry.
+/// Returns a note's text, or `None` if the text would be too long. The first line of `subject` is the cache entry's
+/// identity.
 pub(crate) fn write(catalog: &TemplateCatalog, leaves_traces: bool, subject: &str) -> Option<String> {
     let body = serde_json::to_string(&Written { catalog, leaves_traces }).ok()?;
     (body.len() <= LONGEST).then(|| format!("{}\n{body}", header(subject, &body)))
 }
 
-/// Reads a note about this subject. Returns the catalog, and whether using a copy may leave traces in a backend. Returns `None`
-/// if the note is damaged or has a different subject.
+/// Parses a note about this subject. Returns the catalog and whether using a copy may leave traces in a backend, or
+/// `None` if the note is damaged or has a different subject.
 pub(crate) fn read(text: &str, subject: &str) -> Option<(TemplateCatalog, bool)> {
     let (first, body) = text.split_once('\n')?;
     if first != header(subject, body) {

@@ -1,11 +1,11 @@
-//! Resets a used database to the state of its template. It undoes only the changes that the write-ahead log shows.
+//! Resets a used database to its template's state by undoing only the changes found in the write-ahead log.
 //!
-//! A reset takes about a millisecond, while a new copy takes tens of milliseconds. The log also proves that nothing else changed.
+//! A reset takes about a millisecond, a new copy tens of milliseconds. The log also proves that nothing else changed.
 //!
-//! The log names every file that any session changed since the last reset, even if the change was not committed. The reset
-//! empties and refills the user's tables, and resets sequences. It also undoes TRUNCATE, which changes only files and the
-//! planner's numbers in `pg_class`. After any other change, pgfresh drops the database. Finally, the reset reads the log again,
-//! and checks that it shows only the reset's own changes.
+//! The log identifies every file that any session has changed since the last reset, even without a commit. The reset
+//! empties and refills user tables, restores sequences, and undoes TRUNCATE, which changes only files and the planner's
+//! size estimates in `pg_class`. After any other change, pgfresh drops the database instead. Finally, the reset rereads
+//! the log to check that only the reset itself has changed anything.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -31,21 +31,21 @@ use crate::wal::changes::Changes;
 use crate::wal::evidence::Evidence;
 use crate::wal::record::RelationFile;
 
-/// How long the reset waits for sessions that are still ending.
+/// How long the reset waits for sessions to exit.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
-/// If at most this many rows of a table changed, the reset doesn't check the table's size.
+/// The reset checks a table's size only if more rows than this have changed.
 const FEW: u64 = 100;
-/// If a table is larger than this (in bytes), the reset truncates it instead of deleting its rows. If it can't truncate the
-/// table, pgfresh drops the database.
+/// The reset truncates tables larger than this (in bytes) instead of deleting their rows. If it can't truncate one,
+/// pgfresh drops the database.
 const BLOAT: u64 = 1 << 20;
-/// Reason why a database is not reset: SQL dropped or renamed it.
+/// Reason not to reset a database: SQL dropped or renamed it.
 pub(crate) const GONE: &str = "it was dropped or renamed by SQL";
-/// Reason why a database is not reset: a client changed definitions.
+/// Reason not to reset a database: a client changed definitions.
 const DEFINITIONS: &str = "its definitions were changed";
-/// If at most this many catalog rows changed, the reset compares the catalogs with the template. They may be as before, for
-/// example if a temporary table came and went. With more rows, the comparison would take too long.
+/// Maximum number of changed catalog rows for which the reset compares the catalogs with the template's. They may be
+/// equal again, for example if a temporary table came and went. With more rows, comparing takes too long.
 const MOST_OF_CATALOGS: u64 = 500;
-/// Number of sequences that one statement resets. A SELECT can have 1664 columns. Source: `MaxTupleAttributeNumber`.
+/// Maximum number of sequences reset per statement. A SELECT can have 1664 columns. Source: `MaxTupleAttributeNumber`.
 const MOST_COLUMNS: usize = 1600;
 /// Additional settings for the session in which a reset writes.
 const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_timeout", "5s")];
@@ -53,14 +53,14 @@ const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_t
 /// Makes the server flush the log when the transaction commits.
 const FLUSH: &str = "pg_catalog.set_config('synchronous_commit', 'on', true)";
 
-/// A used database, with everything that a reset needs.
+/// A used database along with everything needed to reset it.
 #[derive(Debug)]
 pub(crate) struct Used<'a> {
     pub(crate) address: &'a DatabaseAddress,
     pub(crate) catalog: &'a TemplateCatalog,
     /// Statistics from the end of the lease. If `None`, the reset reads them itself.
     pub(crate) stats: Option<DatabaseStats>,
-    /// The database's files, once they differ from the template's.
+    /// The database's files. `None` as long as they equal the template's.
     pub(crate) files: Option<FileMap>,
     pub(crate) growth: Growth,
     /// Idle backends in the database.
@@ -69,11 +69,11 @@ pub(crate) struct Used<'a> {
     pub(crate) session: Option<AdminConnection>,
 }
 
-/// Says why pgfresh could not recycle a database, for messages and counters.
+/// The reason why pgfresh could not recycle a database, for messages and counters.
 #[derive(Debug)]
 pub(crate) struct NotRecyclable {
     pub(crate) reason: &'static str,
-    /// The error message, if there was an error.
+    /// The error message, if any.
     pub(crate) error: Option<String>,
 }
 
@@ -114,16 +114,16 @@ struct Touched {
     emptied: BTreeSet<u32>,
     /// Whether the reset made the server count the pages left in these tables.
     is_counted: bool,
-    /// Files of tables that still had pages with rows (dead or alive) after the lease, as far as the log shows.
+    /// Table files that still had pages with rows (dead or alive) after the lease, according to the log.
     filled: HashSet<RelationFile>,
-    /// Other catalogs with changes. They may be as before, for example if a client created and dropped a temporary table.
+    /// Other changed catalogs. They may still equal the template's, for example after a temporary table came and went.
     catalogs: BTreeSet<u32>,
     /// The subset of `catalogs` in which TOAST values changed.
     with_values: BTreeSet<u32>,
 }
 
-/// Resets a database to the state of its template, or returns the reason why it can't. The database must have no sessions except
-/// pgfresh's own and idle backends.
+/// Resets a database to its template's state or returns the reason why that's impossible. The database must have no
+/// sessions except pgfresh's own and idle backends.
 pub(crate) fn reset(
     admin: &AdminPool,
     evidence: &Evidence,
@@ -142,7 +142,7 @@ pub(crate) fn reset(
         return Ok(Proof::new());
     }
     if !touched.catalogs.iter().all(|catalog| WITHOUT_EXPRESSIONS.contains(catalog)) {
-        // A backend that the lease has used may have called a function that no longer exists.
+        // Close backends used by the lease, since they may have called a function that no longer exists.
         used.waiting.retain(|waiting| !waiting.is_used);
     }
     if !touched.catalogs.is_empty() {
@@ -168,7 +168,7 @@ impl Touched {
     }
 }
 
-/// Waits until only pgfresh's own sessions are left in the database, and rolls back transactions that clients prepared.
+/// Waits until only pgfresh's own sessions are left in the database and rolls back transactions prepared by clients.
 fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<DatabaseStats, NotRecyclable> {
     let begun = Instant::now();
     loop {
@@ -178,7 +178,7 @@ fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<Databas
             if begun.elapsed() > STRAGGLER_TIMEOUT {
                 return Err(NotRecyclable::because("a session did not end"));
             }
-            // The server doesn't tell us when a session has ended.
+            // The server doesn't notify us when a session exits, so poll.
             std::thread::sleep(Duration::from_micros(500));
         } else if stats.prepared {
             roll_back_prepared(own_session(admin, used)?)?;
@@ -188,7 +188,7 @@ fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<Databas
     }
 }
 
-/// Rolls back prepared transactions. Otherwise their locks would outlive the lease, and the server could not drop the database.
+/// Rolls back prepared transactions, which would otherwise hold their locks and block dropping the database.
 pub(crate) fn roll_back_prepared(session: &mut AdminConnection) -> Result<(), SessionError> {
     let sql = "SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = pg_catalog.current_database()";
     for row in session.query(sql)? {
@@ -198,7 +198,7 @@ pub(crate) fn roll_back_prepared(session: &mut AdminConnection) -> Result<(), Se
     Ok(())
 }
 
-/// Returns pgfresh's own session in the database, after opening one if necessary.
+/// Returns pgfresh's own session in the database, opening one if necessary.
 fn own_session<'a>(
     admin: &AdminPool,
     used: &'a mut Used<'_>,
@@ -209,7 +209,7 @@ fn own_session<'a>(
     used.session.as_mut().ok_or(NotRecyclable::because("no session could be opened"))
 }
 
-/// Opens a session in which a reset can write, even if clients changed settings that would prevent this.
+/// Opens a session in which a reset can write, even if clients have changed settings that would prevent writes.
 pub(crate) fn open_own_session(
     admin: &AdminPool,
     address: &DatabaseAddress,
@@ -217,7 +217,7 @@ pub(crate) fn open_own_session(
     Ok(admin.open_in(address, &WRITING)?)
 }
 
-/// Sorts the changes that the log shows by what the reset has to do about them. Returns the reason if it can't undo them.
+/// Classifies the changes in the log by how the reset undoes them. Returns the reason if a change can't be undone.
 fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRecyclable> {
     if let Some(doubt) = changes.doubt {
         return Err(NotRecyclable::because(doubt));
@@ -252,7 +252,7 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
                 grown += change.inserted + change.updated;
                 opaque |= change.in_place || change.other;
             }
-            // The contents of an index follow from its table. An unknown file is new, and `pg_class` shows what it belongs to.
+            // An index's contents follow from its table. Unknown files are new, and `pg_class` shows their relations.
             Some(Content::Index) | None => {}
         }
     }
@@ -260,7 +260,7 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
     if !used.growth.has_room_for(grown) {
         return Err(NotRecyclable::because("its catalogs grew too much"));
     }
-    // Empty these tables even if nothing was committed, because a rollback leaves dead rows.
+    // Empty these tables even if nothing was committed, because a rollback leaves dead rows behind.
     touched.tables = rows.into_keys().collect();
     if !changes.committed {
         touched.classes = false;
@@ -270,19 +270,20 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
     if has_definitions && (opaque || rows_of_catalogs > MOST_OF_CATALOGS) {
         return Err(NotRecyclable::because(DEFINITIONS));
     }
-    // The log doesn't show changes of unlogged tables and sequences, so reset them every time.
+    // Changes to unlogged tables and sequences don't appear in the log, so always reset these.
     let (tables, sequences) = &used.catalog.unlogged;
     touched.tables.extend(tables);
     touched.sequences.extend(sequences);
     Ok(touched)
 }
 
-/// Catalogs without expressions. If only these changed, a session ran no user-defined function, and only the built-in functions
-/// that its statements show. `pg_type` is not among them, because it contains defaults of domains, and neither is `pg_index`.
-/// Source: `src/include/catalog`.
+/// Catalogs without expressions. If only these changed, sessions ran no user-defined functions and only those built-in
+/// ones that their statements show. The list excludes `pg_index` and, because of domain defaults, `pg_type`. Source:
+/// `src/include/catalog`.
 const WITHOUT_EXPRESSIONS: [u32; 6] = [1249, 2224, 2608, 2611, 2615, 2619];
 
-/// Catalogs of functions, aggregates, operators and casts. A query computes its result with them. Source: `src/include/catalog`.
+/// Catalogs of functions, aggregates, operators and casts, which determine query results. Source:
+/// `src/include/catalog`.
 const COMPUTES: [u32; 4] = [1255, 2600, 2617, 2605];
 
 /// Checks that each changed catalog has the same rows as in the template.
@@ -294,8 +295,8 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
         return Err(NotRecyclable::because(DEFINITIONS));
     }
     let session = own_session(admin, used)?;
-    // A catalog is unchanged if it has as many rows as before and none of them is new. Counting rows is faster than comparing
-    // them. But it misses changed TOAST values, and can't be trusted if a client may have redefined functions.
+    // A catalog is unchanged if it has as many rows as before and none of them is new. Counting rows is faster than
+    // comparing them, but it misses changed TOAST values and can't be trusted if a client may have redefined functions.
     let computes_alike = COMPUTES.iter().all(|oid| !touched.catalogs.contains(oid));
     let is_counted = |oid: &u32| computes_alike && !touched.with_values.contains(oid);
     let is_since = is_since(&catalog.horizon, "xmin");
@@ -333,7 +334,7 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
     Err(NotRecyclable::because(DEFINITIONS))
 }
 
-/// Returns the rows of `pg_class` that may differ from the template's. All others are the same.
+/// Returns the `pg_class` rows that may differ from the template's.
 fn changed_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<HashMap<u32, Class>, NotRecyclable> {
     let catalog = used.catalog;
     let session = own_session(admin, used)?;
@@ -359,8 +360,8 @@ fn changed_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<HashMap<u32
     Err(NotRecyclable::because(DEFINITIONS))
 }
 
-/// Checks that nothing except TRUNCATE and VACUUM changed `pg_class`. Adds relations with a new file to `touched`, because the
-/// log may not show their rows. Returns the rows that may have changed.
+/// Checks that only TRUNCATE and VACUUM changed `pg_class` and returns the rows that may have changed. Relations with a
+/// new file are added to `touched`, because the log may not show their rows.
 fn find_truncated(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -384,7 +385,7 @@ fn find_truncated(
     Ok(changed)
 }
 
-/// Restores the planner's numbers in `pg_class`, and remembers the current files. Returns the end of the log.
+/// Restores the planner's size estimates in `pg_class` and records the current files. Returns the end of the log.
 fn settle_classes(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -398,7 +399,7 @@ fn settle_classes(
     Ok(mark)
 }
 
-/// Returns statements that restore the planner's numbers in `pg_class` where they differ from the template's.
+/// Returns statements that restore the planner's size estimates in `pg_class` where they differ from the template's.
 fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> String {
     let columns = planner_columns(catalog.major).collect::<Vec<_>>().join(", ");
     let mut sql = String::new();
@@ -414,7 +415,7 @@ fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> Str
     sql
 }
 
-/// Undoes all changes. Returns the end of the log afterwards, and whether any table was truncated.
+/// Undoes all changes. Returns the end of the log afterwards and whether any table was truncated.
 fn clean(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -466,17 +467,17 @@ fn clean(
 #[derive(Debug)]
 struct Undo<'a> {
     catalog: &'a TemplateCatalog,
-    /// Statements that begin a transaction that can write, even if a client changed settings that would prevent this.
+    /// Statements that begin a writable transaction, even if a client has changed settings that would prevent writes.
     begin: String,
-    /// Statements that delete all rows of the tables and reset sequences.
+    /// Statements that empty the tables and reset sequences.
     sql: String,
-    /// Whether there may be values in TOAST tables.
+    /// Whether TOAST tables may contain values.
     has_toast: bool,
-    /// Whether the server has to count the pages that are left, because the log may not show them.
+    /// Whether the server must count the remaining pages, because the log may not show them.
     counts: bool,
     /// Tables that `sql` empties with DELETE, by oid.
     emptied: Vec<(u32, &'a Table)>,
-    /// Tables with rows in the template, each with these rows.
+    /// Tables that have rows in the template, along with these rows.
     seeded: Vec<(&'a Table, &'a Vec<u8>)>,
 }
 
@@ -491,29 +492,28 @@ impl<'a> Undo<'a> {
             "BEGIN READ WRITE; SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = '5s'; \
              SET LOCAL statement_timeout = '60s'; {unbounded}",
         );
-        // The log may not show rows in a new file, and shows none of an unlogged table. There can be such rows in TOAST tables,
-        // too.
+        // The log may omit rows in new files and always omits those of unlogged tables, including rows in TOAST tables.
         let counts = touched.classes || !catalog.unlogged.0.is_empty();
         let (has_toast, sql) = (touched.toast || counts, String::new());
         Self { catalog, begin, has_toast, counts, sql, emptied: Vec::new(), seeded: Vec::new() }
     }
 
-    /// Runs the statements. Returns the end of the log afterwards.
+    /// Runs the statements and returns the end of the log afterwards.
     fn run(&self, session: &mut AdminConnection) -> Result<Lsn, NotRecyclable> {
         let Self { catalog, begin, has_toast, counts, sql, emptied, seeded } = self;
-        // This commit also flushes the ones before it.
+        // This commit also flushes earlier ones.
         let mark = format!("BEGIN READ WRITE; {MARK}, {FLUSH}; COMMIT");
-        // Without DISCARD, the next client of an idle backend could see these values with `currval()`.
+        // Without DISCARD, the idle backend's next client could read these values with `currval()`.
         let sql = format!("{begin}{sql}COMMIT; DISCARD SEQUENCES; ");
         if emptied.is_empty() && seeded.is_empty() {
             return Ok(mark_of(&session.query(&format!("{sql}{mark}"))?));
         }
         let mut steps = vec![sql];
         if !emptied.is_empty() {
-            // If the template has rows, some of their values may be in TOAST tables.
+            // Values of the template's rows may be in TOAST tables.
             steps.push(remove_pages(emptied, *has_toast || !seeded.is_empty(), catalog.major));
         }
-        // Write the mark after the commit, so that it is behind the commit in the log.
+        // Write the mark after the commit, so that it also follows the commit in the log.
         let end = format!("{}COMMIT; {mark}", restore_planner(catalog, emptied));
         let count = if *counts { count_filled(emptied) } else { String::new() };
         let begin = format!("{begin}SET LOCAL enable_seqscan = off; ");
@@ -535,7 +535,7 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// Checks that the number in the first row, which counts tables that still have pages, is zero.
+/// Checks that the number of tables that still have pages (in the first row) is zero.
 fn expect_none(rows: &Rows) -> Result<(), NotRecyclable> {
     if text(rows) == "0" {
         return Ok(());
@@ -543,9 +543,9 @@ fn expect_none(rows: &Rows) -> Result<(), NotRecyclable> {
     Err(NotRecyclable::because(PAGES_LEFT))
 }
 
-/// Runs the statements in an idle backend, if they only empty tables and reset sequences. No setting of the client affects such
-/// statements, because all their names are qualified, and are ASCII in any encoding. Statements that write rows need pgfresh's
-/// own session.
+/// Runs the statements in an idle backend if they only empty tables and reset sequences. Client settings can't affect
+/// such statements, because all names are qualified and ASCII in any encoding. Writing rows requires pgfresh's own
+/// session.
 fn run_clean(admin: &AdminPool, used: &mut Used<'_>, undo: &Undo<'_>) -> Result<Lsn, NotRecyclable> {
     let waiting = used.waiting.iter().position(|waiting| waiting.backend.is_superuser());
     if let Some(at) = waiting.filter(|_| undo.seeded.is_empty() && used.session.is_none()) {
@@ -556,7 +556,7 @@ fn run_clean(admin: &AdminPool, used: &mut Used<'_>, undo: &Undo<'_>) -> Result<
     undo.run(own_session(admin, used)?)
 }
 
-/// Returns the size on disk of each table that may have grown, in bytes, including its TOAST table.
+/// Returns the disk size in bytes of each table that may have grown, including its TOAST table.
 fn read_sizes(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -577,7 +577,7 @@ fn read_sizes(
     Ok(rows.iter().filter_map(|row| Some((u32::try_from(column(row, 0)?).ok()?, column(row, 1)?))).collect())
 }
 
-/// Checks that the reset itself made all changes that the log shows since its start.
+/// Checks that the reset itself made all changes logged since it began.
 fn check_own_changes(changes: &Changes, used: &Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
     let files = used.files.as_ref().unwrap_or(&used.catalog.files);
     let is_ours = |file: &RelationFile| match files.get(file.number) {

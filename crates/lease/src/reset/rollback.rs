@@ -1,8 +1,9 @@
-//! Sessions for leases in rollback isolation. The whole lease is one transaction, and rolling it back undoes almost everything.
+//! Sessions for leases in rollback isolation, where a whole lease is one transaction and rolling it back undoes almost
+//! everything.
 //!
-//! The lease has the database for itself. The gateway lends the session to one client after another. At the end of the lease,
-//! pgfresh rolls the transaction back and reads the log. Only changes of sequences can survive a rollback, so pgfresh resets the
-//! sequences.
+//! Each lease has a database to itself, and the gateway lends the lease's session to one client after another. When the
+//! lease ends, pgfresh rolls the transaction back, reads the log and resets changed sequences, since only changes to
+//! sequences survive a rollback.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -21,16 +22,16 @@ use crate::reset::recycle::NotRecyclable;
 use crate::wal::changes::Changes;
 use crate::wal::evidence::Evidence;
 
-/// Statements that begin the transaction of a lease. The end of the lease rolls back to the savepoint, which works only if it is
-/// still the same transaction.
+/// Statements that begin a lease's transaction. When the lease ends, pgfresh rolls back to the savepoint, which works
+/// only in the original transaction.
 pub const BEGIN_LEASE: [&str; 2] =
     ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "SAVEPOINT pgfresh_lease"];
 /// Undoes the client's own transaction, which is really a savepoint.
 pub const UNDO_TRANSACTION: &str = "ROLLBACK TO SAVEPOINT pgfresh_t";
 /// Ends the client's own transaction by releasing its savepoint.
 pub const RELEASE_TRANSACTION: &str = "RELEASE SAVEPOINT pgfresh_t";
-/// The parts of DISCARD ALL. Within a transaction, the server allows each of them, but not DISCARD ALL itself. Source:
-/// `DiscardAll`.
+/// The statements that make up DISCARD ALL. The server allows each of them within a transaction, but not DISCARD ALL
+/// itself. Source: `DiscardAll`.
 pub const DISCARD_ALL: [&str; 9] = [
     "CLOSE ALL",
     "SET SESSION AUTHORIZATION DEFAULT",
@@ -42,18 +43,19 @@ pub const DISCARD_ALL: [&str; 9] = [
     "DISCARD TEMP",
     "DISCARD SEQUENCES",
 ];
-/// If a lease used no more than this many sequences, pgfresh restores them one by one, in the same message as the rollback.
-/// Otherwise, a second message restores all of them together.
+/// Maximum number of sequences that pgfresh restores one by one, in the same message as the rollback. If a lease used
+/// more, a second message restores all of them together.
 const MOST_GUESSED: usize = 32;
-/// Timeout of pgfresh's own statements.
+/// Timeout for pgfresh's own statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// A Flush message, which keeps `idle_in_transaction_session_timeout` from ending the session. A backend that is idle in a
-/// transaction doesn't answer Flush, but stops its idle timer until the next ReadyForQuery. Source: `PostgresMain`.
+/// A Flush message, which keeps `idle_in_transaction_session_timeout` from terminating the session. A backend idle in a
+/// transaction doesn't answer Flush, but it stops its idle timer until the next ReadyForQuery. Source: `PostgresMain`.
 pub const STAY_IDLE: &[u8] = b"H\0\0\0\x04";
-/// Switches off `transaction_timeout`, which would otherwise end the lease's transaction. For `PostgreSQL` 17 and later.
+/// Disables `transaction_timeout`, which would otherwise terminate the session during a long lease. Requires
+/// `PostgreSQL` 17 or later.
 pub const UNBOUNDED: &str = "SET LOCAL transaction_timeout = 0";
 
-/// The state of a lease's transaction. Each client passes it on to the next.
+/// The state of a lease's transaction, passed on from each client to the next.
 #[derive(Debug, Clone)]
 pub struct LeaseTransaction {
     /// Whether the transaction has begun.
@@ -69,31 +71,31 @@ pub struct LeaseTransaction {
     pub timeout: String,
 }
 
-/// State of the savepoint that is the client's own transaction.
+/// State of the savepoint that serves as the client's own transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Savepoint {
-    /// The client has no transaction, and there is no savepoint.
+    /// The client has no transaction, so there is no savepoint.
     #[default]
     Gone,
     /// The client's transaction is open.
     Open,
-    /// The client has committed its transaction, but the savepoint still exists. The next message releases it, which saves a
-    /// round trip.
+    /// The client has committed its transaction, but the savepoint still exists. Releasing it along with the next
+    /// message saves a round trip.
     Done,
 }
 
-/// The constraints that a transaction sees, as far as the gateway has read them.
+/// Constraints visible to a transaction, as far as the gateway has read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Constraints {
-    /// How many changes there had been when the gateway read the constraints. `None` if it hasn't read them.
+    /// The change count at the time the gateway read the constraints. `None` if the gateway hasn't read any.
     pub seen: Option<String>,
     /// Names of the deferrable constraints, quoted for SQL. Empty if there are none.
     pub deferrable: String,
-    /// Names of the constraints that are initially deferred.
+    /// Names of the initially deferred constraints.
     pub deferred: String,
     /// Source texts of functions and other objects that can change settings.
     pub sources: Vec<String>,
-    /// Whether the client has used SET CONSTRAINTS. This matters even if there are no constraints yet, because SET CONSTRAINTS
+    /// Whether the client has used SET CONSTRAINTS. This matters even without any constraints, because SET CONSTRAINTS
     /// ALL also applies to later ones.
     pub told: bool,
 }
@@ -111,8 +113,8 @@ impl Default for LeaseTransaction {
 }
 
 impl LeaseTransaction {
-    /// Returns the state for the next lease, after a rollback. If this transaction changed no constraints, the next one knows
-    /// them already.
+    /// Returns the state for the next lease, after a rollback. If this transaction changed no constraints, the next one
+    /// inherits the known constraints.
     fn of_next_lease(self) -> Self {
         let constraints = match self.constraints {
             Constraints { seen: Some(seen), deferrable, deferred, sources, .. } if seen == "0" => {
@@ -124,31 +126,32 @@ impl LeaseTransaction {
     }
 }
 
-/// The server's session for leases in rollback isolation. Between two leases, it is as good as a new one.
+/// A session for leases in rollback isolation. Between leases, the session is as good as a new one.
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
     pub(crate) params: StartupParams,
     pub(crate) greeting: Vec<u8>,
     pub(crate) stamp: CatalogStamp,
-    /// How far pgfresh had read the log before the session started. `None` if it is enough to compare stamps.
+    /// How far pgfresh had read the log before the session started. `None` if comparing stamps is enough.
     pub(crate) since: Option<Lsn>,
     /// The connection to the server. `None` while a client is using it.
     stream: Option<UnixStream>,
     _seat: Seat,
     pub(crate) transaction: LeaseTransaction,
-    /// True if the last client may have left something in the session, such as settings, temporary tables or an open transaction.
+    /// Whether the last client may have left something in the session, such as settings, temporary tables or an open
+    /// transaction.
     has_leftovers: bool,
-    /// The `transaction_timeout` with which the session started, or an empty string.
+    /// The session's initial `transaction_timeout`, or an empty string if it has none.
     timeout: String,
     is_superuser: bool,
-    /// Whether the startup response would be the same if the lease had another name.
+    /// Whether the startup response would be the same for a lease with another name.
     pub(crate) may_greet_another: bool,
-    /// The sequences that the last lease used. The next lease will probably use the same ones.
+    /// Sequences used by the last lease. The next one will probably use them, too.
     touched: BTreeSet<u32>,
 }
 
 impl TransactionSession {
-    /// Makes a session from a backend that no client has used.
+    /// Creates a session from a backend that no client has used.
     pub(crate) fn new(
         params: StartupParams,
         backend: Backend,
@@ -175,13 +178,13 @@ impl TransactionSession {
         })
     }
 
-    /// Whether the next client can use the session. May wait for the server to answer.
+    /// Returns true if the next client can use the session. May wait for the server's answer.
     pub(crate) fn will_serve(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.greeting))
     }
 
-    /// Lends the connection to a client. If a timeout could end the lease's transaction, begins the transaction now, so that the
-    /// timeout can be switched off in it.
+    /// Lends the connection to a client. If the session has a `transaction_timeout`, begins the lease's transaction
+    /// early and disables the timeout there.
     pub(crate) fn lend(&mut self) -> Result<UnixStream, SessionError> {
         self.discard()?;
         self.transaction.timeout.clone_from(&self.timeout);
@@ -193,17 +196,17 @@ impl TransactionSession {
         self.stream.take().ok_or_else(gone)
     }
 
-    /// Takes the idle session back, with the state of its transaction.
+    /// Reclaims the idle session along with its transaction's state.
     pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction) {
         // If the transaction hasn't begun, the client has sent no statements.
         self.has_leftovers = transaction.begun;
         (self.stream, self.transaction) = (Some(stream), transaction);
     }
 
-    /// Removes everything that the last client left in the session, except its changes of data.
+    /// Removes everything that the last client left in the session, except its changes to data.
     ///
     /// # Errors
-    /// After an error, the caller must not use the session again.
+    /// After an error, the caller must not reuse the session.
     pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
         if !std::mem::take(&mut self.has_leftovers) {
             return Ok(());
@@ -218,9 +221,9 @@ impl TransactionSession {
         self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
     }
 
-    /// Ends the lease: rolls back, restores sequences, and resets the session. `files` are the database's files, if they differ
-    /// from the template's. Returns the oids of sequences that the caller still has to restore, and the number of rows that were
-    /// rolled back.
+    /// Ends the lease: rolls its transaction back, restores sequences and resets the session. `files` are the
+    /// database's files if they differ from the template's. Returns the oids of sequences that the caller must still
+    /// restore and the number of rows rolled back.
     pub(crate) fn roll_back(
         &mut self,
         evidence: &Evidence,
@@ -234,7 +237,7 @@ impl TransactionSession {
             String::new()
         };
         let undo = format!("{undo}{}; ", DISCARD_ALL.join("; "));
-        // Guess which sequences the lease used, to save a second message. The log shows whether the guess missed any.
+        // Guess which sequences the lease used, which can save a second message. The log shows if the guess missed any.
         let may_guess = self.is_superuser && self.touched.len() <= MOST_GUESSED;
         let guess = if may_guess { restore_touched(catalog, &self.touched) } else { String::new() };
         let rows = self.query(&marked(&undo, &guess))?;
@@ -254,7 +257,7 @@ impl TransactionSession {
             _ => None,
         };
         let touched = changes.files.iter().filter(|(_, change)| change.sequence);
-        // The log doesn't show changes of unlogged sequences.
+        // Changes to unlogged sequences don't appear in the log.
         let unlogged = catalog.unlogged.1.iter().copied();
         self.touched = touched.filter_map(|(file, _)| sequence(file.number)).chain(unlogged).collect();
         let mut left: BTreeSet<u32> = self.touched.difference(&restored).copied().collect();
@@ -266,7 +269,7 @@ impl TransactionSession {
         Ok((left, rows))
     }
 
-    /// Runs statements after which the lease's transaction may stay open for as long as it likes.
+    /// Runs statements and then stops the idle timer, so that the lease's transaction can remain open indefinitely.
     fn query_in_transaction(&mut self, sql: &str) -> Result<(), SessionError> {
         self.query(sql)?;
         let stream = self.stream.as_mut().ok_or_else(gone)?;
@@ -285,7 +288,7 @@ fn gone() -> SessionError {
     SessionError::Io { verb: "use a session", source: io::ErrorKind::NotConnected.into() }
 }
 
-/// Returns SQL that runs `undo`, and then runs `restore` in a transaction that also writes a mark.
+/// Returns SQL that runs `undo`, followed by `restore` in a transaction that also writes a mark.
 fn marked(undo: &str, restore: &str) -> String {
     format!(
         "{undo}BEGIN READ WRITE; SET LOCAL synchronous_commit = on; {restore}{MARK}; COMMIT; DISCARD SEQUENCES"
@@ -300,7 +303,7 @@ pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable>
     Ok(())
 }
 
-/// If this is a result row of [`restore_touched`], returns the sequence's oid.
+/// Returns the sequence's oid if this is a result row of [`restore_touched`].
 fn restored(row: &[Option<String>]) -> Option<u32> {
     match row {
         [Some(oid), Some(_)] => oid.parse().ok(),
@@ -308,8 +311,8 @@ fn restored(row: &[Option<String>]) -> Option<u32> {
     }
 }
 
-/// Returns SQL that restores, among these sequences, those that the session used recently. To find them, it looks at the blocks
-/// that the backend has counted but not yet reported to the statistics. It always restores unlogged sequences.
+/// Returns SQL that restores those of these sequences that the session has used recently, and all unlogged ones. A
+/// sequence counts as used if the backend has fetched blocks that it hasn't yet reported to the statistics.
 fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let restore = |oid: &u32| {
         let Sequence { last_value, is_called, unlogged, .. } = catalog.sequences.get(oid)?;
@@ -323,7 +326,7 @@ fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     oids.iter().filter_map(restore).collect()
 }
 
-/// Returns SQL that restores all of these sequences. There may be thousands.
+/// Returns SQL that restores all of these sequences, of which there may be thousands.
 pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let (mut known, mut values, mut called) = (Vec::new(), Vec::new(), Vec::new());
     for oid in oids {

@@ -1,4 +1,4 @@
-//! Reads what the server as a whole knows about a database: its sessions, its attributes and the end of the log.
+//! Reads server-wide information about a database: its sessions, its attributes and the end of the log.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use crate::admin::{AdminPool, Prepared};
 use crate::error::LeaseError;
 use crate::lsn::Lsn;
 
-/// Columns about the database with the oid $1. Their form is the one that runs fastest: `shobj_description()` would plan a query
-/// at each call, and aggregates take longer than arrays.
+/// Columns about the database with oid $1, written for speed: `shobj_description()` would plan a query on each call,
+/// and aggregates are slower than arrays.
 ///
-/// The query reads the whole row of `pg_database`, because its columns differ between major versions. This takes only a
-/// microsecond more than reading six columns by name. It leaves out columns that differ in each copy, and those that VACUUM
-/// changes. The number of backends includes each backend until it can write nothing more to the log. Source:
+/// The query reads the whole `pg_database` row, because the columns differ between major versions and reading six of
+/// them by name would save only a microsecond. Columns that differ in each copy or that VACUUM changes are overwritten
+/// with constants. The number of backends includes exiting ones until they can no longer write to the log. Source:
 /// `src/backend/utils/activity/backend_status.c`.
 macro_rules! columns {
     () => {
@@ -46,16 +46,16 @@ pub(crate) const STATS_RENAMED: Prepared = Prepared {
     ),
 };
 
-/// The state of a database, from one query.
+/// A database's state, read by a single query.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseStats {
     /// Number of sessions in the database.
     pub(crate) sessions: usize,
     /// Whether the database has prepared transactions.
     pub(crate) prepared: bool,
-    /// The database's row of `pg_database` and its entries in shared catalogs, as one text.
+    /// The database's `pg_database` row and its entries in other shared catalogs, as one text.
     pub(crate) attributes: String,
-    /// The end of the log after the query. All changes of the database up to the query are before this position.
+    /// The end of the log after the query. All changes made in the database before the query precede this position.
     pub(crate) mark: Lsn,
 }
 
@@ -71,8 +71,8 @@ impl DatabaseStats {
         Self::in_rows(read).ok_or_else(|| LeaseError::NotLeased(name.clone()))
     }
 
-    /// Renames a database and reads its statistics at the same time. The end of a lease needs both. `names` lists the names that
-    /// the database may have had before.
+    /// Renames a database and reads its statistics in one statement, because the end of a lease needs both. `names`
+    /// lists the names that the database may have.
     ///
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database. Returns an error with SQLSTATE 23505 if

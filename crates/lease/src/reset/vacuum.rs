@@ -1,8 +1,8 @@
-//! Removes what deleted rows leave behind in a table: dead tuples and line pointers. New rows would reuse these, and a test could
-//! then find its rows in a different order than in a new copy.
+//! Removes what deleted rows leave behind in a table: dead tuples and line pointers. Otherwise, new rows would reuse
+//! their space, and a test could find its rows in a different order than in a new copy.
 //!
-//! VACUUM truncates a table without rows to zero pages. It also updates the numbers that the planner uses, so pgfresh restores
-//! these from the template.
+//! VACUUM truncates an empty table to zero pages. Since VACUUM also updates the planner's size estimates in `pg_class`,
+//! pgfresh restores those from the template.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,23 +10,23 @@ use crate::reset::catalog::{Table, TemplateCatalog, planner_columns};
 use crate::wal::changes::FileChanges;
 use crate::wal::record::RelationFile;
 
-/// Reason to drop a database in which VACUUM couldn't remove all pages of the emptied tables. A standby or a replication slot may
-/// still need them.
+/// Reason to drop a database: VACUUM couldn't remove all pages of the emptied tables, for example because a standby or
+/// a replication slot still needs the deleted rows.
 pub(crate) const PAGES_LEFT: &str = "its deleted rows could not be removed";
 
-/// Returns SQL that removes all pages of tables without rows. Meanwhile, no other session may work in the database.
+/// Returns SQL that removes all pages of tables without rows. Meanwhile, no other session may use the database.
 pub(crate) fn remove_pages(tables: &[(u32, &Table)], has_toast: bool, major: u32) -> String {
     let names: Vec<_> = tables.iter().map(|(_, table)| table.name.as_str()).collect();
-    // Skip the age of the database's oldest row. The reset doesn't need it, and finding it would take longer than everything
-    // else.
+    // Don't update the age of the database's oldest row: the reset doesn't need it, and the search takes longer than
+    // everything else.
     let statistics = if server::Major(major).has_vacuum_skip_stats() { ", SKIP_DATABASE_STATS" } else { "" };
     let toast =
         if has_toast || !server::Major(major).has_vacuum_toast() { "" } else { ", PROCESS_TOAST OFF" };
     format!("VACUUM (INDEX_CLEANUP ON, TRUNCATE ON, SKIP_LOCKED{statistics}{toast}) {}", names.join(", "))
 }
 
-/// Whether some file of an emptied table may still have pages, because the log doesn't show that the reset removed all of them.
-/// `filled` has the files that had pages before the reset, and `changes` are those of the reset.
+/// Returns true if a file of an emptied table may still have pages, because the log doesn't show that the reset removed
+/// all of them. `filled` contains the files that had pages before the reset, `changes` the files changed by the reset.
 pub(crate) fn has_pages(
     changes: &HashMap<RelationFile, FileChanges>,
     filled: &HashSet<RelationFile>,
@@ -36,7 +36,7 @@ pub(crate) fn has_pages(
     filled.iter().chain(changes.keys()).any(|file| is_emptied(file.number) && is_filled(file))
 }
 
-/// Returns SQL that counts the tables that still have pages, be it in the table itself or in its TOAST table.
+/// Returns SQL that counts the tables that still have pages, either in the table itself or in its TOAST table.
 pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
     let oids: Vec<_> = tables.iter().map(|(oid, _)| oid.to_string()).collect();
     format!(
@@ -47,8 +47,9 @@ pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
     )
 }
 
-/// Returns SQL that restores the planner's numbers for these tables from the template. Most relations of a template have the same
-/// few numbers. Planning a statement takes longer than updating the rows, so a statement restores several such groups.
+/// Returns SQL that restores the planner's size estimates of these tables from the template. Relations with equal
+/// estimates form a group. Since planning a statement takes longer than updating the rows, each statement restores
+/// several groups.
 pub(crate) fn restore_planner(catalog: &TemplateCatalog, tables: &[(u32, &Table)]) -> String {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for oid in tables.iter().flat_map(|(_, table)| &table.relations) {
@@ -64,17 +65,18 @@ pub(crate) fn restore_planner(catalog: &TemplateCatalog, tables: &[(u32, &Table)
     groups.chunks(GROUPS_TOGETHER).map(|groups| update_planner(&columns, groups)).collect()
 }
 
-/// Number of groups that one statement restores. The server looks for each row among all of them.
+/// Maximum number of groups per statement. For each row, the server searches all of the statement's groups.
 const GROUPS_TOGETHER: usize = 8;
 
-/// Relations with the same numbers for the planner.
+/// Relations with equal size estimates.
 struct Group<'a> {
     values: Vec<&'a str>,
-    /// The oids of the relations, separated by commas.
+    /// The relations' oids, separated by commas.
     oids: String,
 }
 
-/// Returns a statement that sets these columns of `pg_class` for the relations of all groups, where they differ.
+/// Returns a statement that sets these `pg_class` columns for the relations of all groups, skipping rows that already
+/// have the right values.
 fn update_planner(columns: &str, groups: &[Group<'_>]) -> String {
     let is_among = |oids: &str| format!("oid OPERATOR(pg_catalog.=) ANY ('{{{oids}}}'::pg_catalog.oid[])");
     let [others @ .., last] = groups else { return String::new() };

@@ -1,4 +1,4 @@
-//! Tests how the clients of a lease in rollback isolation use its session in turn.
+//! Tests how clients of a lease in rollback isolation take turns using its session.
 
 use std::sync::Arc;
 use std::thread;
@@ -34,7 +34,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// Returns the session after its transaction has begun.
+    /// Gives the session back after its transaction has begun.
     fn leave(self, savepoint: Savepoint) {
         let transaction = LeaseTransaction { begun: true, savepoint, ..self.transaction };
         self.guard.leaving();
@@ -64,7 +64,7 @@ fn lend(fake: &FakeLeases, name: &str) -> Lent {
     Lent { guard, pid, stream, transaction }
 }
 
-/// Returns the number of sessions in the lease, and whether the lease keeps its own session.
+/// Returns the number of sessions in the lease and whether the lease currently holds its own session.
 fn state(fake: &FakeLeases, name: &str) -> (usize, bool) {
     let core = fake.leases.0.lock();
     let lease = core.table.lease(name).unwrap();
@@ -104,7 +104,7 @@ fn rollback_session_passes_to_next_client_clean() {
     assert!(lend(&fake, "db").transaction.begun, "the lease's transaction goes on");
 }
 
-/// The end of a lease undoes everything, so pgfresh doesn't first clean up after the last client.
+/// Ending a lease undoes everything, so pgfresh skips the cleanup after the last client.
 #[test]
 fn lease_ending_with_session_rolls_back_once() {
     for (linger, queries) in [(Duration::ZERO, 1), (HOUR, 2)] {
@@ -172,7 +172,7 @@ fn transaction_timeout_is_disabled_for_each_client() {
         lent.leave(Savepoint::Gone);
         let [asked] = &fake.server.asked(pid)[..] else { panic!("one query") };
         assert!(asked.ends_with(set), "{asked}");
-        // The transaction begins once for the lease, not once for each client.
+        // The transaction begins once per lease, not once per client.
         assert!(lend(&fake, "db").transaction.begun && fake.server.asked(pid).is_empty());
     }
 }
@@ -216,7 +216,7 @@ fn session_ending_between_clients_is_not_lent() {
     let Lent { guard, pid, stream, .. } = lend(&fake, "db");
     guard.leave(stream, LeaseTransaction::default());
     fake.server.terminate(pid);
-    // The statement that begins the transaction fails. This ends the lease, and the next client gets a new session.
+    // The statement that begins the transaction fails, which ends the lease. The next client gets a new session.
     let mut guard = enter(&fake, "db", &params("a"), None).unwrap();
     assert!(guard.lend().is_none());
     drop(guard);
