@@ -1,4 +1,5 @@
-//! Opens sessions in which pgfresh itself can read a leased or kept database, for example to compare two databases.
+//! Opens sessions through which pgfresh itself can read a leased or kept database, for example to compare two
+//! databases.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use crate::names::{cut, whole};
 use crate::runtime::leases::Leases;
 use crate::sessions::session::{ConnectRequest, Connected, Entered, SessionGuard};
 
-/// How long an answer may take. The server may have to sort a large table before it can send the first row.
+/// Timeout for the server's answer. The server may have to sort a large table before sending the first row.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A session for reading a database.
@@ -18,13 +19,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 pub struct Inspection {
     /// The session.
     pub session: AdminConnection,
-    /// Counts this session in the lease, so that the lease goes on when its other sessions end. `None` if the database is not
-    /// leased.
+    /// Counts this session in the lease, which keeps the lease alive after its other sessions have ended. `None` if the
+    /// database is not leased.
     pub guard: Option<SessionGuard>,
 }
 
 impl Leases {
-    /// Opens a superuser session in an existing database. If a lease has the database, the session joins that lease.
+    /// Opens a superuser session in an existing database. If the database is leased, the session joins the lease.
     ///
     /// # Errors
     /// Returns [`LeaseError::Hidden`] if the lease is in rollback isolation, because only the lease's own session can see its
@@ -45,7 +46,7 @@ impl Leases {
         let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
             return Err(LeaseError::Hidden(name.to_owned()));
         };
-        // If the lease ended in the meantime, this session has begun a new one. Recognize the new lease by its age.
+        // If the lease has ended in the meantime, this session has begun a new one, recognizable by its age.
         if self.leased(name).is_none_or(|(since, _)| since > begun) {
             return Err(LeaseError::NotLeased(name.to_owned()));
         }

@@ -1,7 +1,7 @@
-//! Opens sessions for clients, and decides what happens to a backend when its client leaves.
+//! Opens sessions for clients and decides what happens to a backend when its client disconnects.
 //!
-//! A client gets a session in a leased database. If an idle backend is waiting there, the client gets that one, which saves
-//! starting another. When the client leaves, its backend can often serve the next client.
+//! A client gets a session in a leased database. If an idle backend is waiting there, the client gets that backend,
+//! which saves the time to start one. Once the client has disconnected, its backend can often serve the next client.
 
 use std::cell::LazyCell;
 use std::os::unix::net::UnixStream;
@@ -34,14 +34,14 @@ use crate::runtime::requests::{Admission, Visit};
 use crate::runtime::resources::Resources;
 use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
 
-/// How often pgfresh tries to start a session if it finds the database gone each time.
+/// Maximum number of attempts to start a session when the database keeps disappearing.
 const ATTEMPTS: usize = 5;
-/// How long a client waits for a free seat (one of the sessions for clients). A backend that pgfresh is starting for an expected
-/// client may hold a seat for a while.
+/// How long a client waits for a free seat (one of the server's sessions for clients). Backends being started for
+/// expected clients may occupy seats for a while.
 const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// If a client asks for a database that pgfresh is preparing, how long it waits until the database has its final name. Only
-/// programs that visit all databases ask for such a name.
+/// How long a client that requests a database still in preparation waits for the database to get its final name. Only
+/// programs that visit all databases request such names.
 const PREPARATION_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A request for a session.
@@ -49,46 +49,46 @@ const PREPARATION_TIMEOUT: Duration = Duration::from_mins(1);
 pub struct ConnectRequest<'a> {
     /// Name of the database.
     pub database: &'a str,
-    /// Template for a new lease, if the name has none yet. `None` means the default template.
+    /// Template in case this request begins a new lease. `None` means the default template.
     pub template: Option<&'a str>,
-    /// Isolation of the lease. With `None`, the client joins an existing lease in any isolation, and a new lease has the default
-    /// isolation.
+    /// Isolation of the lease. With `None`, the client joins an existing lease in any isolation, while a new lease gets
+    /// the default isolation.
     pub isolation: Option<Isolation>,
-    /// How long the lease lingers after its last session. `None` means the default.
+    /// How long the lease lingers after its last session has ended. `None` means the default.
     pub linger: Option<Duration>,
-    /// If the name already has a lease, whether to reset its database first. The database must have no other sessions.
+    /// Whether to reset the database first if the name already has a lease. The database must have no other sessions.
     pub reset: bool,
     /// Startup parameters of the session.
     pub params: &'a StartupParams,
-    /// Link that tells whether the client is still connected. `None` if the caller can't know.
+    /// Link that reports whether the client is still connected. `None` if the caller can't tell.
     pub client: Option<Arc<dyn ClientLink>>,
 }
 
-/// A session that a client has received.
+/// The session that a client has received.
 #[derive(Debug)]
 pub enum Entered {
-    /// A session that only this client uses.
+    /// A session used only by this client.
     Plain(Connected),
-    /// The session that all clients of a lease in rollback isolation use in turn, with its transaction.
+    /// The session of a lease in rollback isolation, which the lease's clients use in turn, along with its transaction.
     Transaction(TransactionGuard),
 }
 
-/// A session's backend, and its right to use the database.
+/// A session's backend and its right to use the database.
 #[derive(Debug)]
 pub struct Connected {
     /// The server's backend for this session.
     pub backend: Backend,
-    /// Counts the session in its lease. The caller keeps this guard as long as the session lasts.
+    /// Counts the session in its lease. The caller must hold this guard as long as the session lasts.
     pub guard: SessionGuard,
 }
 
-/// The right of one session to use a database. Drop it when the session ends. When the last session of a lease has ended, the
-/// lease lingers for a while and then ends.
+/// One session's right to use a database, to be dropped when the session ends. After its last session has ended, a
+/// lease lingers for a while and then ends, too.
 #[derive(Debug)]
 pub struct SessionGuard(Option<LeasedSession>);
 
-/// The right of one client to use the session of a lease in rollback isolation. If it is dropped without a call of
-/// [`Self::leave`], the lease ends.
+/// One client's right to use the session of a lease in rollback isolation. Dropping this guard without calling
+/// [`Self::leave`] ends the lease.
 #[derive(Debug)]
 pub struct TransactionGuard {
     stay: Option<LeasedSession>,
@@ -115,15 +115,15 @@ impl<'a> ConnectRequest<'a> {
 }
 
 impl Leases {
-    /// Opens a session in the lease with this name. If there is no such lease, begins one. While others are changing the lease,
-    /// waits up to a timeout.
+    /// Opens a session in the lease with this name, beginning the lease if necessary. While the lease is changing, the
+    /// call waits up to a timeout.
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         inner.has_had_clients.store(true, Ordering::Relaxed);
         // Make sure that pgfresh has read the shared state before this session can change it.
         drop(inner.shared());
         let name = cut(request.database);
-        // Without templates, there is nothing to lease. Connect as to any other server.
+        // Without templates, there is nothing to lease, so connect as to any other server.
         if ALWAYS.contains(&name) || inner.options.templates.is_empty() {
             return inner.connect_unleased(name, request.params);
         }
@@ -157,13 +157,13 @@ impl Leases {
             let answer = inner.ask_for_session(name, want.clone(), newcomer.clone())?;
             match answer {
                 Answer::Session(id) => match self.enter(id, name, newcomer) {
-                    // In the meantime, SQL dropped the database or terminated the session. Try again. The next attempt begins a
-                    // new lease, or waits until the change of the lease is over.
+                    // SQL has dropped the database or terminated the session in the meantime. Try again: the next
+                    // attempt begins a new lease or waits until the lease has changed.
                     Err(error) if is_gone(&error) || is_closed(&error) => last = error,
                     other => return other,
                 },
                 _ => match inner.connect_elsewhere(name, request.params) {
-                    // A lease got the name in the meantime, and has to count the session. Try again.
+                    // A lease has taken the name in the meantime and must count the session, so try again.
                     Err(error @ LeaseError::NotLeased(_)) => last = error,
                     other => return other,
                 },
@@ -172,7 +172,7 @@ impl Leases {
         Err(last)
     }
 
-    /// Starts a session in a leased database. The table has already counted the session.
+    /// Starts a session in a leased database after the table has counted the session.
     fn enter(&self, id: DatabaseId, name: &str, newcomer: Newcomer) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         let stay = LeasedSession::new(inner, id, newcomer);
@@ -195,8 +195,8 @@ impl Leases {
 }
 
 impl Inner {
-    /// Asks the table for a session. If the table refuses but SQL has created a database with that name, returns
-    /// [`Answer::Elsewhere`].
+    /// Requests a session from the table. Returns [`Answer::Elsewhere`] if the table refuses but SQL has created a
+    /// database with that name.
     fn ask_for_session(&self, name: &str, want: Want, newcomer: Newcomer) -> Result<Answer, LeaseError> {
         match self.ask(name, want, Some(newcomer)) {
             Err(error @ (LeaseError::Closed | LeaseError::Gone | LeaseError::Failed)) => Err(error),
@@ -205,8 +205,7 @@ impl Inner {
         }
     }
 
-    /// Reads the stamp of a database. Returns it together with the end of the log. The stamp is empty if SQL dropped or renamed
-    /// the database.
+    /// Reads a database's stamp and the end of the log. The stamp is empty if SQL has dropped or renamed the database.
     pub(crate) fn read_stamp(
         &self,
         DatabaseAddress { oid, name }: &DatabaseAddress,
@@ -218,18 +217,18 @@ impl Inner {
         Ok((stamp_of(&rows, &self.options.data), mark))
     }
 
-    /// Whether a backend with these startup parameters may wait for its next client, in a database with this stamp. It may not if
-    /// waiting, or its last client, could make it differ from a new backend.
+    /// Returns true if a backend with these startup parameters may wait for its next client in a database with this
+    /// stamp. Backends must not wait if idle time or the last client could make them differ from a new one.
     pub(crate) fn may_wait(&self, params: &StartupParams, stamp: &str) -> bool {
         let may_compile = self.jit || may_compile(params);
         let may_be_ended = self.ends_idle || may_be_too_idle(params, stamp);
         !may_compile && !may_be_ended && may_come_again(params)
     }
 
-    /// Starts a backend by the database's name, and checks that it is in the right database.
+    /// Starts a backend by database name and checks that the backend is in the right database.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if SQL gave the name to another database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to another database.
     pub(crate) fn start_backend_in(
         &self,
         database: &DatabaseAddress,
@@ -240,9 +239,10 @@ impl Inner {
         Ok(backend)
     }
 
-    /// Starts a backend in the database that has this name now. If the server has no room for another backend, closes idle ones.
+    /// Starts a backend in the database that currently has this name. If the server has no room for another backend,
+    /// closes idle ones.
     pub(crate) fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
-        // The server counts replication sessions separately, so these need no seat.
+        // The server counts replication sessions separately, so they need no seat.
         let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
         let start = || Backend::connect(&self.options.directory, params, name);
         let is_full =
@@ -267,8 +267,8 @@ impl LeasedSession {
         Self { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None }
     }
 
-    /// Takes an idle backend in the database that is no different from a new one. If no backend qualifies, returns `None`, and
-    /// records the stamp and log position for the new backend.
+    /// Takes an idle backend that is equivalent to a new one. If no backend qualifies, returns `None` after recording
+    /// the stamp and log position for a new backend.
     fn find_waiting(&mut self, visit: &Visit) -> Option<Backend> {
         let inner = &self.inner;
         let position;
@@ -277,8 +277,8 @@ impl LeasedSession {
             None => inner.read_stamp(&visit.address).unwrap_or((CatalogStamp::from(""), Lsn(0))),
         };
         self.since = Some(position);
-        // A client of the lease may have defined a function, and a backend that the lease has used may have called it. The
-        // function may have left something in that backend.
+        // A client of the lease may have defined a function that left something behind in one of the lease's used
+        // backends.
         let may_be_defined = LazyCell::new(|| {
             inner.evidence.may_have_changed(visit.address.oid, |file| visit.files.may_be_definition(file))
         });
@@ -289,7 +289,7 @@ impl LeasedSession {
             !self.stamp.is_empty() && at.stamp == self.stamp && unchanged && holds_nothing && at.will_serve()
         };
         loop {
-            // Release the lock before asking the evidence, because it may read files.
+            // Release the lock before consulting the evidence, which may read files.
             let found = inner.lock().pool.copy_mut(self.id)?.take_waiting(&self.params)?;
             if is_new(&found) {
                 self.since = found.since;
@@ -298,7 +298,7 @@ impl LeasedSession {
         }
     }
 
-    /// Counts a session whose backend is ready, as warm or cold.
+    /// Counts a session with a ready backend as warm or cold.
     fn begun(&self, counter: impl FnOnce(&mut Counters) -> &mut u64) {
         let mut core = self.inner.lock();
         *counter(&mut core.counters) += 1;
@@ -311,7 +311,7 @@ impl LeasedSession {
         }
     }
 
-    /// Starts the session in an idle backend, or else in a new one.
+    /// Starts the session in an idle backend or, failing that, in a new one.
     fn begin(mut self, name: &str, visit: &Visit) -> Result<Entered, LeaseError> {
         let backend = match self.find_waiting(visit) {
             Some(backend) => {
@@ -337,8 +337,8 @@ impl LeasedSession {
         self.entered(backend)
     }
 
-    /// Hands the backend to the client. If pgfresh ended the lease's sessions before this one started, the server hasn't told
-    /// this client. In that case, returns the error that the server would have sent.
+    /// Hands the backend to the client. If pgfresh terminated the lease's sessions before this one started, returns the
+    /// error that the server would have sent.
     fn entered(self, backend: Backend) -> Result<Entered, LeaseError> {
         if self.client.is_closed() {
             drop(backend);
@@ -348,19 +348,19 @@ impl LeasedSession {
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(self)) }))
     }
 
-    /// Removes an ended session from its lease. If `lost` is set, the lease ends too. Does not wait for the server.
+    /// Removes an ended session from its lease without waiting for the server. If `lost` is set, the lease ends, too.
     fn leave(&self, lost: bool) {
         self.leave_in(self.inner.lock(), lost);
     }
 
     fn leave_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
-        // If the lease has to end, a maintenance worker does that.
+        // If the lease must end, a maintenance worker takes care of that.
         self.inner.wake_worker(core);
     }
 
-    /// Removes an ended session from its lease. If this ends the lease, also resets the database in this thread, because the next
-    /// client of the name waits for that.
+    /// Removes an ended session from its lease. If this ends the lease, also resets the database in this thread,
+    /// because the name's next client waits for the reset.
     fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
         let task = core.table.take_due(self.id);
@@ -378,7 +378,7 @@ impl LeasedSession {
         core.raise_in_background(event);
     }
 
-    /// Whether the lease ends together with this session.
+    /// Returns true if the lease ends with this session.
     fn ends_lease(&self) -> bool {
         self.inner.lock().table.ends_with_its_session(self.id)
     }
@@ -404,8 +404,9 @@ impl SessionGuard {
         Self(None)
     }
 
-    /// Ends the session and takes its backend back, so that it may serve another client. The backend must be idle, outside a
-    /// transaction, and have no unread output. `DISCARD ALL` must have run in it, so that nothing of its client is left.
+    /// Ends the session and reclaims its backend, which may then serve another client. The backend must be idle,
+    /// outside a transaction and without unread output. `DISCARD ALL` must have removed everything that the client left
+    /// behind.
     pub fn give_back(mut self, backend: Backend) {
         let Some(stay) = self.0.take() else { return };
         let mut core = stay.inner.lock();
@@ -461,11 +462,11 @@ impl TransactionGuard {
         }
     }
 
-    /// Takes the session back from the client.
+    /// Reclaims the session from the client.
     pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
         session.take_back(stream, transaction);
-        // If the lease ends now, its end undoes everything anyway. Otherwise, discard what this client left in the session.
+        // If the lease ends now, everything is undone anyway. Otherwise, discard what this client left in the session.
         let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();
         let kept = kept && !stay.client.is_closed();
@@ -485,7 +486,7 @@ impl Drop for TransactionGuard {
     }
 }
 
-/// Whether an error message of the server contains this field.
+/// Returns true if a server error message contains this field.
 fn says(words: &[u8], field: &[u8]) -> bool {
     words.windows(field.len()).any(|window| window == field)
 }
@@ -496,12 +497,12 @@ fn told_to_end() -> LeaseError {
     LeaseError::Refused(words.to_bytes())
 }
 
-/// Whether the error says that a client or pgfresh terminated the session before it began.
+/// Returns true if the error means that a client or pgfresh terminated the session before it began.
 fn is_closed(error: &LeaseError) -> bool {
     matches!(error, LeaseError::Refused(words) if says(words, b"C57P01\0"))
 }
 
-/// Whether the error says that the database no longer exists.
+/// Returns true if the error means that the database no longer exists.
 fn is_gone(error: &LeaseError) -> bool {
     match error {
         LeaseError::Refused(words) => says(words, b"C3D000\0"),

@@ -1,4 +1,4 @@
-//! Opens sessions in databases without a lease: those that initdb created, and those that SQL created.
+//! Opens sessions in databases without a lease, whether created by initdb or by SQL.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::runtime::inner::Inner;
 use crate::runtime::leases::Leases;
 use crate::sessions::session::{Connected, Entered, SessionGuard};
 
-/// Keeps backends that wait out of databases without a lease. A client holds it from its first statement that drops, renames or
-/// copies a database until its session ends.
+/// Keeps databases without a lease free of waiting backends (spares), which would block a client's statements that
+/// drop, rename or copy a database. The client's hold lasts from its first such statement until its session ends.
 #[derive(Debug)]
 pub struct SpareHold(Arc<Inner>);
 
@@ -27,7 +27,7 @@ impl Drop for SpareHold {
 }
 
 impl Leases {
-    /// Ends the backends that wait in databases without a lease, and starts none until the returned guard is dropped.
+    /// Closes the backends waiting in databases without a lease and starts none until the returned guard is dropped.
     #[must_use]
     pub fn hold_spares(&self) -> SpareHold {
         self.0.lock().pool.spares.hold();
@@ -51,7 +51,7 @@ impl Inner {
     /// Starts a session in a database that SQL created.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if a lease got the name in the meantime.
+    /// Returns [`LeaseError::NotLeased`] if a lease has taken the name in the meantime.
     pub(crate) fn connect_elsewhere(
         &self,
         name: &str,
@@ -70,7 +70,7 @@ impl Inner {
         Ok(entered)
     }
 
-    /// Takes a backend that waits in the database with this name, and that is no different from a new one.
+    /// Takes a backend that waits in the database with this name and is equivalent to a new one.
     fn take_spare(&self, name: &str, params: &StartupParams) -> Option<Backend> {
         loop {
             let Spare { address, waiting } = self.lock().pool.spares.take(name, params)?;
@@ -90,7 +90,8 @@ impl Inner {
         core.pool.spares.started(kind, spare);
     }
 
-    /// Returns a new backend, unless it could differ from one that starts later, or could take the place of one.
+    /// Returns a new backend, unless the backend could differ from one started later or occupy a session that a client
+    /// needs.
     fn new_spare(&self, (name, params): &SpareKind) -> Option<Spare> {
         let sql = format!("SELECT oid FROM pg_database WHERE datname = {}", literal(name));
         let oid = oid_in(&self.admin.run("look for a database", &sql).ok()?)?;
@@ -110,7 +111,7 @@ impl Inner {
             return None;
         }
         address.expect(backend.database(&self.admin).ok()?).ok()?;
-        // A setting may have existed just while the backend started.
+        // A setting may have existed only while the backend was starting.
         let is_same = self.read_stamp(&address).is_ok_and(|(now, _)| now == stamp);
         if !is_same || !self.evidence.are_settings_unchanged(before) {
             return None;

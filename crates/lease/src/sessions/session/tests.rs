@@ -11,7 +11,7 @@ use crate::runtime::fake::{FakeLeases, POSITION, params, pid_of};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A link to a client that may have disconnected. It counts the calls of `is_gone`.
+/// A link to a client that may have disconnected, counting the calls to `is_gone`.
 #[derive(Debug, Default)]
 struct FakeLink {
     gone: AtomicBool,
@@ -51,7 +51,7 @@ impl FakeLeases {
         self.enter(name, params, None).unwrap()
     }
 
-    /// Leaves an idle backend in the lease with this name, and returns the backend's process id.
+    /// Leaves an idle backend in the lease with this name and returns the backend's process id.
     fn leave_waiting(&self, name: &str, params: &StartupParams) -> u32 {
         let Connected { backend, guard } = self.connect(name, params);
         let pid = pid_of(&backend);
@@ -67,7 +67,8 @@ impl FakeLeases {
         copy.waiting.iter().map(|waiting| pid_of(&waiting.backend)).collect()
     }
 
-    /// Returns the number of sessions in the lease: first as the table counts them, then as the number of clients in the pool.
+    /// Returns the number of sessions in the lease, first as counted by the table and then as the number of clients in
+    /// the pool.
     fn sessions(&self, name: &str) -> (usize, usize) {
         let core = self.leases.0.lock();
         let lease = core.table.lease(name).unwrap();
@@ -133,7 +134,7 @@ fn first_living_idle_backend_is_reused() {
     assert_eq!(pid_of(&fake.connect("db", &params).backend), pids[2]);
 }
 
-/// Returns these parameters with another one added at the end.
+/// Returns these parameters with another one appended.
 fn more(params: &StartupParams, parameter: &[u8]) -> StartupParams {
     StartupParams::read(params.version(), [params.parameters(), parameter].concat())
 }
@@ -232,7 +233,7 @@ fn concurrent_clients_never_share_a_backend() {
         });
         let pids: BTreeSet<u32> = sessions.iter().map(|session| pid_of(&session.backend)).collect();
         assert_eq!(pids.len(), 6);
-        // Leave some backends in the database, and let others end.
+        // Give some backends back and close the others.
         for (at, Connected { backend, guard }) in sessions.into_iter().enumerate() {
             if at % 3 > 0 {
                 guard.give_back(backend);
@@ -299,7 +300,7 @@ fn backend_returned_after_lease_end_is_closed() {
     let Connected { backend, guard } = fake.connect("db", &params);
     let pid = pid_of(&backend);
     thread::scope(|scope| {
-        // The client has just disconnected by itself. The release asks the server to end the session, and waits for it.
+        // The client has just disconnected on its own. The release terminates the session and waits for it to end.
         let release = scope.spawn(|| fake.leases.release("db"));
         fake.server.wait_until("the release", |_| fake.server.terminations() > 0);
         guard.give_back(backend);
@@ -315,7 +316,7 @@ fn missing_database_is_replaced_silently_at_session_start() {
     let fake = FakeLeases::open(HOUR);
     for gone in 1..ATTEMPTS {
         fake.server.refuse(&vec!["3D000"; gone]);
-        // These parameters are different each time, so no backend waits with them.
+        // The parameters differ each time, so no waiting backend has them.
         let connected = fake.connect("db", &params(&format!("gone {gone} times")));
         assert!(fake.server.backends().contains(&pid_of(&connected.backend)));
         assert_eq!(fake.sessions("db"), (1, 1));
@@ -350,7 +351,7 @@ fn idle_backends_make_room_for_client_session() {
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
     assert!(fake.waiting("db").is_empty());
-    // For a while after that, pgfresh keeps no idle backends.
+    // For a while afterwards, pgfresh retains no idle backends.
     let pid = pid_of(&connected.backend);
     connected.guard.give_back(connected.backend);
     fake.server.expect_closed(pid);
@@ -370,7 +371,7 @@ fn idle_backends_make_room_for_admin_session() {
     assert!(fake.leases.0.admin.open_named("db").is_ok());
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
-    // A session that another thread or a client has ended may take a moment to disappear. Meanwhile, the server refuses others.
+    // A session closed by another thread or a client may take a moment to exit. Meanwhile, the server refuses new ones.
     fake.server.refuse(&["53300", "53300"]);
     assert!(fake.leases.0.admin.open_named("db").is_ok());
     fake.server.refuse(&["53300"; 1000]);
@@ -389,7 +390,7 @@ fn vacating_closes_those_that_wait_and_no_others() {
     assert!(fake.waiting("db").is_empty() && fake.server.backends().contains(&pid_of(&used.backend)));
 }
 
-/// Plays random events. No client may get an error or another client's backend, and no backend may be left over at the end.
+/// Simulates random events. No client may get an error or another client's backend, and no backend may leak.
 #[test]
 fn no_backend_is_given_twice_and_none_leaks() {
     for seed in 1..=3_u64 {
