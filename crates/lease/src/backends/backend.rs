@@ -1,7 +1,8 @@
-//! A backend is the server process for one session. It keeps the startup parameters with which it started.
+//! A backend is the server process for one session, tied to the startup parameters with which it started.
 //!
-//! Starting a backend takes a few milliseconds. So pgfresh starts some before their clients come, and keeps others after their
-//! clients have left. This module starts backends, and finds out whether an idle one is still as good as a new one.
+//! Since starting a backend takes a few milliseconds, pgfresh starts some ahead of their clients and retains others
+//! after their clients have disconnected. This module starts backends and checks if an idle one is still as good as a
+//! new one.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,35 +22,36 @@ use crate::error::LeaseError;
 use crate::lsn::Lsn;
 use crate::table::ParamsId;
 
-/// Maximum size of the server's startup response, in bytes. Usually it has about a kilobyte.
+/// Maximum size of the server's startup response, in bytes. Usually, the response is about a kilobyte.
 const LONGEST_GREETING: usize = 1 << 20;
-/// Timeout for the start of a backend.
+/// Timeout for starting a backend.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout for a statement of pgfresh's own in an idle backend.
+/// Timeout for pgfresh's own statements in an idle backend.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Timeout for starting a backend before its client comes, and for each of pgfresh's statements in it. It is short, because the
-/// database becomes ready only afterwards.
+/// Timeout for starting a backend ahead of its client, and for each of pgfresh's statements there. The timeout is short
+/// because the database becomes ready only afterwards.
 const UNASKED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many tables a backend opens at most before its client comes. Each table takes 0.1 ms.
+/// Maximum number of tables that a backend opens ahead of its client. Each table takes 0.1 ms.
 const MOST_TABLES: usize = 64;
 
-/// Returns an id by which the table compares startup parameters. It is a hash.
+/// Returns a hash by which the table compares startup parameters.
 pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
     let mut hasher = DefaultHasher::new();
     params.hash(&mut hasher);
     ParamsId(hasher.finish())
 }
 
-/// Whether a session with `params` may turn on JIT compilation, which loads a library into its backend.
+/// Returns true if a session with `params` may enable JIT compilation, which loads a library into its backend.
 pub(crate) fn may_compile(params: &StartupParams) -> bool {
     params.may_set(b"jit")
 }
 
-/// Name of the setting that makes a server end idle sessions. A backend that waits for its client counts as idle.
+/// Name of the setting that makes a server terminate idle sessions. A backend waiting for its client counts as idle.
 pub(crate) const IDLE_TIMEOUT: &str = "idle_session_timeout";
 
-/// Whether [`IDLE_TIMEOUT`] may be set for a session with `params` in a database with this stamp, so that the server may end it.
+/// Returns true if the server may terminate an idle session with `params` in a database with this stamp, because
+/// [`IDLE_TIMEOUT`] may be set.
 pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
     params.may_set(IDLE_TIMEOUT.as_bytes()) || stamp.contains(IDLE_TIMEOUT)
 }
@@ -59,37 +61,39 @@ pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
 pub struct Backend {
     /// Connection to the backend, in blocking mode.
     pub stream: UnixStream,
-    /// All messages of the server so far, from the negotiation to ReadyForQuery. They include the parameters and the cancel key.
+    /// All messages from the server so far, from the negotiation to ReadyForQuery, including the parameters and the
+    /// cancel key.
     pub greeting: Vec<u8>,
     /// The seat that the backend occupies as long as the connection is open.
     pub seat: Seat,
 }
 
 impl Backend {
-    /// Whether the session's user was a superuser when the backend started.
+    /// Returns true if the session's user was a superuser when the backend started.
     pub(crate) fn is_superuser(&self) -> bool {
         const IS_SUPERUSER: &[u8] = b"is_superuser\0on\0";
         self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
     }
 
-    /// Returns the oid of the backend's database. Returns `None` if the backend has ended or has no database.
+    /// Returns the oid of the backend's database, or `None` if the backend has exited or has no database.
     pub(crate) fn database(&self, admin: &AdminPool) -> Result<Option<u32>, LeaseError> {
         process_of(&self.greeting).map_or(Ok(None), |process| admin.database_of(process))
     }
 
-    /// Whether the startup response would be the same if the database had another name. If there is a notice, it may contain the
-    /// name, for example in a warning about the version of the database's collation.
+    /// Returns true if the startup response would be the same for a database with another name. A notice may contain
+    /// the name, for example in a warning about the collation version.
     pub(crate) fn may_greet_another(&self) -> bool {
         frames(&self.greeting).all(|frame| frame.tag != b'N')
     }
 
-    /// Starts a session in `database`, through the socket in `directory`.
+    /// Starts a session in `database` through the socket in `directory`.
     ///
-    /// Sends the startup message immediately after connecting, so call this only when the session is needed. A connection without
-    /// a startup message would keep a crashed server from recovering until `authentication_timeout` is over.
+    /// Sends the startup message immediately after connecting, so call this only when the session is needed. A
+    /// connection without a startup message would keep a crashed server from recovering until `authentication_timeout`
+    /// expires.
     ///
     /// # Errors
-    /// If the server refuses the session, returns [`LeaseError::Refused`] with the server's error message.
+    /// Returns [`LeaseError::Refused`] with the server's error message if the server refuses the session.
     pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
         Self::connect_within(START_TIMEOUT, directory, params, database)
     }
@@ -114,7 +118,7 @@ impl Backend {
         Self::connect_within(UNASKED_TIMEOUT, directory, params, database).ok()
     }
 
-    /// Makes the backend open `tables`, so that it has loaded their definitions before its client comes, and then discards the
+    /// Makes the backend open `tables`, which loads their definitions ahead of its client, and then discards the
     /// session's state. Returns `None` if the server refuses or is slow.
     pub(crate) fn practise(self, tables: &[&str]) -> Option<Self> {
         let Self { stream, greeting, seat } = self;
@@ -124,7 +128,7 @@ impl Backend {
             // LIMIT 0 reads no rows, so this doesn't change the table's statistics.
             sql.push_str(&format!("SELECT * FROM ONLY {table} LIMIT 0;"));
         }
-        // If the role may not read a table, don't give up. Only some definitions will be missing.
+        // Don't give up if the role may not read a table, since only some definitions will be missing.
         if let Err(error) = session.query(&sql) {
             tracing::debug!(%error, "a backend could not look at all tables");
         }
@@ -133,9 +137,9 @@ impl Backend {
     }
 }
 
-/// Stands for everything that a session reads only when it starts: roles, the database's rights and settings, and the server's
-/// configuration files. If any of this changes, the stamp changes. A running session doesn't notice such a change, so pgfresh
-/// gives an idle backend to a client only if the stamp is still the same.
+/// A text representing everything that a session reads only at its start: roles, the database's privileges and
+/// settings, and the server's configuration files. If any of these change, so does the stamp. Since running sessions
+/// don't notice, pgfresh gives an idle backend to a client only if the stamp is still the same.
 pub(crate) type CatalogStamp = Arc<str>;
 
 /// A backend that waits for a client.
@@ -145,19 +149,19 @@ pub(crate) struct WaitingBackend {
     pub(crate) backend: Backend,
     /// The stamp just before the backend started.
     pub(crate) stamp: CatalogStamp,
-    /// The log position just before the backend started. `None` if it doesn't matter.
+    /// The log position just before the backend started. `None` if the position doesn't matter.
     pub(crate) since: Option<Lsn>,
     /// Whether a client of the current lease has used the backend.
     pub(crate) is_used: bool,
 }
 
 impl WaitingBackend {
-    /// Whether the backend is still running. Some tests terminate "all other sessions".
+    /// Returns true if the backend is still running. Some tests terminate "all other sessions".
     pub(crate) fn is_alive(&self) -> bool {
         sys::is_idle_socket(&self.backend.stream)
     }
 
-    /// Whether the backend can serve the next client. May wait for the backend to answer.
+    /// Returns true if the backend can serve the next client. May wait for the backend's answer.
     pub(crate) fn will_serve(&self) -> bool {
         will_serve(&self.backend.stream, &self.backend.greeting)
     }
@@ -175,12 +179,12 @@ impl WaitingBackend {
     }
 }
 
-/// Whether the backend with this startup response is waiting for a message and has no pending signal. Another session may have
-/// signalled it to end, or to cancel its statement. The backend acts on the signal only when the kernel schedules it. Until then,
-/// its connection seems to be alive.
+/// Returns true if the backend with this startup response is waiting for a message and has no pending signal. Another
+/// session may have signaled the backend to terminate or to cancel its statement. Until the kernel schedules the
+/// backend and the signal takes effect, the connection seems alive.
 pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
     let is_asleep = process_of(greeting).is_some_and(sys::is_asleep);
-    // Check the socket last: a backend that ends sends its last message before it sleeps again.
+    // Check the socket last, because an exiting backend sends its last message before it sleeps again.
     sys::is_idle_socket(stream) && (is_asleep || answers(stream))
 }
 
@@ -190,7 +194,7 @@ fn process_of(greeting: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(number))
 }
 
-/// Whether the backend answers a message. Before it answers, it acts on all pending signals.
+/// Returns true if the backend answers a message. Before answering, the backend acts on all pending signals.
 fn answers(stream: &UnixStream) -> bool {
     let Ok(stream) = stream.try_clone() else { return false };
     let Ok(mut session) = AdminConnection::adopt(stream, UNASKED_TIMEOUT) else { return false };
@@ -202,17 +206,17 @@ pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
     waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
 }
 
-/// Configuration files in the data directory that decide how a session starts, and whether it is allowed.
+/// Configuration files in the data directory that determine how sessions start and which ones are allowed.
 const CONFIGURATION: [&str; 4] = ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf"];
 
-/// Returns the stamp of a database, from `rows` that [`stamp_in`] selected, and from the configuration files in `data`. If there
-/// are no rows, returns an empty stamp.
+/// Computes a database's stamp from the `rows` selected by [`stamp_in`] and the configuration files in `data`. Without
+/// rows, the stamp is empty.
 pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     let columns = rows.first().map(Vec::as_slice).unwrap_or_default();
     let Some((attributes, read)) = columns.split_first() else { return CatalogStamp::from("") };
     let mut stamp = format!("{}\n", attributes.as_deref().unwrap_or_default());
     for column in read {
-        // End each value with a zero byte, because values contain none. Write a null as another zero byte.
+        // Terminate each value with a zero byte, since values contain none. Write null as an extra zero byte.
         stamp.extend([column.as_deref().unwrap_or("\0"), "\0"]);
     }
     for file in CONFIGURATION {
@@ -225,25 +229,25 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     stamp.into()
 }
 
-/// Text in the stamp of a database for which a limit on connections holds: that of the database, or that of any role.
+/// Text in the stamp if the database or any role except superusers has a connection limit.
 const CONNECTION_LIMITS: &str = "connection limits";
-/// Text in the stamp of a database with an event trigger that fires at the start of each session.
+/// Text in the stamp if the database has an event trigger that fires at the start of each session.
 const LOGIN_TRIGGER: &str = "login trigger";
 
-/// Whether a backend may wait in a database with this stamp, as far as limits on connections are concerned. They hold for all
-/// roles except superusers, and count a backend that waits like one with a client.
+/// Returns true if connection limits allow a backend to wait in a database with this stamp. The limits apply to all
+/// roles except superusers and count a waiting backend like one with a client.
 pub(crate) fn has_unlimited(is_superuser: bool, stamp: &str) -> bool {
     is_superuser || !stamp.contains(CONNECTION_LIMITS)
 }
 
-/// Whether an event trigger may fire when a session starts in a database with this stamp.
+/// Returns true if an event trigger may fire when a session starts in a database with this stamp.
 pub(crate) fn may_fire_at_login(stamp: &str) -> bool {
     stamp.contains(LOGIN_TRIGGER)
 }
 
-/// Columns for the stamp of the database with this oid ($1) and name ($2). Of some catalogs, it reads only `xmin`, because any
-/// change of a row gives the row a new `xmin`. PostgreSQL 15 introduced privileges on parameters, and PostgreSQL 17 event triggers
-/// that fire at login.
+/// Columns for the stamp of the database with this oid ($1) and name ($2). In some catalogs, reading `xmin` is enough,
+/// because any change to a row gives the row a new `xmin`. PostgreSQL 15 introduced privileges on parameters, and
+/// PostgreSQL 17 introduced event triggers that fire at login.
 macro_rules! stamp {
     (before 15) => {
         concat!(
@@ -264,7 +268,7 @@ macro_rules! stamp {
 }
 pub(crate) use stamp;
 
-/// Returns the statement for this major version of the server, out of those before 15, before 17, and since.
+/// Returns the statement for this major server version, out of those for versions before 15, before 17, and since 17.
 pub(crate) const fn of_major(
     major: u32,
     [before_15, before_17, since_17]: [&'static Prepared; 3],
@@ -279,8 +283,8 @@ pub(crate) const fn of_major(
     }
 }
 
-/// Returns the statement that reads a database's stamp, for this major version of the server. It returns no rows if SQL has
-/// dropped or renamed the database.
+/// Returns the statement that reads a database's stamp on this major server version. The statement returns no rows if
+/// SQL has dropped or renamed the database.
 pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name"];
     const BEFORE_15: Prepared = Prepared {
@@ -318,7 +322,7 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
             let end = start + length;
             match frame.tag {
                 b'Z' if greeting.len() == end => return Ok(greeting),
-                // Another session may have told the backend to end just after it became ready. Continue with that error.
+                // Another session may have terminated the backend just after it became ready. Continue with the error.
                 b'Z' if greeting[end] == b'E' => start = end,
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
                 b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),

@@ -1,4 +1,4 @@
-//! The clients of open sessions, and the little that a lease has to know about them.
+//! The clients of open sessions and the little that a lease needs to know about them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The gateway's link to the client of a session.
 pub trait ClientLink: fmt::Debug + Send + Sync {
-    /// Whether the client has closed its end of the connection, even if no thread has noticed it yet.
+    /// Returns true if the client has closed its end of the connection, even if no thread has noticed yet.
     fn is_gone(&self) -> bool;
-    /// Tells the gateway that the server is ending the session, so that it no longer waits for the client to read earlier
-    /// messages.
+    /// Tells the gateway that the server is terminating the session, so that the gateway stops waiting for the client
+    /// to read earlier messages.
     fn close(&self);
 }
 
@@ -26,7 +26,7 @@ impl Client {
         Self { link, leaving: AtomicBool::new(false), closed: AtomicBool::new(false) }
     }
 
-    /// Records that the client is leaving. Returns `false` if this was recorded before.
+    /// Records that the client is leaving. Returns `false` if that has been recorded before.
     pub(crate) fn leave(&self) -> bool {
         !self.leaving.swap(true, Ordering::Relaxed)
     }
@@ -39,17 +39,18 @@ impl Client {
         }
     }
 
-    /// Whether [`Self::close`] was called. If so, the backend must not serve another client, even if it is still running.
+    /// Returns true if [`Self::close`] was called. The backend must then not serve another client, even if it is still
+    /// running.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether [`Self::leave`] was called.
+    /// Returns true if [`Self::leave`] was called.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Whether the client still seems to be connected.
+    /// Returns true if the client still seems to be connected.
     pub(crate) fn is_present(&self) -> bool {
         !self.is_leaving() && !self.link.as_ref().is_some_and(|link| link.is_gone())
     }

@@ -1,23 +1,24 @@
-//! Learns how many backends a lease needs at once, so that as many can wait for the next lease of the same template.
+//! Learns how many backends a lease needs at once, so that as many can be waiting for the template's next lease.
 //!
-//! Most tests of a suite open as many sessions as the tests before them: one, or those of a pool. Starting a backend ahead of its
-//! client costs as much as starting it for the client, if a client comes. Otherwise it is wasted. So pgfresh starts a backend only
-//! if at least half of the last leases would have used it. A backend that waits already costs little, so pgfresh keeps more.
+//! Most tests in a suite open as many sessions as the tests before them: one, or a whole pool. Starting a backend ahead
+//! of its client costs no more than starting it on demand, but is wasted if no client comes. So pgfresh starts a
+//! backend only if at least half of the last leases would have used it. Since backends that are already waiting cost
+//! little, pgfresh retains more of those.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::table::ParamsId;
 
-/// How many leases count. Older ones are forgotten.
+/// How many recent leases to consider. Older ones are forgotten.
 const LEASES: usize = 8;
-/// Maximum number of backends with the same startup parameters that wait for one lease.
+/// Maximum number of backends with the same startup parameters waiting for one lease.
 const MOST: usize = 16;
 
-/// Counts the backends that the sessions of one lease use, by startup parameters.
+/// Counts the backends used by one lease's sessions, by startup parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     counts: BTreeMap<ParamsId, Count>,
-    /// Number of the lease in [`Demand`], once it has learned from the lease.
+    /// The lease's number in [`Demand`]. `None` until [`Demand::learn`] has first seen the lease.
     number: Option<u64>,
 }
 
@@ -28,14 +29,14 @@ struct Count {
 }
 
 impl Usage {
-    /// Counts a backend that a client of the lease receives.
+    /// Counts a backend received by a client of the lease.
     pub(crate) fn take(&mut self, params: ParamsId) {
         let count = self.counts.entry(params).or_default();
         count.now += 1;
         count.most = count.most.max(count.now);
     }
 
-    /// Counts a backend that its client has left, and that can serve the next client.
+    /// Records that a client has left its backend, which can now serve the next one.
     pub(crate) fn give_back(&mut self, params: ParamsId) {
         if let Some(count) = self.counts.get_mut(&params) {
             count.now = count.now.saturating_sub(1);
@@ -43,17 +44,17 @@ impl Usage {
     }
 }
 
-/// The numbers of backends that the last leases of one template needed.
+/// How many backends the last leases of one template needed.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
-    /// For each set of parameters, the leases and the backends that they needed, the latest last.
+    /// For each set of startup parameters, the leases' numbers and how many backends they needed, latest last.
     leases: BTreeMap<ParamsId, VecDeque<(u64, usize)>>,
     last_number: u64,
 }
 
 impl Demand {
-    /// Learns from a lease whose sessions have all ended. If the lease has more sessions later, call this again. Forgets all
-    /// startup parameters except `expected`. A lease without sessions tells nothing.
+    /// Learns from a lease whose sessions have all ended. If the lease gets more sessions later, the caller should call
+    /// this again. All startup parameters except `expected` are forgotten. Leases without sessions are ignored.
     pub(crate) fn learn(&mut self, usage: &mut Usage, expected: &[ParamsId]) {
         if usage.counts.is_empty() {
             return;
@@ -85,8 +86,8 @@ impl Demand {
         needed.get(needed.len() / 2).map_or(1, |most| (*most).clamp(1, MOST))
     }
 
-    /// Returns how many waiting backends to keep: as many as one of the last leases needed. Returns `None` if no lease has
-    /// told.
+    /// Returns how many waiting backends to retain: the most that any of the last leases needed. Returns `None` if none
+    /// is on record.
     pub(crate) fn kept(&self, params: ParamsId) -> Option<usize> {
         let most = self.leases.get(&params)?.iter().map(|(_, most)| *most).max()?;
         Some(most.clamp(1, MOST))

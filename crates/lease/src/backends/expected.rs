@@ -1,7 +1,7 @@
 //! Predicts the startup parameters of the next clients, so that pgfresh can start backends before the clients come.
 //!
-//! The prediction is simple: the next clients will use the same parameters as the last ones. Until the first client comes,
-//! pgfresh uses the note that the last server left in the cache entry.
+//! The prediction is simple: the next clients will use the same parameters as the last ones. Until the first client
+//! comes, pgfresh relies on the note that the last server left in the cache entry.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,30 +14,30 @@ use crate::backends::backend::params_id;
 use crate::error::LeaseError;
 use crate::table::ParamsId;
 
-/// For how many sets of parameters pgfresh keeps idle backends. Two are enough for a driver and its pool.
+/// Maximum number of parameter sets for which pgfresh keeps idle backends. Two are enough for a driver and its pool.
 const MOST: usize = 2;
-/// How many sets a server may add to the note. Without a limit, pgfresh would write the note again for every client if all
-/// clients had different parameters.
+/// Maximum number of sets that a server may add to the note. Without this limit, pgfresh would rewrite the note for
+/// every client if all clients used different parameters.
 const MOST_NOTES: usize = MOST;
 /// Name of the note in the cache entry.
 const NOTE: &str = "clients";
-/// Maximum size of a note that pgfresh reads, in bytes. It leaves room for startup messages of the maximum length.
+/// Maximum size of a note, in bytes, with room for startup messages of the maximum length.
 const LONGEST_NOTE: usize = 4 * 10_000;
 
-/// Sets of startup parameters, in the order of their last use.
+/// Sets of startup parameters, ordered by last use.
 #[derive(Debug, Default)]
 pub(crate) struct ExpectedParams {
     sets: Vec<StartupParams>,
     /// The sets that the note will contain once it is written.
     noted: Vec<StartupParams>,
     notes: usize,
-    /// True if the note has to be written again.
+    /// Whether the note must be rewritten.
     is_note_due: bool,
 }
 
 impl ExpectedParams {
-    /// Reads the note that an earlier server left in the cache `entry`. Ignores sets with a role that doesn't exist in this
-    /// server.
+    /// Reads the note that an earlier server left in the cache `entry`. Sets with a role that doesn't exist in this
+    /// server are ignored.
     pub(crate) fn recall(entry: Option<&Entry>, admin: &AdminPool) -> Result<Self, LeaseError> {
         let noted = entry.and_then(|entry| entry.recall(NOTE)).and_then(|text| read(&text));
         let mut noted = noted.unwrap_or_default();
@@ -67,8 +67,8 @@ impl ExpectedParams {
         self.sets.last()
     }
 
-    /// Forgets a set of parameters with which a backend didn't start, or started too slowly. If a client uses the set later, it
-    /// counts again.
+    /// Forgets a set of parameters with which a backend failed to start or was too slow. If a client uses the set
+    /// later, it counts again.
     pub(crate) fn forget(&mut self, params: &StartupParams) {
         self.sets.retain(|known| known != params);
     }
@@ -86,26 +86,26 @@ impl ExpectedParams {
         }
     }
 
-    /// Whether the note has to be written.
+    /// Returns true if the note must be written.
     pub(crate) fn is_note_due(&self) -> bool {
         self.is_note_due
     }
 
-    /// Returns the text of the note if it has to be written. Later calls return `None` until there is a new text.
+    /// Returns the note's text if the note must be written. Later calls return `None` until the text changes.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         std::mem::take(&mut self.is_note_due).then(|| write(&self.noted))
     }
 }
 
-/// Writes the note, for the next server on the same cache entry.
+/// Writes the note for the next server using the same cache entry.
 pub(crate) fn note(entry: &Entry, text: &str) {
     if let Err(error) = entry.remember(NOTE, text) {
         tracing::debug!(%error, "could not note with which parameters clients come");
     }
 }
 
-/// Whether backends may wait for clients with these parameters. Backends for replication sessions may not, because pgfresh cannot
-/// copy templates from the files in the cache while one is open.
+/// Returns true if backends may wait for clients with these parameters. Replication backends may not, because pgfresh
+/// cannot copy templates from the files in the cache while a replication session is open.
 pub(crate) fn may_come_again(params: &StartupParams) -> bool {
     !params.has_replication()
 }
@@ -120,7 +120,7 @@ fn put_last(sets: &mut Vec<StartupParams>, params: &StartupParams) {
     }
 }
 
-/// Writes one line for each set, with the protocol version and the parameters in Base64.
+/// Formats each set as a line with the protocol version and the parameters in Base64.
 fn write(sets: &[StartupParams]) -> String {
     let line = |set: &StartupParams| format!("{:08x} {}\n", set.version(), STANDARD.encode(set.parameters()));
     sets.iter().map(line).collect()

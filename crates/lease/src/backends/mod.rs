@@ -1,4 +1,4 @@
-//! Manages the server's backends that serve clients, and what pgfresh knows about these clients.
+//! Manages the backends that serve clients and what pgfresh knows about these clients.
 
 pub(crate) mod backend;
 pub(crate) mod client;

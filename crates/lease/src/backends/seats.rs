@@ -1,15 +1,15 @@
-//! Divides the server's sessions between clients and pgfresh. pgfresh keeps some sessions for itself. It can then rename, reset,
-//! copy and drop databases even if there are too many clients.
+//! Divides the server's sessions between clients and pgfresh, which reserves some so that it can rename, reset, copy
+//! and drop databases even if there are too many clients.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use sys::{lock, sound};
 
-/// Out of this many sessions of the server, pgfresh keeps one for itself, but at least [`LEAST_OWN`] in total.
+/// pgfresh reserves one out of this many sessions for itself, but at least [`LEAST_OWN`] in total.
 const SHARE: usize = 16;
-/// How many sessions pgfresh needs at least: four for statements in the database `postgres`, and [`ELSEWHERE`] for other
-/// databases.
+/// Minimum number of sessions that pgfresh needs: four for statements in the `postgres` database and [`ELSEWHERE`] for
+/// other databases.
 const LEAST_OWN: usize = 6;
 /// How many of pgfresh's own sessions are for databases other than `postgres`.
 const ELSEWHERE: usize = 2;
@@ -17,9 +17,9 @@ const ELSEWHERE: usize = 2;
 /// How a server's sessions are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Number of sessions for clients, including idle backends that wait for one.
+    /// Number of sessions for clients, including idle backends waiting for one.
     pub(crate) clients: usize,
-    /// Number of sessions for pgfresh's statements in the database `postgres`.
+    /// Number of sessions for pgfresh's statements in the `postgres` database.
     pub(crate) at_work: usize,
 }
 
@@ -39,8 +39,9 @@ pub(crate) struct Seats {
     freed: Condvar,
 }
 
-/// The right of one backend to use one of the clients' sessions. Drop it together with the backend's connection. The default
-/// value is for backends that don't use any of these sessions: those of replication sessions, and those in leased servers.
+/// One backend's right to use one of the clients' sessions, to be dropped along with the backend's connection. The
+/// default value is for backends that don't use up any of these sessions: replication backends and those in leased
+/// servers.
 #[derive(Debug, Default)]
 pub struct Seat(Option<Arc<Seats>>);
 
@@ -59,7 +60,7 @@ impl Seats {
         self.take_within(Duration::ZERO)
     }
 
-    /// Takes a seat, after waiting for a free one if necessary. Returns `None` if there is no free seat within `timeout`.
+    /// Takes a seat, waiting for a free one if necessary. Returns `None` if no seat becomes free within `timeout`.
     pub(crate) fn take_within(self: &Arc<Self>, timeout: Duration) -> Option<Seat> {
         let is_full = |taken: &mut usize| *taken >= self.most;
         let waited = self.freed.wait_timeout_while(lock(&self.taken), timeout, is_full);

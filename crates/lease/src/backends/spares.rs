@@ -1,7 +1,7 @@
-//! Backends that wait for clients of databases without a lease, such as `postgres`.
+//! Spares: backends that wait for clients of databases without a lease, such as `postgres`.
 //!
-//! No client has used such a backend. It is started when a client has come, for the next one. PostgreSQL refuses to drop, rename
-//! or copy a database with sessions, so these backends make way for such statements.
+//! Spares have never had a client. When a client comes, pgfresh starts a spare for the next one. Since PostgreSQL
+//! refuses to drop, rename or copy a database with sessions, spares make way for such statements.
 
 use pgwire::StartupParams;
 
@@ -9,10 +9,10 @@ use crate::address::DatabaseAddress;
 use crate::backends::backend::WaitingBackend;
 use crate::backends::expected::may_come_again;
 
-/// Maximum number of these backends.
+/// Maximum number of spares.
 const MOST: usize = 2;
-/// The database that CREATE DATABASE copies. Nearly no client connects to it, and the server would have to wait for the end of the
-/// backend at each such statement.
+/// The database that CREATE DATABASE copies, which gets no spares. Hardly any client connects to this database, and
+/// each CREATE DATABASE would have to wait for the spare to exit.
 const COPIED: &str = "template1";
 
 /// A backend that waits in a database without a lease.
@@ -25,20 +25,20 @@ pub(crate) struct Spare {
 /// A kind of session: the database's name and the startup parameters.
 pub(crate) type SpareKind = (String, StartupParams);
 
-/// The backends that wait in databases without a lease.
+/// The spares of all databases without a lease.
 #[derive(Debug, Default)]
 pub(crate) struct Spares {
     waiting: Vec<Spare>,
-    /// The sessions that the last clients asked for, the latest last.
+    /// Kinds requested by the last clients, latest last.
     expected: Vec<SpareKind>,
-    /// Kinds of the backends that threads are starting.
+    /// Kinds of the spares that threads are starting.
     starting: Vec<SpareKind>,
     /// Number of clients that may drop, rename or copy databases.
     holds: usize,
 }
 
 impl Spares {
-    /// Records that a client has asked for such a session.
+    /// Records that a client has requested such a session.
     pub(crate) fn ask(&mut self, name: &str, params: &StartupParams) {
         if name == COPIED || !may_come_again(params) {
             return;
@@ -48,7 +48,7 @@ impl Spares {
         if self.expected.len() > MOST {
             self.expected.remove(0);
         }
-        // Close those that are more than the share of their kind.
+        // Close spares in excess of their kind's share.
         let mut left: Vec<_> = self.expected.iter().map(|kind| (kind, self.share())).collect();
         self.waiting.retain(|spare| {
             let left = left.iter_mut().find(|(kind, left)| *left > 0 && spare.is(kind));
@@ -56,12 +56,12 @@ impl Spares {
         });
     }
 
-    /// Returns how many backends of each expected kind may wait.
+    /// Returns how many spares each expected kind may have.
     fn share(&self) -> usize {
         MOST / self.expected.len().max(1)
     }
 
-    /// Returns the last kind that clients have asked for and that lacks a backend.
+    /// Returns the most recently requested kind that lacks a spare. Returns `None` while spares are on hold.
     fn lacking(&self) -> Option<&SpareKind> {
         let lacks = |kind: &&SpareKind| {
             let waiting = self.waiting.iter().filter(|spare| spare.is(kind)).count();
@@ -70,26 +70,26 @@ impl Spares {
         self.expected.iter().rev().find(lacks).filter(|_| self.holds == 0)
     }
 
-    /// Takes a backend out, if one waits.
+    /// Takes a matching spare, if any.
     pub(crate) fn take(&mut self, name: &str, params: &StartupParams) -> Option<Spare> {
         let fits = |spare: &Spare| spare.address.name == name && spare.waiting.params == *params;
         let at = self.waiting.iter().position(fits)?;
         Some(self.waiting.swap_remove(at))
     }
 
-    /// Whether a backend is missing.
+    /// Returns true if a spare should be started.
     pub(crate) fn is_lacking(&self) -> bool {
         self.lacking().is_some()
     }
 
-    /// Returns the kind of the next backend to start. The caller must call [`Self::started`].
+    /// Returns the kind of the next spare to start. The caller must then call [`Self::started`].
     pub(crate) fn start_next(&mut self) -> Option<SpareKind> {
         let next = self.lacking()?.clone();
         self.starting.push(next.clone());
         Some(next)
     }
 
-    /// Adds a backend that has started. If `spare` is `None`, forgets the kind until a client asks for it again.
+    /// Adds a spare that has started. If `spare` is `None`, forgets the kind until a client requests it again.
     pub(crate) fn started(&mut self, kind: &SpareKind, spare: Option<Spare>) {
         if let Some(at) = self.starting.iter().position(|other| other == kind) {
             self.starting.swap_remove(at);
@@ -101,23 +101,23 @@ impl Spares {
         }
     }
 
-    /// Ends all backends, and starts none until [`Self::release`] is called.
+    /// Closes all spares and starts none until [`Self::release`] is called.
     pub(crate) fn hold(&mut self) {
         self.holds += 1;
         self.waiting.clear();
     }
 
-    /// Undoes a call of [`Self::hold`].
+    /// Undoes one call to [`Self::hold`].
     pub(crate) fn release(&mut self) {
         self.holds -= 1;
     }
 
-    /// Ends all backends.
+    /// Closes all spares.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    /// Counts the backends that wait.
+    /// Returns the number of waiting spares.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
