@@ -1,16 +1,17 @@
-//! Those attributes of a template that PostgreSQL stores in shared catalogs: owner, privileges, connection limit, settings and
+//! The template attributes that PostgreSQL stores in shared catalogs: owner, privileges, connection limit, settings and
 //! comment.
 //!
-//! No way of copying a database copies these attributes. Besides, some statements (for example `REASSIGN OWNED` and `DROP OWNED`)
-//! change them in every database of a role, even if their session is in another database. So pgfresh reads the attributes when it
-//! takes a template into service, and sets them on each copy.
+//! Neither CREATE DATABASE nor copying files carries these attributes over. In addition, some statements (for example
+//! `REASSIGN OWNED` and `DROP OWNED`) change the attributes of every database owned by a role, not only of the
+//! session's own. Therefore pgfresh reads the attributes when it takes a template into service and sets them on each
+//! copy.
 
 use server::literal;
 
 use crate::runtime::cached::BOOTSTRAP;
 
-/// An SQL expression for all attributes of a database except its comment. `$oid` is an SQL expression for the database's oid. A
-/// [`CatalogStamp`](crate::backends::backend::CatalogStamp) begins with this value.
+/// An SQL expression for all of a database's attributes except the comment. `$oid` is an SQL expression for the
+/// database's oid. A [`CatalogStamp`](crate::backends::backend::CatalogStamp) begins with this value.
 macro_rules! seen {
     ($oid:literal) => {
         concat!(
@@ -23,24 +24,25 @@ macro_rules! seen {
 }
 pub(crate) use seen;
 
-/// The attributes of a database at one point in time.
+/// A database's attributes at one point in time.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     seen: String,
     /// Owner, privileges and connection limit, as JSON. The privileges refer to roles by name.
     row: String,
-    /// Rows of `pg_db_role_setting`, as JSON. The next field has the rows of `pg_shdepend` that belong to the owner and the
+    /// Rows of `pg_db_role_setting`, as JSON. The next field contains the rows of `pg_shdepend` for the owner and the
     /// privileges.
     settings: String,
     dependencies: String,
-    /// The database's comment. Empty if it has none.
+    /// The database's comment, or an empty string.
     comment: String,
-    /// All roles that these attributes mention, as JSON with their oids. Roles in the privileges also have their names here.
+    /// All roles mentioned in these attributes, as JSON with their oids. Roles in the privileges also have their names
+    /// here.
     roles: String,
 }
 
 impl Attributes {
-    /// Selects the values for [`Self::read`] from the row `d` of `pg_database`.
+    /// Selects the values for [`Self::read`], given the row `d` of `pg_database`.
     pub(crate) const COLUMNS: &str = concat!(
         seen!("d.oid"),
         ", jsonb_build_object('datdba', datdba, 'datacl', datacl, 'datconnlimit', datconnlimit), \
@@ -66,18 +68,18 @@ impl Attributes {
         }
     }
 
-    /// Whether these are the default attributes of a new database.
+    /// Returns true if these are a new database's default attributes.
     pub(crate) fn are_usual(&self) -> bool {
         self.seen == format!("{BOOTSTRAP}|-1|{{}}") && self.comment.is_empty()
     }
 
-    /// Whether a database with this stamp has these attributes. The stamp doesn't contain the comment, so this ignores it.
+    /// Returns true if the stamp's database has these attributes, ignoring the comment, which stamps don't contain.
     pub(crate) fn are_in(&self, stamp: &str) -> bool {
         stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
     }
 
-    /// Returns SQL that replaces all attributes of a database with these. `to` is an SQL expression for the database's oid. The
-    /// SQL fails if one of the roles no longer exists, or if a role in the privileges has a different name now.
+    /// Returns SQL that replaces all attributes of a database with these. `to` is an SQL expression for the database's
+    /// oid. The SQL fails if one of the roles no longer exists or a role in the privileges has been renamed.
     pub(crate) fn put_on(&self, to: &str) -> String {
         let Self { row, settings, dependencies, comment, roles, .. } = self;
         let [row, settings, dependencies, comment, roles] =

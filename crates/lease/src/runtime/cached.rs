@@ -1,12 +1,12 @@
-//! Copies a template by copying its files from the cache, which is faster than CREATE DATABASE.
+//! Copies a template by copying its cached files, which is faster than CREATE DATABASE.
 //!
-//! The copy is no different from one that CREATE DATABASE makes. But it needs no checkpoints and no locks, it shares blocks with
-//! the cache where the file system supports that, and it can pause while clients need the processors. If SQL changed the template
-//! in the server, the copy doesn't contain the change.
+//! The result is what CREATE DATABASE would produce, but without any changes that SQL has made to the template in the
+//! server. Copying files takes no checkpoints and no locks, shares blocks with the cache if the file system supports
+//! that, and can pause while clients need the processors.
 //!
-//! A database consists of its directory and a row in `pg_database`. So pgfresh copies the directory and inserts the row that
-//! CREATE DATABASE would have inserted when pgfresh took the template into service. The log doesn't mention the copied files. So
-//! pgfresh makes no such copies if another server or a backup may replay the log.
+//! A database consists of its directory and a row in `pg_database`. So pgfresh copies the directory and inserts the row
+//! that CREATE DATABASE would have inserted when pgfresh took the template into service. The write-ahead log doesn't
+//! mention the copied files, so pgfresh makes no such copies if another server or a backup may replay the log.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use crate::wal::evidence::Evidence;
 
 /// Oid of the superuser that initdb created. Source: `src/include/catalog/pg_authid.dat`.
 pub(crate) const BOOTSTRAP: u32 = 10;
-/// Directory that contains the directories of databases.
+/// Directory that contains one directory per database.
 const BASE: &str = "base";
 /// Directory that contains links to other tablespaces.
 const TABLESPACES: &str = "pg_tblspc";
 
-/// The files of a template's database in the cache.
+/// A template database's files in the cache.
 #[derive(Debug)]
 pub(crate) struct CachedFiles {
     entry: Entry,
@@ -36,20 +36,20 @@ pub(crate) struct CachedFiles {
     noted: NotedRow,
 }
 
-/// Rows of shared catalogs about a template, as they were when pgfresh took it into service.
+/// A template's rows in shared catalogs, read when pgfresh took the template into service.
 #[derive(Debug)]
 pub(crate) struct NotedRow {
     /// The row of `pg_database`, as JSON.
     row: String,
-    /// `datfrozenxid` and `datminmxid`: the oldest transactions in the template's files. The server must still know whether they
-    /// have committed.
+    /// `datfrozenxid` and `datminmxid`: the oldest transactions in the template's files. The copy is usable only while
+    /// the server still knows which of these transactions committed.
     oldest: [String; 2],
     /// The rows of `pg_shdepend` for objects in the template that depend on roles, as JSON.
     dependencies: String,
 }
 
 impl NotedRow {
-    /// Selects the values for [`Self::read`] from the row `d` of `pg_database`.
+    /// Selects the values for [`Self::read`], given the row `d` of `pg_database`.
     pub(crate) const COLUMNS: &str = "to_jsonb(d), datfrozenxid, datminmxid, \
         (SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') FROM pg_shdepend s WHERE dbid = d.oid)";
 
@@ -59,8 +59,8 @@ impl NotedRow {
     }
 }
 
-/// An SQL condition. It is true if the log may be replayed by anything except this server's own crash recovery, for example by a
-/// standby or after a backup is restored.
+/// An SQL condition that is true if anything except this server's own crash recovery may replay the log, for example a
+/// standby or a restored backup.
 const REPLAYED: &str = "(EXISTS (SELECT FROM pg_stat_get_wal_senders()) \
      OR EXISTS (SELECT FROM pg_get_replication_slots() WHERE slot_type = 'physical') \
      OR current_setting('archive_mode') <> 'off')";
@@ -69,16 +69,16 @@ const REPLAYED: &str = "(EXISTS (SELECT FROM pg_stat_get_wal_senders()) \
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CachedCopy {
     Made,
-    /// The files could not be used. CREATE DATABASE may still work.
+    /// The files are unusable. CREATE DATABASE may still work.
     Impossible,
     /// `go_on` stopped the copy.
     Stopped,
 }
 
 impl CachedFiles {
-    /// Returns the files of the database with this `oid`. The server's `data` directory must be a copy of the cache `entry`.
-    /// Returns `None` if some files are outside the database's directory. Also returns `None` if some relations are unlogged,
-    /// because a crash during a copy might empty them.
+    /// Returns the files of the database with this `oid`. The server's `data` directory must be a copy of the cache
+    /// `entry`. Returns `None` if some files are outside the database's directory, or if some relations are unlogged,
+    /// because a crash during a copy might empty those relations.
     pub(crate) fn of(entry: &Entry, data: &Path, oid: u32, noted: NotedRow) -> Option<Self> {
         let directory = format!("{BASE}/{oid}");
         let is_unlogged = entry.names_in(&directory).any(|name| name.ends_with("_init"));
@@ -90,10 +90,11 @@ impl CachedFiles {
         Some(Self { entry: entry.clone(), account, data: data.to_owned(), oid, noted })
     }
 
-    /// Copies the database `template` to a new database called `name`. Stops when `go_on` returns `false`. `go_on` may block.
+    /// Copies the database `template` to a new database called `name`. Calls `go_on`, which may block, and stops once
+    /// `go_on` returns `false`.
     ///
     /// # Errors
-    /// Returns an error if the server doesn't answer. Only after [`CachedCopy::Made`] does the copy exist.
+    /// Returns an error if the server doesn't answer. The copy exists only after [`CachedCopy::Made`].
     pub(crate) fn copy(
         &self,
         template: &str,
@@ -118,7 +119,8 @@ impl CachedFiles {
             evidence.log_is_replayed();
             return Ok(CachedCopy::Impossible);
         }
-        // This oid is new. So if earlier log records put all databases in doubt, that doesn't concern this one.
+        // Earlier log records may have put all databases in doubt. That doesn't apply to this new oid, so discard the
+        // doubt.
         drop(evidence.take(oid));
         let copier =
             DirectoryCopier { entry: &self.entry, parent: BASE, data: &self.data, account: &self.account };
@@ -140,9 +142,10 @@ impl CachedFiles {
         Ok(if entered? { CachedCopy::Made } else { CachedCopy::Impossible })
     }
 
-    /// Inserts the rows that make the copy known to the server. Returns `false` if the server refuses, or if the log may be
-    /// replayed elsewhere. Also returns `false` if another database now has the template's name, or if a role that owns something
-    /// in the files is gone. The last reason is that the server may have forgotten whether transactions in the files committed.
+    /// Inserts the rows that make the copy known to the server. Returns `false` if the server refuses, if the log may
+    /// be replayed elsewhere, or if a different database now has the template's name. Also returns `false` if a role
+    /// that owns something in the files no longer exists, or if the server may have forgotten whether transactions in
+    /// the files committed.
     fn enter(&self, oid: u32, template: &str, name: &str, admin: &AdminPool) -> Result<bool, LeaseError> {
         let NotedRow { row, dependencies, .. } = &self.noted;
         let [template, called, row, dependencies] = [template, name, row, dependencies].map(literal);
@@ -167,7 +170,8 @@ impl CachedFiles {
             Ok(rows) => number(&text(&rows)) == oid,
             Err(error) => {
                 tracing::debug!(%error, "could not tell the server of a copy");
-                // If a test terminated the connection, the server may or may not know the copy. Drop it.
+                // If a test terminated the connection, the copy's rows may or may not have been inserted. Drop the
+                // copy.
                 if error.is_lost() {
                     drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)?;
                 }
@@ -177,8 +181,8 @@ impl CachedFiles {
         if !entered {
             return Ok(false);
         }
-        // VACUUM decides which transactions the server can forget, and reads the rows of all databases for that. It may have read
-        // them just before this row existed, so check again.
+        // VACUUM reads the rows of all databases to decide which transactions the server may forget. It may have read
+        // them just before our row existed, so check again.
         let still = admin.run("copy a template", &format!("SELECT {}", self.is_remembered(oid)));
         if still.as_ref().is_ok_and(|rows| text(rows) == "t") {
             return Ok(true);
@@ -187,12 +191,13 @@ impl CachedFiles {
         still.map(|_| false)
     }
 
-    /// Returns an SQL expression that is true if the server still knows, for each transaction in the files, whether it committed.
-    /// The server keeps this information as long as any database needs it. The expression ignores the database with this `oid`.
+    /// Returns an SQL expression that is true if the server still knows, for each transaction in the files, whether it
+    /// committed. The server retains this information as long as any database needs it. The database with this `oid`
+    /// doesn't count.
     fn is_remembered(&self, oid: u32) -> String {
-        // Transaction numbers wrap around: a number counts as older than another if the other follows it within half of the
-        // range. Don't use `age()` and `mxid_age()`, which measure from the next free number. Another session may take that
-        // number between two calls.
+        // Transaction numbers wrap around: a number counts as older than another if the other follows within half of
+        // the range. Don't use `age()` and `mxid_age()`, which measure from the next free number, because another
+        // session may take that number between the two calls.
         let keeps = |column: &str, oldest: &str| {
             format!(
                 "EXISTS (SELECT FROM pg_database \

@@ -1,4 +1,5 @@
-//! Lets a task check out the resources of its database, so that it can use them without holding the lock. A guard puts them back.
+//! Lets a task check out its database's resources and use them without holding the lock. A guard returns them when
+//! dropped.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -12,12 +13,12 @@ use crate::table::DatabaseId;
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
     Exclusive(CheckedOut<'a>),
-    /// A leased server has its own lock. Several tasks may use it, so it is never checked out.
+    /// A leased server has its own lock and may serve several tasks, so it is never checked out.
     Server(SharedServer),
 }
 
-/// The resources of a database, for exclusive use. Dropping this guard puts them back. If the thread is panicking, the guard
-/// retires the database first, because the task may have changed only part of it.
+/// A database's resources, checked out for exclusive use. Dropping this guard returns them to the pool. If the thread
+/// is panicking, the database is retired first, because the task may have left it half changed.
 #[derive(Debug)]
 pub(crate) struct CheckedOut<'a> {
     core: &'a SharedCore,
@@ -26,7 +27,7 @@ pub(crate) struct CheckedOut<'a> {
 }
 
 impl SharedCore {
-    /// Checks out the resources of a database. Returns `None` if the database is gone, or if another task has its resources.
+    /// Checks out a database's resources. Returns `None` if the database is gone or another task has the resources.
     pub(crate) fn check_out(&self, id: DatabaseId) -> Option<Access<'_>> {
         let resources = self.lock().pool.take(id)?;
         Some(match resources {
@@ -35,7 +36,7 @@ impl SharedCore {
         })
     }
 
-    /// Adds a new database, with its resources checked out to the task that creates it.
+    /// Adds a new database whose resources are checked out to the task creating it.
     pub(crate) fn insert_checked_out(&self, id: DatabaseId, resources: Resources) -> CheckedOut<'_> {
         self.lock().pool.insert_checked_out(id);
         CheckedOut { core: self, id, resources }
@@ -79,7 +80,8 @@ impl Drop for CheckedOut<'_> {
             core.trim_idle(self.id);
         }
         drop(core);
-        // If the table forgot the database, close its sessions now. This can take a while, so do it without holding the lock.
+        // If the table has forgotten the database, close its sessions. Since this can take a while, first release the
+        // lock.
         drop(unknown);
     }
 }

@@ -1,22 +1,22 @@
-//! Detects that other programs want the processor that a thread uses.
+//! Detects whether other programs are competing for the calling thread's processor.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Interval between two measurements.
+/// Minimum interval between two measurements.
 const INTERVAL: Duration = Duration::from_millis(2);
-/// A processor is contended if the thread spent more than one part out of this many on waiting for it.
+/// A processor counts as contended if the thread spent more than `1 / PARTS` of the interval waiting for it.
 const PARTS: u32 = 4;
 
-/// Measures how long the calling thread waits for a processor. The kernel counts this for each thread, so the work of other
-/// containers on the machine doesn't matter unless it delays this thread.
+/// Measures how long the calling thread waits for a processor. The kernel counts these waits per thread, so the load of
+/// other containers on the machine doesn't matter unless it delays this thread.
 #[derive(Debug)]
 pub(crate) struct Contention(Cell<Measurement>);
 
 #[derive(Debug, Clone, Copy)]
 struct Measurement {
     at: Instant,
-    /// Total time that the thread has waited for a processor. `None` if the kernel doesn't count it.
+    /// Total time the thread has spent waiting for a processor. `None` if the kernel doesn't record it.
     delay: Option<Duration>,
 }
 
@@ -25,7 +25,8 @@ impl Measurement {
         Self { at: Instant::now(), delay: sys::run_delay() }
     }
 
-    /// Whether the thread waited for a processor for a large part of the time between two measurements.
+    /// Returns true if the thread spent a large part of the interval between the two measurements waiting for a
+    /// processor.
     fn is_delayed_since(&self, before: &Self) -> bool {
         let (Some(delay), Some(earlier)) = (self.delay, before.delay) else { return false };
         delay.saturating_sub(earlier) * PARTS > self.at.saturating_duration_since(before.at)
@@ -33,13 +34,13 @@ impl Measurement {
 }
 
 impl Contention {
-    /// Starts to measure the calling thread.
+    /// Starts measuring the calling thread.
     pub(crate) fn begin() -> Self {
         Self(Cell::new(Measurement::now()))
     }
 
-    /// Whether other programs have wanted this thread's processor since the last measurement. Returns `false` if the last
-    /// measurement is too recent for another one.
+    /// Returns true if other programs have competed for this thread's processor since the last measurement, and false
+    /// if that measurement is too recent to take another.
     pub(crate) fn is_felt(&self) -> bool {
         let before = self.0.get();
         if before.at.elapsed() < INTERVAL {
@@ -50,7 +51,7 @@ impl Contention {
         now.is_delayed_since(&before)
     }
 
-    /// Starts again after a pause.
+    /// Starts a new interval after a pause.
     pub(crate) fn restart(&self) {
         self.0.set(Measurement::now());
     }

@@ -1,7 +1,8 @@
-//! Creates copies of templates and prepares them for clients. Also reads each template's catalog in one of its first copies.
+//! Creates copies of templates, prepares them for clients, and reads each template's catalog in one of the first
+//! copies.
 //!
-//! If possible, all of this happens before a client needs the copy. While clients come and go, pgfresh pauses the creation of
-//! copies, because clients need the processors too.
+//! If possible, all of this happens before a client needs the copy. While clients come and go, pgfresh pauses the
+//! copying, because clients need the processors too.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -29,15 +30,16 @@ use crate::runtime::resources::{Identity, PooledCopy, Resources};
 use crate::runtime::template::{HIDE, Template, name_in};
 use crate::table::{DatabaseId, Outcome, Proof};
 
-/// While many clients come and go, how long a task that creates a copy pauses before it checks again.
+/// While many clients come and go, how long to pause copying before checking again.
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
-/// While other programs want the processors, how long a copy that no client needs yet pauses after each part.
+/// While other programs compete for the processors, how long to pause after each part of a copy that no client needs
+/// yet.
 const CONTENDED_PAUSE: Duration = Duration::from_millis(5);
 
-/// A backend that is likely to be needed, and that doesn't wait yet.
+/// A backend that is likely to be needed but hasn't been started yet.
 struct Lacking {
     params: StartupParams,
-    /// Whether no other backend with these parameters waits in the database.
+    /// True if no other backend with these parameters is waiting in the database.
     is_first: bool,
 }
 
@@ -73,7 +75,7 @@ impl Inner {
         outcome
     }
 
-    /// Copies a template. Returns `false` if other tasks should go first, and then leaves no copy behind.
+    /// Copies a template. Returns `false`, leaving no copy behind, if other tasks should go first.
     fn copy_template(
         &self,
         id: DatabaseId,
@@ -100,7 +102,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// Makes sure that a copy has the rows of its unlogged tables. A crash may have removed these rows from the template.
+    /// Ensures that a copy has the rows of its unlogged tables, which a crash may have removed from the template.
     fn fill_unlogged(&self, copy: &mut PooledCopy) -> Outcome {
         if !copy.template.has_unlogged() {
             return Outcome::Fresh(Proof::new());
@@ -108,7 +110,7 @@ impl Inner {
         if !self.evidence.has_known_format() || copy.template.has_fixed_unlogged() {
             return self.unless_crashed(copy);
         }
-        // Reset the copy. The reset restores the rows from the catalog in memory.
+        // A reset restores these rows from the catalog in memory.
         match self.recycle(copy) {
             Ok(proof) => Outcome::Fresh(proof),
             Err(NotRecyclable { reason, .. }) => {
@@ -118,11 +120,13 @@ impl Inner {
         }
     }
 
-    /// Pauses the task that creates a copy while clients come and go, unless a client is waiting for the copy. Also pauses the
-    /// task while all processors are busy, as long as databases are returned so often that no client needs the copy. Returns
-    /// `false` if the caller should stop: either the leases are closed, or a client of another template needs this worker.
+    /// Pauses the task creating a copy while clients come and go, unless a client is waiting for this copy. The task
+    /// also pauses while all processors are busy, provided that databases are returned often enough to serve all
+    /// clients. Returns `false` if the caller should stop because the leases are closed or a client of another template
+    /// needs this worker.
     fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
-        // If pgfresh is going to read the template's catalog in this copy, don't pause. The end of a lease waits for that.
+        // Don't pause a copy in which pgfresh will read the template's catalog, because the end of a lease waits for
+        // the catalog.
         let is_awaited = template.is_to_be_read();
         let mut core = self.lock();
         while !core.closed && !is_awaited {
@@ -146,8 +150,8 @@ impl Inner {
             if let Some(pause) = pause {
                 core = self.core.wait(&self.shortage, core, pause);
             } else {
-                // Sleep instead of waiting for the signal. Every arriving client finds no ready database and would wake this
-                // thread, and the wake-ups would use up the time that the pause saves.
+                // Sleep instead of waiting for the signal. Otherwise, each arriving client that finds no ready database
+                // would wake this thread, and the wake-ups would use up the time saved by pausing.
                 drop(core);
                 thread::sleep(CROWD_PAUSE);
                 core = self.lock();
@@ -156,8 +160,8 @@ impl Inner {
         !core.closed
     }
 
-    /// Pauses a copy that no client needs yet while other programs want the processors: above all the test runner, which starts at
-    /// the same time. Returns `false` if the leases are closed.
+    /// Pauses a copy that no client needs yet while other programs compete for the processors, above all the test
+    /// runner, which starts at the same time. Returns `false` if the leases are closed.
     fn let_programs_pass(&self, id: DatabaseId, contention: &Contention) -> bool {
         if !contention.is_felt() {
             return true;
@@ -170,13 +174,13 @@ impl Inner {
         !core.closed
     }
 
-    /// Prepares the statements that run in every lease, so that the first lease is as fast as later ones.
+    /// Practices the statements that run in every lease, so that the first lease is as fast as later ones.
     pub(crate) fn practise(&self) {
         self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED, &DATABASE_OF, &HIDE]);
     }
 
-    /// Accepts a copy whose unlogged tables no reset can restore, unless the server has crashed since the first copy of this
-    /// template.
+    /// Accepts a copy whose unlogged tables can't be reset, unless the server has crashed since the template's first
+    /// copy.
     fn unless_crashed(&self, copy: &mut PooledCopy) -> Outcome {
         match self.generation() {
             Some(now) if *copy.template.generation.get_or_init(|| now) == now => {
@@ -187,8 +191,9 @@ impl Inner {
         }
     }
 
-    /// Reads what pgfresh doesn't know yet about a template, in a copy that no client has used. Skips this if another thread is
-    /// already reading it in another copy. Returns whether using the copy may leave traces in a backend.
+    /// Reads what pgfresh doesn't know about a template yet, using a copy that no client has touched. If another thread
+    /// is already reading the template in another copy, this is skipped. Returns whether using the copy may leave
+    /// traces in a backend.
     fn look_into(
         &self,
         id: DatabaseId,
@@ -196,7 +201,7 @@ impl Inner {
         template: &Template,
     ) -> Result<bool, LeaseError> {
         if !template.is_recyclable() {
-            // This template may change, so look at each copy.
+            // This template may change, so examine each copy.
             return self.leaves_traces(copy);
         }
         match template.catalog() {
@@ -223,9 +228,9 @@ impl Inner {
         Ok(template.may_leave_traces())
     }
 
-    /// Reads a template's catalog, which pgfresh needs only at the end of a lease. Skips the first copy, so that the first client
-    /// doesn't have to wait. While one thread reads, copies on other threads don't wait for it either. But if a crash could
-    /// remove contents of the template, reads the catalog before any client gets a copy.
+    /// Reads a template's catalog, which pgfresh needs only at the end of a lease. The first copy is skipped so that
+    /// the first client doesn't have to wait, and copies on other threads don't wait for the reader, either. However,
+    /// if a crash could remove contents of the template, the catalog is read before any client gets a copy.
     fn read_catalog_once(&self, copy: &DatabaseAddress, template: &Template) -> Result<(), LeaseError> {
         let can_wait = self.is_all_logged(template);
         if can_wait && !template.passed_over.swap(true, Ordering::Relaxed) {
@@ -244,7 +249,8 @@ impl Inner {
             return Ok(());
         }
         match template.recall(self.options.major) {
-            // There is a note, but with the option `paranoid` pgfresh hasn't used it. Compare the two.
+            // There is a note, which pgfresh hasn't used because `paranoid` is enabled. Compare the note with the
+            // catalog.
             Some((noted, _)) if !noted.says_the_same_as(&catalog) => {
                 self.report("compare a template with its note", "the note in the cache differs from it");
             }
@@ -255,9 +261,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Decides what to do with a copy in which pgfresh failed to read the catalog. Usually the copy is good for one lease, after
-    /// which pgfresh drops it. But if the template may have unlogged tables, a crash may have emptied them, and only the catalog
-    /// lists them. In that case, accepts the copy only if the error will last. pgfresh then knows that it must check for a crash.
+    /// Decides whether to accept a copy whose catalog could not be read. Usually the copy is good for one lease, after
+    /// which pgfresh drops it. But if the template may have unlogged tables, a crash may have emptied them, and only
+    /// the catalog lists these tables. Such a copy is accepted only if the error is permanent, because pgfresh then
+    /// knows that it must check for crashes.
     fn go_on_without(
         &self,
         template: &Template,
@@ -273,28 +280,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether pgfresh may store the template's catalog as a note for the next server on the same files. It may do so only before
-    /// the first client, because a client could have changed something. A template with unlogged relations gets no note, because
-    /// a crash may have emptied them.
+    /// Returns true if pgfresh may store the template's catalog as a note in the cache for the next server on the same
+    /// files. This is possible only before the first client, which could have changed something. Templates with
+    /// unlogged relations get no note, because a crash may have emptied these relations.
     fn can_note(&self, template: &Template) -> bool {
         !self.has_had_clients.load(Ordering::Relaxed)
             && self.evidence.has_known_format()
             && self.is_all_logged(template)
     }
 
-    /// Whether databases that no client has used are unchanged, according to the log. Returns `true` if pgfresh doesn't know the
-    /// format of the log, because it then resets no database.
+    /// Returns true if, according to the log, databases that no client has used are unchanged. Also returns true if
+    /// pgfresh doesn't know the log's format, since it then never resets a database.
     fn are_untouched(&self, databases: [u32; 2]) -> bool {
         !self.evidence.has_known_format()
             || self.evidence.catch_up(&self.admin).is_ok()
                 && databases.iter().all(|oid| self.evidence.is_untouched(*oid))
     }
 
-    /// Reads the catalog from the note of an earlier server on the same files. Some attributes differ between servers, so reads
-    /// these from the copy. Returns `false` if there is no usable note.
+    /// Reads the catalog from an earlier server's note on the same files. Attributes that differ between servers are
+    /// read from the copy instead. Returns `false` if there is no usable note.
     fn recall_catalog(&self, copy: &DatabaseAddress, template: &Template) -> Result<bool, LeaseError> {
         let major = self.options.major;
-        // With `paranoid`, pgfresh needs the digest of the whole database, which a note never contains.
+        // With `paranoid`, pgfresh needs a digest of the whole database, which notes never contain.
         let Some((noted, leaves_traces)) = template.recall(major).filter(|_| !self.options.paranoid) else {
             return Ok(false);
         };
@@ -304,8 +311,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Whether all tables and sequences of a template are logged. This looks only at the files: each unlogged relation has an
-    /// init fork. Returns `false` if the server has additional tablespaces.
+    /// Returns true if all of a template's tables and sequences are logged, judging by the files alone: each unlogged
+    /// relation has an init fork. Returns false if the server has additional tablespaces.
     fn is_all_logged(&self, template: &Template) -> bool {
         let is_init = |file: io::Result<DirEntry>| {
             file.is_ok_and(|file| file.file_name().as_encoded_bytes().ends_with(b"_init"))
@@ -334,11 +341,11 @@ impl Inner {
         })
     }
 
-    /// Starts backends with the startup parameters that clients are likely to use, as many as the last leases needed, unless such
-    /// backends are waiting already. If a backend doesn't start (for example, because its role may not connect), the client will
-    /// get the error when it comes. If an event trigger fires at each login, starts no backends, because the trigger should fire
-    /// only for clients. Also stops if a client is already waiting for the database. That client starts its own backend, while this
-    /// worker makes the next copy.
+    /// Starts backends with the startup parameters that clients are likely to use, until there are as many as the last
+    /// leases needed. A backend may fail to start, for example because its role may not connect; the client will then
+    /// get the error. If an event trigger fires at each login, no backends are started, because the trigger should fire
+    /// only for clients. This also stops once a client is waiting for the database. Such a client starts its own
+    /// backend while this worker makes the next copy.
     pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
         let lacking = self.lacking(id, copy);
         let is_for_stock = self.lock().table.is_for_stock(id);
@@ -347,7 +354,7 @@ impl Inner {
             return;
         }
         let Ok((stamp, before)) = self.read_stamp(address) else { return };
-        // Looking at all tables takes as long as making the copy, so the many planned copies do without.
+        // Visiting all tables takes as long as making a copy, so skip this for the many planned copies.
         let looked_at = template.catalog().filter(|_| !is_for_stock);
         let tables = looked_at.map_or_else(Vec::new, TemplateCatalog::names);
         let mut started = Vec::new();
@@ -365,9 +372,10 @@ impl Inner {
             }
             let Some(seat) = self.seats.try_take() else { break };
             let backend = Backend::start_ahead(&self.options.directory, &params, &address.name);
-            // The client will find another name for the database, so the startup response must not contain the name.
+            // The database will have a different name when the client connects, so the startup response must not
+            // contain the name.
             let backend = backend.filter(Backend::may_greet_another);
-            // Practise only with the first one. The others cost no more than if they were started for their clients.
+            // Practice only with the first backend. The others cost clients no more than a backend started on demand.
             let backend =
                 if is_first { backend.and_then(|backend| backend.practise(&tables)) } else { backend };
             match backend {
@@ -382,15 +390,14 @@ impl Inner {
                 _ => self.lock().expected.forget(&params),
             }
         }
-        // Keep the backends only if the stamp is the same before and after. Otherwise a setting may have existed just while they
-        // started.
+        // Discard the backends if the stamp has changed, because a setting may have existed only while they started.
         let is_same = self.read_stamp(address).is_ok_and(|(now, _)| now == stamp);
         if is_same && self.evidence.are_settings_unchanged(before) {
             waiting.append(&mut started);
         }
     }
 
-    /// Returns the startup parameters of the backends that a copy lacks, as far as pgfresh knows what clients to expect.
+    /// Returns the backends that a copy lacks, given the startup parameters that pgfresh has learned to expect.
     fn lacking(&self, id: DatabaseId, copy: &PooledCopy) -> Vec<Lacking> {
         let core = self.lock();
         let is_for_stock = core.table.is_for_stock(id);
@@ -406,7 +413,7 @@ impl Inner {
             (0..missing).map(lacking).collect::<Vec<_>>()
         };
         let mut lacking: Vec<_> = core.expected.sets().iter().rev().flat_map(of).collect();
-        // Planned copies are many, so each gets one backend of a kind.
+        // There are many planned copies, so start only one backend of each kind in them.
         lacking.retain(|lacking| lacking.is_first || !is_for_stock);
         lacking.sort_by_key(|lacking| !lacking.is_first);
         lacking

@@ -50,7 +50,7 @@ pub(crate) struct Core {
     serial: u64,
     pub(crate) last_ticket: u64,
     pub(crate) closed: bool,
-    /// Whether a panic has left the table in an unknown state. If so, a closed table has replaced it.
+    /// True if a panic has left the table in an unknown state. In this case, a closed table has replaced it.
     pub(crate) has_failed: bool,
     /// Functions to call if a panic leaves the table in an unknown state.
     on_failure: Vec<OnFailure>,

@@ -1,7 +1,7 @@
-//! Drops databases, after removing everything that would keep the server from dropping them.
+//! Drops databases after removing everything that would prevent the server from dropping them.
 //!
-//! DROP DATABASE finds a database only by name. So pgfresh first finds the database by oid, and gives it a name that no other
-//! database has.
+//! DROP DATABASE accepts only a name, which SQL may have given to a different database in the meantime. Therefore
+//! pgfresh looks up the database by oid and first renames it to a unique name.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +13,24 @@ use crate::admin::{AdminPool, number, text};
 use crate::error::LeaseError;
 use crate::reset::recycle::roll_back_prepared;
 
-/// Prefix for the name of a database while pgfresh drops it.
+/// Prefix for the names of databases about to be dropped.
 pub(crate) fn dropped_prefix() -> String {
     format!("{PREFIX}dropped_")
 }
 
-/// Drops the database that has this name now, if there is one.
+/// Drops the database with this name, if one exists.
 pub(crate) fn drop_named(name: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     let sql = format!("SELECT oid FROM pg_database WHERE datname = {}", literal(name));
     let oid = number(&text(&admin.run("drop a database", &sql)?));
     drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)
 }
 
-/// Drops the database with this oid, together with its sessions, prepared transactions, subscriptions and replication slots. Does
-/// nothing if SQL dropped the database, or gave it a name that is not in `names`.
+/// Drops the database with this oid, along with its sessions, prepared transactions, subscriptions and replication
+/// slots. Does nothing if SQL has dropped the database or renamed it to something outside `names`.
 pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPool) -> Result<(), LeaseError> {
     let dropped = DatabaseAddress::new(oid, &format!("{}{oid}", dropped_prefix()));
-    // An earlier attempt may already have given the database this name. Forbid connections too, so that programs that visit all
-    // databases skip it.
+    // An earlier attempt may already have renamed the database. Also forbid connections, so that programs that visit
+    // all databases skip this one.
     let sql = format!(
         "UPDATE pg_database SET datname = {to}, datallowconn = false \
          WHERE oid = {oid} AND (datname = {to} OR datname = ANY ({})) RETURNING oid",
@@ -43,7 +43,7 @@ pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPoo
     let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(&dropped.name));
     let drop = || admin.run("drop a database", &sql).map(drop);
     match drop() {
-        // FORCE does not remove what holds the database here. Most of it can only be removed from within the database.
+        // FORCE doesn't remove what is blocking the drop, most of which can only be removed from within the database.
         Err(error) if matches!(error.sqlstate(), "42809" | "55006" | "2BP01") => {
             admin.run("open a database", &open(oid))?;
             admin.ask(&dropped, "end what hangs on a database", clear)?;
@@ -53,8 +53,8 @@ pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPoo
     }
 }
 
-/// Returns SQL that makes a database droppable and open again, even after a client's `ALTER DATABASE`. The server refuses to drop
-/// a template, and nothing can connect to a closed database.
+/// Returns SQL that allows connections to a database and makes it droppable, even after a client's `ALTER DATABASE`:
+/// the server refuses to drop templates.
 fn open(oid: u32) -> String {
     format!(
         "UPDATE pg_catalog.pg_database SET datistemplate = false, datallowconn = true, datconnlimit = -1 \
@@ -62,7 +62,7 @@ fn open(oid: u32) -> String {
     )
 }
 
-/// Removes everything that keeps the server from dropping the database.
+/// Removes everything in the database that prevents dropping it.
 fn clear(session: &mut AdminConnection) -> Result<(), SessionError> {
     roll_back_prepared(session)?;
     let subscriptions = "SELECT subname FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid \

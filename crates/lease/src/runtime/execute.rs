@@ -1,7 +1,7 @@
-//! Runs the table's tasks in the server. Most of them rename, reset or copy a database.
+//! Runs the table's tasks in the server. Most tasks rename, reset or copy a database.
 //!
-//! Each task runs in one thread, and never waits for the server while it holds the lock on the core. When the task ends, the
-//! table receives its outcome as an event.
+//! Each task runs on one thread and never waits for the server while holding the core's lock. When a task finishes, the
+//! table receives the outcome as an event.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -30,7 +30,7 @@ use crate::table::{DatabaseId, Event, Outcome, Proof, Source, TaskKind};
 use crate::wal::evidence::Epoch;
 
 impl Inner {
-    /// Runs a task. Reports a failure, unless the server had no session left for a client.
+    /// Runs a task and reports any failure, unless the server merely had no session left for a client.
     pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
         let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
@@ -90,7 +90,7 @@ impl Inner {
             }
             Ok(outcome) => outcome,
             Err(NotRecyclable { reason, error }) => {
-                // The table will have the database dropped, so close its sessions.
+                // The table will request that the database be dropped, so close its sessions.
                 database.close_waiting();
                 if let Some(error) = error {
                     self.report("reset a database", &error);
@@ -100,7 +100,7 @@ impl Inner {
         }
     }
 
-    /// Restores the state of the template. In rollback isolation, rolls back the lease's transaction.
+    /// Restores the template's state, in rollback isolation by rolling back the lease's transaction.
     fn restore(
         &self,
         id: DatabaseId,
@@ -123,8 +123,8 @@ impl Inner {
         Ok(Outcome::Fresh(proof))
     }
 
-    /// Puts the resources of a fresh database back, and tells the table which idle backends it has. If no lease goes on in the
-    /// database, hides it first.
+    /// Returns a fresh database's resources to the pool and tells the table which idle backends they include. Unless a
+    /// lease continues in the database, the database is hidden first.
     pub(crate) fn put_back_ready(&self, id: DatabaseId, mut database: CheckedOut<'_>, in_place: bool) {
         if !in_place && let Some(identity) = database.identity_mut() {
             self.hide(identity);
@@ -134,8 +134,8 @@ impl Inner {
         self.lock().raise_in_background(Event::Warmed { database: id, params });
     }
 
-    /// Rolls back a lease, which leaves the database fresh. If nothing of the lease is left in its session, keeps the session for
-    /// the next lease.
+    /// Rolls back a lease, which leaves the database fresh. If the session contains no traces of the lease, the next
+    /// lease reuses it.
     fn roll_back(
         &self,
         RollbackCopy { copy, session: kept, catalog }: &mut RollbackCopy,
@@ -159,7 +159,7 @@ impl Inner {
             are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), address.oid))?;
             copy.session = Some(own);
         }
-        // The database is fresh now. Use its session again only if that is as good as a new one.
+        // The database is fresh now. Reuse its session only if the session is as good as a new one.
         if copy.leaves_traces
             || !leaves_nothing
             || !session.may_greet_another
@@ -172,7 +172,7 @@ impl Inner {
         Ok(Outcome::Fresh(Proof::new()))
     }
 
-    /// Resets a database to the state of its template.
+    /// Resets a database to its template's state.
     pub(crate) fn recycle(&self, copy: &mut PooledCopy) -> Result<Proof, NotRecyclable> {
         if !copy.template.is_recyclable() {
             return Err(NotRecyclable::because("databases of this template are not recycled"));
@@ -201,13 +201,13 @@ impl Inner {
         if let Some(usage) = copy.usage() {
             *usage = Usage::default();
         }
-        // When the database was created, pgfresh may not have looked for functions yet.
+        // When the database was created, pgfresh may not have checked for functions yet.
         copy.leaves_traces = copy.template.may_leave_traces();
         copy.generation = generation;
         Ok(proof)
     }
 
-    /// Checks that pgfresh has read the log without a gap since the database was created.
+    /// Checks that pgfresh has read the log without gaps since the database was created.
     fn check_epoch(&self, epoch: Epoch) -> Result<(), NotRecyclable> {
         if epoch == self.evidence.epoch() {
             return Ok(());
@@ -215,7 +215,7 @@ impl Inner {
         Err(NotRecyclable::because("the write-ahead log could not be followed"))
     }
 
-    /// Compares the whole database with its template, and records the first difference.
+    /// Compares the whole database with its template and records the first difference.
     fn compare(&self, copy: &PooledCopy, fresh: &Digest) -> Result<(), NotRecyclable> {
         let address = &copy.identity.address;
         let mut session = self.admin.open_in(address, &[])?;
@@ -226,7 +226,7 @@ impl Inner {
         Err(NotRecyclable::because("it differed from its template"))
     }
 
-    /// Copies a database without sessions, and takes the copy into service as a template.
+    /// Copies a database without sessions and takes the copy into service as a template.
     fn copy_to_template(&self, id: DatabaseId, template: &str) -> Result<(), LeaseError> {
         let unknown = || LeaseError::NotLeased(template.to_owned());
         let Some(Access::Exclusive(mut source)) = self.core.check_out(id) else { return Err(unknown()) };
@@ -234,11 +234,11 @@ impl Inner {
         let DatabaseAddress { oid, name } = &source.identity().ok_or_else(unknown)?.address;
         let database = TemplateDatabase { name: template.to_owned(), database: database_of(template) };
         let called = &database.database;
-        // Sessions that are still there were opened without the gateway. End them.
+        // Any remaining sessions bypass the gateway, so terminate them.
         evict(name, &self.admin)?;
         let sql = create_copy(name, called, self.options.major);
         let copied = copy_without_sessions(name, &sql, &self.admin);
-        // If the connection was lost, the copy may or may not exist. After any other error, it does not.
+        // If the connection was lost, the copy may or may not exist. After any other error, there is no copy.
         let is_there = copied.as_ref().map_or_else(LeaseError::is_lost, |_| true);
         let taken = copied
             .and_then(|_| self.admin.run("complete a template", &complete_copy(name, called)))
@@ -256,23 +256,23 @@ impl Inner {
         Ok(())
     }
 
-    /// Checks that a template is a copy of the database with this oid.
+    /// Checks that a template was copied from the database with this oid.
     fn expect_source(&self, template: &Template, oid: u32) -> Result<(), LeaseError> {
         self.evidence.catch_up(&self.admin)?;
         match self.evidence.source(template.oid) {
             Some(source) if source != oid => Err(LeaseError::NotLeased(template.name.clone())),
             _ => {
-                // Forget the log records of the template's creation. They are not changes.
+                // Discard the log records of the template's creation, which don't count as changes.
                 drop(self.evidence.take(template.oid));
                 Ok(())
             }
         }
     }
 
-    /// Ends all sessions in a database, if any of them has a client.
+    /// Terminates all sessions in a database if any of them has a client.
     pub(crate) fn close_sessions(&self, id: DatabaseId) {
         let mut core = self.lock();
-        // If there are no clients, the only sessions are idle ones for the next client.
+        // Without clients, the only sessions are idle ones waiting for the next client.
         let clients = core.pool.clients(id);
         if clients.is_empty() {
             return;
@@ -297,24 +297,24 @@ impl Inner {
         }
     }
 
-    /// Drops a database, or stops the server of a lease in isolation `server`.
+    /// Drops a database. In isolation `server`, stops the lease's server instead.
     pub(crate) fn drop(&self, id: DatabaseId) -> Outcome {
         let mut database = match self.core.check_out(id) {
             Some(Access::Exclusive(database)) => database,
             Some(Access::Server(_)) => {
-                // Dropping `_server` at the end of this function stops the server.
+                // The server stops when `_server` is dropped at the end of this function.
                 let _server = self.lock().pool.remove(id);
                 return Outcome::Done;
             }
             None => return Outcome::Done,
         };
         let dropped = match &mut *database {
-            // The oid may be unknown, because the task that created the database failed.
+            // The oid may be unknown because creating the database failed.
             Resources::Preparing(claim) => drop_named(claim.name(), &self.admin),
             resources => match resources.identity_mut() {
                 Some(Identity { address, names, .. }) => {
                     drop_database(address.oid, names, &self.admin).map(|()| {
-                        // Forget what the log says about the database.
+                        // Discard the log records about the database.
                         self.evidence.take(address.oid);
                     })
                 }
@@ -330,9 +330,10 @@ impl Inner {
         }
     }
 
-    /// Checks the state that all databases share for changes. Reads it only if the log or a file shows that something changed.
+    /// Checks for changes in the state shared by all databases, reading this state only if the log or a file indicates
+    /// a change.
     pub(crate) fn look_at_shared_state(&self) {
-        // Let only one thread at a time do this. Each must finish its comparison before the next reads the state.
+        // Serialize these checks: each must finish its comparison before the next reads the state.
         let _looking = lock(&self.looking);
         let ended = self.shared().take_ended();
         let changes = self.evidence.take_shared();
@@ -360,17 +361,17 @@ impl Inner {
         self.shared().compare(facts, ended, leased.into_iter(), &guilty);
     }
 
-    /// Counts and logs an error in background work, with its causes.
+    /// Counts and logs an error in background work, including its causes.
     pub(crate) fn report_error(&self, verb: &'static str, error: &LeaseError) {
         let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
         self.report(verb, &format!("{}{detail}", error.with_causes()));
     }
 
-    /// Counts and logs a failure of background work. If the same cause was reported lately, logs it at a lower level.
+    /// Counts and logs a failure in background work, at a lower level if the same cause was reported recently.
     pub(crate) fn report(&self, verb: &'static str, why: &str) {
         let mut core = self.lock();
         if core.closed {
-            // The task failed only because the server is stopping.
+            // The task failed only because the server is shutting down.
             return tracing::debug!(verb, why, "background task ended with the server");
         }
         *core.counters.errors.entry(verb).or_default() += 1;

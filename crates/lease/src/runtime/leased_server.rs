@@ -1,8 +1,8 @@
-//! A PostgreSQL server that belongs to a single lease. With its own server, a test can change state that all databases share,
-//! change server settings, or stop or crash the server.
+//! A PostgreSQL server dedicated to a single lease. With its own server, a test can change state that all databases
+//! share, change server settings, and stop or crash the server.
 //!
-//! The server starts from the same template as the databases of other leases. It has one database for the client, which has the
-//! name of the lease.
+//! The server starts from the same template as the databases of other leases. Its one database for the client is named
+//! after the lease.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -21,19 +21,19 @@ use crate::runtime::template::database_of;
 
 /// Name of the server's database until it is leased.
 const READY: &str = "pgfresh_ready";
-/// Timeout of pgfresh's own statements.
+/// Timeout for pgfresh's own statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Timeout of the statement that ends all sessions. If it takes longer, pgfresh ends the whole server.
+/// Timeout for the statement that terminates all sessions. If it takes longer, pgfresh kills the whole server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An action that a client can request for its leased server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAction {
-    /// Shut the server down if it is running, and start it again. If it ended by itself, it recovers.
+    /// Shut the server down if it is running, then start it again. If it had crashed, it recovers.
     Restart,
-    /// Shut the server down. It stays down until a client restarts it.
+    /// Shut the server down until a client restarts it.
     Stop,
-    /// End the server immediately, as a power failure would, and start it again so that it recovers.
+    /// Kill the server immediately, as a power failure would, then start it again so that it recovers.
     Crash,
 }
 
@@ -41,7 +41,7 @@ pub enum ServerAction {
 #[derive(Debug)]
 pub(crate) struct LeasedServer {
     place: Place,
-    /// Directory that contains the server's socket while the server runs.
+    /// Directory that contains the running server's socket.
     pub(crate) directory: PathBuf,
     power: Power,
     /// Current name of the server's database.
@@ -52,19 +52,19 @@ pub(crate) struct LeasedServer {
 #[derive(Debug)]
 enum Power {
     On(Box<Server>),
-    /// The server has ended, but its data still exists.
+    /// The server has exited, but its data still exists.
     Off {
         guard: Guard,
-        /// The error, if the last attempt to start the server again failed.
+        /// The error from the last attempt to start the server again, if that attempt failed.
         failed: Option<String>,
     },
-    /// pgfresh could not stop the server, for this reason, and removes it with its data.
+    /// pgfresh could not stop the server, for this reason, and removes it along with its data.
     Lost(String),
 }
 
 impl Power {
-    /// Shuts the server down, or crashes it if `action` says so, and returns the new state. The server may already have ended by
-    /// itself.
+    /// Shuts the server down, or crashes it if `action` is [`ServerAction::Crash`], and returns the new state. The
+    /// server may already have exited on its own.
     fn off(self, action: ServerAction) -> Self {
         let ended = match self {
             Self::On(server) if action == ServerAction::Crash => server.crash(),
@@ -87,8 +87,8 @@ impl Power {
 }
 
 impl LeasedServer {
-    /// Starts a server with a database made from `template`. In this server, no database has the name of any of the `templates`,
-    /// so that the lease can use these names.
+    /// Starts a server with a database made from `template`. No database in this server is named like any of the
+    /// `templates`, so the lease can use these names.
     pub(crate) fn start(
         provisioner: &Provisioner,
         template: &str,
@@ -111,18 +111,18 @@ impl LeasedServer {
         Ok(leased)
     }
 
-    /// Gives the server's database this name.
+    /// Renames the server's database.
     pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
         self.run("name a database", STATEMENT_TIMEOUT, renaming(&self.name, name))?;
         name.clone_into(&mut self.name);
         Ok(())
     }
 
-    /// Opens a session in the server's database. Releases the lock on the server before it connects, because a stopped postmaster
-    /// (SIGSTOP) doesn't answer.
+    /// Opens a session in the server's database. The lock is released before connecting, because a postmaster stopped
+    /// with SIGSTOP doesn't answer.
     ///
     /// # Errors
-    /// Returns the error of [`Self::expect_on`] if the server isn't running.
+    /// Returns the error from [`Self::expect_on`] if the server isn't running.
     pub(crate) fn connect(server: &Mutex<Self>, params: &StartupParams) -> Result<Backend, LeaseError> {
         let (directory, name) = {
             let server = lock(server);
@@ -136,7 +136,7 @@ impl LeasedServer {
         backend
     }
 
-    /// Ends all clients' sessions. If SQL can't end them, ends the server with them.
+    /// Terminates all clients' sessions. If SQL can't terminate them, kills the whole server.
     pub(crate) fn close_sessions(&mut self) {
         let Power::On(server) = &self.power else { return };
         server.resume();
@@ -148,10 +148,10 @@ impl LeasedServer {
         }
     }
 
-    /// Restarts, stops or crashes the server, and waits until it is done.
+    /// Restarts, stops or crashes the server and waits until this is done.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotStarted`] if the server does not start. Its data remains, so that a client can try again.
+    /// Returns [`LeaseError::NotStarted`] if the server doesn't start. Since its data remains, a client can try again.
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         let settings = provisioner
             .settings(self.place.budget())
@@ -171,7 +171,7 @@ impl LeasedServer {
         }
     }
 
-    /// Takes the state out, so that the caller can replace it. Until then, the server counts as lost.
+    /// Takes out the state so that the caller can replace it. Until then, the server counts as lost.
     fn take_power(&mut self) -> Power {
         std::mem::replace(&mut self.power, Power::Lost("pgfresh was interrupted.".to_owned()))
     }
@@ -179,7 +179,7 @@ impl LeasedServer {
     /// Checks that the server is running.
     ///
     /// # Errors
-    /// Returns the reason why the server isn't running.
+    /// Returns an error that explains why the server isn't running.
     fn expect_on(&self) -> Result<(), LeaseError> {
         let name = self.name.clone();
         Err(match &self.power {
@@ -193,7 +193,7 @@ impl LeasedServer {
         })
     }
 
-    /// Runs statements one after another in one session. The answer to each may take up to `timeout`.
+    /// Runs statements in sequence in one session. Each response may take up to `timeout`.
     fn run(
         &self,
         verb: &'static str,
@@ -208,7 +208,7 @@ impl LeasedServer {
     }
 }
 
-/// Returns the statements that end all sessions in a database and rename it.
+/// Returns statements that terminate all sessions in a database and rename it.
 fn renaming(from: &str, to: &str) -> [String; 2] {
     let rename = format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to));
     [end_sessions(from), rename]

@@ -1,5 +1,5 @@
-//! The public interface of this crate. All operations on leases refer to them by name. The module `session` has
-//! [`Leases::connect`], which opens sessions.
+//! The public interface of this crate. All operations refer to leases by name. [`Leases::connect`], which opens
+//! sessions, is in the `session` module.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,12 +31,12 @@ use crate::table::work::WORKERS;
 use crate::table::{Answer, Closing, Event, Source, Terms, Want};
 use crate::wal::evidence::Evidence;
 
-/// All leases of one server. Clones of this value share the same leases.
+/// All leases of one server. Clones share these leases.
 #[derive(Debug, Clone)]
 pub struct Leases(pub(crate) Arc<Inner>);
 
-/// Guards a session in which clients create and drop databases with SQL. While it exists, pgfresh keeps no idle backends in
-/// leased databases, because they would block such statements.
+/// Guards a session in which clients create and drop databases with SQL. While any such guard exists, pgfresh keeps no
+/// idle backends in leased databases, because these backends would block the statements.
 #[derive(Debug)]
 pub struct MaintenanceGuard(Arc<Inner>);
 
@@ -47,8 +47,8 @@ impl Drop for MaintenanceGuard {
 }
 
 impl Leases {
-    /// Takes the templates of a server into service, and starts to prepare copies. `session` is a superuser session in the
-    /// database `postgres`, if the caller has one. pgfresh takes it over as its first connection.
+    /// Takes the templates of a server into service and starts preparing copies. `session` is the caller's superuser
+    /// session in the database `postgres`, if there is one, which becomes pgfresh's first connection.
     pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
         let core = Arc::new(SharedCore::new(Core::new(LEAST_CAPACITY)));
         let admin = AdminPool::new(options.directory.clone(), options.major, Arc::<SharedCore>::clone(&core));
@@ -61,7 +61,7 @@ impl Leases {
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
         {
             let mut core = core.lock();
-            // Idle backends and pgfresh's own sessions together use at most half of all sessions.
+            // Limit idle backends and pgfresh's own sessions together to half of all sessions.
             core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
             core.table.rules.clone_from(&options.names);
@@ -80,7 +80,8 @@ impl Leases {
                 table.add_source(Source::Server(template.name.clone()), false);
             }
         }
-        // Renaming a template ended any autovacuum worker in it. So no worker can change the template between two copies.
+        // Renaming a template terminated any autovacuum worker in it, so no worker can change the template between two
+        // copies.
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let inner = Arc::new(Inner {
             options,
@@ -113,7 +114,7 @@ impl Leases {
         for number in 0..WORKERS {
             let worker = Arc::clone(&self.0);
             let work = move || {
-                // The last worker does this. The first worker uses the open session to make the first copy.
+                // Leave this to the last worker, because the first one makes the first copy in the open session.
                 if number == WORKERS - 1 {
                     drop(worker.shared());
                     worker.practise();
@@ -125,12 +126,12 @@ impl Leases {
         Ok(())
     }
 
-    /// Begins a lease without a session. It lasts until a client releases it. If `name` is `None`, makes up a name. Returns the
-    /// names of the lease and of its template.
+    /// Begins a lease without a session, which lasts until a client releases it. If `name` is `None`, a name is
+    /// generated. Returns the lease's name and the template's.
     ///
     /// # Errors
-    /// Returns [`LeaseError::Excluded`] if the rules exclude the name. Returns [`LeaseError::Leased`] if the name already has a
-    /// lease, or if SQL has created a database with that name.
+    /// Returns [`LeaseError::Excluded`] if the rules exclude the name, and [`LeaseError::Leased`] if the name already
+    /// has a lease or SQL has created a database with that name.
     pub fn lease(
         &self,
         isolation: Isolation,
@@ -146,7 +147,7 @@ impl Leases {
             let made_up = || self.0.made_up(isolation);
             let leased =
                 self.lease_as(isolation, name.map_or_else(made_up, |name| cut(name).to_owned()), template);
-            // SQL or another client may already use the made-up name. Try the next one.
+            // SQL or another client may already use the generated name. If so, try the next one.
             if name.is_some() || !matches!(leased, Err(LeaseError::Leased(_))) {
                 return leased;
             }
@@ -174,40 +175,41 @@ impl Leases {
         }
     }
 
-    /// Sets the function that recognizes the names that pgfresh makes up for leases. A connection to such a name can join the
-    /// lease, but never begins one.
+    /// Sets the function that recognizes names generated by pgfresh. A connection to such a name can join the lease but
+    /// never begins one.
     pub fn issue(&self, is_issued: fn(&str) -> bool) {
         self.0.lock().table.is_issued = Some(is_issued);
     }
 
-    /// Tells pgfresh that a replication session is starting, which may send the log to a standby or a backup. From now on, the
-    /// server itself makes all copies, so that the log contains them.
+    /// Notifies pgfresh that a replication session is starting, which may send the log to a standby or a backup. From
+    /// now on, the server itself makes all copies, so that the log contains them.
     pub fn begin_replication(&self) {
         self.0.evidence.log_is_replayed();
     }
 
-    /// Ends a lease: closes its sessions and takes the name away from its database.
+    /// Ends a lease by closing its sessions and removing its name from the database.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
     }
 
-    /// Resets a leased database to the state of its template. If `close` is set, ends its sessions first. Otherwise, returns an
-    /// error if it has open sessions.
+    /// Resets a leased database to its template's state. If `close` is true, the database's sessions are terminated
+    /// first; otherwise, open sessions are an error.
     pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Reset { close }, None).map(drop)
     }
 
-    /// Keeps a leased database for as long as the server lasts, with its current contents. Closes its sessions, and renames it so
-    /// that its old name is free again. The new name contains the name of the `test`. Returns the new name.
+    /// Keeps a leased database with its current contents until the server stops. The database's sessions are closed,
+    /// and it gets a new name that contains the name of the `test`, so that its old name is free again. Returns the new
+    /// name.
     ///
-    /// pgfresh can't keep the database of a lease in rollback isolation or of a lease with its own server. It then only releases
-    /// the lease and returns `None`.
+    /// pgfresh can't keep the database of a lease in rollback isolation or of a lease with its own server. In these
+    /// cases, it only releases the lease and returns `None`.
     pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
         let name = cut(whole(name)?);
         let to = loop {
             let serial = self.0.lock().next_serial();
             let to = name_of_kept(name, test, serial);
-            // An earlier server on the same data may have kept databases under such names.
+            // An earlier server on the same data may have kept databases under these names.
             match self.0.expect_free(&to) {
                 Err(LeaseError::Leased(_)) => {}
                 free => break free.map(|()| to)?,
@@ -219,13 +221,13 @@ impl Leases {
         }
     }
 
-    /// Drops a database that an earlier server on the same data kept. Ends its sessions first. Such a database belongs to no
-    /// lease.
+    /// Terminates the sessions in a database kept by an earlier server on the same data, then drops the database, which
+    /// belongs to no lease.
     pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
         drop_named(whole(name)?, &self.0.admin)
     }
 
-    /// Takes a template into service that an earlier server on the same data had made.
+    /// Takes a template into service that an earlier server created in the same data directory.
     ///
     /// # Errors
     /// Returns [`LeaseError::UnknownTemplate`] if the template no longer exists.
@@ -243,14 +245,14 @@ impl Leases {
         Ok(())
     }
 
-    /// Makes a template from a leased database in its current state. Leases can use the template immediately. `template` must be
-    /// a new name. If `close` is set, ends the database's sessions first. Otherwise, returns an error if it has open sessions,
-    /// because the server can't copy a database that is in use.
+    /// Makes a template from a leased database's current state. Leases can use the template, whose name must be new,
+    /// immediately. If `close` is true, the database's sessions are terminated first; otherwise, open sessions are an
+    /// error, because the server can't copy a database in use.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
-        // A user may add the template to pgfresh.toml later, so the name must follow the rules of that file.
+        // The name must be valid in pgfresh.toml, because a user may add the template there later.
         ::template::check_name(template)?;
-        // If several snapshots have the same name, let them run one after another. A later one gets past this point only if the
-        // earlier one failed.
+        // Run snapshots with the same name in sequence. A later one gets past this point only if the earlier one
+        // failed.
         let _claim = self.0.claims.claim(template);
         if self.0.template(template).is_ok() {
             return Err(LeaseError::TemplateExists(template.to_owned()));
@@ -258,7 +260,7 @@ impl Leases {
         self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }
 
-    /// Removes a template. pgfresh makes no further copies of it, but leased copies are not affected.
+    /// Removes a template. pgfresh stops copying it, but leased copies are not affected.
     pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let _claim = inner.claims.claim(name);
@@ -271,7 +273,7 @@ impl Leases {
         drop_database(template.oid, &BTreeSet::from([template.database]), &inner.admin)
     }
 
-    /// Restarts, stops or crashes the server of a lease.
+    /// Restarts, stops or crashes a lease's server.
     pub fn act(&self, name: &str, action: ServerAction) -> Result<(), LeaseError> {
         let inner = &self.0;
         let Answer::Done(Some(id)) = inner.ask(cut(whole(name)?), Want::Server, None)? else {
@@ -280,46 +282,46 @@ impl Leases {
         inner.act(id, action)
     }
 
-    /// Makes every lease with this name last until a client releases it, even while it has no sessions.
+    /// Makes every lease with this name last until a client releases it, even without sessions.
     pub fn retain(&self, name: &str) {
         self.0.lock().table.retained.insert(cut(name).to_owned());
     }
 
-    /// Returns the isolation of the lease with this name. Returns `None` if there is no such lease.
+    /// Returns the isolation of the lease with this name, or `None` if there is no such lease.
     #[must_use]
     pub fn isolation(&self, name: &str) -> Option<Isolation> {
         self.0.lock().table.isolation(cut(name))
     }
 
-    /// Whether this name belongs to a database that [`Leases::keep`] kept, and that still exists.
+    /// Returns true if [`Leases::keep`] gave this name to a database that still exists.
     #[must_use]
     pub fn is_kept(&self, name: &str) -> bool {
         self.0.lock().table.is_kept(cut(name))
     }
 
-    /// Returns the time when the lease with this name received its database, and its number of sessions. Returns `None` if the
-    /// name has no lease, or if the lease has no database yet.
+    /// Returns when the lease with this name received its database, along with the lease's number of sessions. Returns
+    /// `None` if there is no such lease or it has no database yet.
     #[must_use]
     pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {
         let lease = self.0.lock().table.lease(cut(name))?;
         Some((lease.since?, lease.sessions))
     }
 
-    /// Counts a session in which clients create and drop databases with SQL, until the returned guard is dropped.
+    /// Registers a session in which clients create and drop databases with SQL, until the returned guard is dropped.
     #[must_use]
     pub fn maintenance_session(&self) -> MaintenanceGuard {
         self.0.maintenance_sessions.fetch_add(1, Ordering::Relaxed);
         MaintenanceGuard(Arc::clone(&self.0))
     }
 
-    /// Whether any [`MaintenanceGuard`] exists.
+    /// Returns true if any [`MaintenanceGuard`] exists.
     #[must_use]
     pub fn has_maintenance_sessions(&self) -> bool {
         self.0.is_maintained()
     }
 
-    /// Closes all idle backends in leased databases. Call this before a client drops a database with SQL, because the server
-    /// refuses to drop a database that has sessions.
+    /// Closes all idle backends in leased databases. Call this before a client drops a database with SQL, because the
+    /// server doesn't drop databases that have sessions.
     pub fn vacate(&self) {
         let mut core = self.0.lock();
         core.close_waiting_in_leases();
@@ -333,26 +335,27 @@ impl Leases {
         self.0.options.major
     }
 
-    /// Whether pgfresh can reset databases, because it knows the format of the server's write-ahead log. If it doesn't, it
-    /// replaces each used database with a new copy.
+    /// Returns true if pgfresh can reset databases, i.e. knows the format of the server's write-ahead log. Otherwise,
+    /// each used database is replaced with a new copy.
     #[must_use]
     pub fn can_reset(&self) -> bool {
         self.0.evidence.has_known_format()
     }
 
-    /// Returns the isolation of leases whose clients don't ask for any.
+    /// Returns the isolation of leases whose clients don't request a specific one.
     #[must_use]
     pub fn default_isolation(&self) -> Isolation {
         self.0.options.isolation
     }
 
-    /// Whether this is the name of a database that initdb created. Such a database is never leased.
+    /// Returns true if initdb created a database with this name. Such databases are never leased.
     #[must_use]
     pub fn is_always_there(name: &str) -> bool {
         ALWAYS.contains(&name)
     }
 
-    /// Stops handing out databases and waits for running tasks. Afterwards, the caller may use the server for other purposes.
+    /// Stops handing out databases and waits for running tasks, after which the caller may use the server for other
+    /// purposes.
     pub fn close(&self) {
         self.abandon();
         for worker in lock(&self.0.workers).drain(..) {
@@ -364,8 +367,8 @@ impl Leases {
         self.0.lock().pool.clear();
     }
 
-    /// Stops handing out databases and refuses all waiting requests, because pgfresh is shutting down. Open sessions are not
-    /// affected.
+    /// Stops handing out databases and refuses all waiting requests, because pgfresh is shutting down. Open sessions
+    /// are unaffected.
     pub fn stop_handing_out(&self) {
         let is_open = !self.0.lock().closed;
         if is_open && self.0.has_had_clients.load(Ordering::Relaxed) {
@@ -374,37 +377,38 @@ impl Leases {
         self.0.stop_handing_out(Closing::ShuttingDown);
     }
 
-    /// Stops handing out databases and refuses all waiting requests, because the server has ended.
+    /// Stops handing out databases and refuses all waiting requests, because the server has exited.
     pub fn server_gone(&self) {
         self.0.stop_handing_out(Closing::ServerGone);
     }
 
-    /// Calls `call` once if a panic leaves the table of leases in an unknown state. From then on, pgfresh refuses all requests,
-    /// and the caller must stop the service. `call` must not block.
+    /// Calls `call` once if a panic leaves the lease table in an unknown state. From then on, pgfresh refuses all
+    /// requests, and the caller must stop the service. `call` must not block.
     pub fn when_failed(&self, call: impl FnOnce() + Send + 'static) {
         self.0.lock().when_failed(call);
     }
 
-    /// Whether a panic left the table of leases in an unknown state, so that pgfresh refuses all requests.
+    /// Returns true if a panic has left the lease table in an unknown state, in which case pgfresh refuses all
+    /// requests.
     #[must_use]
     pub fn have_failed(&self) -> bool {
         self.0.lock().has_failed
     }
 
-    /// Makes the table panic after its next `actions` actions, for tests.
+    /// In tests, makes the table panic after `actions` more actions.
     #[cfg(debug_assertions)]
     pub fn plant_panic(&self, actions: usize) {
         self.0.lock().table.plant_panic(actions);
     }
 
-    /// Stops handing out databases without waiting for running tasks, because the caller is about to stop the server immediately.
+    /// Stops handing out databases without waiting for running tasks, because the caller is about to stop the server.
     pub fn abandon(&self) {
         self.stop_handing_out();
         let mut core = self.0.lock();
         let servers = core.pool.take_servers();
         core.pool.close_waiting();
         drop(core);
-        // Stopping a server takes a while, so stop all of them at the same time.
+        // Stopping a server takes a while, so stop all servers in parallel.
         thread::scope(|scope| {
             for server in servers {
                 scope.spawn(move || drop(server));
@@ -413,24 +417,24 @@ impl Leases {
     }
 }
 
-/// Server settings that matter to leases.
+/// Server settings that affect leases.
 struct ServerFacts {
     /// Whether the server may JIT-compile queries by default.
     jit: bool,
-    /// Whether the server ends idle sessions by default.
+    /// Whether the server terminates idle sessions by default.
     ends_idle: bool,
-    /// Number of sessions that the server allows.
+    /// Maximum number of sessions.
     sessions: usize,
-    /// Whether clients can prepare transactions. All databases share the names of these, and the next test may use them again. So
-    /// when a reset is answered, it must have rolled back such transactions.
+    /// Whether clients can prepare transactions. Prepared transactions share one namespace across all databases, and
+    /// the next test may reuse the names. Therefore a reset must roll these transactions back before it is answered.
     prepares: bool,
 }
 
-/// Reads the server's settings. Also cleans up after an earlier pgfresh on the same data: drops databases that were ready, in
-/// preparation, or about to be dropped, because pgfresh will use their names again.
+/// Reads the server's settings and cleans up after an earlier pgfresh on the same data. Databases that were ready, in
+/// preparation or about to be dropped are dropped now, because pgfresh will reuse their names.
 fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
-    // pgfresh's own sessions override the timeout for idle sessions, so read it from the configuration files. Stamps contain the
-    // timeouts that are set for roles and databases.
+    // pgfresh's own sessions override the timeout for idle sessions, so read it from the configuration files. Stamps
+    // contain the timeouts set for roles and databases.
     let sql = format!(
         "SELECT current_setting('jit'), current_setting('max_connections'), datname, coalesce(( \
            SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0'), \

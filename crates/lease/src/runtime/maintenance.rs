@@ -1,5 +1,5 @@
-//! Maintenance workers are threads that prepare databases, end leases and drop databases, so that clients don't have to wait for
-//! this.
+//! Maintenance workers: threads that prepare databases, end leases and drop databases, so that clients don't have to
+//! wait for this work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use crate::backends::expected;
 use crate::runtime::inner::Inner;
 use crate::table::Event;
 
-/// How long a worker without a task sleeps at most.
+/// Maximum time that a worker sleeps when there is no task.
 const LONGEST_IDLE: Duration = Duration::from_mins(10);
-/// After this many resets, a worker removes the dead rows of `pg_database`. Each lease leaves two rows of 28 bytes, and
-/// autovacuum runs only once an hour.
+/// Number of resets after which a worker removes the dead rows of `pg_database`. Each lease leaves two dead rows of 28
+/// bytes, and autovacuum runs only once an hour.
 const VACUUM_EVERY: u64 = 10_000;
-/// Removes the dead rows. It does not truncate the table, because that would need a lock for which other sessions would have to
-/// wait.
+/// Removes the dead rows without truncating the table, because other sessions would have to wait for the truncation's
+/// lock.
 const VACUUM: &str = "VACUUM (TRUNCATE false) pg_database";
 
 /// Runs background tasks until the leases close.

@@ -260,7 +260,8 @@ impl Inner {
         let Some(claim) = &identity.preparing else { return };
         let (from, to) = (claim.name().to_owned(), ready(claim.name()));
         let hidden = self.change_name(identity, &to, None, |to, names| {
-            // No SQL gives this name to a database, so it must come from pgfresh even if the connection is lost.
+            // SQL never uses this name, so a database with this name belongs to pgfresh even if the connection was
+            // lost.
             names.insert(to.name.clone());
             let arguments = [&*to.oid.to_string(), &literal(&from), &literal(&to.name)];
             let rows = self.admin.execute("hide a database", &HIDE, &arguments)?;

@@ -1,5 +1,5 @@
-//! Holds the resources of all databases in the table. A task checks the resources of its database out, so that it can use them
-//! without holding the lock.
+//! Holds the resources of all databases in the table. A task checks out its database's resources to use them without
+//! holding the lock.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,9 +14,9 @@ use crate::table::DatabaseId;
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     entries: HashMap<DatabaseId, Entry>,
-    /// Backends that wait in databases without a lease.
+    /// Idle backends in databases without a lease.
     pub(crate) spares: Spares,
-    /// Leased servers that are left over after the table failed. They run until the leases close.
+    /// Leased servers that remained when the table failed. They run until the leases close.
     orphans: Vec<SharedServer>,
 }
 
@@ -33,12 +33,12 @@ enum Place {
     CheckedOut(Summary),
 }
 
-/// Facts that other threads need while a task has the resources checked out.
+/// Facts that other threads need while a task has checked out the resources.
 #[derive(Debug, Default)]
 struct Summary {
     /// Number of idle sessions in the database.
     idle: usize,
-    /// Oid of the database. `None` for a database in a leased server.
+    /// The database's oid. `None` for a database in a leased server.
     oid: Option<u32>,
     /// Name of the last lease.
     lease: Option<Arc<str>>,
@@ -61,13 +61,14 @@ impl Pool {
         self.entries.insert(id, Entry { clients: Vec::new(), place: Place::Here(resources) });
     }
 
-    /// Adds a new database. The task that creates it has its resources checked out from the start.
+    /// Adds a new database whose resources are checked out from the start, by the task that creates it.
     pub(crate) fn insert_checked_out(&mut self, id: DatabaseId) {
         let place = Place::CheckedOut(Summary::default());
         self.entries.insert(id, Entry { clients: Vec::new(), place });
     }
 
-    /// Removes a database. Dropping the result closes its sessions, so the caller should do that without holding the lock.
+    /// Removes a database. Dropping the result closes the database's sessions, so the caller should first release the
+    /// lock.
     pub(crate) fn remove(&mut self, id: DatabaseId) -> Option<Resources> {
         match self.entries.remove(&id)?.place {
             Place::Here(resources) => Some(resources),
@@ -75,8 +76,8 @@ impl Pool {
         }
     }
 
-    /// Removes all databases after a failure of the table. Keeps only the leased servers, so that they can be stopped when the
-    /// leases close.
+    /// Removes all databases after the table has failed, except leased servers, which must be stopped when the leases
+    /// close.
     pub(crate) fn fail(&mut self) {
         let servers = mem::take(&mut self.entries).into_values().filter_map(Entry::into_server);
         self.orphans.extend(servers);
@@ -96,8 +97,8 @@ impl Pool {
         self.spares.clear();
     }
 
-    /// Checks the resources of a database out. A leased server stays in the pool, and the caller gets another handle on it.
-    /// Returns `None` if the database is gone, or if another task has its resources.
+    /// Checks out a database's resources. A leased server remains in the pool, and the caller gets a second handle to
+    /// the server. Returns `None` if the database is gone or another task has checked out its resources.
     pub(crate) fn take(&mut self, id: DatabaseId) -> Option<Resources> {
         let place = &mut self.entries.get_mut(&id)?.place;
         match place {
@@ -113,7 +114,8 @@ impl Pool {
         }
     }
 
-    /// Puts resources back. If the table has forgotten the database in the meantime, returns them to the caller.
+    /// Returns resources to the pool. If the table has forgotten the database in the meantime, the caller gets them
+    /// back.
     pub(crate) fn put_back(&mut self, id: DatabaseId, resources: Resources) -> Option<Resources> {
         match self.entries.get_mut(&id) {
             Some(entry) => {
@@ -124,7 +126,7 @@ impl Pool {
         }
     }
 
-    /// Returns the resources of a database, unless a task has checked them out.
+    /// Returns a database's resources unless a task has checked them out.
     pub(crate) fn get(&self, id: DatabaseId) -> Option<&Resources> {
         match &self.entries.get(&id)?.place {
             Place::Here(resources) => Some(resources),
@@ -132,7 +134,7 @@ impl Pool {
         }
     }
 
-    /// Returns the resources of a database, unless a task has checked them out.
+    /// Returns a database's resources, mutably, unless a task has checked them out.
     pub(crate) fn get_mut(&mut self, id: DatabaseId) -> Option<&mut Resources> {
         match &mut self.entries.get_mut(&id)?.place {
             Place::Here(resources) => Some(resources),
@@ -140,7 +142,7 @@ impl Pool {
         }
     }
 
-    /// If the database is a copy of a template, returns that copy, unless a task has checked it out.
+    /// Returns the database's copy, unless the database wasn't made from a template or is checked out.
     pub(crate) fn copy_mut(&mut self, id: DatabaseId) -> Option<&mut PooledCopy> {
         self.get_mut(id)?.copy_mut()
     }
@@ -150,12 +152,12 @@ impl Pool {
         self.entries.get(&id).map_or(&[], |entry| &entry.clients)
     }
 
-    /// Returns the clients of the open sessions in a database, to change them.
+    /// Returns the clients of the open sessions in a database, mutably.
     pub(crate) fn clients_mut(&mut self, id: DatabaseId) -> Option<&mut Vec<Arc<Client>>> {
         self.entries.get_mut(&id).map(|entry| &mut entry.clients)
     }
 
-    /// Counts the idle backends in the databases for which `among` returns `true`.
+    /// Counts the idle backends in all databases that satisfy `among`.
     pub(crate) fn waiting_among(&self, among: impl Fn(DatabaseId) -> bool) -> usize {
         let waiting = |(id, entry): (&DatabaseId, &Entry)| match &entry.place {
             Place::Here(resources) if among(*id) => resources.copy().map(|copy| copy.waiting.len()),
@@ -173,7 +175,7 @@ impl Pool {
         self.entries.values().map(idle).sum::<usize>() + self.spares.len()
     }
 
-    /// Counts the idle sessions in a database. While a task has the database checked out, returns the number from before.
+    /// Counts the idle sessions in a database. If a task has checked it out, returns the count from before.
     pub(crate) fn idle_of(&self, id: DatabaseId) -> usize {
         match self.entries.get(&id).map(|entry| &entry.place) {
             Some(Place::Here(resources)) => resources.idle(),
@@ -192,7 +194,7 @@ impl Pool {
         }
     }
 
-    /// Returns the oid of a database. Returns `None` for a database in a leased server.
+    /// Returns a database's oid, or `None` for a database in a leased server.
     pub(crate) fn oid_of(&self, id: DatabaseId) -> Option<u32> {
         match &self.entries.get(&id)?.place {
             Place::Here(resources) => resources.identity().map(|identity| identity.address.oid),
@@ -200,7 +202,7 @@ impl Pool {
         }
     }
 
-    /// Returns the name of the lease that has the database with this oid, or else of the last lease that had it.
+    /// Returns the name of the current lease of the database with this oid, or else of its last lease.
     pub(crate) fn lease_of(&self, oid: u32) -> Option<&str> {
         let id = *self.entries.keys().find(|id| self.oid_of(**id) == Some(oid))?;
         match &self.entries.get(&id)?.place {

@@ -182,7 +182,7 @@ impl Core {
         let clients = self.pool.clients_mut(id)?;
         let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
         clients.swap_remove(at);
-        // A lease may linger long after its last session, and others come in the meantime.
+        // Learn now, because the lease may linger long after its last session while others begin.
         if clients.is_empty() {
             let expected = self.expected.ids();
             if let Some(copy) = self.pool.copy_mut(id) {

@@ -26,21 +26,21 @@ use crate::wal::evidence::Epoch;
 /// Files with lower numbers were created by initdb. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const FIRST_NORMAL: u32 = 16384;
 
-/// A leased server. It has a lock, because several threads may use it at the same time.
+/// A leased server, locked because several threads may use it at once.
 pub(crate) type SharedServer = Arc<Mutex<LeasedServer>>;
 
-/// The resources of one database. Each variant contains what exists in that state.
+/// One database's resources. Each variant contains what exists in that state.
 #[derive(Debug, Default)]
 pub(crate) enum Resources {
-    /// pgfresh is creating the database, or failed to create it. The server may or may not have a database with the claimed name.
+    /// pgfresh is creating the database or failed to do so. A database with the claimed name may or may not exist.
     Preparing(Claim),
-    /// A copy of a template. It is ready, or has a lease in isolation `clone`.
+    /// A copy of a template that is ready or has a lease in isolation `clone`.
     Clone(Box<PooledCopy>),
     /// A copy of a template, with the session for leases in isolation `rollback`.
     Rollback(RollbackCopy),
     /// The server of a lease in isolation `server`.
     Server(SharedServer),
-    /// A copy whose task panicked. All that pgfresh may still do is take its name away and drop it.
+    /// A copy whose task panicked. From now on, pgfresh only removes its name and drops it.
     Retired(Box<Identity>),
     /// The database no longer exists.
     #[default]
@@ -52,51 +52,53 @@ pub(crate) enum Resources {
 pub(crate) struct PooledCopy {
     pub(crate) identity: Identity,
     pub(crate) template: Template,
-    /// The template's changes up to the time of the copy. `None` if SQL cannot change the template.
+    /// The template's changes up to the time of the copy, or `None` if SQL cannot change the template.
     pub(crate) copied_after: Option<Changes>,
-    /// The epoch in which the database was created. If the log is still in this epoch, pgfresh knows all changes in the database.
+    /// The epoch in which the database was created. While the log remains in this epoch, pgfresh knows all changes to
+    /// the database.
     pub(crate) epoch: Epoch,
-    /// The server's generation when the database was last fresh, if pgfresh read it then.
+    /// The server's generation when the database was last fresh, if pgfresh determined it then.
     pub(crate) generation: Option<Generation>,
     /// Whether using the database's objects may leave something behind in a backend.
     pub(crate) leaves_traces: bool,
-    /// The database's files, once they differ from the template's.
+    /// The database's files, once these differ from the template's.
     pub(crate) files: Option<FileMap>,
     pub(crate) growth: Growth,
-    /// Idle backends that wait for a client.
+    /// Idle backends waiting for a client.
     pub(crate) waiting: Vec<WaitingBackend>,
     /// pgfresh's own session in the database, once a reset has opened one.
     pub(crate) session: Option<AdminConnection>,
-    /// The name of the lease that has the database, or else of the last lease that had it.
+    /// The name of the database's current lease, or else of its last lease.
     pub(crate) last_lease: Option<Arc<str>>,
     pub(crate) phase: Phase,
 }
 
-/// Identifies a database in the server, by its oid and its names.
+/// Identifies a database in the server by its oid and names.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// The oid, and the current name.
+    /// The oid and current name.
     pub(crate) address: DatabaseAddress,
-    /// Names that pgfresh gave the database, and of which it has one now. If it has any other name, it belongs to SQL.
+    /// Names given by pgfresh, one of which the database has now. Under any other name, it belongs to SQL.
     pub(crate) names: BTreeSet<String>,
-    /// The claim on the current name, while pgfresh prepares the database and programs that list databases can see it.
+    /// The claim on the current name, held while pgfresh prepares the database and programs that list databases can see
+    /// it.
     pub(crate) preparing: Option<Claim>,
 }
 
-/// Says whether a lease has a copy.
+/// Whether a copy is leased.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// No lease has the database. If a lease has just ended, this has the statistics from its end.
+    /// No lease has the database. If a lease has just ended, this contains the statistics read at its end.
     Unleased(Option<DatabaseStats>),
-    /// A lease has the database, and the database has the lease's name.
+    /// A lease has the database, which bears the lease's name.
     Leased {
         /// The stamp that a session would have if it started now.
         stamp: CatalogStamp,
-        /// True if pgfresh read the stamp just now, so that the next session can rely on it.
+        /// True if pgfresh has just read the stamp, so that the next session can rely on it.
         is_current: bool,
-        /// True once a session has started since the database received its lease's name or was reset.
+        /// True once a session has started since the database was named after the lease or was reset.
         entered: bool,
-        /// The backends that the lease's sessions use.
+        /// The backends used by the lease's sessions.
         usage: Usage,
     },
 }
@@ -105,27 +107,27 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct RollbackCopy {
     pub(crate) copy: Box<PooledCopy>,
-    /// The session that all clients of the lease share. `None` while a client is using it.
+    /// The session shared by all clients of the lease. `None` while a client is using it.
     pub(crate) session: Option<Box<TransactionSession>>,
-    /// A catalog read from this copy, if its template has none.
+    /// A catalog read from this copy, if the template has none.
     pub(crate) catalog: Option<Arc<TemplateCatalog>>,
 }
 
-/// The effect that a crash of the server has on a database.
+/// How a server crash affects a database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CrashEffect {
     /// All contents are in the log, so they survive a crash.
     Nothing,
-    /// A crash empties the unlogged tables. They are intact only if the server is still in this generation.
+    /// A crash empties the unlogged tables, so they are intact only if the server is still in this generation.
     EmptiesTables(Option<Generation>),
 }
 
-/// Tells which kind of data a file of the database contains. It can be used without holding the lock.
+/// Determines which kind of data a database file contains, without requiring the lock.
 #[derive(Debug)]
 pub(crate) struct KnownFiles {
     files: Option<FileMap>,
-    /// If `files` is `None`, says whether any file may be a catalog. For `template1`, this is `false`: its catalogs are in the
-    /// files that initdb gave them.
+    /// Whether any file may be a catalog if `files` is `None`. False for `template1`, whose catalogs are in the files
+    /// from initdb.
     is_unread: bool,
 }
 
@@ -145,7 +147,7 @@ impl Resources {
         }
     }
 
-    /// Returns the identity of a database, once the database exists. Returns `None` for a database in a leased server.
+    /// Returns a database's identity, or `None` if the database doesn't exist yet or is in a leased server.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         match self {
             Self::Retired(identity) => Some(identity),
@@ -153,7 +155,7 @@ impl Resources {
         }
     }
 
-    /// Returns the identity of a database, for changes.
+    /// Returns a database's identity, mutably.
     pub(crate) fn identity_mut(&mut self) -> Option<&mut Identity> {
         match self {
             Self::Retired(identity) => Some(identity),
@@ -161,7 +163,7 @@ impl Resources {
         }
     }
 
-    /// Closes all of pgfresh's sessions in the database. After that, no lease can have it.
+    /// Closes all of pgfresh's sessions in the database, which can no longer be leased.
     pub(crate) fn retire(self) -> Self {
         match self {
             Self::Clone(copy) | Self::Rollback(RollbackCopy { copy, .. }) => {
@@ -185,7 +187,7 @@ impl Resources {
         }
     }
 
-    /// Ends the session for leases in isolation `rollback`, if there is one.
+    /// Closes the session for leases in isolation `rollback`, if there is one.
     pub(crate) fn into_clone(self) -> Self {
         match self {
             Self::Rollback(RollbackCopy { copy, .. }) => Self::Clone(copy),
@@ -207,7 +209,7 @@ impl Resources {
 }
 
 impl PooledCopy {
-    /// Returns the resources of a new copy that no lease has used yet and in which no sessions wait.
+    /// Returns the resources of a new, unused copy without idle sessions.
     pub(crate) fn new(identity: Identity, template: Template, epoch: Epoch) -> Self {
         Self {
             identity,
@@ -231,8 +233,8 @@ impl PooledCopy {
         self.session = None;
     }
 
-    /// Takes an idle backend with these startup parameters out of the database. If possible, takes one that no client of the
-    /// lease has used.
+    /// Removes and returns an idle backend with these startup parameters, preferably one that no client of the lease
+    /// has used.
     pub(crate) fn take_waiting(&mut self, params: &StartupParams) -> Option<WaitingBackend> {
         let suitable = self.waiting.iter().enumerate().filter(|(_, at)| at.params == *params);
         let (at, _) = suitable.min_by_key(|(_, at)| at.is_used)?;
@@ -244,7 +246,7 @@ impl PooledCopy {
         self.waiting.iter().filter(|at| at.params == *params).count()
     }
 
-    /// Closes idle backends that no lease has needed lately.
+    /// Closes idle backends that recent leases haven't needed.
     pub(crate) fn close_unneeded(&mut self) {
         let demand = lock(&self.template.demand);
         let mut counts: HashMap<ParamsId, usize> = HashMap::new();
@@ -256,14 +258,15 @@ impl PooledCopy {
         });
     }
 
-    /// Learns how many backends a lease needs, for the next copies. `expected` are the startup parameters that count.
+    /// Learns how many backends a lease needs, so that the next copies can start as many. Only the startup parameters
+    /// in `expected` count.
     pub(crate) fn learn(&mut self, expected: &[ParamsId]) {
         if let Phase::Leased { usage, .. } = &mut self.phase {
             lock(&self.template.demand).learn(usage, expected);
         }
     }
 
-    /// Returns the backends that the lease's sessions use. Returns `None` if no lease has the database.
+    /// Returns the backends used by the lease's sessions, or `None` if no lease has the database.
     pub(crate) fn usage(&mut self) -> Option<&mut Usage> {
         match &mut self.phase {
             Phase::Leased { usage, .. } => Some(usage),
@@ -271,13 +274,13 @@ impl PooledCopy {
         }
     }
 
-    /// Records that the database now has the name of a lease. The first session of the lease can rely on this stamp.
+    /// Records that the database now bears the name of a lease, whose first session can rely on this stamp.
     pub(crate) fn begin_lease(&mut self, stamp: CatalogStamp) {
         self.phase = Phase::Leased { stamp, is_current: true, entered: false, usage: Usage::default() };
         self.waiting.iter_mut().for_each(|at| at.is_used = false);
     }
 
-    /// Returns the stamp that a session would have if it started now. Returns `None` if no lease has the database.
+    /// Returns the stamp that a session would have if it started now, or `None` if no lease has the database.
     pub(crate) fn stamp(&self) -> Option<&CatalogStamp> {
         match &self.phase {
             Phase::Leased { stamp, .. } => Some(stamp),
@@ -285,14 +288,14 @@ impl PooledCopy {
         }
     }
 
-    /// Records whether the lease has had a session since its beginning or its last reset.
+    /// Records whether the lease has had a session since it began or was last reset.
     pub(crate) fn set_entered(&mut self, is_entered: bool) {
         if let Phase::Leased { entered, .. } = &mut self.phase {
             *entered = is_entered;
         }
     }
 
-    /// Takes out the statistics from the end of the last lease.
+    /// Takes out the statistics read at the end of the last lease.
     pub(crate) fn take_stats(&mut self) -> Option<DatabaseStats> {
         match &mut self.phase {
             Phase::Unleased(stats) => stats.take(),
@@ -300,7 +303,7 @@ impl PooledCopy {
         }
     }
 
-    /// Returns what a crash would have done to the database since it was fresh.
+    /// Returns how a crash since the database was last fresh would have affected it.
     pub(crate) fn crash_effect(&self) -> CrashEffect {
         if self.template.has_unlogged() {
             CrashEffect::EmptiesTables(self.generation)
@@ -309,7 +312,7 @@ impl PooledCopy {
         }
     }
 
-    /// Returns what pgfresh knows about the database's files, to tell catalogs from other files.
+    /// Returns what pgfresh knows about the database's files, for distinguishing catalogs from other files.
     pub(crate) fn known_files(&self) -> KnownFiles {
         let files = self.files.as_ref().or_else(|| Some(&self.template.catalog()?.files)).cloned();
         KnownFiles { files, is_unread: self.template.is_recyclable() }

@@ -14,32 +14,32 @@ use crate::runtime::shared::SharedStateChange;
 use crate::table::Source;
 use crate::table::linger::LingerUse;
 
-/// Timeout of the last check. If the server's processes are stopped, it doesn't answer, and pgfresh is about to end it anyway.
+/// Timeout for the final check. A suspended server doesn't answer, and pgfresh is about to stop it anyway.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// How often [`Leases::settle`] checks whether enough databases are ready. Only benchmarks need this.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Current leases and ready databases, and counts since the start.
+/// Current leases and ready databases, plus counts since startup.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
     /// Number of ready databases, by template.
     pub ready: Vec<(String, usize)>,
     /// Leases, by name.
     pub leases: Vec<LeaseStatus>,
-    /// Number of databases created since the start, and the total time that this took.
+    /// Number of databases created since startup and the total time spent creating them.
     pub created: (u64, Duration),
-    /// Number of sessions for which an idle backend was waiting.
+    /// Number of sessions served by an idle backend.
     pub warm: u64,
     /// Number of sessions that had to wait for a new backend.
     pub cold: u64,
-    /// Number of databases recycled, and the total time that this took.
+    /// Number of databases recycled and the total time spent recycling them.
     pub recycled: (u64, Duration),
     /// Number of databases that pgfresh dropped because it could not recycle them, by reason.
     pub dropped: Vec<(&'static str, u64)>,
-    /// Differences between recycled databases and their templates. If there is any, pgfresh has a bug.
+    /// Differences between recycled databases and their templates. Any difference is a bug in pgfresh.
     pub differences: Vec<Difference>,
-    /// Changes of the state that all databases share.
+    /// Changes to the state that all databases share.
     pub leaks: Vec<SharedStateChange>,
     /// Number of background tasks that failed, by purpose.
     pub errors: Vec<(&'static str, u64)>,
@@ -58,12 +58,12 @@ pub struct LeaseStatus {
     pub sessions: usize,
     /// When the lease received its database.
     pub since: Instant,
-    /// Time between `since` and this status.
+    /// Time from `since` to this status.
     pub age: Duration,
 }
 
 impl Leases {
-    /// Waits until there are as many ready databases as pgfresh keeps, but no longer than `timeout`.
+    /// Waits until pgfresh has as many ready databases as it keeps in reserve, or until `timeout` has passed.
     pub fn settle(&self, timeout: Duration) {
         let begun = Instant::now();
         while !self.0.lock().table.is_supplied() && begun.elapsed() < timeout {
@@ -76,7 +76,7 @@ impl Leases {
     pub fn status(&self) -> Status {
         let templates: Vec<_> =
             lock(&self.0.templates).iter().map(|template| template.name.clone()).collect();
-        // If pgfresh hasn't started to watch the shared state, it has found no changes.
+        // If pgfresh hasn't started watching the shared state, it can't have found any changes.
         let leaks = self.0.shared.get().map(|watch| lock(watch).found()).unwrap_or_default();
         let core = self.0.lock();
         let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
@@ -106,20 +106,20 @@ impl Leases {
         }
     }
 
-    /// Whether any client has asked for a session so far.
+    /// Returns true if any client has requested a session so far.
     #[must_use]
     pub fn has_had_clients(&self) -> bool {
         self.0.has_had_clients.load(Ordering::Relaxed)
     }
 
-    /// Says how names used their databases after their last sessions so far.
+    /// Returns how names have used their databases after the last sessions.
     #[must_use]
     pub fn linger_use(&self) -> LingerUse {
         self.0.lock().table.linger_watch.seen
     }
 
-    /// Checks the state that all databases share for the last time, and returns the status. Skips the check if there have been no
-    /// clients, and gives up on it if the server doesn't answer.
+    /// Performs a final check of the state that all databases share and returns the status. The check is skipped if
+    /// there have been no clients and abandoned if the server doesn't answer.
     #[must_use]
     pub fn final_status(&self) -> Status {
         if !self.has_had_clients() {

@@ -1,8 +1,8 @@
-//! Takes template databases into service, and copies them.
+//! Takes template databases into service and copies them.
 //!
-//! When pgfresh takes a template into service, it renames the template's database, so that the old name is free for leases. It
-//! also forbids connections to the database, so that ordinary clients can't change it. `template1` is an exception: it keeps its
-//! name, and users may change it.
+//! When pgfresh takes a template into service, it renames the template's database, which frees the old name for leases.
+//! It also forbids connections to the database, so that ordinary clients can't change it. The exception is `template1`,
+//! which keeps its name and may be changed by users.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,13 +32,13 @@ use crate::runtime::drop::drop_named;
 use crate::wal::changes::FileChanges;
 use crate::wal::evidence::Evidence;
 
-/// How long the end of a lease waits for a worker to begin the next copy of the template.
+/// How long the end of a lease waits for a worker to start the template's next copy.
 const NEXT_COPY: Duration = Duration::from_millis(100);
-/// How long the end of a lease waits for that copy. pgfresh reads the template's catalog in it, and cannot reset the leased
-/// database without the catalog.
+/// How long the end of a lease waits for that copy to finish. pgfresh reads the template's catalog in the copy and
+/// cannot reset the leased database without this catalog.
 const LONGEST_COPY: Duration = Duration::from_mins(1);
 
-/// Returns the name that a template's database has in service, so that the template's own name is free for leases.
+/// Returns the name of a template's database in service, which leaves the template's own name free for leases.
 pub(crate) fn database_of(template: &str) -> String {
     format!("{PREFIX}template_{template}")
 }
@@ -50,27 +50,29 @@ pub(crate) struct Template {
     pub(crate) database: String,
     pub(crate) oid: u32,
     pub(crate) bytes: u64,
-    /// Attributes that CREATE DATABASE does not copy. `None` for `template1`, because a copy of it should be exactly as SQL would
-    /// make it.
+    /// Attributes that CREATE DATABASE does not copy. `None` for `template1`, because its copies should be exactly what
+    /// SQL would create.
     pub(crate) attributes: Option<Arc<Attributes>>,
-    /// Whether an event trigger fires at the start of each session in a copy. PostgreSQL has such triggers since version 17.
+    /// Whether an event trigger fires whenever a session starts in a copy. PostgreSQL has supported such triggers since
+    /// version 17.
     pub(crate) fires_at_login: bool,
-    /// The cache entry that the template comes from, if the server's data directory is an exact copy of one.
+    /// The cache entry that contains the template, if the server's data directory is an exact copy of one.
     pub(crate) entry: Option<Entry>,
-    /// The template's files in the cache, if pgfresh can copy the template by files.
+    /// The template's files in the cache, if pgfresh can copy the template by copying these files.
     cached: Option<Arc<CachedFiles>>,
-    /// A transaction id that is newer than all rows in a new copy. Rows that a session writes in the copy may be newer still.
+    /// A transaction ID newer than all rows in a new copy. Rows that sessions write in the copy may be newer still.
     pub(crate) horizon: String,
-    /// The catalog for resets, and whether using a copy may leave traces in a backend. pgfresh reads both in one of the first
-    /// copies. `template1` has no catalog, because it may change.
+    /// The catalog for resets, and whether using a copy may leave traces in a backend. pgfresh reads both in one of the
+    /// first copies. The changeable `template1` has no catalog.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
-    /// Set if pgfresh found that it cannot read the catalog. The value then says whether the template may have unlogged tables.
+    /// Set once pgfresh has found that it cannot read the catalog. The value is true if the template may have unlogged
+    /// tables.
     pub(crate) unreadable: Arc<OnceLock<bool>>,
     /// Prevents two threads from reading the template's catalog at the same time.
     pub(crate) reading: Arc<Mutex<()>>,
     coming: Arc<Coming>,
-    /// True once pgfresh has made a copy without reading the catalog. It does so once, so that the first client doesn't have to
-    /// wait.
+    /// True once pgfresh has made a copy without reading the catalog, which it does once so that the first client
+    /// doesn't have to wait.
     pub(crate) passed_over: Arc<AtomicBool>,
     /// The server's generation when pgfresh made the first copy.
     pub(crate) generation: Arc<OnceLock<Generation>>,
@@ -78,12 +80,11 @@ pub(crate) struct Template {
     pub(crate) demand: Arc<Mutex<Demand>>,
 }
 
-/// Identifies the time between two crashes of the server. We use the process id of the checkpointer, which changes with each
-/// crash.
+/// Identifies the period between two server crashes by the checkpointer's process ID, which changes with each crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Generation(pub(crate) u32);
 
-/// Counts the copies of the template that workers are making.
+/// Counts the template's copies in progress.
 #[derive(Debug, Default)]
 struct Coming {
     copies: Mutex<usize>,
@@ -95,9 +96,9 @@ struct Coming {
 pub(crate) struct ComingCopy(Arc<Coming>);
 
 impl Coming {
-    /// Waits for a copy to begin, and then for all copies to end. Stops waiting as soon as `is_unread` returns `false`. Both
-    /// waits are limited (by `next` and `end`), because a copy may have to wait for the server, and others may begin before it
-    /// has ended.
+    /// Waits for a copy to start, for at most `next`, and then for all copies to finish, for at most `end`. The limits
+    /// are necessary because a copy may have to wait for the server and new copies may start in the meantime. Stops
+    /// waiting once `is_unread` returns `false`.
     fn wait(&self, next: Duration, end: Duration, is_unread: impl Fn() -> bool) {
         let is_none = |copies: &mut usize| *copies == 0 && is_unread();
         let is_any = |copies: &mut usize| *copies > 0 && is_unread();
@@ -115,11 +116,11 @@ impl Drop for ComingCopy {
 }
 
 impl Template {
-    /// Takes a template into service. Renames its database so that the template's name is free for leases, and forbids
+    /// Takes a template into service. Renames its database, which frees the template's name for leases, and forbids
     /// connections to it.
     ///
-    /// `template1` keeps its name and its usual role, because users may change it before they create databases. `entry` is the
-    /// cache entry of which the server's data directory is an exact copy, if there is one.
+    /// `template1` keeps its name and its usual role, because users may change it before creating databases. `entry` is
+    /// the cache entry, if any, that the server's data directory is an exact copy of.
     pub(crate) fn take(
         template: &TemplateDatabase,
         entry: Option<Entry>,
@@ -128,7 +129,7 @@ impl Template {
     ) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
         let called = close(name, database, admin)?;
-        // If there is an entry, it knows the size, and the server doesn't have to look at each file.
+        // The cache entry, if there is one, knows the size, which saves the server from examining each file.
         let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
         let sql = format!(
             "SELECT oid, {size}, coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
@@ -169,8 +170,8 @@ impl Template {
         })
     }
 
-    /// Whether pgfresh can recycle copies of the template. It can't recycle copies of `template1`, which may change in the
-    /// meantime.
+    /// Returns true if pgfresh can recycle the template's copies. It can't for `template1`, which may have changed
+    /// since the copy.
     pub(crate) fn is_recyclable(&self) -> bool {
         self.database != "template1"
     }
@@ -180,7 +181,7 @@ impl Template {
         self.catalog.get().map(|(catalog, _)| catalog)
     }
 
-    /// Whether pgfresh still has to read the catalog.
+    /// Returns true if pgfresh has yet to read the catalog.
     pub(crate) fn is_to_be_read(&self) -> bool {
         self.is_recyclable() && self.catalog().is_none() && self.unreadable.get().is_none()
     }
@@ -193,8 +194,8 @@ impl Template {
         }
     }
 
-    /// Reads the note that an earlier server on the same cache entry left. Returns the catalog, and whether using a copy may
-    /// leave traces in a backend.
+    /// Reads the note left by an earlier server on the same cache entry. Returns the catalog and whether using a copy
+    /// may leave traces in a backend.
     pub(crate) fn recall(&self, major: u32) -> Option<(TemplateCatalog, bool)> {
         let entry = self.entry.as_ref()?;
         note::read(&entry.recall(&self.note())?, &subject(entry, major))
@@ -209,12 +210,13 @@ impl Template {
         }
     }
 
-    /// Returns the file name of the note. It contains the template's oid, because a cache entry can contain several templates.
+    /// Returns the note's file name, which contains the template's oid, because a cache entry can contain several
+    /// templates.
     fn note(&self) -> String {
         format!("catalog-{}", self.oid)
     }
 
-    /// Announces a copy that is being made, until the returned value is dropped.
+    /// Announces that a copy is in progress until the returned value is dropped.
     pub(crate) fn announce_copy(&self) -> ComingCopy {
         *lock(&self.coming.copies) += 1;
         self.coming.changed.notify_all();
@@ -227,32 +229,32 @@ impl Template {
         self.catalog()
     }
 
-    /// Whether the template has unlogged tables or sequences. Returns `false` while pgfresh doesn't know. This is safe: if the
-    /// template has such tables, no client gets a copy before pgfresh has read the catalog.
+    /// Returns true if the template has unlogged tables or sequences, and false while pgfresh doesn't know. The latter
+    /// is safe, because no client gets a copy of a template with such tables before pgfresh has read the catalog.
     pub(crate) fn has_unlogged(&self) -> bool {
         let of_catalog =
             |catalog: &TemplateCatalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();
         self.catalog().map_or_else(|| self.unreadable.get() == Some(&true), of_catalog)
     }
 
-    /// Whether using objects of the template may leave something behind in a backend.
+    /// Returns true if using the template's objects may leave traces in a backend.
     pub(crate) fn may_leave_traces(&self) -> bool {
         self.catalog.get().is_none_or(|(_, leaves_traces)| *leaves_traces)
     }
 
-    /// Whether the template has unlogged tables that a reset cannot restore.
+    /// Returns true if the template has unlogged tables that a reset cannot restore.
     pub(crate) fn has_fixed_unlogged(&self) -> bool {
         let is_fixed = |table: &Table| table.unlogged && matches!(table.rows, Seed::Fixed(_));
         let of_catalog = |catalog: &TemplateCatalog| catalog.tables.values().any(is_fixed);
         self.catalog().map_or_else(|| self.has_unlogged(), of_catalog)
     }
 
-    /// Makes a copy called `name`, including the attributes that CREATE DATABASE omits, and returns its oid. Calls `go_on` from
-    /// time to time. If that returns `false`, stops the copy and returns `None`.
+    /// Makes a copy called `name`, including the attributes that CREATE DATABASE omits, and returns the copy's oid. If
+    /// `go_on`, which is called periodically, returns `false`, stops copying and returns `None`.
     ///
     /// # Errors
-    /// Returns an error with SQLSTATE 42P04 if another database has the name. Returns [`LeaseError::Changed`] if the template has
-    /// changed. After an error, there is no copy.
+    /// Returns an error with SQLSTATE 42P04 if another database has the name, and [`LeaseError::Changed`] if the
+    /// template has changed. After an error, there is no copy.
     pub(crate) fn copy(
         &self,
         name: &str,
@@ -271,15 +273,15 @@ impl Template {
                 if !error.is_lost() {
                     return Err(error);
                 }
-                // A test may have terminated pgfresh's connection, before or after the server made the copy. Start again.
+                // A test may have terminated pgfresh's connection before or after the server made the copy. Start over.
                 drop_named(name, admin)?;
                 copy_without_sessions(&self.database, &sql, admin)?;
             }
         }
         let result = self.complete(name, admin, evidence).and_then(|oid| {
-            // The server may have copied another database that had the template's name.
+            // The server may have copied a different database that had taken the template's name.
             let is_other = evidence.source(oid).is_some_and(|source| source != self.oid);
-            // No client knows the copy yet, so the log must show nothing but its creation.
+            // No client knows about the copy yet, so the log must contain nothing but its creation.
             let is_touched = !evidence.take(oid).files.is_empty();
             if is_other || is_touched || by_files == CachedCopy::Impossible && self.is_changed(evidence) {
                 return Err(LeaseError::Changed(self.name.clone()));
@@ -292,7 +294,8 @@ impl Template {
         result
     }
 
-    /// Makes a copy from the files in the cache, unless these no longer equal the template. SQL may have changed `template1`.
+    /// Makes a copy from the files in the cache, unless SQL has changed the template, which is possible for
+    /// `template1`.
     fn copy_cached(
         &self,
         name: &str,
@@ -310,7 +313,7 @@ impl Template {
         cached.copy(&self.database, name, admin, evidence, go_on)
     }
 
-    /// Sets the template's attributes on the copy, and returns the copy's oid.
+    /// Sets the template's attributes on the copy and returns the copy's oid.
     fn complete(&self, name: &str, admin: &AdminPool, evidence: &Evidence) -> Result<u32, LeaseError> {
         let sql = format!("SELECT oid FROM pg_database WHERE datname = {}; {MARK}", literal(name));
         let complete = |how: String| admin.run("complete a copy", &format!("{how}; {sql}"));
@@ -328,8 +331,8 @@ impl Template {
         oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
 
-    /// Whether the log shows a change of the template's contents since pgfresh took it into service. `template1` may change, so
-    /// this returns `false` for it.
+    /// Returns true if, according to the log, the template's contents have changed since pgfresh took it into service.
+    /// Returns false for `template1`, which is allowed to change.
     fn is_changed(&self, evidence: &Evidence) -> bool {
         if !self.is_recyclable() {
             return false;
@@ -338,24 +341,24 @@ impl Template {
     }
 }
 
-/// How long to wait for sessions to end. If any are left, CREATE DATABASE waits for another 5 s. Source: `CountOtherDBBackends`
-/// in `src/backend/storage/ipc/procarray.c`.
+/// How long to wait for sessions to exit. If any remain, CREATE DATABASE waits for another 5 s. Source:
+/// `CountOtherDBBackends` in `src/backend/storage/ipc/procarray.c`.
 const SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
 const SESSIONS_POLL: Duration = Duration::from_millis(1);
 
-/// Ends all sessions in `database`, and waits until they are gone, but no longer than the timeout.
+/// Terminates all sessions in `database` and waits for them to exit, but no longer than the timeout.
 pub(crate) fn evict(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     let begun = Instant::now();
     let sql = end_sessions(database);
     while !admin.run("end the sessions of a database", &sql)?.is_empty() && begun.elapsed() < SESSIONS_TIMEOUT
     {
-        // The server doesn't tell us when a session has ended, so ask again and again.
+        // The server doesn't notify us when a session exits, so poll.
         thread::sleep(SESSIONS_POLL);
     }
     Ok(())
 }
 
-/// Runs `sql`, which copies `database`. If sessions prevent the copy, ends them and retries once.
+/// Runs `sql`, which copies `database`. If sessions prevent the copy, terminates them and retries once.
 pub(crate) fn copy_without_sessions(
     database: &str,
     sql: &str,
@@ -370,9 +373,9 @@ pub(crate) fn copy_without_sessions(
     }
 }
 
-/// Discards the statistics of a database that becomes a template. A setup has just filled it, so these statistics would make
-/// autovacuum start work there. Without them, autovacuum leaves a database without users alone, and all copies of the template
-/// are equal.
+/// Discards the statistics of a database that becomes a template. Since a setup has just filled the database, its
+/// statistics would prompt autovacuum to process it. Without them, autovacuum skips the unused database, and all of the
+/// template's copies are identical.
 pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     if database == "template1" {
         return Ok(());
@@ -387,10 +390,11 @@ pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<()
     })
 }
 
-/// Renames a template's database to its name in service, forbids connections to it, and ends its sessions. Returns the new name.
+/// Renames a template's database to its name in service, forbids connections to it, and terminates its sessions.
+/// Returns the new name.
 ///
-/// `ALTER DATABASE … RENAME` would have to wait for the sessions to end. If one of them belongs to a background worker that
-/// restarts, the worker will connect to a lease with the old name.
+/// `ALTER DATABASE … RENAME` would have to wait for the sessions to exit. If one of them belongs to a background worker
+/// that restarts, the worker will connect to a lease with the old name.
 fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, LeaseError> {
     if database == "template1" {
         return Ok(database.to_owned());
@@ -411,31 +415,31 @@ fn oid_of(name: &str) -> String {
     format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name))
 }
 
-/// Returns the subject of a note, by which pgfresh recognizes whether the note still applies. It identifies the files of the
-/// cache entry, and the way in which this version of pgfresh reads them.
+/// Returns a note's subject, which determines whether the note still applies. The subject identifies the cache entry's
+/// files and how this version of pgfresh reads them.
 fn subject(entry: &Entry, major: u32) -> String {
     [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_admin_settings(major, &[]), &queries(major)]
         .join("\n")
 }
 
-/// Renames a database and allows connections to it again, because [`HIDE`] may have forbidden them. `$3` lists the names that the
-/// database may have had before.
+/// Renames a database and allows connections to it again, because [`HIDE`] may have forbidden them. `$3` lists the
+/// database's possible previous names.
 macro_rules! name {
     () => {
         "UPDATE pg_database SET datname = $2, datallowconn = true WHERE oid = $1 AND datname = ANY ($3) RETURNING "
     };
 }
 
-/// Renames a database from the name under which pgfresh prepared it ($2) to its name as a ready database ($3), and forbids
-/// connections to it. Programs that visit all databases usually skip those that forbid connections. The statement can safely run
-/// twice.
+/// Renames a database from its name during preparation ($2) to its name as a ready database ($3) and forbids
+/// connections to it. Programs that visit all databases usually skip those that forbid connections. Running this
+/// statement twice is safe.
 pub(crate) const HIDE: Prepared = Prepared {
     name: "hide",
     types: &["oid", "name", "name"],
     sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3) RETURNING oid",
 };
 
-/// Returns the statement that renames a database and selects its stamp, for this major version of the server.
+/// Returns the statement that renames a database and selects its stamp, for servers with this major version.
 pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name", "name[]"];
     const BEFORE_15: Prepared =
@@ -446,15 +450,15 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     of_major(major, [&BEFORE_15, &BEFORE_17, &SINCE_17])
 }
 
-/// Renames a database, even while it has sessions. `names` lists the names that the database may have had before. Returns the
-/// database's stamp, and the end of the log.
+/// Renames a database, even while it has sessions. `names` lists its possible previous names. Returns the database's
+/// stamp and the end of the log.
 ///
-/// `ALTER DATABASE … RENAME` would refuse this while there are sessions. Our statement doesn't affect them, because a session
-/// refers to its database by oid.
+/// `ALTER DATABASE … RENAME` would fail while there are sessions. Our statement doesn't affect them, because sessions
+/// refer to their database by oid.
 ///
 /// # Errors
-/// Returns an error with SQLSTATE 23505 if another database has the name. Returns [`LeaseError::NotLeased`] if SQL dropped or
-/// renamed the database.
+/// Returns an error with SQLSTATE 23505 if another database has the name, and [`LeaseError::NotLeased`] if SQL has
+/// dropped or renamed the database.
 pub(crate) fn rename(
     to: &DatabaseAddress,
     names: &mut BTreeSet<String>,

@@ -9,10 +9,10 @@ use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::is_preparing;
 
-/// How long a request that may end sessions spares those whose clients have all disconnected. Such a session usually
-/// ends by itself within a millisecond, and its backend can serve the next client.
+/// How long a request that may terminate sessions spares those whose clients have all disconnected. Such a session
+/// usually exits on its own within a millisecond, and its backend can serve the next client.
 pub(super) const SPARE_TIMEOUT: Duration = Duration::from_millis(50);
-/// How long a request waits for open sessions that it must not end itself. They may be about to close.
+/// How long a request waits for open sessions that it must not terminate, since they may be about to close.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a request waits for sessions that pgfresh has signaled to terminate.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,7 +47,8 @@ pub(super) struct Request {
     closes_since: Option<Instant>,
     /// Whether the requested change has begun. The client gets its answer once the change is done.
     pub(super) begun: bool,
-    /// Whether the request would not have to wait if databases did not stay after their last sessions.
+    /// Whether this request would have found a database immediately if databases didn't linger after their last
+    /// sessions.
     pub(super) is_avoidable: bool,
 }
 
@@ -72,13 +73,13 @@ impl Request {
         since + session_timeout(&self.want, lease)
     }
 
-    /// Returns the time when the request stops sparing a lease's sessions. Returns `None` if it spares none.
+    /// Returns the time when the request stops sparing a lease's sessions, or `None` if it spares none.
     fn spares_until(&self, lease: &Lease) -> Option<Instant> {
         let is_sparing = lease.open == 0 && lease.leaving > 0 && lease.closing == Closes::None;
         self.closes_since.filter(|_| is_sparing).map(|since| since + SPARE_TIMEOUT)
     }
 
-    /// Whether the request concerns an existing lease rather than a new one.
+    /// Returns true if the request concerns an existing lease rather than a new one.
     fn is_for_a_lease(&self) -> bool {
         !matches!(self.want, Want::Session { .. } | Want::Lease { .. })
     }
@@ -462,7 +463,7 @@ impl LeaseTable {
         self.run_now(id, kind, ticket);
     }
 
-    /// Resets the database of a lease, or gives the lease another database that equals the template.
+    /// Resets a lease's database, or exchanges it for another one that equals the template.
     fn reset_lease(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
         // Replace a lease's own server instead of resetting it.
         let is_server = lease.terms.isolation == Isolation::Server;
@@ -476,7 +477,8 @@ impl LeaseTable {
         self.run_now(id, TaskKind::Reset { in_place: true }, ticket);
     }
 
-    /// Whether a lease that asks for a reset can have another ready database at once. Its own is then reset in the background.
+    /// Returns true if a reset can immediately exchange the lease's database for a ready one, in which case the used
+    /// database is reset in the background.
     fn may_exchange(&self, lease: &Lease) -> bool {
         self.exchanges
             && lease.terms.isolation == Isolation::Clone

@@ -1,4 +1,5 @@
-//! Finds out whether the names of a run profit from the time for which their databases stay after the last session.
+//! Finds out whether a run's names benefit from lingering, i.e. from keeping databases for a while after their last
+//! sessions.
 
 use std::time::{Duration, Instant};
 
@@ -7,30 +8,29 @@ use super::line::NameState;
 use super::{DatabaseId, LeaseTable, Terms, Want};
 use crate::isolation::Isolation;
 
-/// Says how a run's names used their databases after their last sessions.
+/// How a run's names used their databases after the last sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LingerUse {
-    /// Number of times that a name got a database that stays for the default time after its last session.
+    /// How many times a name got a database that lingers for the default time.
     pub names: u64,
     /// Whether a client used or released such a database after its last session.
     pub is_used: bool,
-    /// Total time for which names waited for a new copy although a database without sessions would have been free if databases
-    /// did not stay.
+    /// Total time names spent waiting for new copies although, without lingering, a database would have been free.
     pub waited: Duration,
 }
 
-/// Watches how names use their databases after their last sessions.
+/// Observes how names use their databases after the last sessions.
 #[derive(Debug, Default)]
 pub(crate) struct LingerWatch {
     pub(crate) seen: LingerUse,
-    /// The default time for which databases stay.
+    /// The default linger time.
     pub(crate) default: Duration,
-    /// Maximum number of databases with sessions so far, as seen by names that had to wait.
+    /// Maximum number of databases in use so far, sampled whenever a name had to wait.
     most_in_use: usize,
 }
 
 impl LingerWatch {
-    /// Whether a lease on these terms stays for the default time after its last session, and pgfresh could recycle its database.
+    /// Returns true if a lease on these terms lingers for the default time and pgfresh could recycle its database.
     fn counts(&self, terms: &Terms) -> bool {
         let is_default = terms.linger == self.default && !terms.linger.is_zero();
         is_default && !terms.retained && terms.isolation == Isolation::Clone && terms.template != "template1"
@@ -38,7 +38,7 @@ impl LingerWatch {
 }
 
 impl LeaseTable {
-    /// Records that a name on these terms gets a database, after its first request has waited since `since`.
+    /// Records that a name on these terms got a database. Its first request had been waiting since `since`.
     pub(super) fn note_named(&mut self, terms: &Terms, since: Instant, is_avoidable: bool, now: Instant) {
         if self.linger_watch.counts(terms) {
             self.linger_watch.seen.names += 1;
@@ -48,15 +48,15 @@ impl LeaseTable {
         }
     }
 
-    /// Records that a request came to a lease that had a session before and has none now.
+    /// Records a request to a lease whose last session has ended or is ending.
     pub(super) fn note_use_after_last_session(&mut self, id: DatabaseId) {
         let Some(lease) = self.databases.get(id).and_then(Database::lease) else { return };
         let has_ended = lease.open == 0 && (lease.leaving > 0 || lease.deadline.is_some());
         self.linger_watch.seen.is_used |= has_ended && self.linger_watch.counts(&lease.terms);
     }
 
-    /// Decides whether the request that has just begun to wait for a database would have found one if databases did not stay after
-    /// their last sessions. It would if at any earlier time more databases had sessions than now: those would be free.
+    /// Decides whether the request that has just started waiting would have found a database without lingering. That is
+    /// the case if more databases were in use at some earlier time, since the surplus would be free now.
     pub(super) fn note_wait(&mut self, name: &str) {
         let Some(NameState::Wanted(terms)) = self.names.get(name).map(|line| line.state.clone()) else {
             return;

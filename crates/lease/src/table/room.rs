@@ -8,9 +8,9 @@ use super::{DatabaseId, LeaseTable, Source};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 
-/// How long a client waits when there is no room for another database and no other client receives one either. Clients
-/// may keep their databases as long as they like. But as long as databases pass from client to client, this client's
-/// turn will come, so it continues to wait.
+/// How long a client waits if there is no room for another database and no other client receives one, either. Clients
+/// may keep databases as long as they like. But while databases keep passing from client to client, this client's turn
+/// will come, so it continues to wait.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl LeaseTable {

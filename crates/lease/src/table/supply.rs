@@ -43,7 +43,7 @@ pub(super) struct Supply {
     /// Number of databases that should be ready.
     pub(super) wanted: usize,
     pub(super) stock: Stock,
-    /// Names that wait for a database, in the order in which they came.
+    /// Names waiting for a database, in order of arrival.
     pub(super) line: VecDeque<String>,
     /// Time of the next attempt after failing to create a database.
     not_before: Option<Instant>,
@@ -354,9 +354,9 @@ impl LeaseTable {
         self.databases.busy().filter(returns).count()
     }
 
-    /// Whether a lease may exchange its used database for a ready one. As many ready databases must remain as there are used ones
-    /// that still have to be reset. Otherwise resets would come faster than the server cleans up, and new clients would find
-    /// nothing ready.
+    /// Returns true if a lease may exchange its used database for a ready one. This requires at least as many other
+    /// ready databases as there are used ones still to be reset. Otherwise, resets would outpace the server's cleanup,
+    /// and new clients would find nothing ready.
     pub(super) fn has_spare(&self, source: &Source) -> bool {
         let is_waited_for = self.supplies.get(source).is_none_or(|supply| !supply.line.is_empty());
         !is_waited_for && self.ready(source) > self.returning(source)

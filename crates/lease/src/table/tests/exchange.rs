@@ -1,15 +1,15 @@
-//! Tests when a reset gives a lease another database, and when it resets the lease's own.
+//! Tests when a reset exchanges a lease's database for another and when it resets the database in place.
 
 use super::*;
 
 impl Example {
-    /// Returns an example in which a lease called `name` has a database without sessions, and two others are ready.
+    /// Returns an example with two ready databases and a lease called `name` whose database has no sessions.
     fn with_lease_and_two_ready(exchanges: bool) -> (Self, DatabaseId) {
         let mut example = Self::new();
         example.table.exchanges = exchanges;
         let used = leased(&mut example, "name", terms("app", Isolation::Clone, 5000));
         while example.table.ready(&app()) < 2 {
-            // The table makes no copy while a client begins.
+            // The table makes no copies while a client is starting.
             example.now += Duration::from_millis(5);
             example.work();
         }
@@ -17,7 +17,7 @@ impl Example {
         (example, used)
     }
 
-    /// Asks for a reset and returns its first task.
+    /// Requests a reset and returns its first task.
     fn reset(&mut self) -> Task {
         task(&self.ask("name", Want::Reset { close: false }).1)
     }
@@ -47,7 +47,7 @@ fn resets_beyond_the_spare_databases_stay_in_place() {
     example.reset();
     let naming = task(&example.finish(used, Outcome::Done));
     example.finish(naming.database, Outcome::Done);
-    // One database is ready, and one is still to be reset.
+    // One database is ready, and one has yet to be reset.
     assert_eq!(example.reset(), Task { database: naming.database, kind: IN_PLACE });
     example.finish(naming.database, Outcome::Fresh(Proof::new()));
     assert_eq!(example.work().0, TaskKind::Reset { in_place: false });

@@ -1,4 +1,4 @@
-//! Tests what the table finds out about names whose databases stay after the last session.
+//! Tests what the table learns about names whose databases linger after the last session.
 
 use super::*;
 use crate::table::linger::LingerUse;
@@ -12,7 +12,7 @@ fn example() -> Example {
     example
 }
 
-/// Plays a session of a name that waits for its copy, which takes 8 ms. Returns the database, which has a session now.
+/// Plays a session of a name that waits 8 ms for its copy. Returns the database, whose session is still open.
 fn begin(example: &mut Example, name: &str, linger: Duration) -> DatabaseId {
     let (ticket, waits) = example.session_on("app", name, linger);
     assert!(waits.is_empty());

@@ -1,4 +1,4 @@
-//! Tests how many copies the table makes ahead of clients, and how many it learns to make.
+//! Tests how many copies the table makes ahead of clients and how many it learns to make.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn app() -> Source {
     Source::Template("app".to_owned())
 }
 
-/// Returns a table that has made this many copies before its first client.
+/// Returns a table that has made its `copies` planned copies before the first client arrives.
 fn stocked(copies: usize) -> Example {
     let mut example = Example::new();
     example.table.capacity = 1000;
@@ -26,8 +26,8 @@ fn stocked(copies: usize) -> Example {
     }
 }
 
-/// Plays clients that come one after another, each 1 ms after the last one got its database. A single task makes copies meanwhile.
-/// Returns how many clients had to wait.
+/// Plays clients in sequence, each arriving 1 ms after the previous one got its database, while a single task makes
+/// copies. Returns how many clients had to wait.
 fn serve(example: &mut Example, clients: usize) -> usize {
     let (mut waited, mut making) = (0, None);
     for client in 0..clients {
@@ -91,7 +91,7 @@ fn planned_copies_leave_half_of_the_room() {
     assert_eq!(example.table.ready(&app()), 5);
 }
 
-/// The second run makes the copies that the clients of the first run outran, and needs as many again.
+/// The second run makes in advance the copies that the first run's clients had to wait for and needs as many again.
 #[test]
 fn second_run_serves_fast_clients_without_delay() {
     let mut first = stocked(0);
@@ -130,7 +130,7 @@ fn recycled_databases_are_not_needed_ahead() {
     assert!(example.table.needed_copies(&app()) <= 4, "{}", example.table.needed_copies(&app()));
 }
 
-/// A command that ends soon has no copies removed that no client wanted.
+/// A command that finishes soon leaves no unused copies to remove.
 #[test]
 fn planned_copies_wait_for_a_moment() {
     let mut example = Example::new();
