@@ -1,4 +1,4 @@
-//! A client of the HTTP API that does little work itself. Like the clients of most languages, it keeps its connection open.
+//! A lightweight HTTP API client, which keeps its connection open, as clients do in most languages.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,10 +21,10 @@ impl HttpConnection {
         Ok(Self { stream: BufReader::new(stream), address, secret: secret.to_owned() })
     }
 
-    /// Sends a request such as `DELETE /v1/databases/a`, and waits for the response.
+    /// Sends a request such as `DELETE /v1/databases/a` and waits for the response.
     ///
     /// # Errors
-    /// Also returns an error if the response has another status than `expected`.
+    /// Also returns an error if the response's status isn't `expected`.
     pub(crate) fn request(&mut self, request: &str, body: &str, expected: &str) -> io::Result<()> {
         let Self { address, secret, .. } = self;
         let length = body.len();
@@ -40,7 +40,7 @@ impl HttpConnection {
         Err(io::Error::other(format!("the response to {request} was \"{}\"", status.trim_end())))
     }
 
-    /// Reads a response to its end, and returns its first line.
+    /// Reads a complete response and returns its first line.
     fn read_response(&mut self) -> io::Result<String> {
         let (mut status, mut line, mut length) = (String::new(), String::new(), 0);
         self.stream.read_line(&mut status)?;

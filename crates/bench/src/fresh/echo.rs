@@ -1,4 +1,4 @@
-//! The floor for every session: a server that answers the messages of a session's start and of its query, and does nothing else.
+//! The floor for every session: a server that does nothing but answer a session's startup and query messages.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use super::minimal_gateway::{READY, STARTUP_RESPONSE};
 use crate::BenchError;
 use crate::client::{Address, RESPONSE_TIMEOUT};
 
-/// A server with one thread for each session. It ends when this value is dropped.
+/// A server with one thread per session. It stops accepting sessions when dropped.
 pub(super) struct EchoServer {
     address: SocketAddr,
     ends: Arc<AtomicBool>,
@@ -39,7 +39,7 @@ impl EchoServer {
         Ok(Self { address, ends, thread: Some(thread) })
     }
 
-    /// Returns the server's address. It accepts any password.
+    /// Returns the address of the server, which accepts any password.
     pub(super) fn address(&self) -> Address {
         Address::Tcp(self.address, "floor".to_owned())
     }
@@ -56,7 +56,7 @@ impl Drop for EchoServer {
     }
 }
 
-/// Serves a session. The client sends each message in one piece.
+/// Serves a session. Each read is expected to return one complete message.
 fn serve(mut client: TcpStream) -> io::Result<()> {
     client.set_nodelay(true)?;
     client.set_read_timeout(Some(RESPONSE_TIMEOUT))?;

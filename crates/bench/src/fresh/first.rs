@@ -1,5 +1,5 @@
-//! Measures a server's first databases. A test suite requests them right after the server has started, when hardly any
-//! database is ready.
+//! Measures how fast a server hands out its first databases. A test suite requests these right after the server has
+//! started, when hardly any database is ready.
 
 use std::cell::RefCell;
 use std::fs;
@@ -25,7 +25,7 @@ const DATABASES_PER_SERVER: u32 = 100;
 const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
 /// Minimum time a test runner needs before its first request.
 const MIN_RUNNER_START: Duration = Duration::from_millis(300);
-/// Time that a usual test runner needs to import its tests before its first request.
+/// Time that a typical test runner needs to import its tests before its first request.
 const RUNNER_START: Duration = Duration::from_secs(1);
 /// Maximum time until the pool's first databases are ready.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
@@ -41,9 +41,9 @@ struct RequestPattern {
     /// Pause from the moment the server's first database is ready until the first request.
     start: Duration,
     pace: Duration,
-    /// Whether a server has played the same pattern before, so that the cache entry says how many copies it needs.
+    /// True if a server has played this pattern before, so that the cache entry contains the number of copies needed.
     is_second_run: bool,
-    /// True if the pool has to copy every database, because no test returns its database in time for another test.
+    /// True if the pool has to copy every database because no test returns its database in time for another test.
     copies_all: bool,
 }
 
@@ -56,7 +56,7 @@ const AT_ONCE: RequestPattern = RequestPattern {
     copies_all: false,
 };
 
-/// A suite that connects by name, with the default linger and a test runner that needs a second before its first test.
+/// A suite that connects by name, with the default linger time and a test runner that takes a second to start.
 const SUITE: RequestPattern = RequestPattern {
     name: "linger 5 s, back to back, 1 s later, first run",
     parameters: &[],
@@ -94,8 +94,8 @@ impl Default for Samples {
 pub(super) struct PreparedCache(Guard);
 
 impl PreparedCache {
-    /// Builds the template and starts a server from it. As after a user's earlier run, this server leaves behind facts
-    /// in the cache, about the template's files and the clients' startup parameters.
+    /// Builds the template and starts a server from it. Like a user's earlier run, this server leaves behind facts in
+    /// the cache about the template's files and the clients' startup parameters.
     pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
         let cache = Cache::locate(fresh.cache.as_deref())?;
         let account = Account::ours();
@@ -112,7 +112,7 @@ impl PreparedCache {
         Ok(ground)
     }
 
-    /// Removes what earlier servers noted about the number of copies that they needed.
+    /// Removes earlier servers' notes about how many copies they needed.
     fn forget_needed_copies(&self) -> Result<(), BenchError> {
         let images = self.0.run().path().join("cache/images");
         for image in fs::read_dir(&images).attempt("read", &images)?.flatten() {
@@ -164,7 +164,7 @@ fn measure_pattern(
     Ok(vec![("a database", taken.iter().sum::<Duration>() / DATABASES_PER_SERVER)])
 }
 
-/// Starts a server and sends it the requests of a pattern. Returns the duration of each request.
+/// Starts a server, sends it a pattern's requests, and returns each request's duration.
 fn play(fresh: &Fresh, ground: &PreparedCache, manner: &RequestPattern) -> Result<Vec<Duration>, BenchError> {
     let fixture = ground.fixture(fresh)?;
     wait_for_pool(&fixture, 1);

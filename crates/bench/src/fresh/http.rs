@@ -1,5 +1,5 @@
-//! Leases over HTTP at the maximum rate. Each of one or two workers repeatedly leases a database, runs one query through the
-//! gateway's unix socket, and releases the database.
+//! Measures the maximum rate of leases over HTTP. One or two workers each repeatedly lease a database, run one query
+//! through the gateway's Unix socket, and release the database.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const TWO_WORKERS: &str = "2 workers over HTTP";
 /// The duration of each cycle, by number of workers.
 pub(super) struct Samples([RefCell<Sample>; 2]);
 
-/// A client that uses one database after another.
+/// A client that uses databases one after another.
 struct HttpClient {
     connection: HttpConnection,
     taken: Vec<Duration>,
@@ -105,7 +105,7 @@ pub(super) fn goals(timed: &[Timed], Samples(samples): &Samples) -> [Goal; 3] {
     ]
 }
 
-/// Returns the rate of a contender as a multiple of one worker's.
+/// Returns a contender's rate as a multiple of one worker's.
 fn gain(timed: &[Timed], name: &str) -> Option<Quantity> {
     ratio(timed, ONE_WORKER, name)
 }

@@ -1,5 +1,5 @@
-//! Measures leases whose tests open pools: one session or several, by one worker or many. Compares them with databases and sessions
-//! by hand, and with sessions of a server that does nothing.
+//! Measures leases for tests that open connection pools, with one or more sessions per lease and one or more workers.
+//! Compares them with databases created by hand and with a server that does nothing.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use crate::summary::{add_samples, rate, ratio};
 
 const SESSIONS: [usize; 3] = [1, 3, 10];
 const WORKERS: [usize; 3] = [1, 4, 16];
-/// A later session takes at most this many times as long as the first session of its lease.
+/// Maximum duration of a later session relative to its lease's first session.
 const MOST_LATER: f64 = 1.5;
 
 /// A way to get a database with sessions.
@@ -32,7 +32,7 @@ enum Way {
 }
 
 impl Way {
-    /// Returns the ways to get a database with so many sessions. A lease in rollback isolation has one session.
+    /// Returns the ways to get a database with this many sessions. Leases in rollback isolation have only one.
     fn all(sessions: usize) -> impl Iterator<Item = Self> {
         let all = [Self::Clone, Self::Rollback, Self::ByHand, Self::Floor];
         all.into_iter().filter(move |way| *way != Self::Rollback || sessions == 1)
@@ -48,7 +48,7 @@ impl Way {
     }
 }
 
-/// One contender, and the duration of each of its sessions' starts and first queries.
+/// One contender, with the time to start each session and run its first query.
 pub(super) struct Line {
     way: Way,
     sessions: usize,
@@ -76,7 +76,7 @@ impl Line {
         self.name_with(self.way)
     }
 
-    /// Returns the name of the contender with as many sessions and workers that does it this way.
+    /// Returns the name of the contender that gets its databases this `way` with as many sessions and workers.
     fn name_with(&self, way: Way) -> String {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let Self { sessions, workers, .. } = *self;
@@ -91,7 +91,7 @@ impl Line {
         }
     }
 
-    /// Runs `create`, and opens all sessions of a lease one after the other. The first one includes `create`.
+    /// Runs `create` and opens all of a lease's sessions in sequence. The first session's duration includes `create`.
     fn open_pool(
         &self,
         address: &Address,
@@ -186,7 +186,8 @@ pub(super) fn report(timed: &[Timed], lines: &[Line]) -> Report {
 }
 
 impl Line {
-    /// Whether the goal for later sessions applies. With more workers than processors, all sessions wait for each other.
+    /// Returns true if the goal for later sessions applies. If there are several workers, their sessions compete for
+    /// processors.
     fn has_goal(&self) -> bool {
         self.way == Way::Clone && self.sessions > 1 && self.workers == 1
     }
