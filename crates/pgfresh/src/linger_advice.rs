@@ -1,15 +1,15 @@
-//! Advice about the setting `linger`, from what pgfresh measured in a run.
+//! Advice about the `linger` setting, based on measurements from a run.
 
 use lease::LingerUse;
 use storage::Cache;
 
 use crate::settings::ResolvedSettings;
 
-/// Minimum number of names in a run with advice. A run with fewer names says little about a suite.
+/// Minimum number of names for giving advice. A run with fewer names says little about the whole suite.
 const LEAST_NAMES: u64 = 21;
 
-/// Returns advice if the names of the run waited for copies because earlier names kept databases that no client used again. Gives
-/// it once for each project, and never if the user has set `linger`.
+/// Returns advice if names had to wait for new copies while earlier names held on to databases that no client used
+/// again. Each project gets this advice once, and never if the user has set `linger`.
 pub(crate) fn advice(seen: LingerUse, settings: &ResolvedSettings, cache: &Cache) -> Option<String> {
     let text = text(seen).filter(|_| !settings.is_linger_set)?;
     let hash = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();

@@ -48,7 +48,7 @@ pub(crate) struct ServeOptions {
     pub(crate) isolation: Isolation,
     /// How long a database remains leased after its last session ends.
     pub(crate) linger: Duration,
-    /// Identifies the test command, or `None` if pgfresh doesn't run it.
+    /// Identifies the test command. `None` if pgfresh doesn't run one.
     pub(crate) suite: Option<String>,
     /// Budget for each test.
     pub(crate) budget: Budget,
@@ -94,7 +94,7 @@ impl ServeOptions {
         })
     }
 
-    /// Sets the command that the service is for.
+    /// Identifies the command that this service is for, so that pgfresh can learn how many databases the command needs.
     pub(crate) fn for_command(self, command: &[OsString]) -> Self {
         let mut hasher = blake3::Hasher::new();
         for word in command {

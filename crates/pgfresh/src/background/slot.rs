@@ -1,5 +1,5 @@
-//! Manages a background server's slot, a directory in the cache through which clients find the server. It records
-//! whether the server runs, where it listens, and which process may start it.
+//! Manages a background server's slot, a directory in the cache through which clients find the server. The slot records
+//! whether the server is running, where it listens, and which process may start it.
 //!
 //! ```text
 //! CACHE/servers/KEY/start.lock     held during startup by both the client and the server.
@@ -200,8 +200,8 @@ impl BackgroundSlot {
         files.iter().find_map(|path| read_about(path))
     }
 
-    /// Sends SIGTERM to the server that `about` describes, and returns its process. Returns `None` if the server has already
-    /// ended.
+    /// Sends SIGTERM to the server described by `about` and returns its process, or `None` if the server has already
+    /// exited.
     pub(super) fn end(&self, about: &ServerInfo) -> Option<ProcessHandle> {
         let handle = ProcessHandle::of_number(about.pid);
         // A live owner still holds its lock, so its process ID can't have been reused yet.
