@@ -322,8 +322,8 @@ fn message_without_number(error: &io::Error) -> String {
 /// Judges whether a disk's flushes are plausible. `time` is their duration, and `flushes` is the number of flushes per
 /// fdatasync.
 ///
-/// `time` must be the duration of the fastest flushes, not the median. In a processor shortage, the median is long even
-/// if a flush does nothing.
+/// `time` must be the duration of the fastest flushes, not the median. While the processors are
+/// overloaded, the median is long even if a flush does nothing.
 ///
 /// A disk lies if it has a volatile cache but receives no flushes. A rotating disk can't plausibly flush within 2 ms, nor
 /// can any drive without power-loss protection flush within 100 µs, since no consumer drive is that fast. The text never

@@ -261,8 +261,8 @@ pub(crate) fn account_of(path: &Path) -> u32 {
 fn pid_of_postmaster(data: &Path) -> Option<Pid> {
     let text = Directory::open(data).and_then(|data| data.read(PID_FILE, PID_FILE_SIZE)).ok()?;
     let line = text.split(|&byte| byte == b'\n').next()?;
-    // A leading minus sign means that the process has no children. For example, initdb's server is a single
-    // process.
+    // A negative pid stands for a server without child processes, such as the single-user server that initdb
+    // runs.
     Pid::from_raw(std::str::from_utf8(line).ok()?.trim().trim_start_matches('-').parse().ok()?)
 }
 

@@ -276,7 +276,7 @@ enum UnusableDirectory {
     LongPath { length: usize, most: usize },
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Our directory in it can't be used.
+    /// pgfresh's own directory in this location can't be used.
     #[error(transparent)]
     Ours(#[from] FileError),
 }

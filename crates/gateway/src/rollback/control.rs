@@ -78,7 +78,8 @@ impl RollbackSession {
             Kind::DiscardAll => {
                 let parts = DISCARD_ALL.map(str::to_owned).to_vec();
                 self.ensure_savepoint();
-                // Commit immediately, as a plain server does, where DISCARD ALL can't run in a transaction block.
+                // DISCARD ALL can't run in a transaction block, so no transaction is open after it in a plain server.
+                // Commit right away to match.
                 let response = Task::Send(command_complete("DISCARD ALL"));
                 self.prepend_tasks([
                     Task::Inject(parts, InjectedStatement::Required),
@@ -222,7 +223,7 @@ impl RollbackSession {
     }
 
     /// Returns true if the gateway itself must apply these modes. A plain server accepts them before a transaction's
-    /// first query, but the savepoint would make our server refuse them even then.
+    /// first query. Ours would refuse them even then, because of the savepoint.
     fn may_change(&self, modes: Modes) -> bool {
         let is_fresh = self.in_transaction && self.is_untouched && !self.is_aborted();
         is_fresh && (modes.level || modes.read_only == Some(false))

@@ -147,8 +147,8 @@ impl Inner {
         self.core.lock()
     }
 
-    /// Wakes a maintenance worker if the table has work, as well as paused copy operations if a client found no ready
-    /// database.
+    /// Wakes a maintenance worker if the table has work. If a client found no ready database, also resumes paused
+    /// copies.
     pub(crate) fn wake_worker(&self, mut core: MutexGuard<'_, Core>) {
         let (needed, short) = (core.needs_worker(), core.table.take_shortage());
         drop(core);

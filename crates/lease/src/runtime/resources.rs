@@ -34,7 +34,7 @@ pub(crate) type SharedServer = Arc<Mutex<LeasedServer>>;
 pub(crate) enum Resources {
     /// pgfresh is creating the database or failed to do so. A database with the claimed name may or may not exist.
     Preparing(Claim),
-    /// A copy of a template that is ready or has a lease in isolation `clone`.
+    /// A copy of a template. It is ready, or leased in isolation `clone`.
     Clone(Box<PooledCopy>),
     /// A copy of a template, with the session for leases in isolation `rollback`.
     Rollback(RollbackCopy),
@@ -61,7 +61,7 @@ pub(crate) struct PooledCopy {
     pub(crate) generation: Option<Generation>,
     /// Whether using the database's objects may leave something behind in a backend.
     pub(crate) leaves_traces: bool,
-    /// The database's files, once these differ from the template's.
+    /// The database's files, or `None` while they are the same as the template's files.
     pub(crate) files: Option<FileMap>,
     pub(crate) growth: Growth,
     /// Idle backends waiting for a client.
@@ -88,9 +88,9 @@ pub(crate) struct Identity {
 /// Whether a copy is leased.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// No lease has the database. If a lease has just ended, this contains the statistics read at its end.
+    /// The database isn't leased. If a lease has just ended, this contains the statistics read at its end.
     Unleased(Option<DatabaseStats>),
-    /// A lease has the database, which bears the lease's name.
+    /// The database is leased and named after its lease.
     Leased {
         /// The stamp that a session would have if it started now.
         stamp: CatalogStamp,

@@ -15,7 +15,8 @@ pub struct LingerUse {
     pub names: u64,
     /// Whether a client used or released such a database after its last session.
     pub is_used: bool,
-    /// Total time names spent waiting for new copies although, without lingering, a database would have been free.
+    /// Total time that clients waited for new copies and would not have waited without lingering, because an earlier
+    /// client's database would have been free.
     pub waited: Duration,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct LingerWatch {
 }
 
 impl LingerWatch {
-    /// Returns true if a lease on these terms lingers for the default time and pgfresh could recycle its database.
+    /// Returns true if a lease on these terms lingers for the default time and its database can be recycled.
     fn counts(&self, terms: &Terms) -> bool {
         let is_default = terms.linger == self.default && !terms.linger.is_zero();
         is_default && !terms.retained && terms.isolation == Isolation::Clone && terms.template != "template1"

@@ -1,4 +1,4 @@
-//! Makes room for another database where the data location is full, or refuses the client that waits for room.
+//! Makes room for another database when the data location is full, or refuses the client that waits for room.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,8 @@ use super::{DatabaseId, LeaseTable, Source};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 
-/// How long a client waits if there is no room for another database and no other client receives one, either. Clients
-/// may keep databases as long as they like. But while databases keep passing from client to client, this client's turn
-/// will come, so it continues to wait.
+/// How long a client waits for room while no client gets a database. Clients may keep databases as long as they like.
+/// But while databases keep passing from client to client, this client's turn will come, so its wait starts again.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl LeaseTable {
@@ -67,7 +66,7 @@ impl LeaseTable {
         }
     }
 
-    /// Returns the name that will be the first to give up waiting for room, with the time when this will happen.
+    /// Returns the name whose wait for room times out first, and when.
     fn next_timeout(&self, source: &Source) -> Option<(Instant, String)> {
         let line = &self.supplies.get(source)?.line;
         let ends = |name: &String| {

@@ -1,4 +1,4 @@
-//! Errors that occur while reading the log. After any of them, the changes are unknown.
+//! Errors that occur while reading the write-ahead log. After one, pgfresh no longer knows what clients changed.
 
 use std::io;
 use std::path::PathBuf;

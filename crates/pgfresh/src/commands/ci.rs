@@ -68,7 +68,7 @@ fn missing(settings: &ResolvedSettings) -> Vec<String> {
     notes
 }
 
-/// Describes the remote template cache in the settings, if there are templates to share.
+/// Returns how CI shares templates: the settings' remote cache, or `None` without a cache or templates.
 fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     let remote = settings.remote.as_ref().filter(|_| !settings.templates.is_empty())?;
     let branch = match &remote.push {

@@ -18,7 +18,7 @@ const MOST_OF_SQL: usize = 1;
 pub(super) enum Oid {
     /// pgfresh created the database for the table.
     Made(DatabaseId),
-    /// The database belongs to SQL, which either created it or renamed one of pgfresh's, which pgfresh then forgot.
+    /// A database that pgfresh doesn't manage. SQL created it, or renamed one of pgfresh's databases.
     OfSql(u64),
 }
 
@@ -71,7 +71,8 @@ pub(super) struct Checks {
 #[derive(Debug)]
 pub(super) struct FakeServer {
     pub(super) databases: BTreeMap<Oid, Copy>,
-    /// Idle backends, each with the table's database whose next client it waits for and the database it is really in.
+    /// Idle backends. For each one: the database whose next client it waits for, according to the table, and the
+    /// database it is really connected to. These differ after SQL has renamed databases.
     pub(super) waiting: Vec<(DatabaseId, Oid)>,
     checks: Checks,
     last: u64,

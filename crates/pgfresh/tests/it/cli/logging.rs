@@ -86,7 +86,7 @@ fn status_names_the_private_log() {
         assert!(path.starts_with(scene.cache.join("servers")), "{}", path.display());
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains(" INFO pgfresh::background: the server is ready "), "{text}");
+        assert!(text.contains(" INFO pgfresh::background::server: the server is ready "), "{text}");
         assert!(text.contains(": lease::runtime::execute: task ended "), "{text}");
         let in_utc = |line: &str| line.split_once(' ').is_some_and(|(time, _)| time.ends_with('Z'));
         assert!(text.lines().all(in_utc), "{text}");
