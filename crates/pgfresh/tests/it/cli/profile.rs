@@ -466,10 +466,12 @@ fn server_counters_are_shown_on_every_major() {
         };
         assert_eq!(of("SELECT ? FROM pg_am")["runs"]["value"], 2.0, "those before it began are not counted");
         assert!(of("SELECT pg_sleep(?)")["time"]["value"].as_f64().unwrap() >= 1.0, "{with}");
-        assert!(
-            counted.iter().all(|row| row["database"] == "postgres" && !row.to_string().contains("pg_stat_get_activity")),
-            "{with}"
-        );
+        // pgfresh itself asks this function for the database of each backend that it starts ahead.
+        let samples = |row: &Value| {
+            let text = row.to_string();
+            text.contains("pg_stat_get_activity") && !text.contains("database_of")
+        };
+        assert!(counted.iter().all(|row| row["database"] == "postgres" && !samples(row)), "{with}");
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::connection::{Address, Connection, Rows, SqlError};
 use super::serve::Serve;
-use super::{Scene, User, WAIT_TIMEOUT, postgres, wait_until};
+use super::{Scene, User, WAIT_TIMEOUT, ground, postgres, wait_until};
 
 /// Running `pgfresh serve`. Dropping it stops it and proves that it leaves nothing.
 pub(crate) struct Gateway {
@@ -17,7 +17,17 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts a gateway with PostgreSQL `major`, a template from `sql`, and `options`.
     pub(crate) fn start(major: u32, sql: &str, options: &[&str]) -> Self {
-        let scene = Scene::new(User::Ourselves);
+        Self::start_in(Scene::new(User::Ourselves), major, sql, options)
+    }
+
+    /// Like [`Self::start`], but with a cache in which no earlier server has left notes.
+    pub(crate) fn start_without_notes(major: u32, sql: &str, options: &[&str]) -> Self {
+        let scene = Scene::with_empty_cache(User::Ourselves);
+        ground::copy_base_cache(scene.user, &scene.cache);
+        Self::start_in(scene, major, sql, options)
+    }
+
+    fn start_in(scene: Scene, major: u32, sql: &str, options: &[&str]) -> Self {
         scene.write("template.sql", sql);
         let postgres = postgres(major);
         let words = [&["--postgres", &postgres, "--sql", "template.sql"], options].concat();
