@@ -400,8 +400,7 @@ impl Inner {
     /// Returns the backends that a copy lacks, given the startup parameters that pgfresh has learned to expect.
     fn lacking(&self, id: DatabaseId, copy: &PooledCopy) -> Vec<Lacking> {
         let core = self.lock();
-        let is_for_stock = core.table.is_for_stock(id);
-        let is_crowded = is_for_stock && core.pool.idle() >= core.most_idle;
+        let is_crowded = core.table.is_for_stock(id) && core.pool.idle() >= core.most_idle;
         if !core.has_room() || core.table.is_awaited(id) || is_crowded {
             return Vec::new();
         }
@@ -413,8 +412,6 @@ impl Inner {
             (0..missing).map(lacking).collect::<Vec<_>>()
         };
         let mut lacking: Vec<_> = core.expected.sets().iter().rev().flat_map(of).collect();
-        // There are many planned copies, so start only one backend of each kind in them.
-        lacking.retain(|lacking| lacking.is_first || !is_for_stock);
         lacking.sort_by_key(|lacking| !lacking.is_first);
         lacking
     }
