@@ -129,6 +129,8 @@ impl LeaseFixture {
 
     /// Runs `sql` in the database `postgres`.
     pub(crate) fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        // As the gateway does for a client's statement.
+        let _hold = sql.contains(" DATABASE ").then(|| self.leases.hold_spares());
         admin(&self.started, "postgres").query(sql).unwrap()
     }
 }

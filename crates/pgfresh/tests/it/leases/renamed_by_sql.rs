@@ -79,8 +79,6 @@ impl Played {
 
     /// Runs SQL that no session of a database may be in the way of.
     fn sql(&self, sql: &str) {
-        // As the gateway does for a client's statement.
-        let _hold = self.server.leases.hold_spares();
         self.server.leases.vacate();
         self.server.admin(sql);
     }

@@ -140,7 +140,7 @@ fn every_planted_change_of_a_database_is_found() {
             assert!(is_found || word.is_empty(), "PostgreSQL {major}: {change}: no {word:?} in {found:#?}");
             let _ = gateway.direct(&name, "ROLLBACK PREPARED 'p'");
             let _ = gateway.direct(&name, "ALTER SUBSCRIPTION s SET (slot_name = NONE); DROP SUBSCRIPTION s");
-            gateway.direct("postgres", &format!("DROP DATABASE {name}")).unwrap();
+            gateway.direct("postgres", &format!("DROP DATABASE {name} WITH (FORCE)")).unwrap();
         }
     }
 }
@@ -206,7 +206,7 @@ fn every_statement_has_its_expected_outcome() {
         failed.extend(result.err().filter(|_| !meant).map(|error| format!("{line}: {error}")));
         let _ = gateway.direct(&name, "ROLLBACK PREPARED 'p3'");
         let _ = gateway.direct(&name, "ALTER SUBSCRIPTION s_3 SET (slot_name = NONE); DROP SUBSCRIPTION s_3");
-        gateway.direct("postgres", &format!("DROP DATABASE {name}")).unwrap();
+        gateway.direct("postgres", &format!("DROP DATABASE {name} WITH (FORCE)")).unwrap();
     }
     assert_eq!(failed, [""; 0]);
 }
