@@ -47,10 +47,11 @@ impl Gateway {
         }
     }
 
-    /// Waits until `least` backends wait in each ready database.
+    /// Waits until `least` backends wait in each ready database in which any waits, and in at least one. A copy that pgfresh made
+    /// while a client waited has none, and pgfresh chooses it only if there is no other.
     fn wait_for_backends(&self, least: usize) {
         let sql = "SELECT min(waiting), count(*) FROM (SELECT count(pid) AS waiting FROM pg_database \
-            LEFT JOIN pg_stat_activity USING (datname) WHERE datname LIKE 'pgfresh\\_ready\\_%' GROUP BY datname) AS ready";
+            JOIN pg_stat_activity USING (datname) WHERE datname LIKE 'pgfresh\\_ready\\_%' GROUP BY datname) AS ready";
         let number = |value: &Option<String>| value.as_deref().map_or(0, |text| text.parse().unwrap());
         wait_until("backends in each ready database", || {
             let rows = self.direct("postgres", sql).unwrap();
