@@ -37,5 +37,20 @@ pub use start::Start;
 pub use transactions::Transactions;
 pub use truncate::Truncate;
 
+use report::{Contender, Progress, Rounds, ToReport};
+
 /// A report with all measured values, along with the error that ended the measurement early, if any.
 pub type Measured = (report::Report, Option<BenchError>);
+
+/// Times the contenders and reports the complete rounds. Drops the contenders before the last report, so that
+/// their sessions are closed by then.
+fn time_and_report(
+    rounds: Rounds,
+    mut contenders: Vec<Contender<'_, BenchError>>,
+    progress: &dyn Progress,
+    report: &ToReport<'_>,
+) -> Measured {
+    let (timed, end) = rounds.time(&mut contenders, progress, Some(report));
+    drop(contenders);
+    (report(&timed), end.err())
+}

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use ::report::{Contender, PhaseTimes, Progress, Report, Rounds, Sample, Timed, Unit};
 use template::ServerOptions;
 
-use crate::{BenchError, Measured, environment};
+use crate::{BenchError, Measured, environment, time_and_report};
 use event::Event;
 
 use store::Store;
@@ -114,9 +114,7 @@ impl Events<'_> {
             environment::machine(&mut report, load);
             report
         };
-        let (timed, end) = Rounds::new(WARM_UP, batches).time(&mut contenders, progress, Some(&report));
-        drop(contenders);
-        Ok((report(&timed), end.err()))
+        Ok(time_and_report(Rounds::new(WARM_UP, batches), contenders, progress, &report))
     }
 
     fn contender<'a>(

@@ -26,7 +26,7 @@ use template::ServerOptions;
 
 use crate::client::Address;
 use crate::fixture::{DEFAULT_TABLES, Fixture, MANUAL_DATABASE};
-use crate::{BenchError, Measured};
+use crate::{BenchError, Measured, time_and_report};
 
 /// The first query in each session.
 const QUERY: &str = "SELECT count(*) FROM t1";
@@ -111,11 +111,9 @@ impl Fresh {
             fixture.describe(&mut report);
             report
         };
-        let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
-        drop(contenders);
-        let report = report(&timed);
+        let measured = time_and_report(Rounds::new(0, rounds), contenders, progress, &report);
         fixture.close();
-        Ok((report, end.err()))
+        Ok(measured)
     }
 
     /// Measures the first hundred databases of new servers, in `rounds` rounds. In each round, each request pattern has
@@ -127,17 +125,15 @@ impl Fresh {
         let samples = first::Samples::default();
         let ground = first::PreparedCache::prepare(self)?;
         let described = ground.fixture(self)?;
-        let mut contenders = first::contenders(self, &ground, &samples);
+        let contenders = first::contenders(self, &ground, &samples);
         let report = |timed: &[Timed]| {
             let mut report = first::report(timed, &samples);
             described.describe(&mut report);
             report
         };
-        let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
-        drop(contenders);
-        let report = report(&timed);
+        let measured = time_and_report(Rounds::new(0, rounds), contenders, progress, &report);
         described.close();
-        Ok((report, end.err()))
+        Ok(measured)
     }
 
     /// Measures tests with a single session in rollback isolation, in comparison with tests that each have a database
@@ -148,17 +144,15 @@ impl Fresh {
     /// Returns an error if there are no results at all.
     pub fn measure_rollback(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
-        let mut contenders = rollback::contenders(&fixture)?;
+        let contenders = rollback::contenders(&fixture)?;
         let report = |timed: &[Timed]| {
             let mut report = rollback::report(timed);
             fixture.describe(&mut report);
             report
         };
-        let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&report));
-        drop(contenders);
-        let report = report(&timed);
+        let measured = time_and_report(Rounds::new(WARM_UP, rounds), contenders, progress, &report);
         fixture.close();
-        Ok((report, end.err()))
+        Ok(measured)
     }
 
     /// Measures databases with one session and with pools of sessions, requested by one worker and by many.
@@ -177,11 +171,9 @@ impl Fresh {
             fixture.describe(&mut report);
             report
         };
-        let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
-        drop(contenders);
-        let report = report(&timed);
+        let measured = time_and_report(Rounds::new(0, rounds), contenders, progress, &report);
         fixture.close();
-        Ok((report, end.err()))
+        Ok(measured)
     }
 
     /// Measures how long resets take with templates of `sizes` tables, after tests that write to few or many of the
@@ -205,11 +197,9 @@ impl Fresh {
             tables::describe(&servers, &mut report);
             report
         };
-        let (timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
-        drop(contenders);
-        let report = report(&timed);
+        let measured = time_and_report(Rounds::new(0, rounds), contenders, progress, &report);
         servers.into_iter().for_each(tables::Server::close);
-        Ok((report, end.err()))
+        Ok(measured)
     }
 
     fn fixture(&self) -> Result<Fixture, BenchError> {

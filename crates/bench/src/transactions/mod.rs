@@ -14,7 +14,7 @@ use crate::client::Address;
 use crate::fixture::{DEFAULT_TABLES, Fixture};
 use crate::pgbench::Pgbench;
 use crate::setup::{Setup, Setups};
-use crate::{BenchError, Measured};
+use crate::{BenchError, Measured, time_and_report};
 
 /// Number of rounds before the measurement, after which all data is in memory.
 const WARM_UP: u32 = 1;
@@ -132,12 +132,10 @@ impl Transactions {
         for side in &sides {
             contenders.extend(side.contenders(&pgbench, self.seconds));
         }
-        let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&report));
-        drop(contenders);
-        let report = report(&timed);
+        let (report, end) = time_and_report(Rounds::new(WARM_UP, rounds), contenders, progress, &report);
         let closed = holder.close().map_err(BenchError::from);
         fixture.close();
-        Ok((report, end.and(closed).err()))
+        Ok((report, end.or(closed.err())))
     }
 
     /// Creates a database with pgbench's tables.

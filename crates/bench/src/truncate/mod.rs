@@ -15,7 +15,7 @@ use template::ServerOptions;
 
 use crate::fixture::{DEFAULT_TABLES, Fixture, MANUAL_DATABASE, NO_LINGER, ROLLBACK_ISOLATION, statements};
 use crate::setup::{Setup, Setups};
-use crate::{BenchError, Measured};
+use crate::{BenchError, Measured, time_and_report};
 
 /// Number of rounds before the measurement, to fill the pool and the page cache.
 const WARM_UP: u32 = 1;
@@ -125,11 +125,9 @@ impl Truncate {
             fixture.describe(&mut report);
             report
         };
-        let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&report));
-        drop(contenders);
-        let report = report(&timed);
+        let measured = time_and_report(Rounds::new(WARM_UP, rounds), contenders, progress, &report);
         fixture.close();
-        Ok((report, end.err()))
+        Ok(measured)
     }
 }
 
