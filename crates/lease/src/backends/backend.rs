@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgwire::{Frame, StartupParams, cancel_key, frames};
-use server::{AdminConnection, Rows, SOCKET, SessionError};
+use server::{AdminConnection, Rows, SOCKET, SUPERUSER, SessionError};
 
 use crate::admin::{AdminPool, Prepared};
 use crate::backends::seats::Seat;
@@ -238,6 +238,11 @@ const LOGIN_TRIGGER: &str = "login trigger";
 /// roles except superusers and count a waiting backend like one with a client.
 pub(crate) fn has_unlimited(is_superuser: bool, stamp: &str) -> bool {
     is_superuser || !stamp.contains(CONNECTION_LIMITS)
+}
+
+/// Returns true if these startup parameters request a session of pgfresh's own superuser.
+pub(crate) fn is_for_superuser(params: &StartupParams) -> bool {
+    params.user() == Some(SUPERUSER.as_bytes())
 }
 
 /// Returns true if an event trigger may fire when a session starts in a database with this stamp.

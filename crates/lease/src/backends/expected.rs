@@ -6,11 +6,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use pgwire::StartupParams;
-use server::SUPERUSER;
 use storage::Entry;
 
 use crate::admin::AdminPool;
-use crate::backends::backend::params_id;
+use crate::backends::backend::{is_for_superuser, params_id};
 use crate::error::LeaseError;
 use crate::table::ParamsId;
 
@@ -43,7 +42,7 @@ impl ExpectedParams {
         let mut noted = noted.unwrap_or_default();
         noted.retain(may_come_again);
         let mut sets = noted.clone();
-        if sets.iter().any(|set| set.user() != Some(SUPERUSER.as_bytes())) {
+        if sets.iter().any(|set| !is_for_superuser(set)) {
             let roles =
                 admin.run("look for roles", "SELECT rolname FROM pg_roles WHERE rolcanlogin")?.concat();
             let has = |user: &[u8]| roles.iter().flatten().any(|role| role.as_bytes() == user);

@@ -51,7 +51,7 @@ impl Spares {
         // Close spares in excess of their kind's share.
         let mut left: Vec<_> = self.expected.iter().map(|kind| (kind, self.share())).collect();
         self.waiting.retain(|spare| {
-            let left = left.iter_mut().find(|(kind, left)| *left > 0 && spare.is(kind));
+            let left = left.iter_mut().find(|((name, params), left)| *left > 0 && spare.is(name, params));
             left.map(|(_, left)| *left -= 1).is_some()
         });
     }
@@ -64,7 +64,8 @@ impl Spares {
     /// Returns the most recently requested kind that lacks a spare. Returns `None` while spares are on hold.
     fn lacking(&self) -> Option<&SpareKind> {
         let lacks = |kind: &&SpareKind| {
-            let waiting = self.waiting.iter().filter(|spare| spare.is(kind)).count();
+            let (name, params) = kind;
+            let waiting = self.waiting.iter().filter(|spare| spare.is(name, params)).count();
             waiting + self.starting.iter().filter(|other| other == kind).count() < self.share()
         };
         self.expected.iter().rev().find(lacks).filter(|_| self.holds == 0)
@@ -72,8 +73,7 @@ impl Spares {
 
     /// Takes a matching spare, if any.
     pub(crate) fn take(&mut self, name: &str, params: &StartupParams) -> Option<Spare> {
-        let fits = |spare: &Spare| spare.address.name == name && spare.waiting.params == *params;
-        let at = self.waiting.iter().position(fits)?;
+        let at = self.waiting.iter().position(|spare| spare.is(name, params))?;
         Some(self.waiting.swap_remove(at))
     }
 
@@ -124,8 +124,8 @@ impl Spares {
 }
 
 impl Spare {
-    fn is(&self, (name, params): &SpareKind) -> bool {
-        self.address.name == *name && self.waiting.params == *params
+    fn is(&self, name: &str, params: &StartupParams) -> bool {
+        self.address.name == name && self.waiting.params == *params
     }
 }
 

@@ -12,12 +12,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
-use server::{AdminConnection, SUPERUSER};
+use server::AdminConnection;
 use sys::lock;
 
 use crate::address::DatabaseAddress;
 use crate::admin::{DATABASE_OF, text};
-use crate::backends::backend::{Backend, WaitingBackend, has_unlimited, may_be_too_idle, params_id};
+use crate::backends::backend::{
+    Backend, WaitingBackend, has_unlimited, is_for_superuser, may_be_too_idle, params_id,
+};
 use crate::error::LeaseError;
 use crate::reset::catalog::TemplateCatalog;
 use crate::reset::expressions::MAY_LEAVE_TRACES;
@@ -348,19 +350,17 @@ impl Inner {
     /// backend while this worker makes the next copy.
     pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
         let lacking = self.lacking(id, copy);
-        let is_for_stock = self.lock().table.is_for_stock(id);
         let PooledCopy { identity: Identity { address, .. }, template, waiting, .. } = copy;
         if lacking.is_empty() || template.fires_at_login || self.ends_idle {
             return;
         }
         let Ok((stamp, before)) = self.read_stamp(address) else { return };
         // Visiting all tables takes as long as making a copy, so skip this for the many planned copies.
-        let looked_at = template.catalog().filter(|_| !is_for_stock);
+        let looked_at = template.catalog().filter(|_| !self.lock().table.is_for_stock(id));
         let tables = looked_at.map_or_else(Vec::new, TemplateCatalog::names);
         let mut started = Vec::new();
         for Lacking { params, is_first } in lacking {
-            let is_superuser = params.user() == Some(SUPERUSER.as_bytes());
-            if may_be_too_idle(&params, &stamp) || !has_unlimited(is_superuser, &stamp) {
+            if may_be_too_idle(&params, &stamp) || !has_unlimited(is_for_superuser(&params), &stamp) {
                 continue;
             }
             {
@@ -390,9 +390,7 @@ impl Inner {
                 _ => self.lock().expected.forget(&params),
             }
         }
-        // Discard the backends if the stamp has changed, because a setting may have existed only while they started.
-        let is_same = self.read_stamp(address).is_ok_and(|(now, _)| now == stamp);
-        if is_same && self.evidence.are_settings_unchanged(before) {
+        if self.is_stamp_unchanged(address, &stamp, before) {
             waiting.append(&mut started);
         }
     }

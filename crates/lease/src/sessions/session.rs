@@ -217,6 +217,13 @@ impl Inner {
         Ok((stamp_of(&rows, &self.options.data), mark))
     }
 
+    /// Returns true if the database still has this stamp and no settings have changed since `before`. Otherwise, a
+    /// backend may have started with a setting that existed only in between.
+    pub(crate) fn is_stamp_unchanged(&self, address: &DatabaseAddress, stamp: &str, before: Lsn) -> bool {
+        self.read_stamp(address).is_ok_and(|(now, _)| *now == *stamp)
+            && self.evidence.are_settings_unchanged(before)
+    }
+
     /// Returns true if a backend with these startup parameters may wait for its next client in a database with this
     /// stamp. Backends must not wait if idle time or the last client could make them differ from a new one.
     pub(crate) fn may_wait(&self, params: &StartupParams, stamp: &str) -> bool {

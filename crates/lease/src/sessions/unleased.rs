@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use pgwire::StartupParams;
-use server::{SUPERUSER, literal};
+use server::literal;
 
 use crate::address::{DatabaseAddress, oid_in};
-use crate::backends::backend::{Backend, WaitingBackend, has_unlimited, may_fire_at_login};
+use crate::backends::backend::{Backend, WaitingBackend, has_unlimited, is_for_superuser, may_fire_at_login};
 use crate::backends::spares::{Spare, SpareKind};
 use crate::error::LeaseError;
 use crate::runtime::inner::Inner;
@@ -97,11 +97,10 @@ impl Inner {
         let oid = oid_in(&self.admin.run("look for a database", &sql).ok()?)?;
         let address = DatabaseAddress::new(oid, name);
         let (stamp, before) = self.read_stamp(&address).ok()?;
-        let is_superuser = params.user() == Some(SUPERUSER.as_bytes());
         if stamp.is_empty()
             || may_fire_at_login(&stamp)
             || !self.may_wait(params, &stamp)
-            || !has_unlimited(is_superuser, &stamp)
+            || !has_unlimited(is_for_superuser(params), &stamp)
         {
             return None;
         }
@@ -111,9 +110,7 @@ impl Inner {
             return None;
         }
         address.expect(backend.database(&self.admin).ok()?).ok()?;
-        // A setting may have existed only while the backend was starting.
-        let is_same = self.read_stamp(&address).is_ok_and(|(now, _)| now == stamp);
-        if !is_same || !self.evidence.are_settings_unchanged(before) {
+        if !self.is_stamp_unchanged(&address, &stamp, before) {
             return None;
         }
         let (params, backend) = (params.clone(), Backend { seat, ..backend });

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::database::DatabaseState;
+use super::database::{Database, DatabaseState};
 use super::{DatabaseId, LeaseTable, Source};
 
 /// Maximum number of copies made from one source before its clients arrive.
@@ -98,12 +98,10 @@ impl LeaseTable {
     /// Returns true if a task is making this copy only because earlier runs needed more copies. Such a copy can give
     /// way to other programs.
     pub(crate) fn is_for_stock(&self, id: DatabaseId) -> bool {
-        let database = self.databases.get(id);
-        let source = database.filter(|database| matches!(database.state, DatabaseState::Creating));
-        let source = source.map(|database| &database.source);
-        let supply = source.and_then(|source| self.supplies.get(source));
-        supply.is_some_and(|supply| {
-            supply.line.is_empty() && source.is_some_and(|source| self.ready(source) >= supply.wanted)
-        })
+        let Some(Database { source, state: DatabaseState::Creating, .. }) = self.databases.get(id) else {
+            return false;
+        };
+        let supply = self.supplies.get(source);
+        supply.is_some_and(|supply| supply.line.is_empty() && self.ready(source) >= supply.wanted)
     }
 }
