@@ -19,8 +19,8 @@ use tokio::sync::watch;
 use crate::digest::Blob;
 use crate::document::{HeadDocument, LONGEST_HEAD};
 use crate::error::{RemoteError, StoreError};
-use crate::patience::{Pace, Patience, TICK, TransferBounds, present, within};
 use crate::store::TemplateStore;
+use crate::timeouts::{Pace, TICK, Timeouts, TransferBounds, present, within};
 use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
 
 /// Maximum number of parallel connections.
@@ -54,12 +54,12 @@ pub(crate) async fn find(
     store: &TemplateStore,
     fingerprint: &str,
     keys: &[TrustedKey],
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Result<Option<FoundTemplate>, RemoteError> {
     let begun = Instant::now();
     let object = format!("the head of template {fingerprint}");
     let head = present(store.head(fingerprint, LONGEST_HEAD));
-    let Some(head) = within(patience.answer, "read", &object, head).await? else { return Ok(None) };
+    let Some(head) = within(timeouts.answer, "read", &object, head).await? else { return Ok(None) };
     let untrusted = |why: String| RemoteError::Untrusted { fingerprint: fingerprint.to_owned(), why };
     let distrusted = |error: TrustError| untrusted(error.to_string());
     let text = std::str::from_utf8(&head).map_err(|_| untrusted("its head is no text".to_owned()))?;
@@ -67,7 +67,7 @@ pub(crate) async fn find(
     let signed = SignedHead { text: &document.head, signature: &document.signature };
     let head = TrustedHead::verify(fingerprint, signed, keys).map_err(distrusted)?;
     let object = format!("the tree of template {fingerprint}");
-    let left = patience.answer.saturating_sub(begun.elapsed());
+    let left = timeouts.answer.saturating_sub(begun.elapsed());
     let bytes = within(left, "read", &object, store.whole_blob(&document.tree)).await?;
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
     let TreeDocument { tree, manifest, about } = TreeDocument::parse(&bytes).map_err(damaged)?;
@@ -110,7 +110,7 @@ struct Download<'a> {
     missing: Vec<AtomicUsize>,
     runs: Mutex<VecDeque<FrameRun>>,
     pace: Pace,
-    patience: Patience,
+    timeouts: Timeouts,
     stop: watch::Sender<bool>,
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn download(
     store: &TemplateStore,
     tree: &FrameTree,
     receiving: &EntryDownload<'_>,
-    TransferBounds { patience, took }: TransferBounds,
+    TransferBounds { timeouts, took }: TransferBounds,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), RemoteError> {
     let parts = parts(tree);
@@ -147,7 +147,7 @@ pub(crate) fn download(
     let connections = runs.len().min(CONNECTIONS);
     let (runs, pace) = (Mutex::new(runs), Pace::new(total, connections));
     let stop = watch::Sender::new(false);
-    let download = Download { store, tree, receiving, parts, missing, runs, pace, patience, stop };
+    let download = Download { store, tree, receiving, parts, missing, runs, pace, timeouts, stop };
     for (number, file) in tree.files.iter().enumerate() {
         if file.is_empty() {
             receiving.finish(number)?;
@@ -171,7 +171,7 @@ pub(crate) fn download(
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 Ok(Ok(())) | Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
-            if failure.is_none() && patience.projects {
+            if failure.is_none() && timeouts.projects {
                 failure = download.pace.expect_gain(took).err();
             }
             if failure.is_some() {
@@ -301,7 +301,7 @@ impl Download<'_> {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Interruption> {
         let begun = Instant::now();
-        let after = self.patience.stall;
+        let after = self.timeouts.stall;
         tokio::pin!(work);
         let result = loop {
             let done = self.pace.done();

@@ -18,9 +18,9 @@ use futures_util::{StreamExt, TryStreamExt};
 use crate::digest::BlobDigest;
 use crate::document::{HeadDocument, LONGEST_HEAD};
 use crate::error::RemoteError;
-use crate::patience::{Patience, present, within};
 use crate::store::TemplateStore;
 use crate::stored::StoredObject;
+use crate::timeouts::{Timeouts, present, within};
 use crate::tree::TreeDocument;
 
 /// Minimum age at which an unneeded blob can be removed. No push takes longer than that.
@@ -108,7 +108,7 @@ async fn needed(store: &TemplateStore, heads: &[StoredObject]) -> Result<HashSet
 
 async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<BlobDigest>, RemoteError> {
     let object = format!("the head of template {fingerprint}");
-    let answer = Patience::ASKED_FOR.answer;
+    let answer = Timeouts::ASKED_FOR.answer;
     let text = within(answer, "read", &object, present(store.head(fingerprint, LONGEST_HEAD))).await?;
     // Another process removed the head.
     let Some(text) = text else { return Ok(HashSet::new()) };

@@ -23,18 +23,18 @@ mod digest;
 mod document;
 mod error;
 mod fetch;
+mod find_or_wait;
 mod garbage;
+mod http_client;
 mod login;
 mod notice;
 mod objects;
-mod patience;
 mod push;
 mod registry;
-mod seek;
 mod store;
 mod stored;
+mod timeouts;
 mod tree;
-mod wary;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -48,13 +48,13 @@ use tokio::runtime::Handle;
 pub use address::{ParseAddressError, RemoteAddress};
 pub use error::RemoteError;
 pub use garbage::{Collected, Usage};
-pub use patience::Patience;
 pub use push::Pushed;
+pub use timeouts::Timeouts;
 
 use crate::error::StoreError;
 use crate::fetch::FoundTemplate;
-use crate::patience::TransferBounds;
 use crate::store::{TemplateStore, with_store};
+use crate::timeouts::TransferBounds;
 
 /// How long to avoid the remote after a failure. A run starts its server in less time, so a broken remote delays the
 /// run only once.
@@ -117,11 +117,11 @@ impl RemoteCache {
         &self,
         fingerprint: &str,
         destination: Destination<'_>,
-        patience: Patience,
+        timeouts: Timeouts,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Option<Entry>, RemoteError> {
         with_store(&self.address, |runtime, store| {
-            self.fetch_from(runtime, store, fingerprint, destination, patience, progress)
+            self.fetch_from(runtime, store, fingerprint, destination, timeouts, progress)
         })
     }
 
@@ -131,17 +131,17 @@ impl RemoteCache {
         store: &TemplateStore,
         fingerprint: &str,
         Destination { building, limit }: Destination<'_>,
-        patience: Patience,
+        timeouts: Timeouts,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Option<Entry>, RemoteError> {
-        let found = runtime.block_on(fetch::find(store, fingerprint, &self.trusted, patience))?;
+        let found = runtime.block_on(fetch::find(store, fingerprint, &self.trusted, timeouts))?;
         let Some(FoundTemplate { announced, tree, signed }) = found else { return Ok(None) };
         self.expect_newest(fingerprint, signed)?;
         let bytes = announced.bytes();
         if bytes > limit {
             return Err(RemoteError::TooLarge { bytes, limit });
         }
-        let bounds = TransferBounds { patience, took: build_time(announced.about()) };
+        let bounds = TransferBounds { timeouts, took: build_time(announced.about()) };
         building
             .receive(&announced, |receiving| {
                 fetch::download(runtime, store, &tree, receiving, bounds, progress)
@@ -182,22 +182,22 @@ impl RemoteCache {
         &self,
         entry: &Entry,
         key: &SigningKey,
-        patience: Patience,
+        timeouts: Timeouts,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Pushed, RemoteError> {
         let (fingerprint, about) = (entry.fingerprint(), entry.about());
-        let bounds = TransferBounds { patience, took: build_time(&about) };
+        let bounds = TransferBounds { timeouts, took: build_time(&about) };
         let mut trusted = self.trusted.clone();
         trusted.push(key.public());
         with_store(&self.address, |runtime, store| {
-            let replace = match runtime.block_on(self::is_there(store, &fingerprint, &trusted, patience))? {
+            let replace = match runtime.block_on(self::is_there(store, &fingerprint, &trusted, timeouts))? {
                 Presence::Complete => return Ok(Pushed { bytes: 0, shared: 0 }),
                 Presence::Absent => false,
                 Presence::Useless => true,
             };
             let mut related = Vec::new();
             for other in EntryDescription::parse(&about).iter().flat_map(EntryDescription::ancestors) {
-                let found = runtime.block_on(fetch::find(store, &other, &trusted, patience));
+                let found = runtime.block_on(fetch::find(store, &other, &trusted, timeouts));
                 related.extend(found.ok().flatten().map(|found| found.tree));
             }
             for _ in 0..2 {
@@ -215,7 +215,7 @@ impl RemoteCache {
                 pushed.bytes = sent + published.head;
                 // A concurrent collection can remove blobs that this push found in the store and therefore didn't send.
                 let all = published.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
-                if sent == all || runtime.block_on(push::is_complete(store, &published.blobs, patience))? {
+                if sent == all || runtime.block_on(push::is_complete(store, &published.blobs, timeouts))? {
                     return Ok(pushed);
                 }
                 let object = format!("the head of template {fingerprint}");
@@ -276,12 +276,12 @@ async fn is_there(
     store: &TemplateStore,
     fingerprint: &str,
     trusted: &[TrustedKey],
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Result<Presence, RemoteError> {
     use RemoteError::{Damaged, Missing, Untrusted};
-    match fetch::find(store, fingerprint, trusted, patience).await {
+    match fetch::find(store, fingerprint, trusted, timeouts).await {
         Ok(None) => Ok(Presence::Absent),
-        Ok(Some(found)) if push::is_complete(store, &found.tree.packs, patience).await? => {
+        Ok(Some(found)) if push::is_complete(store, &found.tree.packs, timeouts).await? => {
             Ok(Presence::Complete)
         }
         Ok(Some(_)) | Err(Untrusted { .. } | Damaged { .. } | Missing { .. }) => Ok(Presence::Useless),
@@ -306,14 +306,14 @@ impl TemplateSource for RemoteCache {
         if self.has_failed() || self.trusted.is_empty() {
             return Ok(FetchResult::Missing(None));
         }
-        self.seek(fingerprint, Destination { building, limit }, progress)
+        self.find_or_wait(fingerprint, Destination { building, limit }, progress)
             .map_err(|error| self.source_error(error))
     }
 
     fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, SourceError> {
         let Some(key) = self.pushes_with.as_ref().filter(|_| !self.has_failed()) else { return Ok(None) };
         let pushed = self
-            .push(entry, key, Patience::AFTER_A_BUILD, progress)
+            .push(entry, key, Timeouts::AFTER_A_BUILD, progress)
             .map_err(|error| self.source_error(error))?;
         Ok(Some(pushed.bytes))
     }

@@ -35,8 +35,8 @@ use percent_encoding::percent_decode_str;
 use crate::address::{RemoteAddress, StoreKind, is_loopback};
 use crate::digest::{Blob, BlobDigest};
 use crate::error::{StoreError, innermost};
+use crate::http_client::BoundedConnector;
 use crate::stored::{ByteStream, StoredObject, skip};
-use crate::wary::WaryConnector;
 
 /// Timeout for opening a connection. Callers bound all other waits.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -104,7 +104,7 @@ impl ObjectBucket {
                 Arc::new(
                     $builder
                         .with_client_options($client)
-                        .with_http_connector(WaryConnector)
+                        .with_http_connector(BoundedConnector)
                         .with_retry(no_retry())
                         .build()?,
                 )

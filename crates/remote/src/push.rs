@@ -20,8 +20,8 @@ use tokio::runtime::Handle;
 use crate::digest::{Blob, BlobDigest};
 use crate::document::HeadDocument;
 use crate::error::{RemoteError, StoreError};
-use crate::patience::{MARGIN, Patience, TICK, TransferBounds, within};
 use crate::store::TemplateStore;
+use crate::timeouts::{MARGIN, TICK, Timeouts, TransferBounds, within};
 use crate::tree::{FrameTree, LARGEST_FRAME, LEVEL, PackedFrame, TreeDocument};
 
 /// Target size of a pack, in bytes.
@@ -178,7 +178,7 @@ impl TransferBounds {
     /// Returns the timeout for uploading a blob of `bytes` bytes, based on the upload speed so far.
     fn of_blob(self, bytes: u64, rate: &Mutex<Rate>) -> Duration {
         let rate = lock(rate);
-        let least = self.patience.answer.max(self.patience.stall);
+        let least = self.timeouts.answer.max(self.timeouts.stall);
         if rate.sent == 0 {
             return least;
         }
@@ -255,7 +255,7 @@ async fn send(
     let result = loop {
         let next = lock(packs).recv();
         let Ok(pack) = next else { break Ok(sent) };
-        if bounds.patience.projects && begun.elapsed() > bounds.took + MARGIN {
+        if bounds.timeouts.projects && begun.elapsed() > bounds.took + MARGIN {
             break Err(late(begun, bounds));
         }
         match put(store, &pack.blob, pack.bytes, bounds, rate).await {
@@ -280,7 +280,7 @@ async fn put(
     rate: &Mutex<Rate>,
 ) -> Result<u64, RemoteError> {
     let object = format!("blob {}", blob.digest);
-    if within(bounds.patience.answer, "look for", &object, store.has_blob(blob)).await? {
+    if within(bounds.timeouts.answer, "look for", &object, store.has_blob(blob)).await? {
         return Ok(0);
     }
     let begun = Instant::now();
@@ -341,7 +341,7 @@ pub(crate) async fn publish(
             other => other,
         }
     };
-    within(bounds.patience.answer, "write", &object, write).await?;
+    within(bounds.timeouts.answer, "write", &object, write).await?;
     Ok(Published { blobs, tree: sent, head: text.len() as u64 })
 }
 
@@ -349,11 +349,11 @@ pub(crate) async fn publish(
 pub(crate) async fn is_complete(
     store: &TemplateStore,
     blobs: &[Blob],
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Result<bool, RemoteError> {
     for blob in blobs {
         let object = format!("blob {}", blob.digest);
-        if !within(patience.answer, "look for", &object, store.has_blob(blob)).await? {
+        if !within(timeouts.answer, "look for", &object, store.has_blob(blob)).await? {
             return Ok(false);
         }
     }

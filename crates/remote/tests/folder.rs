@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use remote::{Destination, Patience, RemoteCache};
+use remote::{Destination, RemoteCache, Timeouts};
 use storage::{Building, Cache, Entry, SigningKey};
 use tempfile::TempDir;
 use template::TemplateSource;
@@ -51,14 +51,14 @@ impl Ground {
     /// Pushes the template. Returns the number of bytes sent.
     fn push(&self, progress: &dyn Fn(u64, u64)) -> u64 {
         let (remote, _) = self.remote("here");
-        remote.push(&self.entry, &self.key, Patience::ASKED_FOR, progress).unwrap().bytes
+        remote.push(&self.entry, &self.key, Timeouts::ASKED_FOR, progress).unwrap().bytes
     }
 
     /// Whether `machine`, with an empty cache, gets the whole template.
     fn is_fetched(&self, machine: &str) -> bool {
         let (remote, cache) = self.remote(machine);
         let building = cache.building("abc", || ()).unwrap();
-        let fetched = remote.fetch("abc", into(&building), Patience::ASKED_FOR, &|_, _| ());
+        let fetched = remote.fetch("abc", into(&building), Timeouts::ASKED_FOR, &|_, _| ());
         matches!(fetched, Ok(Some(_)))
     }
 }
@@ -120,8 +120,8 @@ fn a_directory_that_is_missing_is_not_created() {
         if is_file {
             fs::write(ground.store(), "").unwrap();
         }
-        let pushed = remote.push(&ground.entry, &ground.key, Patience::ASKED_FOR, &|_, _| ()).map(drop);
-        let fetched = remote.fetch("other", into(&building), Patience::ASKED_FOR, &|_, _| ()).map(drop);
+        let pushed = remote.push(&ground.entry, &ground.key, Timeouts::ASKED_FOR, &|_, _| ()).map(drop);
+        let fetched = remote.fetch("other", into(&building), Timeouts::ASKED_FOR, &|_, _| ()).map(drop);
         let (listed, removed) =
             (remote.usage(Duration::MAX).map(drop), remote.collect(Duration::ZERO).map(drop));
         for done in [pushed, fetched, listed, removed, remote.expect_usable()] {

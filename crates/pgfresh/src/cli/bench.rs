@@ -19,7 +19,7 @@ use crate::variable::Variable;
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "a process has one value")]
 pub(crate) enum Bench {
-    /// Time a start and stop, phase by phase, beside the same by hand
+    /// Time each phase of a server's start and stop, beside initdb and pg_ctl
     #[command(after_help = "Example: pgfresh bench start --rounds 40")]
     Start {
         /// Number of rounds
@@ -44,8 +44,8 @@ pub(crate) enum Bench {
         /// Time the first 100 databases of a server instead, with each way to ask for them
         #[arg(long, conflicts_with = "recycle")]
         first: bool,
-        /// Time resets of templates with so many tables instead, of which 1, 10 and 100 were written to [default: 30, 300,
-        /// 3000 and 10000]
+        /// Time resets after writes to 1, 10 and 100 tables instead, for templates with this many tables [default: 30,
+        /// 300, 3000 and 10000]
         #[arg(
             long, value_name = "COUNT,COUNT…", value_delimiter = ',', value_parser = number(1..=100_000), require_equals = true,
             num_args = 0.., default_missing_values = ["30", "300", "3000", "10000"], conflicts_with_all = ["recycle", "first"]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remote::{Patience, RemoteAddress, RemoteCache, RemoteError};
+use remote::{RemoteAddress, RemoteCache, RemoteError, Timeouts};
 use serde_json::json;
 use storage::human_bytes;
 use template::ServerOptions;
@@ -73,7 +73,7 @@ pub(super) fn push(
     let template = provisioning::provisioner(context, options)?.template(&announce)?;
     let progress = |done, total| announce(template::Step::Pushing { name, done, total });
     let pushed = remote
-        .push(&template.entry, &key, Patience::ASKED_FOR, &progress)
+        .push(&template.entry, &key, Timeouts::ASKED_FOR, &progress)
         .map_err(failed("push to", remote.address()))?;
     if !context.verbosity.is_quiet() {
         let what = match (pushed.bytes, pushed.shared) {
@@ -107,7 +107,7 @@ pub(super) fn pull(context: &Context, address: RemoteAddress) -> Result<(), Fail
         let into = remote::Destination { building: &building, limit };
         let (shown, failed) = (address.to_string(), failed("pull from", &address));
         remote(context, address)?
-            .fetch(fingerprint.as_str(), into, Patience::ASKED_FOR, &progress)
+            .fetch(fingerprint.as_str(), into, Timeouts::ASKED_FOR, &progress)
             .map_err(failed)?
             .ok_or_else(|| {
                 Failure::new(format!("there is no template {fingerprint} in {shown}"))

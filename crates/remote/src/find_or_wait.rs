@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::error::{RemoteError, StoreError};
 use crate::notice::{BeatWatch, LONGEST_NOTICE, PostedNotice};
 use crate::store::{TemplateStore, with_store};
-use crate::{Destination, Patience, RemoteCache};
+use crate::{Destination, RemoteCache, Timeouts};
 
 /// Interval between checks for a template being built by another machine.
 const POLL: Duration = Duration::from_millis(200);
@@ -42,7 +42,7 @@ enum Posted {
 impl RemoteCache {
     /// Fetches the template, or waits while another machine builds it. If the template is neither in the remote nor
     /// being built, posts a notice that this machine is building it.
-    pub(crate) fn seek(
+    pub(crate) fn find_or_wait(
         &self,
         fingerprint: &str,
         into: Destination<'_>,
@@ -50,7 +50,7 @@ impl RemoteCache {
     ) -> Result<FetchResult, RemoteError> {
         let bytes = |done, total| progress(FetchProgress::Receiving { done, total });
         with_store(self.address(), |runtime, store| {
-            let fetch = || self.fetch_from(runtime, store, fingerprint, into, Patience::ON_THE_WAY, &bytes);
+            let fetch = || self.fetch_from(runtime, store, fingerprint, into, Timeouts::ON_THE_WAY, &bytes);
             let (mut watch, mut waits, mut hesitates) = (BeatWatch::default(), false, true);
             loop {
                 if let Some(entry) = fetch()? {

@@ -19,7 +19,7 @@ const MEASURED: Duration = Duration::from_secs(1);
 
 /// The timeouts for operations on a remote.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct Timeouts {
     /// Timeout for looking up a template, i.e., for reading its head and its tree.
     pub(crate) answer: Duration,
     /// Maximum time without receiving a byte.
@@ -28,7 +28,7 @@ pub struct Patience {
     pub(crate) projects: bool,
 }
 
-impl Patience {
+impl Timeouts {
     /// Timeouts for a fetch during server startup. A failing remote costs at most 3 s.
     pub const ON_THE_WAY: Self =
         Self { answer: Duration::from_secs(2), stall: Duration::from_millis(900), projects: true };
@@ -44,7 +44,7 @@ impl Patience {
 /// A transfer's limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TransferBounds {
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: Timeouts,
     /// How long building the template took. A transfer that takes longer saves no time.
     pub(crate) took: Duration,
 }

@@ -26,11 +26,11 @@ const LONGEST_ANSWER: u64 = 256 << 20;
 /// Maximum size of an error response's body, in bytes. Anything beyond that is ignored.
 const LONGEST_REFUSAL: u64 = 64 << 10;
 
-/// Creates [`WaryClient`]s. Supports only the options set by this crate and `object_store`.
+/// Creates [`BoundedClient`]s. Supports only the options set by this crate and `object_store`.
 #[derive(Debug)]
-pub(crate) struct WaryConnector;
+pub(crate) struct BoundedConnector;
 
-impl HttpConnector for WaryConnector {
+impl HttpConnector for BoundedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let text = |key| options.get_config_value(&key).unwrap_or_default();
         let client = Client::builder()
@@ -45,7 +45,7 @@ impl HttpConnector for WaryConnector {
             store: "HTTP client",
             source: Box::new(error),
         };
-        Ok(HttpClient::new(WaryClient(client.build().map_err(failed)?)))
+        Ok(HttpClient::new(BoundedClient(client.build().map_err(failed)?)))
     }
 }
 
@@ -55,9 +55,9 @@ fn seconds(text: &str) -> Option<Duration> {
 }
 
 #[derive(Debug)]
-struct WaryClient(Client);
+struct BoundedClient(Client);
 
-impl HttpService for WaryClient {
+impl HttpService for BoundedClient {
     fn call<'client, 'future>(
         &'client self,
         request: HttpRequest,
@@ -78,7 +78,7 @@ impl HttpService for WaryClient {
             let (parts, body) = http::Response::<reqwest::Body>::from(answer).into_parts();
             let is_cut = !parts.status.is_success();
             let left = if is_cut { LONGEST_REFUSAL } else { LONGEST_ANSWER };
-            Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(WaryBody { body, left, is_cut })))
+            Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(BoundedBody { body, left, is_cut })))
         })
     }
 }
@@ -93,7 +93,7 @@ fn without_url(error: reqwest::Error) -> HttpError {
 }
 
 /// A response body without its announced length.
-struct WaryBody {
+struct BoundedBody {
     body: reqwest::Body,
     /// How many more bytes can arrive before the limit is reached.
     left: u64,
@@ -101,7 +101,7 @@ struct WaryBody {
     is_cut: bool,
 }
 
-impl Body for WaryBody {
+impl Body for BoundedBody {
     type Data = Bytes;
     type Error = HttpError;
 
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(seconds(&text), Some(CONNECT_TIMEOUT));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for (allowed, said) in [(false, "scheme is not allowed"), (true, "connection refused")] {
-            let client = WaryConnector.connect(&options.clone().with_allow_http(allowed)).unwrap();
+            let client = BoundedConnector.connect(&options.clone().with_allow_http(allowed)).unwrap();
             let mut request = HttpRequest::new(HttpRequestBody::empty());
             *request.uri_mut() = "http://127.0.0.1:1/secret".parse().unwrap();
             let why = innermost(&runtime.block_on(client.execute(request)).unwrap_err());
@@ -152,7 +152,7 @@ mod tests {
     /// Reads a body of four pieces of three bytes each. `left` is the limit.
     fn read(left: u64, is_cut: bool) -> Result<Bytes, HttpError> {
         let pieces = stream::iter(["abc"; 4]).map(Ok::<_, std::io::Error>);
-        let body = WaryBody { body: reqwest::Body::wrap_stream(pieces), left, is_cut };
+        let body = BoundedBody { body: reqwest::Body::wrap_stream(pieces), left, is_cut };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(HttpResponseBody::new(body).bytes())
     }
