@@ -140,6 +140,9 @@ impl Access {
     }
 
     /// Returns a new random secret of letters and digits.
+    ///
+    /// # Errors
+    /// Returns the error of the kernel's random number generator.
     pub fn random_secret() -> io::Result<String> {
         let mut bytes = [0; SECRET_BYTES];
         sys::fill_random(&mut bytes)?;

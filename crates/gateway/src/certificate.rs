@@ -88,6 +88,9 @@ impl CertificateError {
 
 impl ServerCertificate {
     /// Creates a new certificate authority.
+    ///
+    /// # Errors
+    /// Returns [`CertificateError`] if no key or certificate could be generated.
     pub fn generate() -> Result<Self, CertificateError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named("pgfresh root");

@@ -108,6 +108,9 @@ impl BoundGateway {
     }
 
     /// Starts serving clients with databases from `leases`, and HTTP requests through `http`, if present.
+    ///
+    /// # Errors
+    /// Returns [`GatewayError::Threads`] if the worker threads cannot be started.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
         let Self { access, listeners, history, events, recorder } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;

@@ -178,6 +178,9 @@ impl Stream {
     }
 
     /// Returns a watcher that notices when the client leaves, even while the connection is in use.
+    ///
+    /// # Errors
+    /// Returns the system's error if the socket cannot be duplicated or watched.
     pub fn disconnect_watcher(&self) -> io::Result<DisconnectWatcher> {
         let connection = watch(self.socket().duplicate()?, Interest::READABLE)?;
         Ok(DisconnectWatcher { connection, ends: self.tcp_ends() })

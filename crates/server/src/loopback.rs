@@ -31,6 +31,9 @@ pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
 
     /// Forwards all bytes between `client` and `server` until both have closed their side. Uses TLS if
     /// `client` asks for it.
+    ///
+    /// # Errors
+    /// Returns the error of the first side that fails.
     fn forward(&self, client: TcpStream, server: UnixStream) -> io::Result<()>;
 }
 

@@ -48,12 +48,18 @@ impl Abandoned {
     }
 
     /// Locks the directory at `path`. Returns `None` if it doesn't exist or has an owner.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn at(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, Lock::try_take)
     }
 
     /// Waits until the directory at `path` has no owner, then locks it. Returns `None` if the directory
     /// doesn't exist.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn wait_for_owner(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, |lock| Lock::take(lock).map(Some))
     }

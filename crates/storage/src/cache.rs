@@ -187,6 +187,9 @@ impl Cache {
     }
 
     /// Removes incomplete entries and the lock files of dead builders. Returns the removed paths.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn tidy(&self) -> Result<Vec<PathBuf>, FileError> {
         let images = self.images();
         let mut left = BTreeMap::<_, Vec<_>>::new();
@@ -251,6 +254,9 @@ impl Cache {
 
     /// Saves a copy of the file `log` under `name`, so that the user can read it later. Saved logs older than
     /// a week are removed.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn keep_log(&self, name: &str, log: &Path) -> Result<PathBuf, FileError> {
         let folder = self.root.join("logs");
         private::ensure(&folder, 0o700)?;

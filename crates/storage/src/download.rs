@@ -46,6 +46,9 @@ impl FileDescription {
 
 impl Entry {
     /// Returns the texts of this entry, signed with `key`.
+    ///
+    /// # Errors
+    /// Returns [`CacheError`] if a file of the entry cannot be read.
     pub fn describe(&self, key: &SigningKey) -> Result<Description, CacheError> {
         let read = |name: &str| {
             let path = self.directory().join(name);
@@ -158,6 +161,10 @@ impl<'a> EntryDownload<'a> {
     }
 
     /// Writes `bytes` at `offset` in file `number`. Skips zeros, because a new file already reads as zeros.
+    ///
+    /// # Errors
+    /// Returns [`CacheError::Invalid`] if the bytes reach beyond the announced size of the file, and the
+    /// error of the file system.
     ///
     /// # Panics
     /// Panics if there is no file `number`.

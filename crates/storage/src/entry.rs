@@ -105,6 +105,9 @@ impl Entry {
     }
 
     /// Returns the time of the last [`crate::Cache::look_up`].
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn last_use(&self) -> Result<SystemTime, FileError> {
         let path = self.directory.join("manifest");
         path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
@@ -112,6 +115,9 @@ impl Entry {
 
     /// Returns the number of bytes that the files occupy on disk, including blocks shared with other files.
     /// Missing files count as 0. This is slow for a large entry, because it examines each file.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn occupied(&self) -> Result<u64, FileError> {
         let data = self.data();
         self.manifest.files.iter().try_fold(0, |sum, file| {

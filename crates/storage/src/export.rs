@@ -185,6 +185,9 @@ impl Cache {
 }
 
 /// Returns the paths of the exported entries in `folder`, sorted.
+///
+/// # Errors
+/// Returns the error of the file system, with the path.
 pub fn exported_entries(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
     let found = fs::read_dir(folder).attempt("read", folder)?.flatten();
     let mut found: Vec<_> = found.map(|entry| entry.path()).collect();

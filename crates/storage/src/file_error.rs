@@ -63,9 +63,15 @@ impl FileError {
 /// Turns an [`io::Error`] into a [`FileError`] by adding the failed action and the path.
 pub trait Attempt<T> {
     /// Adds the action and the path, for the message "could not `verb` `path`".
+    ///
+    /// # Errors
+    /// Returns the original error as a [`FileError`].
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
 
     /// Like [`Attempt::attempt`], but for a path the user chose.
+    ///
+    /// # Errors
+    /// Returns the original error as a [`FileError`].
     fn attempt_given(self, verb: &'static str, path: &Path) -> Result<T, FileError>
     where
         Self: Sized,

@@ -99,6 +99,9 @@ impl PersistentData {
     }
 
     /// Returns the record that the last owner saved, or `None` if no owner saved one.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn recall(&self) -> Result<Option<String>, FileError> {
         match fs::read_to_string(self.about()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -123,6 +126,9 @@ impl PersistentData {
     }
 
     /// Removes the data but retains the owner's record.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn clear(&self) -> Result<(), FileError> {
         if self.data().exists() { remove_tree(&self.data()) } else { Ok(()) }
     }

@@ -28,6 +28,9 @@ pub struct Building {
 impl Building {
     /// Removes the `damaged` entry from the cache. Does nothing if another process has already replaced the
     /// entry.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn discard(&self, damaged: &Entry) -> Result<(), FileError> {
         if damaged.is_current() { self.remove() } else { Ok(()) }
     }

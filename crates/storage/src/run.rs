@@ -167,6 +167,9 @@ impl RunDirectory {
     }
 
     /// Makes the server use persistent data, which survives the removal of the run directory.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn use_persistent(&mut self, data: PersistentData) -> Result<(), FileError> {
         let link = self.path.join(PERSISTENT);
         symlink(data.data(), &link).attempt("create", &link)?;
@@ -182,11 +185,17 @@ impl RunDirectory {
 
     /// Returns the persistent data's lock for the server's processes to inherit. The lock keeps other owners
     /// out until the last of these processes has exited. Returns `None` if the data isn't persistent.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn data_lock(&self) -> Result<Option<OwnedFd>, FileError> {
         self.persistent.as_ref().map(PersistentData::lock).transpose()
     }
 
     /// Creates an empty data directory for `account` if it doesn't exist yet.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn create_data(&self, account: &Account) -> Result<(), FileError> {
         if self.data().is_dir() { Ok(()) } else { self.create_directory(DATA, account) }
     }
@@ -201,6 +210,9 @@ impl RunDirectory {
 
     /// Writes a new file in the data directory and makes `account` its owner. An existing file or link is
     /// removed first, so that no link is followed.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn rewrite(&self, name: &str, text: &str, account: &Account) -> Result<(), FileError> {
         let path = self.data().join(name);
         let data = Directory::open(&self.data()).attempt("open", &self.data())?;
@@ -266,6 +278,9 @@ impl RunDirectory {
     }
 
     /// Opens the file `name` for appending, creating it if it doesn't exist, and makes `account` its owner.
+    ///
+    /// # Errors
+    /// Returns the error of the file system, with the path.
     pub fn create_file(&self, name: &str, account: &Account) -> Result<File, FileError> {
         let path = self.path.join(name);
         let file =

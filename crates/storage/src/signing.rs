@@ -122,6 +122,9 @@ impl KeyError {
 
 impl SigningKey {
     /// Generates a new key.
+    ///
+    /// # Errors
+    /// Returns the error of the kernel's random number generator.
     pub fn generate() -> io::Result<Self> {
         let (mut id, mut seed) = ([0; 8], [0; 32]);
         sys::fill_random(&mut id)?;

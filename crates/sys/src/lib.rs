@@ -4,6 +4,8 @@
 //!
 //! This is the only crate that may contain `unsafe` or depend on the operating system. Each operating system
 //! has its own folder, and all folders provide the same interface. This crate knows nothing about PostgreSQL.
+//!
+//! Functions that return [`std::io::Result`] pass on the system call's error, unless they document another one.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

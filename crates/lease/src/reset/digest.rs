@@ -53,6 +53,9 @@ pub(crate) fn rows_of(name: &str) -> String {
 impl Digest {
     /// Computes the digests of all relations, which takes milliseconds in a small database and much longer in a large
     /// one.
+    ///
+    /// # Errors
+    /// Returns an error if the session fails or a query is refused.
     pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
         let mut sql = Vec::new();
         for row in session.query(RELATIONS)? {

@@ -49,6 +49,9 @@ impl Drop for MaintenanceGuard {
 impl Leases {
     /// Takes the templates of a server into service and starts preparing copies. `session` is the caller's superuser
     /// session in the database `postgres`, if there is one, which becomes pgfresh's first connection.
+    ///
+    /// # Errors
+    /// Returns an error if the server refuses a session or a query, or if a template does not exist in it.
     pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
         let core = Arc::new(SharedCore::new(Core::new(LEAST_CAPACITY)));
         let admin = AdminPool::new(options.directory.clone(), options.major, Arc::<SharedCore>::clone(&core));
@@ -188,12 +191,20 @@ impl Leases {
     }
 
     /// Ends a lease by closing its sessions and removing its name from the database.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if no lease has this name, and [`LeaseError::Timeout`] if a reset or copy of
+    /// its database takes too long.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
     }
 
     /// Resets a leased database to its template's state. If `close` is true, the database's sessions are terminated
     /// first; otherwise, open sessions are an error.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::InUse`] if sessions are open and `close` is false, and [`LeaseError::NotLeased`] if no
+    /// lease has this name.
     pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Reset { close }, None).map(drop)
     }
@@ -204,6 +215,9 @@ impl Leases {
     ///
     /// pgfresh can't keep the database of a lease in rollback isolation or of a lease with its own server. In these
     /// cases, it only releases the lease and returns `None`.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if no lease has this name.
     pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
         let name = cut(whole(name)?);
         let to = loop {
@@ -223,6 +237,9 @@ impl Leases {
 
     /// Terminates the sessions in a database kept by an earlier server on the same data, then drops the database, which
     /// belongs to no lease.
+    ///
+    /// # Errors
+    /// Returns an error if the name is not valid, or the server cannot drop the database.
     pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
         drop_named(whole(name)?, &self.0.admin)
     }
@@ -248,6 +265,10 @@ impl Leases {
     /// Makes a template from a leased database's current state. Leases can use the template, whose name must be new,
     /// immediately. If `close` is true, the database's sessions are terminated first; otherwise, open sessions are an
     /// error, because the server can't copy a database in use.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::TemplateExists`] if a template has this name, [`LeaseError::InUse`] if sessions are open
+    /// and `close` is false, and [`LeaseError::NotCopied`] if the isolation of the lease rules copies out.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
         // The name must be valid in pgfresh.toml, because a user may add the template there later.
         ::template::check_name(template)?;
@@ -261,6 +282,9 @@ impl Leases {
     }
 
     /// Removes a template. pgfresh stops copying it, but leased copies are not affected.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::UnknownTemplate`] if no template has this name.
     pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let _claim = inner.claims.claim(name);
@@ -274,6 +298,9 @@ impl Leases {
     }
 
     /// Restarts, stops or crashes a lease's server.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::NoServer`] if the lease does not have its own server.
     pub fn act(&self, name: &str, action: ServerAction) -> Result<(), LeaseError> {
         let inner = &self.0;
         let Answer::Done(Some(id)) = inner.ask(cut(whole(name)?), Want::Server, None)? else {

@@ -117,6 +117,10 @@ impl<'a> ConnectRequest<'a> {
 impl Leases {
     /// Opens a session in the lease with this name, beginning the lease if necessary. While the lease is changing, the
     /// call waits up to a timeout.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::Refused`] with the server's response if the server refuses the session, and another
+    /// [`LeaseError`] if no lease can begin or be joined under this name.
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         inner.has_had_clients.store(true, Ordering::Relaxed);

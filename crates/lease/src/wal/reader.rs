@@ -29,6 +29,9 @@ pub struct WalReader {
 impl WalReader {
     /// Opens the log in the data directory `data` and starts at `position`. The server must have flushed the log up to
     /// this position, which must be the end of a record.
+    ///
+    /// # Errors
+    /// Returns [`WalError`] if the log cannot be read at `position`.
     pub fn open(data: &Path, position: Lsn) -> Result<Self, WalError> {
         let pages = Pages::open(data, position.0)?;
         let start = pages.record_start(position.0)?;
