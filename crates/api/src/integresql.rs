@@ -18,19 +18,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use contract::{
     ErrorCode, InitializeRequest, IntegresqlConfig, IntegresqlDatabase, IntegresqlResponse, Remedy,
 };
 use lease::{Isolation, LeaseError, Leases};
 use server::SUPERUSER;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::blocking::blocking;
+use crate::deliver::deliver;
 use crate::guard::Ends;
 use crate::json::Json;
 use crate::problem::Problem;
@@ -41,11 +40,6 @@ use crate::{ApiState, SharedState};
 const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
 /// A template with nothing but the contents of the server's own `template1`.
 const EMPTY: &str = "template1";
-
-/// Completes a request that changes templates, even if the client disconnects early.
-pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Problem> {
-    tokio::spawn(next.run(request)).await.map_err(|_| Problem::defect())
-}
 
 /// Returns a response with a database's address, which contains the host and the port used by the client itself.
 fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response {
@@ -78,25 +72,37 @@ pub(crate) async fn initialize(
             .hint(Remedy::TakeTests, "Ask for test databases; they wait until it is finalized.")
     })?;
     let name = template.building();
-    let (answer, answered) = oneshot::channel();
-    let (owner, building, of) = (Arc::clone(&api), name.clone(), hash.clone());
-    tokio::spawn(async move {
-        let name = building.clone();
-        let lease =
-            move |leases: &Leases| leases.lease(Isolation::Clone, Some(&name), Some(EMPTY)).map(|_| ());
-        let leased = match blocking(&owner.leases, lease).await {
-            Ok(()) => unless_discarded(&owner, &template, building).await,
-            error => error,
-        };
-        let failed = leased.is_err();
-        let is_discarded = *template.phase.borrow() == Phase::Discarded;
-        // If the client has disconnected, it won't fill its template.
-        if (answer.send(leased).is_err() || failed) && !is_discarded {
-            undone(discard(State(owner), Path(of)).await);
+    let given_up = (Arc::clone(&api), Arc::clone(&template), hash.clone());
+    let (owner, of) = (Arc::clone(&api), hash.clone());
+    let work = async move {
+        let leased = lease_empty(&owner, &template).await;
+        if leased.is_err() {
+            give_up(owner, template, of).await;
         }
-    });
-    answered.await.map_err(|_| Problem::defect())??;
+        leased
+    };
+    let undo = move |()| {
+        let (api, template, hash) = given_up;
+        give_up(api, template, hash)
+    };
+    deliver(work, undo).await?;
     Ok(found(&api, ends, &hash, &name, None))
+}
+
+/// Leases the empty database that the client will fill.
+async fn lease_empty(api: &ApiState, template: &Template) -> Result<(), Problem> {
+    let name = template.building();
+    let lease = move |leases: &Leases| leases.lease(Isolation::Clone, Some(&name), Some(EMPTY)).map(|_| ());
+    blocking(&api.leases, lease).await?;
+    unless_discarded(api, template, template.building()).await
+}
+
+/// Discards a template that no client will fill, unless another client has done so.
+async fn give_up(api: Arc<ApiState>, template: Arc<Template>, hash: String) {
+    let is_discarded = *template.phase.borrow() == Phase::Discarded;
+    if !is_discarded {
+        undone(discard(State(api), Path(hash)).await);
+    }
 }
 
 /// Ends the new lease and returns an error if a client has discarded the template in the meantime.
@@ -169,22 +175,20 @@ pub(crate) async fn take(
             ));
         }
     }
-    let (answer, answered) = oneshot::channel();
+    let returned = (Arc::clone(&api), Arc::clone(&template));
     let owner = Arc::clone(&api);
-    tokio::spawn(async move {
+    let work = async move {
         let of = Arc::clone(&template);
-        let leased = match blocking(&owner.leases, move |leases| lease_test(leases, &of)).await {
-            Ok(id) => {
-                unless_discarded(&owner, &template, template.test(id)).await.map(|()| (id, template.test(id)))
-            }
-            Err(error) => Err(error),
-        };
-        // If the client has disconnected, it will never return the database.
-        if let Err(Ok((id, _))) = answer.send(leased) {
-            undone(take_back(&owner, &template, id).await);
-        }
-    });
-    let (id, name) = answered.await.map_err(|_| Problem::defect())??;
+        let id = blocking(&owner.leases, move |leases| lease_test(leases, &of)).await?;
+        unless_discarded(&owner, &template, template.test(id)).await?;
+        Ok((id, template.test(id)))
+    };
+    // If the client has disconnected, it will never return the database.
+    let undo = move |(id, _name)| async move {
+        let (api, template) = returned;
+        undone(take_back(&api, &template, id).await);
+    };
+    let (id, name) = deliver(work, undo).await?;
     Ok(found(&api, ends, &hash, &name, Some(id)))
 }
 

@@ -9,10 +9,10 @@ use contract::{
 };
 use gateway::{Budget, KeptDatabase};
 use lease::{Isolation, LeaseError, LeaseStatus, ParseIsolationError, ServerAction};
-use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use crate::blocking::{blocking, release_abandoned};
+use crate::deliver::deliver;
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, OnFailure, SharedState, measured, path, templates};
@@ -74,17 +74,18 @@ async fn leased(
     template: Option<String>,
     held: bool,
 ) -> Result<(String, String), Problem> {
-    let (answer, answered) = oneshot::channel();
+    let ends = held || name.is_none();
     let leases = api.leases.clone();
-    spawn_blocking(move || {
-        let made = leases.lease(isolation, name.as_deref(), template.as_deref());
-        if let Err(Ok((made, _))) = answer.send(made)
-            && (held || name.is_none())
-        {
-            release_abandoned(&leases, &made);
+    let worker = leases.clone();
+    let lease = async move {
+        blocking(&worker, move |leases| leases.lease(isolation, name.as_deref(), template.as_deref())).await
+    };
+    let undo = move |(name, _template): (String, String)| async move {
+        if ends {
+            spawn_blocking(move || release_abandoned(&leases, &name));
         }
-    });
-    Ok(answered.await.map_err(|_| Problem::defect())??)
+    };
+    deliver(lease, undo).await
 }
 
 /// Returns the lease with this name, or `None` if there isn't one.

@@ -13,6 +13,7 @@
 
 mod blocking;
 mod compare;
+mod deliver;
 mod guard;
 mod holders;
 mod integresql;

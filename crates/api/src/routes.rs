@@ -14,6 +14,7 @@ use contract::{ErrorCode, Remedy};
 use gateway::Access;
 use lease::ServerAction;
 
+use crate::deliver::detach;
 use crate::problem::Problem;
 use crate::{
     ApiState, LONGEST_BODY, compare, guard, holders, integresql, json, leases, measured, metrics, page, path,
@@ -53,10 +54,10 @@ where
         ("/v1/events", get(status::events)),
         ("/v1/hold", get(holders::hold)),
         ("/v1/databases", post(leases::lease)),
-        ("/v1/databases/{name}", get(leases::look).delete(leases::release)),
+        ("/v1/databases/{name}", get(leases::look).delete(leases::release).layer(from_fn(detach))),
         ("/v1/databases/{name}/statements", get(measured::statements)),
         ("/v1/databases/{name}/diff", get(compare::diff)),
-        ("/v1/databases/{name}/reset", post(leases::reset)),
+        ("/v1/databases/{name}/reset", post(leases::reset).layer(from_fn(detach))),
         ("/v1/databases/{name}/snapshot", post(leases::snapshot)),
         ("/v1/databases/{name}/restart", post(|api, name| leases::act(api, name, ServerAction::Restart))),
         ("/v1/databases/{name}/stop", post(|api, name| leases::act(api, name, ServerAction::Stop))),
@@ -72,9 +73,8 @@ where
         ("/api/v1/templates/{hash}/tests/{id}/unlock", post(integresql::give_back)),
         ("/api/v1/admin/templates", delete(integresql::discard_all)),
     ];
-    let layers = |methods: MethodRouter<S>| {
-        methods.layer(from_fn(integresql::detach)).layer(map_request(json::ignore_body))
-    };
+    let layers =
+        |methods: MethodRouter<S>| methods.layer(from_fn(detach)).layer(map_request(json::ignore_body));
     routes.extend(detached.map(|(path, methods)| (path, layers(methods))));
     routes
 }
