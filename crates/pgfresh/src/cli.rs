@@ -115,6 +115,8 @@ pub(crate) enum Command {
     /// List, install and locate PostgreSQL installations
     #[command(subcommand)]
     Postgres(Postgres),
+    /// Write a pgfresh.toml for this project
+    Init(Init),
     /// Print a CI configuration that runs this project's tests
     Ci(Ci),
     /// Print shell completions
@@ -207,6 +209,15 @@ pub(crate) struct PathOfPostgres {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example: pgfresh init --dry-run\n\n\
+    It looks for migrations, tests, Docker Compose files and .env here, asks nothing, and overwrites no file.")]
+pub(crate) struct Init {
+    /// Print the file instead of writing it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Example: pgfresh ci github > .github/workflows/test.yml")]
 pub(crate) struct Ci {
     /// CI system
@@ -283,7 +294,7 @@ impl Command {
             Self::Sweep(Sweep { options, .. }) => options.into(),
             Self::Doctor(Doctor { options, .. }) => options.into(),
             Self::Bench(bench) => bench.options(),
-            Self::Completions(_) | Self::Man(_) | Self::Profile(_) => Options::default(),
+            Self::Init(_) | Self::Completions(_) | Self::Man(_) | Self::Profile(_) => Options::default(),
         }
     }
 }

@@ -29,6 +29,7 @@ mod output;
 mod over_budget;
 mod profiling;
 mod progress;
+mod project;
 mod report_file;
 mod service;
 mod settings;

@@ -117,6 +117,13 @@ pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, I
     Ok(all)
 }
 
+/// Returns the files in `folder` that a template with this pattern would read. Empty if no file matches, or if the search
+/// fails.
+#[must_use]
+pub fn matching_files(folder: &Path, pattern: &str) -> Vec<String> {
+    expand_one(folder, pattern).map(|found| found.files.into_iter().collect()).unwrap_or_default()
+}
+
 /// Like [`expand`], but returns an error if any matching file can't be read, because every SQL file must run.
 pub(crate) fn expand_sql(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = expand(folder, patterns)?;

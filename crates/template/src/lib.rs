@@ -36,7 +36,7 @@ pub use dump::{DumpError, DumpFile, import, save};
 pub use error::{KeptServer, ProvisionError, SetupError};
 pub use fingerprint::{Builder, Fingerprint};
 pub use fingerprint_inputs::FingerprintInputs;
-pub use inputs::InputError;
+pub use inputs::{InputError, matching_files};
 pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep, sweep_runs};
 pub use source::{FetchProgress, FetchResult, SourceError, TemplateSource};
 pub use spec::{PREFIX, TemplateNameError, TemplateSpec, check_name};

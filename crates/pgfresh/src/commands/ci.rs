@@ -2,20 +2,19 @@
 
 mod credentials;
 mod install;
-mod project;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use credentials::SharedTemplates;
 use install::{ARCHIVE, RELEASE};
-use project::Project;
 use server::VersionRequest;
 
 use crate::cli::{Ci, System};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
+use crate::project::{self, Project};
 use crate::settings::{PushPolicy, ResolvedSettings};
 
 /// Marks a configuration line for projects that keep their templates in the CI system's own cache.

@@ -6,6 +6,7 @@ mod ci;
 mod completions;
 mod diff;
 mod doctor;
+mod init;
 mod man;
 mod open;
 mod postgres;
@@ -43,6 +44,7 @@ pub(crate) fn execute(context: &Context, command: &Command) -> Result<ExitCode, 
         Command::Stop(arguments) => stop::execute(context, arguments),
         Command::Template(command) => template::execute(context, command),
         Command::Postgres(command) => postgres::execute(context, command),
+        Command::Init(arguments) => init::execute(context, arguments),
         Command::Ci(arguments) => ci::execute(context, arguments),
         Command::Completions(arguments) => Ok(completions::execute(arguments)),
         Command::Man(arguments) => man::execute(arguments),

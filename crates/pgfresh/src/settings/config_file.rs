@@ -47,6 +47,15 @@ pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     parse(&File { path: &path, text: &text }, folder)
 }
 
+/// Reads the text of a configuration file that doesn't exist yet. Its path is `path`.
+///
+/// # Errors
+/// Returns the error that a command would report if the file had this text.
+pub(crate) fn check(text: &str, path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+    parse(&File { path, text }, folder).map(|_| ())
+}
+
 fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
     let document = DeTable::parse(file.text).map_err(|error| file.no_toml(&error))?;
     let mut config = ConfigFile { folder, ..ConfigFile::default() };

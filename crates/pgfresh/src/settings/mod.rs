@@ -19,12 +19,14 @@ use gateway::Budget;
 use lease::{Isolation, NameRules};
 use storage::TrustedKey;
 
+pub(crate) use self::config_file::check;
 pub(crate) use self::keys::{SIGNING_KEY, expect_trusted, no_trusted_key, signing_key, take_signing_key};
 use self::remote::RemoteOptions;
 pub(crate) use self::remote::{PushPolicy, RemoteSettings, parse_address};
 #[cfg(test)]
 pub(crate) use self::schema::tables;
 use self::template::TemplateRequest;
+pub(crate) use self::template::{is_template_name, working_directory};
 use self::values::{Count, Parsed, Size, Span, Version};
 use crate::cli::{self, Options};
 use crate::failure::Failure;

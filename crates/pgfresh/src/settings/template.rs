@@ -245,7 +245,13 @@ fn describe(
     Ok(TemplateSpec { folder: working_directory()?, from, ..spec.clone() })
 }
 
-pub(super) fn working_directory() -> Result<PathBuf, Failure> {
+/// Returns true if `[template.NAME]` can have this name.
+pub(crate) fn is_template_name(name: &str) -> bool {
+    check_name(name).is_ok() && !keys_of::<TemplateTable>().contains(&name)
+}
+
+/// Returns the working directory without links.
+pub(crate) fn working_directory() -> Result<PathBuf, Failure> {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     here.map_err(|error| Failure::new(format!("could not find the working directory: {error}")))
 }

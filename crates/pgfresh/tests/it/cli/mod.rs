@@ -5,6 +5,7 @@ mod diff;
 mod doctor;
 mod errors;
 mod help;
+mod init;
 mod logging;
 mod open;
 mod output;

@@ -123,6 +123,7 @@ fn tools() -> Vec<String> {
     std::fs::create_dir(project.scene.directory.join("man")).unwrap();
     project.does("man man", &[], "");
     project.does("completions bash", &[], "pgfresh");
+    project.does("init --dry-run", &[], "# schema.sql: SQL");
     project.does("ci github", &[], "pgfresh run");
     project.does("postgres list", &[], "15.");
     project.does("postgres path", &[], "/bin\n");

@@ -101,7 +101,7 @@ fn tables_of_a_session_are_as_stored() {
 #[test]
 fn common_errors_are_as_stored() {
     let scene = project();
-    let lines: [&[&str]; 21] = [
+    let lines: [&[&str]; 22] = [
         &["frobnicate"],
         &["rnu", "--", "true"],
         &["run"],
@@ -123,6 +123,7 @@ fn common_errors_are_as_stored() {
         &["postgres", "install", "9"],
         &["profile"],
         &["ci", "hudson"],
+        &["init"],
     ];
     let text: String = lines.iter().map(|words| transcript(&scene, words)).collect();
     compare_filtered("errors", &text, &VOLATILE);

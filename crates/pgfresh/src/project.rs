@@ -1,23 +1,29 @@
-//! Detects a folder's kind of project, so that the CI configuration can install dependencies and run the tests.
+//! Detects a folder's kind of project: how to install its dependencies, run its tests and migrate its database.
 
-use std::fs;
+pub(crate) mod compose;
+pub(crate) mod folder;
+pub(crate) mod migrations;
+pub(crate) mod variables;
+
 use std::path::Path;
+
+use folder::Folder;
 
 /// The steps a CI system needs to run the project's tests.
 #[derive(Debug)]
-pub(super) struct Project {
+pub(crate) struct Project {
     /// Kind of project, together with the file that identifies it.
-    pub(super) kind: &'static str,
+    pub(crate) kind: &'static str,
     /// Debian- or Ubuntu-based container image, for CI systems that run jobs in containers.
-    pub(super) image: &'static str,
+    pub(crate) image: &'static str,
     /// Steps that install the programming language on a GitHub runner.
-    pub(super) github: &'static [&'static str],
+    pub(crate) github: &'static [&'static str],
     /// Commands that install the project's dependencies.
-    pub(super) dependencies: Vec<String>,
+    pub(crate) dependencies: Vec<String>,
     /// Command that runs the tests.
-    pub(super) command: String,
+    pub(crate) command: String,
     /// Notes about things that pgfresh can't know, so the user has to check them.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 const SETUP_PYTHON: &[&str] = &[
@@ -42,50 +48,40 @@ const SETUP_RUBY: &[&str] = &[
 ];
 const SETUP_ELIXIR: &[&str] = &["- run: sudo apt-get update -qq && sudo apt-get install -qq -y elixir"];
 
-/// A project's folder, which may lack any of the files pgfresh looks for.
-struct Folder<'a>(&'a Path);
-
-impl Folder<'_> {
-    fn has(&self, name: &str) -> bool {
-        self.0.join(name).exists()
-    }
-
-    /// Returns the name of the first existing file among `names`.
-    fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
-        names.iter().copied().find(|name| self.has(name))
-    }
-
-    /// Returns a file's contents, or an empty text if the file can't be read.
-    fn text(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).unwrap_or_default()
-    }
-}
+/// Placeholder for a test command that pgfresh doesn't know. It makes a CI job fail with a clear error until the user
+/// replaces it.
+pub(crate) const UNKNOWN_COMMAND: &str = "your-test-command";
 
 /// Detects the kind of project in `folder`. The first match wins, so the order matters: for example, a Python or Go
 /// project often has a `package.json` for its web pages.
-pub(super) fn detect(folder: &Path) -> Project {
-    let folder = Folder(folder);
-    let kinds: [fn(&Folder<'_>) -> Option<Project>; 7] = [python, go, rust, java, ruby, elixir, node];
-    kinds.iter().find_map(|kind| kind(&folder)).unwrap_or_else(|| any(&folder))
+pub(crate) fn detect(folder: &Path) -> Project {
+    let folder = &Folder::new(folder);
+    known(folder).unwrap_or_else(|| any(folder))
+}
+
+/// Detects the kind of project like [`detect`]. Returns `None` if no file identifies it.
+pub(crate) fn known(folder: &Folder) -> Option<Project> {
+    let kinds: [fn(&Folder) -> Option<Project>; 9] =
+        [python, go, rust, java, ruby, elixir, php, dotnet, node];
+    kinds.iter().find_map(|kind| kind(folder))
 }
 
 fn commands<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
-fn python(folder: &Folder<'_>) -> Option<Project> {
+fn python(folder: &Folder) -> Option<Project> {
     folder.first_of(&["pyproject.toml", "requirements.txt", "manage.py", "Pipfile", "setup.py"])?;
     let pyproject = folder.text("pyproject.toml");
     let mut notes = Vec::new();
-    let (kind, dependencies, prefix) = if folder.has("uv.lock") {
-        ("a Python project with uv", commands(["pip install uv", "uv sync --locked"]), "uv run ")
-    } else if folder.has("poetry.lock") || pyproject.contains("[tool.poetry]") {
-        ("a Python project with Poetry", commands(["pip install poetry", "poetry install"]), "poetry run ")
-    } else if folder.has("Pipfile") {
-        ("a Python project with Pipenv", commands(["pip install pipenv", "pipenv sync --dev"]), "pipenv run ")
-    } else {
-        let (kind, dependencies) = pip(folder, &pyproject, &mut notes);
-        (kind, dependencies, "")
+    let prefix = python_launcher(folder);
+    let (kind, dependencies) = match prefix {
+        "uv run " => ("a Python project with uv", commands(["pip install uv", "uv sync --locked"])),
+        "poetry run " => ("a Python project with Poetry", commands(["pip install poetry", "poetry install"])),
+        "pipenv run " => {
+            ("a Python project with Pipenv", commands(["pip install pipenv", "pipenv sync --dev"]))
+        }
+        _ => pip(folder, &pyproject, &mut notes),
     };
     let pytest = folder.first_of(&["pytest.ini", "conftest.py", "tests/conftest.py"]).is_some()
         || pyproject.contains("[tool.pytest")
@@ -95,9 +91,22 @@ fn python(folder: &Folder<'_>) -> Option<Project> {
     Some(Project { kind, image: "python:3.13", github: SETUP_PYTHON, dependencies, command, notes })
 }
 
+/// Returns the words before a program that the project's package manager installs.
+pub(crate) fn python_launcher(folder: &Folder) -> &'static str {
+    if folder.has("uv.lock") {
+        "uv run "
+    } else if folder.has("poetry.lock") || folder.text("pyproject.toml").contains("[tool.poetry]") {
+        "poetry run "
+    } else if folder.has("Pipfile") {
+        "pipenv run "
+    } else {
+        ""
+    }
+}
+
 /// Returns commands that install dependencies with pip alone: from all requirement files, or else the project itself
 /// with its test extra.
-fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'static str, Vec<String>) {
+fn pip(folder: &Folder, pyproject: &str, notes: &mut Vec<String>) -> (&'static str, Vec<String>) {
     const FILES: [&str; 4] =
         ["requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements/test.txt"];
     let files: Vec<_> = FILES.into_iter().filter(|name| folder.has(name)).collect();
@@ -141,7 +150,7 @@ fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'stat
     ("a Python project with pyproject.toml", dependencies)
 }
 
-fn go(folder: &Folder<'_>) -> Option<Project> {
+fn go(folder: &Folder) -> Option<Project> {
     folder.first_of(&["go.mod"])?;
     Some(Project {
         kind: "a Go project",
@@ -153,7 +162,7 @@ fn go(folder: &Folder<'_>) -> Option<Project> {
     })
 }
 
-fn rust(folder: &Folder<'_>) -> Option<Project> {
+fn rust(folder: &Folder) -> Option<Project> {
     folder.first_of(&["Cargo.toml"])?;
     let locked = if folder.has("Cargo.lock") { " --locked" } else { "" };
     Some(Project {
@@ -166,7 +175,7 @@ fn rust(folder: &Folder<'_>) -> Option<Project> {
     })
 }
 
-fn java(folder: &Folder<'_>) -> Option<Project> {
+fn java(folder: &Folder) -> Option<Project> {
     let build = folder.first_of(&["gradlew", "build.gradle.kts", "build.gradle", "mvnw", "pom.xml"])?;
     let (kind, image, dependency, command) = match build {
         "gradlew" => (
@@ -205,8 +214,18 @@ fn java(folder: &Folder<'_>) -> Option<Project> {
     Some(Project { kind, image, github: SETUP_JAVA, dependencies, command: command.to_owned(), notes })
 }
 
-fn ruby(folder: &Folder<'_>) -> Option<Project> {
-    folder.first_of(&["Gemfile"])?;
+fn ruby(folder: &Folder) -> Option<Project> {
+    let manifest = folder.first_of(&["Gemfile", "Rakefile"])?;
+    if manifest == "Rakefile" {
+        return Some(Project {
+            kind: "a Ruby project without Bundler",
+            image: "ruby:3.3",
+            github: SETUP_RUBY,
+            dependencies: Vec::new(),
+            command: "rake test".to_owned(),
+            notes: vec!["there is no Gemfile: install the gems before the tests".to_owned()],
+        });
+    }
     let command = if folder.has("bin/rails") && !folder.has(".rspec") {
         "bundle exec rails test"
     } else if folder.has(".rspec") || folder.has("spec") {
@@ -228,7 +247,7 @@ fn ruby(folder: &Folder<'_>) -> Option<Project> {
     })
 }
 
-fn elixir(folder: &Folder<'_>) -> Option<Project> {
+fn elixir(folder: &Folder) -> Option<Project> {
     folder.first_of(&["mix.exs"])?;
     Some(Project {
         kind: "an Elixir project",
@@ -240,7 +259,49 @@ fn elixir(folder: &Folder<'_>) -> Option<Project> {
     })
 }
 
-fn node(folder: &Folder<'_>) -> Option<Project> {
+fn php(folder: &Folder) -> Option<Project> {
+    const MARKERS: [&str; 3] = ["composer.json", "phpunit.xml", "phpunit.xml.dist"];
+    let has_tests = || folder.files().iter().any(|file| file.ends_with("Test.php"));
+    let has_composer = folder.has("composer.json");
+    if folder.first_of(&MARKERS).is_none() && !has_tests() {
+        return None;
+    }
+    let has_configuration = folder.first_of(&["phpunit.xml", "phpunit.xml.dist"]).is_some();
+    let arguments = if has_configuration || !folder.has("tests") { "" } else { " tests" };
+    let command = if folder.has("artisan") {
+        "php artisan test".to_owned()
+    } else if has_composer {
+        format!("vendor/bin/phpunit{arguments}")
+    } else {
+        format!("phpunit{arguments}")
+    };
+    let install = "composer install --no-interaction";
+    Some(Project {
+        kind: "a PHP project",
+        image: "php:8.3",
+        github: &[],
+        dependencies: if has_composer { commands([install]) } else { Vec::new() },
+        command,
+        notes: vec!["the version of PHP; an image needs Composer and the extension pdo_pgsql".to_owned()],
+    })
+}
+
+fn dotnet(folder: &Folder) -> Option<Project> {
+    let is_project = |file: &String| {
+        [".sln", ".slnx", ".csproj", ".fsproj"].iter().any(|extension| file.ends_with(extension))
+    };
+    folder.files().iter().find(|file| is_project(file) && file.matches('/').count() <= 2)?;
+    Some(Project {
+        kind: "a .NET project",
+        image: "mcr.microsoft.com/dotnet/sdk:8.0",
+        github: &[],
+        dependencies: commands(["dotnet restore"]),
+        command: "dotnet test".to_owned(),
+        notes: vec!["the version of .NET".to_owned()],
+    })
+}
+
+fn node(folder: &Folder) -> Option<Project> {
     folder.first_of(&["package.json"])?;
     let mut notes = Vec::new();
     let lock =
@@ -272,22 +333,41 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
             ("a Node project without a lock file", commands(["npm install"]), "npm test")
         }
     };
-    Some(Project {
-        kind,
-        image: "node:22",
-        github: SETUP_NODE,
-        dependencies,
-        command: command.to_owned(),
-        notes,
-    })
+    let command = node_tests(folder).unwrap_or_else(|| command.to_owned());
+    Some(Project { kind, image: "node:22", github: SETUP_NODE, dependencies, command, notes })
+}
+
+/// Returns the command of a test runner if `package.json` has no script `test`.
+fn node_tests(folder: &Folder) -> Option<String> {
+    const RUNNERS: [(&str, &str); 4] =
+        [("vitest", "vitest run"), ("jest", "jest"), ("mocha", "mocha"), ("ava", "ava")];
+    let package: serde_json::Value = serde_json::from_str(&folder.text("package.json")).ok()?;
+    let script = package["scripts"]["test"].as_str().unwrap_or_default();
+    if !script.is_empty() && !script.contains("no test specified") {
+        return None;
+    }
+    let has =
+        |name: &str| ["dependencies", "devDependencies"].iter().any(|key| package[key][name].is_string());
+    let (_, command) = RUNNERS.into_iter().find(|(name, _)| has(name))?;
+    Some(format!("{}{command}", node_launcher(folder)))
+}
+
+/// Returns the words before a program that the project's package manager installs.
+pub(crate) fn node_launcher(folder: &Folder) -> &'static str {
+    if folder.has("pnpm-lock.yaml") {
+        "pnpm exec "
+    } else if folder.has("yarn.lock") {
+        "yarn "
+    } else {
+        "npx "
+    }
 }
 
 /// Returns the fallback for a folder without any recognized file.
-fn any(folder: &Folder<'_>) -> Project {
+fn any(folder: &Folder) -> Project {
     let makefile = folder.first_of(&["GNUmakefile", "makefile", "Makefile"]);
     let has_tests = |name| folder.text(name).lines().any(makes_test);
-    // This placeholder makes the CI job fail with a clear error until the user replaces it.
-    let command = if makefile.is_some_and(has_tests) { "make test" } else { "your-test-command" };
+    let command = if makefile.is_some_and(has_tests) { "make test" } else { UNKNOWN_COMMAND };
     let note = format!("the image, steps that install the dependencies, and the command \"{command}\"");
     Project {
         kind: "a project of a kind that pgfresh does not know",
@@ -309,6 +389,8 @@ fn makes_test(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Detects a project with these files. Returns the project's kind, its dependency installation commands and its

@@ -1,0 +1,87 @@
+//! `pgfresh init`: writes a `pgfresh.toml` for this project, and prints the next commands.
+
+mod config;
+mod discovery;
+mod steps;
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::cli::Init;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::notice::{notice, print_notice};
+use crate::output;
+use crate::settings;
+use discovery::Discovery;
+
+/// Name of the configuration file.
+const FILE: &str = "pgfresh.toml";
+
+pub(crate) fn execute(context: &Context, arguments: &Init) -> Result<ExitCode, Failure> {
+    let folder = settings::working_directory()?;
+    let path = folder.join(FILE);
+    if !arguments.dry_run {
+        refuse_existing(&folder)?;
+    }
+    let discovery = Discovery::of(&folder);
+    if let Some(project) = discovery.only_below() {
+        return Err(Failure::new("there is no project in this folder, but in folders below it")
+            .detail(format!("They are: {}.", discovery.below.join(", ")))
+            .hint(format!("Run \"pgfresh init\" there: cd {project}.")));
+    }
+    let text = config::text(&discovery);
+    // A file that pgfresh refuses to read would be worse than none.
+    settings::check(&text, &path)?;
+    for problem in &discovery.problems {
+        notice!("pgfresh: {problem}");
+    }
+    let next = config::next_commands(&discovery);
+    if arguments.dry_run {
+        output::print(text);
+        if !context.verbosity.is_quiet() {
+            print_notice(next);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    write(&path, &text)?;
+    if !context.verbosity.is_quiet() {
+        output::print(format!("Wrote {FILE}: {}.\n{next}", config::summary(&discovery)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to write a file if this folder or one above it has one already.
+fn refuse_existing(folder: &Path) -> Result<(), Failure> {
+    let path_in = |folder: &Path| folder.join(FILE);
+    let found: Option<PathBuf> = folder.ancestors().map(path_in).find(|path| path.symlink_metadata().is_ok());
+    match found {
+        Some(path) if path == path_in(folder) => Err(exists()),
+        Some(path) => Err(Failure::new(format!("\"{}\" applies to this folder already", path.display()))
+            .hint(format!("To give this folder its own: pgfresh init --dry-run > {FILE}"))),
+        None => Ok(()),
+    }
+}
+
+fn exists() -> Failure {
+    Failure::new(format!("{FILE} exists already, and init overwrites no file"))
+        .hint("\"pgfresh init --dry-run\" prints what it would write.".to_owned())
+}
+
+/// Writes a new file, with the permissions that the user's other files get.
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        sys::apply_original_mask(&file)
+    });
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => exists(),
+        _ => Failure::new(format!("could not write \"{}\": {error}", path.display()))
+            .hint("\"pgfresh init --dry-run\" prints the file.".to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests;

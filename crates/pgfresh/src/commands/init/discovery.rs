@@ -1,0 +1,160 @@
+//! Gathers what init knows of a project.
+
+use std::path::Path;
+
+use url::Url;
+
+use crate::project::compose::{self, DatabaseService};
+use crate::project::folder::Folder;
+use crate::project::migrations::{self, Migrations};
+use crate::project::variables::Variables;
+use crate::project::{self, Project};
+use crate::settings;
+
+/// Files with variables, those for tests first.
+const ENVIRONMENTS: [&str; 3] = [".env.test", ".env", ".env.example"];
+/// Maximum number of files that init searches for the name of a role.
+const MAX_SEARCHED: usize = 500;
+
+/// A project as init found it.
+pub(super) struct Discovery {
+    pub(super) folder: Folder,
+    /// `None` if no file shows the language.
+    pub(super) project: Option<Project>,
+    /// Tools that migrate the database, the best one first.
+    pub(super) migrations: Vec<Migrations>,
+    pub(super) service: Option<DatabaseService>,
+    /// Name of the database, and the file that has it.
+    pub(super) database: Option<(String, String)>,
+    /// Name of a role that the scripts or migrations expect, and the file that has it.
+    pub(super) role: Option<(String, String)>,
+    /// Files that pgfresh couldn't read, with reasons.
+    pub(super) problems: Vec<String>,
+    /// Folders directly below that have a project.
+    pub(super) below: Vec<String>,
+}
+
+impl Discovery {
+    pub(super) fn of(path: &Path) -> Self {
+        let folder = Folder::new(path);
+        let project = project::known(&folder);
+        let migrations = migrations::detect(&folder);
+        let search = compose::find(path, &Variables::read(&path.join(".env")));
+        let (url, service) = (url_of(path), search.service);
+        let named = url.as_ref().and_then(|(url, file)| {
+            let name = decoded(url.path().trim_start_matches('/'));
+            Some((name, file.clone())).filter(|(name, _)| settings::is_template_name(name))
+        });
+        let of_service = |name: fn(&DatabaseService) -> Option<&String>| {
+            service.as_ref().and_then(|service| Some((name(service)?.clone(), service.file.clone())))
+        };
+        let database = named.or_else(|| {
+            of_service(|service| service.database.as_ref())
+                .filter(|(name, _)| settings::is_template_name(name))
+        });
+        let user = of_service(|service| service.user.as_ref())
+            .or_else(|| url.map(|(url, file)| (decoded(url.username()), file)));
+        let below =
+            if project.is_none() && migrations.is_empty() { projects_below(path) } else { Vec::new() };
+        let mut discovery = Self {
+            folder,
+            project,
+            migrations,
+            service,
+            database,
+            role: None,
+            problems: search.problems,
+            below,
+        };
+        discovery.role = user.filter(|(name, _)| discovery.needs_role(name));
+        discovery
+    }
+
+    /// Returns a folder below this one, if only those have a project.
+    pub(super) fn only_below(&self) -> Option<&str> {
+        self.below.first().map(String::as_str)
+    }
+
+    /// Returns the command that runs the tests.
+    pub(super) fn test_command(&self) -> &str {
+        self.project.as_ref().map_or(project::UNKNOWN_COMMAND, |project| &project.command)
+    }
+
+    /// Whether a script or migration has the role's name as a word, and none creates the role.
+    fn needs_role(&self, role: &str) -> bool {
+        let is_usual = role.is_empty() || role == server::SUPERUSER || role.contains(char::is_control);
+        if is_usual {
+            return false;
+        }
+        let scripts =
+            self.service.iter().flat_map(|service| &service.scripts).map(|script| script.path.clone());
+        let patterns =
+            self.migrations.first().map(|migrations| migrations.steps.patterns()).unwrap_or_default();
+        let files = patterns.iter().flat_map(|pattern| template::matching_files(self.folder.path(), pattern));
+        let texts: Vec<_> =
+            scripts.chain(files).take(MAX_SEARCHED).map(|file| self.folder.text(&file)).collect();
+        texts.iter().any(|text| has_word(text, role)) && !texts.iter().any(|text| creates_role(text, role))
+    }
+}
+
+/// Returns the URL of `DATABASE_URL` and the file that has it.
+fn url_of(path: &Path) -> Option<(Url, String)> {
+    ENVIRONMENTS.iter().find_map(|file| {
+        let variables = Variables::read(&path.join(file));
+        let url = Url::parse(variables.get("DATABASE_URL")?).ok()?;
+        url.scheme().starts_with("postgres").then(|| (url, (*file).to_owned()))
+    })
+}
+
+/// Decodes a part of a URL. Returns an empty text for a part that isn't plain text.
+fn decoded(part: &str) -> String {
+    let bytes = part.as_bytes();
+    let mut decoded = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let byte = part.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match byte.filter(|_| bytes[at] == b'%') {
+            Some(byte) => {
+                decoded.push(byte);
+                at += 3;
+            }
+            None => {
+                decoded.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(decoded).unwrap_or_default()
+}
+
+/// Returns the names of the folders directly below `path` that have migrations or a known language.
+fn projects_below(path: &Path) -> Vec<String> {
+    let folder = Folder::new(path);
+    let mut names: Vec<_> = folder
+        .files()
+        .iter()
+        .filter_map(|file| file.split_once('/'))
+        .map(|(top, _)| top.to_owned())
+        .collect();
+    names.dedup();
+    names.retain(|name| {
+        let below = Folder::new(&path.join(name));
+        project::known(&below).is_some()
+    });
+    names.sort_by_key(|name| migrations::detect(&Folder::new(&path.join(name))).is_empty());
+    names.truncate(10);
+    names
+}
+
+fn creates_role(text: &str, role: &str) -> bool {
+    let (text, role) = (text.to_ascii_lowercase(), role.to_ascii_lowercase());
+    ["role", "user"].iter().any(|kind| {
+        text.contains(&format!("create {kind} {role}")) || text.contains(&format!("create {kind} \"{role}\""))
+    })
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
+}

@@ -1,0 +1,154 @@
+//! Finds the PostgreSQL service in Docker Compose files, and reads what its container starts with.
+
+mod command;
+mod dockerfile;
+mod image;
+mod initdb;
+mod scripts;
+mod service;
+mod yaml;
+
+use std::path::{Path, PathBuf};
+
+pub(crate) use command::{Decision, ServerSetting};
+pub(crate) use image::Image;
+pub(crate) use initdb::InitdbArguments;
+pub(crate) use scripts::{InitScript, ScriptKind};
+
+use super::folder;
+use super::variables::Variables;
+use service::{Loader, Service};
+
+/// Names of Compose files. Docker Compose reads the first one that exists.
+const NAMES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"];
+
+/// Folder in the container whose scripts run once, in the order of their names.
+const SCRIPT_FOLDER: &str = "/docker-entrypoint-initdb.d";
+
+/// A PostgreSQL service and the files that describe it.
+#[derive(Debug)]
+pub(crate) struct DatabaseService {
+    /// Path of the Compose file, relative to the project.
+    pub(crate) file: String,
+    pub(crate) name: String,
+    pub(crate) image: Image,
+    pub(crate) settings: Vec<ServerSetting>,
+    pub(crate) initdb: InitdbArguments,
+    pub(crate) scripts: Vec<InitScript>,
+    pub(crate) user: Option<String>,
+    pub(crate) database: Option<String>,
+    pub(crate) has_password: bool,
+    /// Other PostgreSQL services, which pgfresh doesn't take over.
+    pub(crate) others: Vec<String>,
+    /// Parts of the service that pgfresh doesn't take over.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Result of the search for a service.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    pub(crate) service: Option<DatabaseService>,
+    /// Files that pgfresh couldn't read, with reasons.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Searches `project`, and in a repository also the folders above it up to the root. `variables` come from the project's
+/// own `.env`.
+pub(crate) fn find(project: &Path, variables: &Variables) -> Search {
+    let mut search = Search::default();
+    let root = project.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(project);
+    for folder in project.ancestors().take_while(|folder| folder.starts_with(root)) {
+        let mut own =
+            if folder == project { variables.clone() } else { Variables::read(&folder.join(".env")) };
+        // The shell that starts Docker Compose has this one.
+        own.add_default("PWD", folder.display().to_string());
+        for path in files(folder) {
+            let mut loader = Loader::new(project, &own);
+            let services = loader.load(&path);
+            search.problems.append(&mut loader.problems);
+            if let Some(service) = choose(&services, variables) {
+                let file = relative(project, &path);
+                search.service = Some(describe(service, &services, file, project));
+                return search;
+            }
+        }
+    }
+    search
+}
+
+/// Returns the Compose files of a folder in the order in which they are searched: those that Docker Compose reads, then
+/// others such as `docker-compose.dev.yml`.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut names: Vec<String> = NAMES.map(str::to_owned).into();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut more: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| (name.starts_with("docker-compose") || name.starts_with("compose")) && is_yaml(name))
+        .filter(|name| !NAMES.contains(&name.as_str()) && !name.contains(".override."))
+        .collect();
+    more.sort_by_key(|name| (!name.contains("test"), name.clone()));
+    names.append(&mut more);
+    names.extend(NAMES.map(|name| format!(".devcontainer/{name}")));
+    names.iter().map(|name| folder.join(name)).filter(|path| path.symlink_metadata().is_ok()).collect()
+}
+
+fn is_yaml(name: &str) -> bool {
+    let extension = Path::new(name).extension().and_then(std::ffi::OsStr::to_str);
+    matches!(extension, Some("yml" | "yaml"))
+}
+
+/// Returns the service that tests would use: the one that `DATABASE_URL` names as its host, else one for tests, else
+/// the first.
+fn choose<'s>(services: &'s [Service], variables: &Variables) -> Option<&'s Service> {
+    let url = variables.get("DATABASE_URL").and_then(|url| url::Url::parse(url).ok());
+    let host = url.as_ref().and_then(|url| url.host_str());
+    let databases = || services.iter().filter(|service| service.image().is_some());
+    databases()
+        .find(|service| Some(service.name.as_str()) == host)
+        .or_else(|| databases().find(|service| service.name.contains("test")))
+        .or_else(|| databases().next())
+}
+
+fn describe(service: &Service, services: &[Service], file: String, project: &Path) -> DatabaseService {
+    let mut notes = Vec::new();
+    let initdb = initdb::parse(service.variable("POSTGRES_INITDB_ARGS").unwrap_or_default(), &mut notes);
+    let mut settings = command::settings(&service.command, &mut notes);
+    settings.extend(initdb.settings.iter().cloned());
+    if let Some(zone) = service.variable("PGTZ").or_else(|| service.variable("TZ")) {
+        settings.push(ServerSetting::new("timezone", zone));
+    }
+    let others = services.iter().filter(|other| other.image().is_some() && other.name != service.name);
+    let text = |name: &str| service.variable(name).filter(|text| !text.is_empty()).map(str::to_owned);
+    // The image's own defaults: the database is called like the user.
+    let user = text("POSTGRES_USER").or_else(|| text("POSTGRESQL_USERNAME"));
+    let database = text("POSTGRES_DB").or_else(|| text("POSTGRESQL_DATABASE"));
+    DatabaseService {
+        file,
+        name: service.name.clone(),
+        image: service.image().unwrap_or_default(),
+        settings,
+        initdb,
+        scripts: scripts::collect(service, project, &mut notes),
+        database: database.or_else(|| user.clone()),
+        user,
+        has_password: text("POSTGRES_PASSWORD").is_some(),
+        others: others.map(|other| other.name.clone()).collect(),
+        notes,
+    }
+}
+
+/// Returns true if `target` is the folder of init scripts or in it.
+fn is_script_target(target: &str) -> bool {
+    target.strip_prefix(SCRIPT_FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns `path` as it is written within `project`, such as `../docker-compose.yml`.
+fn relative(project: &Path, path: &Path) -> String {
+    let up = project.ancestors().position(|folder| path.starts_with(folder)).unwrap_or_default();
+    let base = project.ancestors().nth(up).unwrap_or(Path::new(""));
+    let rest = path.strip_prefix(base).unwrap_or(path);
+    format!("{}{}", "../".repeat(up), rest.display())
+}
+
+#[cfg(test)]
+mod tests;

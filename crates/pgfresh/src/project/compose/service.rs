@@ -1,0 +1,195 @@
+//! Loads the services of Compose files, with overrides, `extends`, `include` and variables.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::image::Image;
+use super::yaml::{self, Node};
+use super::{dockerfile, folder, relative};
+use crate::project::variables::Variables;
+
+/// Maximum length of a chain of files and services that refer to each other.
+const MAX_CHAIN: usize = 8;
+
+/// A service, with its paths resolved.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Service {
+    pub(super) name: String,
+    image: Option<String>,
+    /// Variables of the container. The last one of several with the same name counts.
+    environment: Vec<(String, String)>,
+    pub(super) command: Vec<String>,
+    /// Paths on the host, and their paths in the container.
+    pub(super) mounts: Vec<(PathBuf, String)>,
+}
+
+impl Service {
+    /// Returns the image if it is one of PostgreSQL.
+    pub(super) fn image(&self) -> Option<Image> {
+        Image::of_postgres(self.image.as_deref()?)
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Merges two services as Docker Compose does: the keys of `over` win.
+    fn merged(mut self, over: Self) -> Self {
+        self.environment.extend(over.environment);
+        self.mounts.extend(over.mounts);
+        let command = if over.command.is_empty() { self.command } else { over.command };
+        Self { name: over.name, image: over.image.or(self.image), command, ..self }
+    }
+}
+
+/// Reads Compose files and collects the problems.
+pub(super) struct Loader<'a> {
+    project: &'a Path,
+    variables: &'a Variables,
+    pub(super) problems: Vec<String>,
+}
+
+impl<'a> Loader<'a> {
+    pub(super) fn new(project: &'a Path, variables: &'a Variables) -> Self {
+        Self { project, variables, problems: Vec::new() }
+    }
+
+    /// Returns the services of the file at `path` and of its override file.
+    pub(super) fn load(&mut self, path: &Path) -> Vec<Service> {
+        let mut services = self.services(path, 0);
+        let stem = path.with_extension("override");
+        for extension in ["yml", "yaml"] {
+            let over = PathBuf::from(format!("{}.{extension}", stem.display()));
+            if over.exists() {
+                for service in self.services(&over, 0) {
+                    merge_into(&mut services, service);
+                }
+            }
+        }
+        services
+    }
+
+    fn services(&mut self, path: &Path, chain: usize) -> Vec<Service> {
+        let mut services = Vec::new();
+        let Some(document) = self.document(path).filter(|_| chain < MAX_CHAIN) else { return services };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for included in document.get("include").map(Node::items).unwrap_or_default() {
+            let paths = included.get("path").unwrap_or(included);
+            for included in paths.items().iter().filter_map(Node::text) {
+                for service in self.services(&resolve(folder, included), chain + 1) {
+                    merge_into(&mut services, service);
+                }
+            }
+        }
+        for (name, _) in document.get("services").map(Node::entries).unwrap_or_default() {
+            if let Some(service) = self.service(&document, path, name, chain) {
+                merge_into(&mut services, service);
+            }
+        }
+        services
+    }
+
+    fn document(&mut self, path: &Path) -> Option<Node> {
+        let read = folder::read(path).map_err(|error| error.to_string()).and_then(|text| yaml::parse(&text));
+        match read {
+            Ok(document) => Some(document.map_texts(&|text| self.variables.expand(text))),
+            Err(why) => {
+                self.problems.push(format!("could not read \"{}\": {why}", relative(self.project, path)));
+                None
+            }
+        }
+    }
+
+    fn service(&mut self, document: &Node, path: &Path, name: &str, chain: usize) -> Option<Service> {
+        let node = document.get("services")?.get(name)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let own = self.own_keys(document, node, folder, name);
+        let Some(extends) = node.get("extends").filter(|_| chain < MAX_CHAIN) else { return Some(own) };
+        let base = extends.get("service").unwrap_or(extends).text()?;
+        let base = match extends.get("file").and_then(Node::text).map(|file| resolve(folder, file)) {
+            Some(other) if other != path => {
+                let document = self.document(&other)?;
+                self.service(&document, &other, base, chain + 1)
+            }
+            _ => self.service(document, path, base, chain + 1),
+        };
+        Some(base.unwrap_or_default().merged(own))
+    }
+
+    fn own_keys(&mut self, document: &Node, node: &Node, folder: &Path, name: &str) -> Service {
+        let mut service = Service { name: name.to_owned(), ..Service::default() };
+        service.image = node.get("image").and_then(Node::text).map(str::to_owned);
+        if let Some(build) = node.get("build") {
+            let built = dockerfile::read(build, |path| resolve(folder, path));
+            service.mounts.extend(built.mounts);
+            // An image beside a build is only the name of the result.
+            service.image = built.image.or(service.image);
+        }
+        for file in node.get("env_file").map(Node::items).unwrap_or_default() {
+            if let Some(file) = file.get("path").unwrap_or(file).text() {
+                let variables = Variables::read(&resolve(folder, file));
+                service.environment.extend(variables.into_pairs());
+            }
+        }
+        // A variable without a value comes from the environment of Docker Compose.
+        let inherited = |name: &str| self.variables.get(name).unwrap_or_default().to_owned();
+        for (name, value) in node.get("environment").map(Node::pairs).unwrap_or_default() {
+            let value = value.unwrap_or_else(|| inherited(&name));
+            service.environment.push((name, value));
+        }
+        service.command = words(node.get("command"));
+        for volume in node.get("volumes").map(Node::items).unwrap_or_default() {
+            service.mounts.extend(mount(volume).map(|(source, target)| (resolve(folder, &source), target)));
+        }
+        for config in node.get("configs").map(Node::items).unwrap_or_default() {
+            let (Some(source), Some(target)) =
+                (config.get("source").and_then(Node::text), config.get("target").and_then(Node::text))
+            else {
+                continue;
+            };
+            let file = document.get("configs").and_then(|all| all.get(source)?.get("file")?.text());
+            service.mounts.extend(file.map(|file| (resolve(folder, file), target.to_owned())));
+        }
+        service
+    }
+}
+
+fn merge_into(services: &mut Vec<Service>, service: Service) {
+    match services.iter_mut().find(|known| known.name == service.name) {
+        Some(known) => *known = std::mem::take(known).merged(service),
+        None => services.push(service),
+    }
+}
+
+/// Reads a command as a list of words or as one text.
+fn words(node: Option<&Node>) -> Vec<String> {
+    match node {
+        Some(Node::Text(text)) => shlex::split(text).unwrap_or_default(),
+        Some(list) => list.items().iter().filter_map(Node::text).map(str::to_owned).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Reads a volume in the short or the long form. A named volume has no path on the host.
+fn mount(node: &Node) -> Option<(String, String)> {
+    let (source, target) = if let Some(text) = node.text() {
+        let mut parts = text.split(':');
+        (parts.next()?.to_owned(), parts.next()?.to_owned())
+    } else {
+        (node.get("source")?.text()?.to_owned(), node.get("target")?.text()?.to_owned())
+    };
+    let is_path = source.starts_with(['.', '/', '~']) || node.get("source").is_some() && source.contains('/');
+    is_path.then_some((source, target))
+}
+
+/// Resolves a path of a file in `folder`, also the `..` in it.
+fn resolve(folder: &Path, path: &str) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for part in folder.join(path).components() {
+        match part {
+            Component::ParentDir => drop(resolved.pop()),
+            Component::CurDir => {}
+            part => resolved.push(part),
+        }
+    }
+    resolved
+}

@@ -1,0 +1,165 @@
+//! Tools whose migrations are SQL files, and SQL files without a tool.
+
+use std::cmp::Ordering;
+
+use super::{Migrations, escaped, name, parent, patterns, word};
+use crate::project::folder::Folder;
+
+/// Folders whose SQL files are probably the schema, the most probable one first.
+const FOLDERS: [&str; 10] =
+    ["migrations", "migration", "migrate", "schema", "schemas", "sql", "db", "database", "init", "ddl"];
+/// Files that are probably the whole schema.
+const FILES: [&str; 5] = ["structure.sql", "schema.sql", "init.sql", "create.sql", "tables.sql"];
+/// Folders whose SQL files are something else.
+const OTHERS: [&str; 10] =
+    ["test", "tests", "fixtures", "testdata", "seed", "seeds", "queries", "query", "examples", "docs"];
+
+/// Appended to a URL for drivers that insist on TLS otherwise.
+const PLAIN: &str = "\"$DATABASE_URL?sslmode=disable\"";
+
+pub(super) fn goose(folder: &Folder) -> Option<Migrations> {
+    let file = marked(folder, "+goose Up")?;
+    let goose =
+        if folder.text("go.mod").contains("pressly/goose/v3/cmd/goose") { "go tool goose" } else { "goose" };
+    let place = parent(file);
+    let setup = format!("{goose} -dir {} postgres \"$DATABASE_URL\" up", word(place_or_here(place)));
+    Some(Migrations::command("goose", file, setup, vec![sql_in(place)]))
+}
+
+pub(super) fn golang_migrate(folder: &Folder) -> Option<Migrations> {
+    let up = |file: &&String| file.ends_with(".up.sql") && number(name(file)).is_some();
+    let file = folder.files().iter().find(up)?;
+    // sqlx names reversible migrations in the same way.
+    if folder.text("Cargo.toml").contains("sqlx") {
+        return None;
+    }
+    let place = parent(file);
+    let setup = format!("migrate -path {} -database {PLAIN} up", word(place_or_here(place)));
+    Some(Migrations::command("golang-migrate", file, setup, vec![sql_in(place)]))
+}
+
+pub(super) fn dbmate(folder: &Folder) -> Option<Migrations> {
+    let file = marked(folder, "migrate:up")?;
+    let place = parent(file);
+    let option = if place == "db/migrations" {
+        String::new()
+    } else {
+        format!(" --migrations-dir {}", word(place_or_here(place)))
+    };
+    let setup = format!("dbmate --no-dump-schema --url {PLAIN}{option} migrate");
+    Some(Migrations::command("dbmate", file, setup, vec![sql_in(place)]))
+}
+
+/// A program that runs its migrations itself needs the table of sqlx. Otherwise the files run as they are.
+pub(super) fn sqlx(folder: &Folder) -> Option<Migrations> {
+    if !folder.text("Cargo.toml").contains("sqlx") {
+        return None;
+    }
+    let in_migrations = |file: &&String| file.ends_with(".sql") && parent(file).ends_with("migrations");
+    let file = folder.files().iter().find(in_migrations)?;
+    let place = parent(file);
+    let here: Vec<_> =
+        folder.files().iter().filter(|file| parent(file) == place).map(String::as_str).collect();
+    let sources =
+        folder.files().iter().filter(|file| file.starts_with("src/") && file.ends_with(".rs")).take(200);
+    let runs_itself = sources
+        .map(|file| folder.text(file))
+        .any(|text| text.contains("migrate!") || text.contains("Migrator"));
+    if runs_itself || here.iter().any(|file| file.ends_with(".up.sql")) {
+        let option = if place == "migrations" { String::new() } else { format!(" --source {}", word(place)) };
+        let setup = format!("sqlx migrate run{option}");
+        return Some(Migrations::command("sqlx", file, setup, vec![sql_in(place)]));
+    }
+    Some(Migrations::sql("sqlx", file, in_order(place, "*.sql", &here)))
+}
+
+pub(super) fn diesel(folder: &Folder) -> Option<Migrations> {
+    folder.first_of(&["diesel.toml"])?;
+    let inputs = patterns(["migrations/**", "diesel.toml"]);
+    Some(Migrations::command("Diesel", "diesel.toml", "diesel migration run", inputs))
+}
+
+/// SQL files in a folder with a telling name, or a single schema file.
+pub(super) fn plain(folder: &Folder) -> Option<Migrations> {
+    let is_other = |file: &str| file.split('/').rev().skip(1).any(|part| OTHERS.contains(&part));
+    let is_sql = |file: &str| file.ends_with(".sql") && !file.ends_with(".down.sql") && !is_other(file);
+    let files: Vec<&str> = folder.files().iter().map(String::as_str).filter(|file| is_sql(file)).collect();
+    let rank = |place: &str| FOLDERS.iter().position(|known| name(place) == *known);
+    let places = files.iter().map(|file| parent(file)).filter(|place| rank(place).is_some());
+    let place = places.min_by_key(|place| (rank(place), place.matches('/').count(), *place));
+    let single = |place: &str| {
+        let path =
+            |file: &&str| if place.is_empty() { (*file).to_owned() } else { format!("{place}/{file}") };
+        let file = FILES.iter().find(|file| files.contains(&path(file).as_str()))?;
+        Some(Migrations::sql("SQL", &path(file), vec![escaped(&path(file))]))
+    };
+    let Some(place) = place else { return single("") };
+    let here: Vec<_> = files.iter().copied().filter(|file| parent(file) == place).collect();
+    if here.iter().all(|file| number(name(file)).is_some()) {
+        let pattern = if here.iter().all(|file| file.ends_with(".up.sql")) { "*.up.sql" } else { "*.sql" };
+        return Some(Migrations::sql("SQL", here.first()?, in_order(place, pattern, &here)));
+    }
+    single(place).or_else(|| {
+        let note = "These files run in the order of their names: check it.".to_owned();
+        Some(Migrations::sql("SQL", here.first()?, in_order(place, "*.sql", &here)).note(note))
+    })
+}
+
+/// Returns a pattern for the files, or the files themselves if a pattern would run them in another order: `10.sql` comes
+/// before `9.sql` by name.
+pub(super) fn in_order(place: &str, pattern: &str, files: &[&str]) -> Vec<String> {
+    let mut by_number = files.to_vec();
+    by_number.sort_by(|a, b| natural(name(a), name(b)));
+    let mut by_name = files.to_vec();
+    by_name.sort_unstable();
+    if by_name == by_number {
+        let folder = if place.is_empty() { String::new() } else { format!("{}/", escaped(place)) };
+        return vec![format!("{folder}{pattern}")];
+    }
+    by_number.into_iter().map(escaped).collect()
+}
+
+/// Compares names, with numbers in them by value.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    loop {
+        let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        match (digits(a), digits(b)) {
+            (0, _) | (_, 0) => match (a.chars().next(), b.chars().next()) {
+                (Some(x), Some(y)) if x == y => (a, b) = (&a[x.len_utf8()..], &b[y.len_utf8()..]),
+                _ => return a.cmp(b),
+            },
+            (x, y) => {
+                let value = |digits: &str| digits.trim_start_matches('0').to_owned();
+                let (first, second) = (value(&a[..x]), value(&b[..y]));
+                match first.len().cmp(&second.len()).then(first.cmp(&second)) {
+                    Ordering::Equal => (a, b) = (&a[x..], &b[y..]),
+                    unequal => return unequal,
+                }
+            }
+        }
+    }
+}
+
+/// Returns the number at the start of a name, after an optional `V`.
+fn number(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix(['V', 'v']).unwrap_or(name);
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    (end > 0).then(|| &rest[..end])
+}
+
+/// Returns the first SQL file that has this mark in a comment.
+fn marked<'f>(folder: &'f Folder, mark: &str) -> Option<&'f String> {
+    let sql = folder.files().iter().filter(|file| file.ends_with(".sql")).take(200);
+    sql.into_iter().find(|file| {
+        folder.text(file).lines().any(|line| line.trim_start().starts_with("--") && line.contains(mark))
+    })
+}
+
+fn place_or_here(place: &str) -> &str {
+    if place.is_empty() { "." } else { place }
+}
+
+fn sql_in(place: &str) -> String {
+    if place.is_empty() { "*.sql".to_owned() } else { format!("{}/*.sql", escaped(place)) }
+}
