@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use credentials::SharedTemplates;
-use install::{ARCHIVE, RELEASE};
+use install::RELEASE;
 use server::VersionRequest;
 
 use crate::cli::{Ci, System};
@@ -113,7 +113,7 @@ fn lists(context: &Values<'_>) -> Vec<(&'static str, Vec<String>)> {
     let mut lists = vec![
         ("@NOTE@", notes(context)),
         ("@POSTGRES@", install::postgres(system, context.major)),
-        ("@INSTALL@", as_written(system, install::pgfresh(system))),
+        ("@INSTALL@", as_written(system, install::pgfresh(system, project))),
         ("@SETUP@", project.github.iter().map(|&line| line.to_owned()).collect()),
         ("@DEPENDENCY@", project.dependencies.clone()),
         ("@ASKED@", context.major.iter().map(u32::to_string).collect()),
@@ -146,6 +146,7 @@ fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
         ("@MAJOR@", shown.to_string()),
         ("@KEY@", key),
         ("@IMAGE@", project.image.to_owned()),
+        ("@PROGRAMS@", install::PROGRAMS.to_owned()),
         ("@COMMAND@", project.command.clone()),
         ("@INPUTS@", quoted.join(", ")),
         ("@TWO_INPUTS@", two.join(", ")),
@@ -160,8 +161,9 @@ fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
 fn notes(context: &Values<'_>) -> Vec<String> {
     let mut notes = vec![
         "PGFRESH_RELEASE: where the files of the release are, for your CI to reach".to_owned(),
-        format!("PGFRESH_SHA256: the digest of {ARCHIVE}.tar.gz, from SHA256SUMS of the release"),
+        "PGFRESH_SHA256: the digest of the release's file SHA256SUMS".to_owned(),
     ];
+    notes.extend(install::client_note(context.project).map(str::to_owned));
     if context.major.is_none() {
         notes.push(
             "the major version of PostgreSQL: pgfresh.toml names none, so it is that of the image or runner"

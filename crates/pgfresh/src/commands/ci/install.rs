@@ -1,12 +1,17 @@
 //! Shell commands that install PostgreSQL and pgfresh in a job.
 
+use crate::project::Project;
 use crate::cli::System;
 
 /// URL of this version's release files, based on the project's URL from Cargo.toml.
 pub(super) const RELEASE: &str =
     concat!(env!("CARGO_PKG_REPOSITORY"), "/releases/download/v", env!("CARGO_PKG_VERSION"));
 /// File name of the release archive, without its extension.
-pub(super) const ARCHIVE: &str = concat!("pgfresh-", env!("CARGO_PKG_VERSION"), "-x86_64-linux");
+const ARCHIVE: &str = concat!("pgfresh-", env!("CARGO_PKG_VERSION"), "-x86_64-linux");
+/// Command that prints a digest of pgfresh and PostgreSQL. A cached template fits no other build of either, and most CI
+/// systems never save a cache again under a key that exists.
+pub(super) const PROGRAMS: &str =
+    r#"sha256sum "$(command -v pgfresh)" "$(pgfresh postgres path)/postgres" | sha256sum | cut -c 1-16"#;
 
 /// Account that runs a job: root in a container, a user with sudo, or the CI agent's account.
 enum Machine {
@@ -46,15 +51,16 @@ pub(super) fn postgres(system: System, major: Option<u32>) -> Vec<String> {
     commands
 }
 
-/// Returns commands that verify the release binary's digest and install the binary.
-pub(super) fn pgfresh(system: System) -> Vec<String> {
+/// Returns commands that install the binary and the client, after they have verified the digests.
+pub(super) fn pgfresh(system: System, project: &Project) -> Vec<String> {
     let unpack = |sudo: &str, folder: &str| {
-        format!("{sudo}tar -xzf pgfresh.tar.gz -C {folder} --strip-components 1 {ARCHIVE}/pgfresh")
+        format!("{sudo}tar -xzf {ARCHIVE}.tar.gz -C {folder} --strip-components 1 {ARCHIVE}/pgfresh")
     };
     let mut commands = vec![
-        format!("curl -fsSL -o pgfresh.tar.gz \"$PGFRESH_RELEASE/{ARCHIVE}.tar.gz\""),
-        "echo \"$PGFRESH_SHA256  pgfresh.tar.gz\" | sha256sum -c -".to_owned(),
+        "curl -fsSLO \"$PGFRESH_RELEASE/SHA256SUMS\"".to_owned(),
+        "echo \"$PGFRESH_SHA256  SHA256SUMS\" | sha256sum -c -".to_owned(),
     ];
+    commands.extend(download(&format!("{ARCHIVE}.tar.gz")));
     match machine(system) {
         Machine::Container => commands.push(unpack("", "/usr/local/bin")),
         Machine::Runner => commands.push(unpack("sudo ", "/usr/local/bin")),
@@ -64,5 +70,50 @@ pub(super) fn pgfresh(system: System) -> Vec<String> {
             commands.push("export PATH=\"$PWD/.pgfresh-bin:$PATH\"".to_owned());
         }
     }
+    if let Some((file, install)) = client(project) {
+        commands.extend(download(file));
+        commands.push(install);
+    }
     commands
+}
+
+/// Returns commands that download the release file whose name matches a basic regular expression, and verify it.
+fn download(name: &str) -> [String; 2] {
+    [
+        format!("curl -fsSLO \"$PGFRESH_RELEASE/$(grep -o '{name}$' SHA256SUMS)\""),
+        format!("grep '{name}$' SHA256SUMS | sha256sum -c -"),
+    ]
+}
+
+/// Returns the release file of the client for the project's language, and the command that installs it. `None` if the
+/// release has none.
+fn client(project: &Project) -> Option<(&'static str, String)> {
+    let language = project.image.split(':').next();
+    match language {
+        Some("python") => {
+            let prefix = ["uv", "poetry run", "pipenv run"]
+                .into_iter()
+                .find(|tool| project.command.starts_with(tool.split(' ').next().unwrap_or(tool)));
+            let pip = prefix.map_or_else(|| "pip".to_owned(), |prefix| format!("{prefix} pip"));
+            Some(("pgfresh-.*x86_64.whl", format!("{pip} install --no-deps pgfresh-*x86_64.whl")))
+        }
+        // npm would look for the client's optional packages in its registry, and pnpm and Yarn have commands of their own.
+        Some("node") => Some((
+            concat!("pgfresh-", env!("CARGO_PKG_VERSION"), ".tgz"),
+            concat!(
+                "mkdir -p node_modules/pgfresh && tar -xzf pgfresh-",
+                env!("CARGO_PKG_VERSION"),
+                ".tgz -C node_modules/pgfresh --strip-components 1"
+            )
+            .to_owned(),
+        )),
+        _ => None,
+    }
+}
+
+/// Returns a note for a project whose language may have a client that no release file contains.
+pub(super) fn client_note(project: &Project) -> Option<&'static str> {
+    client(project).is_none().then_some(
+        "the client of pgfresh, if your tests use one: no registry has it, so the job needs a copy of its folder",
+    )
 }

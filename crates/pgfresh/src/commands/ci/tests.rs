@@ -290,3 +290,48 @@ fn ci_installs_pgfresh_from_verified_release_only() {
         }
     }
 }
+
+/// Returns the configuration for a project whose folder has this empty file.
+fn cached(system: System, marker: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(marker), "").unwrap();
+    let project = &project::detect(folder.path());
+    fill_in(&Values { system, project, major: Some(17), inputs: vec!["a.sql".to_owned()], shared: None })
+}
+
+#[test]
+fn cache_key_changes_with_the_installed_programs() {
+    for (system, digest) in [
+        (System::Github, "${{ steps.pgfresh.outputs.programs }}"),
+        (System::Azure, "$(PGFRESH_PROGRAMS)"),
+        (System::Circleci, "{{ checksum \"/tmp/pgfresh-programs\" }}"),
+    ] {
+        let text = cached(system, "go.mod");
+        let keys: Vec<_> = code(&text).filter(|line| line.contains("pgfresh-17")).collect();
+        assert!(keys.len() >= 2 && keys.iter().all(|key| key.contains(digest)), "{system:?}: {text}");
+        // The digest exists only after the installation.
+        let (installed, used) = (text.find(install::PROGRAMS).unwrap(), text.find(digest).unwrap());
+        assert!(text.find("tar -xzf").unwrap() < installed && installed < used, "{system:?}: {text}");
+    }
+}
+
+#[test]
+fn python_and_node_jobs_install_the_client() {
+    for &system in System::value_variants() {
+        for (marker, install) in [
+            ("uv.lock", "uv pip install --no-deps pgfresh-*x86_64.whl"),
+            ("requirements.txt", "pip install --no-deps pgfresh-*x86_64.whl"),
+            ("package.json", "-C node_modules/pgfresh --strip-components 1"),
+        ] {
+            let markers = if marker == "uv.lock" { vec!["pyproject.toml", marker] } else { vec![marker] };
+            let folder = tempfile::tempdir().unwrap();
+            markers.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+            let project = &project::detect(folder.path());
+            let text = fill_in(&Values { system, project, major: None, inputs: Vec::new(), shared: None });
+            let (client, test) = (text.find(install), text.find("pgfresh run --"));
+            assert!(client.is_some() && client < test, "{system:?} {marker}: {text}");
+            assert!(!text.contains("the client of pgfresh"), "{system:?} {marker}: {text}");
+        }
+        assert!(cached(system, "go.mod").contains("the client of pgfresh"), "{system:?}");
+    }
+}
