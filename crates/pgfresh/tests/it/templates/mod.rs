@@ -2,6 +2,7 @@
 //! interrupted build.
 
 mod failing_setups;
+mod frozen_time;
 mod imports_and_snapshots;
 mod incremental;
 mod invalid_settings;
