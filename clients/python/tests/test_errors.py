@@ -35,8 +35,8 @@ def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(_server, "_found", None)
-    monkeypatch.setattr(_server, "_failed", None)
+    monkeypatch.setattr(_server, "_found", {})
+    monkeypatch.setattr(_server, "_failed", {})
     return log
 
 
@@ -87,8 +87,8 @@ def test_hints_name_python_options(
     answer = {"status": 409, "body": {"error": error}}
     with counterpart(lambda request: answer) as server:
         monkeypatch.setenv("PGFRESH_CONTROL", server.control)
-        monkeypatch.setattr(_server, "_found", None)
-        monkeypatch.setattr(_server, "_failed", None)
+        monkeypatch.setattr(_server, "_found", {})
+        monkeypatch.setattr(_server, "_failed", {})
         with pytest.raises(Error) as raised:
             fresh_database()
     assert (raised.value.hint, raised.value.remedy) == (hint, remedy)
@@ -98,8 +98,8 @@ def test_ipv6_address_has_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
     # No server listens on this port.
     control = "http://:secret@[::1]:1"
     monkeypatch.setenv("PGFRESH_CONTROL", control)
-    monkeypatch.setattr(_server, "_found", None)
-    monkeypatch.setattr(_server, "_failed", None)
+    monkeypatch.setattr(_server, "_found", {})
+    monkeypatch.setattr(_server, "_failed", {})
     assert _server.server().environment()["PGFRESH_CONTROL"] == control
     with pytest.raises(Error, match=r"pgfresh at \[::1\]:1: "):
         fresh_database()

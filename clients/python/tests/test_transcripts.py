@@ -71,8 +71,8 @@ def test_transcript(
             monkeypatch.delenv(name, raising=False)
         for name, value in (environment | transcript.get("environment", {})).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(_server, "_found", None)
-        monkeypatch.setattr(_server, "_failed", None)
+        monkeypatch.setattr(_server, "_found", {})
+        monkeypatch.setattr(_server, "_failed", {})
 
         database = None
         for step in transcript["steps"]:

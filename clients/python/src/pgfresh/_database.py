@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
-from ._server import server
+from ._server import Server, server
 from ._statements import Statements
 
 
@@ -40,12 +40,14 @@ class Database:
         name: str | None = None,
         isolation: str | None = None,
         record: bool = False,
+        _server: Server | None = None,
     ) -> None:
+        self._server = _server or server()
         request: dict[str, Any] = {
             "template": template,
             "name": name,
             "isolation": isolation,
-            "holder": server().holder,
+            "holder": self._server.holder,
             "record": record or None,
         }
         self._request = {key: value for key, value in request.items() if value is not None}
@@ -60,7 +62,7 @@ class Database:
         self._lease()
 
     def _lease(self) -> None:
-        response = server().request("POST", "/v1/databases", self._request)
+        response = self._server.request("POST", "/v1/databases", self._request)
         self.name = response["name"]
         self.url = response["url"]
         self.jdbc_url = response["jdbc_url"]
@@ -94,8 +96,10 @@ class Database:
     def _reset(self, close_sessions: bool) -> None:
         # A test name may contain lone surrogates, which UTF-8 cannot encode.
         test = self._test and self._test[:1000].encode(errors="replace").decode()
-        ended = {} if test is None else {"test": test}
-        response = reset(self.name, close_sessions=close_sessions, **ended, **self._limits)
+        ended: dict[str, Any] = {} if test is None else {"test": test}
+        closing = {"close_sessions": True} if close_sessions else {}
+        body = closing | ended | self._limits
+        response = self._server.request("POST", f"{_path(self.name)}/reset", body)
         if "message" in response:
             self._exceeded.append(response["message"])
 
@@ -113,7 +117,7 @@ class Database:
         `message` is present if they exceed `limits`.
         """
         query = "&".join(f"{name}={quote(str(value))}" for name, value in limits.items())
-        return server().request("GET", f"{_path(self.name)}/statements?{query}".rstrip("?"))
+        return self._server.request("GET", f"{_path(self.name)}/statements?{query}".rstrip("?"))
 
     def release(self, *, failed: bool = False, test: str | None = None) -> str | None:
         """Releases the database: pgfresh closes its sessions and removes it.
@@ -121,7 +125,7 @@ class Database:
         `failed` reports that the test failed. If pgfresh then keeps the database, the result is its
         URL, otherwise None. `test` is the name of the test in profiles.
         """
-        response = server().request("DELETE", _path(self.name) + _query(failed, test))
+        response = self._server.request("DELETE", _path(self.name) + _query(failed, test))
         return response.get("url")
 
     def _end(self) -> None:
@@ -167,14 +171,9 @@ def fresh_database(
     return Database(template=template, name=name, isolation=isolation, record=record)
 
 
-def reset(name: str, *, close_sessions: bool, **test: Any) -> dict[str, Any]:
-    """Resets the leased database `name`.
-
-    `test` describes the test that has ended: its name as `test`, and its limits. The result has a
-    `message` if the test exceeded a limit.
-    """
-    body = ({"close_sessions": True} if close_sessions else {}) | test
-    return server().request("POST", f"{_path(name)}/reset", body)
+def reset(name: str) -> None:
+    """Resets the leased database `name`, and closes its sessions."""
+    server().request("POST", f"{_path(name)}/reset", {"close_sessions": True})
 
 
 def _path(name: str) -> str:

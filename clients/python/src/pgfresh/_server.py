@@ -138,41 +138,44 @@ def _error(fields: Mapping[str, Any]) -> Error:
     return Error(fields["message"], hint=hint, **optional)
 
 
-_found: Server | None = None
-_failed: Error | None = None
-"""Error of the first start. Later calls raise it again: another start could take as long."""
+_found: dict[tuple[str, ...], Server] = {}
+"""Servers of this process, by the options of `pgfresh serve` that they have."""
+_failed: dict[tuple[str, ...], Error] = {}
+"""Errors of first starts. Later calls raise them again: another start could take as long."""
 _finding = threading.Lock()
 
 
-def server() -> Server:
+def server(*options: str) -> Server:
     """Returns the server of this process. The first call finds or starts it.
+
+    With options of `pgfresh serve`, the client starts or joins a background server that has them,
+    also within `pgfresh run`.
 
     Raises `Error` if there is no server, and the same one for each later call.
     """
-    global _failed, _found
     with _finding:
-        if _found is None and _failed is None:
-            control = os.environ.get("PGFRESH_CONTROL")
+        if options not in _found and options not in _failed:
+            control = None if options else os.environ.get("PGFRESH_CONTROL")
             try:
-                _found = _from_environment(control) if control else _start()
+                _found[options] = _from_environment(control) if control else _start(options)
             except Error as error:
-                _failed = error.with_traceback(None)
-        if _failed is not None:
+                _failed[options] = error.with_traceback(None)
+        if options in _failed:
             # A new object for each call: each raise adds to the traceback of an error.
+            failed = _failed[options]
             raise Error(
-                _failed.message,
-                code=_failed.code,
-                detail=_failed.detail,
-                hint=_failed.hint,
-                remedy=_failed.remedy,
+                failed.message,
+                code=failed.code,
+                detail=failed.detail,
+                hint=failed.hint,
+                remedy=failed.remedy,
             )
-        assert _found is not None
-        return _found
+        return _found[options]
 
 
 def is_found() -> bool:
     """Whether the process has found or started its server."""
-    return _found is not None
+    return () in _found
 
 
 def _from_environment(control: str) -> Server:
@@ -191,7 +194,7 @@ def _bundled_binary() -> str | None:
     return shutil.which("pgfresh", path=sysconfig.get_path("scripts"))
 
 
-def _start() -> Server:
+def _start(options: tuple[str, ...] = ()) -> Server:
     named = os.environ.get("PGFRESH_BIN")
     path = shutil.which(named or _bundled_binary() or "pgfresh")
     if path is None and named:
@@ -208,7 +211,7 @@ def _start() -> Server:
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
-            [path, *ARGUMENTS], stdin=pipe, stdout=pipe, start_new_session=True
+            [path, *ARGUMENTS, *options], stdin=pipe, stdout=pipe, start_new_session=True
         )
     except OSError as error:
         raise _not_run(path, error.strerror or str(error)) from error

@@ -107,7 +107,7 @@ class DatabaseOperations(operations.DatabaseOperations):
         if self._is_fresh():
             self.connection.close()
             self.connection.close_pool()
-            reset(self.connection.settings_dict["NAME"], close_sessions=True)
+            reset(self.connection.settings_dict["NAME"])
         else:
             super().execute_sql_flush(sql_list)
 
