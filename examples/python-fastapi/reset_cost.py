@@ -1,4 +1,4 @@
-"""Prints how long a reset takes after a test that inserts a row: the cost of each generated example."""
+"""Prints how long a reset takes after a test that inserts a row, as for each generated example."""
 
 from statistics import median
 from time import perf_counter

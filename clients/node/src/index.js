@@ -5,6 +5,8 @@
 const { PgfreshError, server } = require("./server.js");
 const { Statements } = require("./statements.js");
 
+let beginTest;
+
 class Database {
   #recorded;
   #limits;
@@ -18,6 +20,15 @@ class Database {
     this.#recorded = recorded;
     this.#limits = limits;
     this.#test = test;
+  }
+
+  static {
+    // Resets a database that several tests use in turn, for the next of them.
+    beginTest = async (database, test) => {
+      await database.reset({ closeSessions: true });
+      database.#test = test;
+      database.#exceeded = [];
+    };
   }
 
   get recorded() {
@@ -131,4 +142,4 @@ function reportKept(url, print = console.error) {
   if (url) print(`pgfresh: kept the database of the failed test: ${url}`);
 }
 
-module.exports = { Database, PgfreshError, Statements, endTest, freshDatabase, freshDatabaseFor, reportKept, withFreshDatabase };
+module.exports = { Database, PgfreshError, Statements, beginTest, endTest, freshDatabase, freshDatabaseFor, reportKept, withFreshDatabase };

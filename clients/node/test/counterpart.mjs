@@ -30,7 +30,7 @@ export async function counterpart(answer, host = "127.0.0.1") {
 export function keeping() {
   let number = 0;
   return counterpart(({ method, path }) => {
-    if (method === "POST") {
+    if (method === "POST" && path === "/v1/databases") {
       const name = `fresh_${++number}`;
       const parts = { url: `url/${name}`, jdbc_url: "", socket_url: "", template: "shop" };
       return { status: 201, body: { name, ...parts } };

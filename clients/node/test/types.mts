@@ -4,6 +4,7 @@ import { test as nodeTest } from "node:test";
 
 import { type Budget, type Database, PgfreshError, type Statements, freshDatabase, withFreshDatabase } from "pgfresh";
 import { freshDatabase as forTest } from "pgfresh/node-test";
+import { expect, test as playwrightTest } from "pgfresh/playwright";
 import { test } from "pgfresh/vitest";
 
 const database: Database = await freshDatabase({ template: "shop", isolation: "clone" });
@@ -33,6 +34,12 @@ test("a test", async ({ freshDatabase, freshUrl }) => {
   const url: string = freshUrl;
 });
 test.scoped({ freshOptions: { template: "shop", record: true, budget: { time: 50 } } });
+
+const appTest = playwrightTest.extend<{ page: never }, { app: string }>({
+  app: [async ({ freshWorkerDatabase, freshWorkerUrl }, use) => use(`${freshWorkerDatabase.name} ${freshWorkerUrl}`), { scope: "worker" }],
+});
+appTest.use({ freshOptions: { template: "shop" } });
+appTest("a test", ({ app, request }) => expect(app).toBe("shop"));
 
 try {
   await database.reset();

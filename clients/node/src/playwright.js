@@ -1,0 +1,45 @@
+// Helper for Playwright: `test` with a database for each worker, which begins each test in the state of its template.
+
+"use strict";
+
+const { expect, test: base } = require("@playwright/test");
+const { beginTest, freshDatabaseFor, reportKept } = require("./index.js");
+
+// Last test of each database: its name, and whether it failed.
+const last = new WeakMap();
+
+const test = base.extend({
+  freshOptions: [{}, { option: true, scope: "worker" }],
+
+  freshWorkerDatabase: [
+    async ({ freshOptions }, use) => {
+      const database = await freshDatabaseFor(undefined, freshOptions);
+      await use(database);
+      // Playwright ends a worker after a failed test.
+      reportKept(await database.release(last.get(database)));
+    },
+    { scope: "worker" },
+  ],
+
+  freshWorkerUrl: [async ({ freshWorkerDatabase }, use) => use(freshWorkerDatabase.url), { scope: "worker" }],
+
+  // Playwright begins an automatic fixture before all others of a test and its `beforeEach`, and ends it after them.
+  freshReset: [
+    async ({ freshWorkerDatabase: database }, use, testInfo) => {
+      const name = testInfo.titlePath.join(" > ");
+      await beginTest(database, name);
+      await use();
+      last.set(database, { test: name, failed: testInfo.status !== testInfo.expectedStatus });
+      if (testInfo.status !== "passed") return;
+      try {
+        await database.checkBudget();
+      } catch (error) {
+        last.set(database, { test: name, failed: true });
+        throw error;
+      }
+    },
+    { auto: true, box: true },
+  ],
+});
+
+module.exports = { expect, test };
