@@ -38,7 +38,7 @@ const test = base.extend({
         throw error;
       }
     },
-    { auto: true, box: true },
+    { auto: true },
   ],
 });
 
