@@ -15,7 +15,7 @@ use axum::http::{Method, Request, StatusCode, Uri};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use contract::{ErrorCode, Remedy};
-use gateway::Access;
+use gateway::{Access, Advertised};
 
 use crate::problem::Problem;
 use crate::{invitation, path};
@@ -68,6 +68,23 @@ fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
     Some((SecretInPath(secret.to_owned()), Uri::from_parts(parts).ok()?))
 }
 
+/// Host by which the client has reached the gateway, for the URLs that it gets. `None` without TLS: then the client is on
+/// this machine, where the gateway's own address is right.
+#[derive(Debug, Clone)]
+pub(crate) struct Reached(pub(crate) Option<Advertised>);
+
+impl Reached {
+    /// Reads the host, which [`check`] has found to be valid.
+    fn at(host: &str, ends: Option<Ends>) -> Self {
+        let ends = ends.filter(|ends| ends.encrypted);
+        Self(ends.and_then(|ends| {
+            let authority = host.parse::<Authority>().ok()?;
+            let port = authority.port_u16().unwrap_or(ends.scheme().1);
+            format!("{}:{port}", authority.host()).parse().ok()
+        }))
+    }
+}
+
 /// Lets a request pass or rejects it.
 ///
 /// # Errors
@@ -80,13 +97,14 @@ fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
 pub(crate) async fn admit(
     State(access): State<Arc<Access>>,
     Extension(ends): Extension<Option<Ends>>,
-    request: Request<Body>,
+    mut request: Request<Body>,
 ) -> Result<Request<Body>, Problem> {
-    check(&request, &access, ends)?;
+    let reached = check(&request, &access, ends)?;
+    request.extensions_mut().insert(reached);
     Ok(request)
 }
 
-fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result<(), Problem> {
+fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result<Reached, Problem> {
     if ends.is_some_and(|ends| !ends.are_here() && !ends.encrypted) {
         let problem = Problem::new(
             StatusCode::FORBIDDEN,
@@ -108,7 +126,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
         || is_invited(request, access, ends)
         || path::is_integresql(request.uri().path()) && is_neighbour(request, ends);
     if known {
-        return Ok(());
+        return Ok(Reached::at(host, ends));
     }
     let problem =
         Problem::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, "the token is missing or wrong");

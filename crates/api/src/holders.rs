@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Mutex;
 
 use axum::body::{Body, Bytes};
@@ -31,6 +32,8 @@ pub(crate) struct Holders(Mutex<HolderTable>);
 #[derive(Debug, Default)]
 struct HolderTable {
     serial: u64,
+    /// Makes names that no other server has given: a client must not lease for the holder of an earlier server.
+    random: RandomState,
     leases: HashMap<String, Vec<String>>,
 }
 
@@ -38,7 +41,7 @@ impl Holders {
     fn enter(&self) -> String {
         let mut table = lock(&self.0);
         table.serial += 1;
-        let holder = format!("h{}", table.serial);
+        let holder = format!("h{}-{:016x}", table.serial, table.random.hash_one(table.serial));
         table.leases.insert(holder.clone(), Vec::new());
         holder
     }

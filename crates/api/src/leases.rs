@@ -1,5 +1,6 @@
 //! Begins, resets and ends leases over HTTP, and makes templates from leased databases.
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
@@ -13,6 +14,7 @@ use tokio::task::spawn_blocking;
 
 use crate::blocking::{blocking, release_abandoned};
 use crate::deliver::deliver;
+use crate::guard::Reached;
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, OnFailure, SharedState, measured, path, templates};
@@ -23,6 +25,7 @@ const LONGEST_TEST: usize = 1000;
 /// `POST /v1/databases`: leases a database.
 pub(crate) async fn lease(
     State(api): SharedState,
+    Extension(reached): Extension<Reached>,
     Json(LeaseRequest { template, name, isolation, holder, record }): Json<LeaseRequest>,
 ) -> Result<(StatusCode, Json<LeaseResponse>), Problem> {
     let isolation = match isolation {
@@ -46,10 +49,11 @@ pub(crate) async fn lease(
         api.recorder.record(&name, &api.leases);
     }
     let access = &api.access;
+    let address = access.address_for(reached.0.as_ref(), &name);
     let leased = LeaseResponse {
-        url: access.address_of(&name).url(),
-        jdbc_url: access.address_of(&name).jdbc_url(),
-        socket_url: access.socket_address_of(&name).unwrap_or_else(|| access.address_of(&name)).url(),
+        url: address.url(),
+        jdbc_url: address.jdbc_url(),
+        socket_url: access.socket_address_of(&name).unwrap_or(address).url(),
         template,
         recorded: record || api.recorder.records_all(),
         name,
@@ -136,6 +140,7 @@ fn one_line(test: &str) -> String {
 /// keep the databases of failed tests.
 pub(crate) async fn release(
     State(api): SharedState,
+    Extension(reached): Extension<Reached>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -177,7 +182,8 @@ pub(crate) async fn release(
                 statements,
             });
         }
-        let url = (api.on_failure == OnFailure::KeepAndTell).then(|| api.access.address_of(&kept).url());
+        let url = (api.on_failure == OnFailure::KeepAndTell)
+            .then(|| api.access.address_for(reached.0.as_ref(), &kept).url());
         return Ok(measured::answer(over, url));
     }
     blocking(&api.leases, move |leases| leases.release(&name)).await?;

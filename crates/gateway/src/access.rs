@@ -182,8 +182,15 @@ impl Access {
     /// gateway creates it when the first session begins.
     #[must_use]
     pub fn address_of(&self, database: &str) -> Address {
+        self.address_for(None, database)
+    }
+
+    /// Returns the address of `database` for a client that has reached the gateway at `reached`. A host that the user
+    /// advertises has precedence.
+    #[must_use]
+    pub fn address_for(&self, reached: Option<&Advertised>, database: &str) -> Address {
         let local = self.local_address_of(database);
-        match &self.advertised {
+        match self.advertised.as_ref().or(reached) {
             Some(Advertised { host, port }) => {
                 Address { host: host.clone(), port: port.unwrap_or(local.port), ..local }
             }
@@ -263,6 +270,12 @@ mod tests {
             assert_eq!(access.address_of("d").url(), format!("postgresql://postgres:secret@{host}/d"));
             assert_eq!(access.local_address_of("d").url(), "postgresql://postgres:secret@127.0.0.1:5433/d");
         }
+        let (reached, advertised) = ("build-7:443".parse().unwrap(), "db".parse().unwrap());
+        let access = access("secret");
+        let url = access.address_for(Some(&reached), "d").url();
+        assert_eq!(url, "postgresql://postgres:secret@build-7:443/d");
+        let url = access.with_advertised(Some(advertised)).address_for(Some(&reached), "d").url();
+        assert_eq!(url, "postgresql://postgres:secret@db:5433/d");
         for wrong in
             ["", ":5433", "a b", "host:", "host:0", "host:65536", "host:port", "a/b", "u@h", "[::1", "::g"]
         {
