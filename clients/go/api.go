@@ -2,9 +2,12 @@ package pgfreshtest
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,21 +17,34 @@ import (
 // responseTimeout limits the time of a request. The timeouts of pgfresh itself are shorter.
 const responseTimeout = 2 * time.Minute
 
-// gone is the hint of an error without a response.
-const gone = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it."
+// connectTimeout limits the time of a connection to another machine.
+const connectTimeout = 30 * time.Second
+
+// Hints of an error without a response, for a server on this machine and on another one.
+const (
+	gone        = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it."
+	unreachable = "Check the host and the port in PGFRESH_CONTROL, and that \"pgfresh serve --listen\" runs there."
+	untrusted   = "PGSSLROOTCERT must name the file of the server's root certificate. pgfresh makes a new one at each start."
+)
 
 // An api is a client of the HTTP API.
 type api struct {
 	address string // HOST:PORT
 	secret  string
+	trust   *trust // how to verify the server's certificate, for https; nil for http
 	client  *http.Client
 }
 
-func newAPI(address, secret string) api {
+func newAPI(address, secret string, trust *trust) api {
 	// This transport ignores the proxies of the environment. It keeps no connections: the server closes idle ones, and a
 	// client cannot tell whether the server has processed a request that fails for this reason.
 	transport := &http.Transport{DisableKeepAlives: true}
-	return api{address: address, secret: secret, client: &http.Client{Transport: transport, Timeout: responseTimeout}}
+	if trust != nil {
+		transport.TLSClientConfig = &tls.Config{RootCAs: trust.roots}
+		transport.TLSHandshakeTimeout = connectTimeout
+		transport.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	}
+	return api{address, secret, trust, &http.Client{Transport: transport, Timeout: responseTimeout}}
 }
 
 // leaseRequest is the body of a request for a database.
@@ -46,6 +62,7 @@ func (a api) lease(request leaseRequest) (*Database, error) {
 	if err := a.call("POST", "/v1/databases", request, database); err != nil {
 		return nil, err
 	}
+	database.URL, database.JDBCURL = a.trust.addTo(database.URL), a.trust.addTo(database.JDBCURL)
 	database.limits = request.limits
 	return database, nil
 }
@@ -66,7 +83,7 @@ func (a api) release(name string, failed bool, test string) (string, error) {
 	}
 	var kept struct{ URL string }
 	err := a.call("DELETE", path, nil, &kept)
-	return kept.URL, err
+	return a.trust.addTo(kept.URL), err
 }
 
 // resetRequest is the body of a request for a reset. All fields but the first describe the test that has ended.
@@ -119,20 +136,12 @@ func (a api) call(method, path string, body, answer any) error {
 			return err
 		}
 	}
-	request, err := http.NewRequest(method, "http://"+a.address+path, &content)
+	response, err := a.send(a.client, method, path, &content)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+a.secret)
-	response, err := a.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("could not talk to pgfresh at %s: %w\nHINT:  %s", a.address, errors.Unwrap(err), gone)
-	}
 	defer response.Body.Close()
-	switch {
-	case response.StatusCode >= 300:
-		return refusal(response)
-	case response.StatusCode == http.StatusNoContent:
+	if response.StatusCode == http.StatusNoContent {
 		return nil
 	}
 	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
@@ -141,10 +150,47 @@ func (a api) call(method, path string, body, answer any) error {
 	return nil
 }
 
+// send sends a request. An error response is an error.
+func (a api) send(client *http.Client, method, path string, content io.Reader) (*http.Response, error) {
+	scheme := "http"
+	if a.trust != nil {
+		scheme = "https"
+	}
+	request, err := http.NewRequest(method, scheme+"://"+a.address+path, content)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+a.secret)
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, a.lost(err)
+	}
+	if response.StatusCode >= 300 {
+		defer response.Body.Close()
+		return nil, refusal(response)
+	}
+	return response, nil
+}
+
+// lost returns the error of a request without a response.
+func (a api) lost(err error) error {
+	hint := gone
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &certificate):
+		hint = untrusted
+	case a.trust != nil:
+		hint = unreachable
+	}
+	return fmt.Errorf("could not talk to pgfresh at %s: %w\nHINT:  %s", a.address, errors.Unwrap(err), hint)
+}
+
 // hints has hints in place of those that name options of the HTTP API, by remedy.
 var hints = map[string]string{
+	"begin_hold":     "The server was restarted. Start the tests again.",
 	"close_sessions": "Close them first, or give Reset the option CloseSessions().",
 	"record":         "Give New the option Record(), or a Budget.",
+	"send_secret":    "Check the password in PGFRESH_CONTROL.",
 }
 
 // refusal returns the error in the body of a response, or one with the status if the body has none.

@@ -20,7 +20,7 @@ func TestHintsNameGoOptions(t *testing.T) {
 			err := map[string]string{"message": "no", "hint": "Whatever the server says.", "remedy": remedy}
 			json.NewEncoder(response).Encode(map[string]any{"error": err})
 		}))
-		_, err := newAPI(strings.TrimPrefix(server.URL, "http://"), "").reset("x", resetRequest{})
+		_, err := newAPI(strings.TrimPrefix(server.URL, "http://"), "", nil).reset("x", resetRequest{})
 		server.Close()
 		if want := "no\nHINT:  " + hint; err == nil || err.Error() != want {
 			t.Errorf("the error is %q, want %q", err, want)

@@ -12,17 +12,27 @@ import (
 	"time"
 )
 
-// joinOnly is the variable that makes this program join a server, print a line, and wait for a signal.
+// joinOnly is the variable that makes this program join a server, print a line, and wait for a signal. With "lease", the line is
+// the URL of a database.
 const joinOnly = "PGFRESHTEST_JOIN_ONLY"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(joinOnly) == "" {
 		os.Exit(m.Run())
 	}
-	if _, err := join(); err != nil {
+	server, err := join()
+	if err != nil {
 		panic(err)
 	}
-	fmt.Println("joined")
+	line := "joined"
+	if os.Getenv(joinOnly) == "lease" {
+		database, err := server.lease(leaseRequest{Holder: server.holder})
+		if err != nil {
+			panic(err)
+		}
+		line = database.URL
+	}
+	fmt.Println(line)
 	time.Sleep(time.Hour)
 }
 

@@ -24,8 +24,8 @@ type server struct {
 	api
 	holder string // process whose end releases the databases; empty within "pgfresh run"
 
-	// lifeline is the standard input of the binary, which ends when it is closed. The kernel closes it when this process
-	// ends. The field keeps it reachable: the garbage collector would close it.
+	// lifeline is the standard input of the binary, which ends when it is closed, or the connection of the holder to another
+	// machine. The kernel closes it when this process ends. The field keeps it reachable: the garbage collector would close it.
 	lifeline io.Closer
 }
 
@@ -91,11 +91,15 @@ func notRun(path string, err error) error {
 // existing returns the server that a parent process has started.
 func existing(control, holder string) (*server, error) {
 	if address, err := url.Parse(control); err == nil {
-		if secret, given := address.User.Password(); given {
-			return &server{api: newAPI(address.Host, secret), holder: holder}, nil
+		secret, given := address.User.Password()
+		switch {
+		case given && address.Scheme == "http":
+			return &server{api: newAPI(address.Host, secret, nil), holder: holder}, nil
+		case given && address.Scheme == "https":
+			return remote(address.Host, secret, holder)
 		}
 	}
-	return nil, errors.New("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT")
+	return nil, errors.New("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT")
 }
 
 // start runs the binary and waits for the line with the address of the server. The binary may build a template first, which
@@ -151,5 +155,5 @@ func parse(line []byte, binary string) (*server, error) {
 	if unreadable != nil || err != nil || address.Host == "" {
 		return nil, fmt.Errorf("could not read what %q printed\n%s", binary, check)
 	}
-	return &server{api: newAPI(address.Host, fields.Password), holder: fields.Holder}, nil
+	return &server{api: newAPI(address.Host, fields.Password, nil), holder: fields.Holder}, nil
 }

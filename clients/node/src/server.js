@@ -2,20 +2,25 @@
 //
 // Under `pgfresh run`, PGFRESH_CONTROL has the address. Otherwise the client starts the binary, which joins or starts the background
 // server. The binary's standard input is a pipe, the lifeline: when this process ends in any way, the pipe closes, and pgfresh
-// releases the databases of the process.
+// releases the databases of the process. For a server on another machine, the lifeline is a connection that the process keeps open.
 
 "use strict";
 
 const { spawn } = require("node:child_process");
 const http = require("node:http");
+const https = require("node:https");
 
 const { HINT, binaryOnPath, bundledBinary } = require("./binary.js");
+const { Trust } = require("./trust.js");
 
 // Arguments of the binary.
 const ARGUMENTS = ["serve", "--shared", "--json"];
 
 // Timeout for a response, in milliseconds. The copy of a large template takes longest.
 const RESPONSE_TIMEOUT = 600_000;
+
+// Timeout for a connection to another machine, in milliseconds.
+const CONNECT_TIMEOUT = 30_000;
 
 class PgfreshError extends Error {
   name = "PgfreshError";
@@ -53,14 +58,17 @@ class Server {
   #host;
   #port;
   #secret;
+  #trust;
   #child;
 
-  // `child` is the binary if this process has started it, otherwise undefined.
-  constructor(url, secret, holder, child) {
+  // `trust` is how to verify the server's certificate, for `https`. `child` is the binary if this process has started it, otherwise
+  // undefined.
+  constructor(url, secret, holder, { trust, child }) {
     this.#host = url.hostname;
-    this.#port = url.port;
+    this.#port = url.port || "443";
     this.#secret = secret;
     this.holder = holder;
+    this.#trust = trust;
     this.#child = child;
   }
 
@@ -75,50 +83,86 @@ class Server {
 
   // Variables with which another process uses this server. Its databases end with the holder of this process.
   get environment() {
-    const control = `http://:${encodeURIComponent(this.#secret)}@${this.#host}:${this.#port}`;
+    const scheme = this.#trust ? "https" : "http";
+    const control = `${scheme}://:${encodeURIComponent(this.#secret)}@${this.#host}:${this.#port}`;
     return { PGFRESH_CONTROL: control, ...(this.holder && { PGFRESH_HOLDER: this.holder }) };
   }
 
   // Sends a request. Resolves to the body of the response, or to {} if it has none.
   async request(method, path, body) {
-    let status, text;
-    try {
-      [status, text] = await this.#exchange(method, path, body && JSON.stringify(body));
-    } catch (cause) {
-      const address = `${this.#host}:${this.#port}`;
-      throw new PgfreshError(`could not talk to pgfresh at ${address}: ${cause.message}`, { hint: GONE, cause });
-    }
+    const [status, text] = await this.#exchange(method, path, body && JSON.stringify(body), read);
     if (status >= 300) throw refusal(status, text);
-    return text ? JSON.parse(text) : {};
+    const answer = text ? JSON.parse(text) : {};
+    return this.#trust ? this.#trust.addTo(answer) : answer;
   }
 
-  #exchange(method, path, text) {
+  // Opens the lifeline, and sets the holder that ends with it.
+  async hold() {
+    const [status, text] = await this.#exchange("GET", "/v1/hold", undefined, (response) =>
+      response.statusCode >= 300 ? read(response) : readHeld(response),
+    );
+    if (status >= 300) throw refusal(status, text);
+    this.holder = JSON.parse(text).holder;
+    return this;
+  }
+
+  // Sends a request and resolves to what `receive` makes of the response.
+  #exchange(method, path, text, receive) {
     const headers = { authorization: `Bearer ${this.#secret}` };
     if (text !== undefined) {
       headers["content-type"] = "application/json";
       headers["content-length"] = Buffer.byteLength(text);
     }
+    // Only URLs have the brackets of an IPv6 address.
+    const to = { host: this.#host.replace(/^\[(.*)\]$/, "$1"), port: this.#port, method, path, headers, agent: false };
     return new Promise((resolve, reject) => {
-      // Only URLs have the brackets of an IPv6 address.
-      const to = { host: this.#host.replace(/^\[(.*)\]$/, "$1"), port: this.#port, method, path, headers, agent: false };
-      const request = http.request({ ...to, timeout: RESPONSE_TIMEOUT }, async (response) => {
-        try {
-          let answer = "";
-          for await (const part of response.setEncoding("utf8")) answer += part;
-          resolve([response.statusCode, answer]);
-        } catch (error) {
-          reject(error);
-        }
-      });
+      const request = this.#trust
+        ? https.request({ ...to, timeout: CONNECT_TIMEOUT, ca: this.#trust.roots, rejectUnauthorized: true })
+        : http.request({ ...to, timeout: RESPONSE_TIMEOUT });
+      const lost = (cause) => reject(this.#lost(cause, request.socket?.authorizationError));
+      request.on("response", (response) => receive(response).then(resolve, lost));
+      request.on("socket", (socket) => socket.on("secureConnect", () => socket.setTimeout(RESPONSE_TIMEOUT)));
       request.on("timeout", () => request.destroy(new Error("it does not answer")));
-      request.on("error", reject);
+      request.on("error", lost);
       request.end(text);
     });
   }
+
+  #lost(cause, untrusted) {
+    const hint = untrusted ? UNTRUSTED : this.#trust ? UNREACHABLE : GONE;
+    const why = cause.message || cause.code;
+    return new PgfreshError(`could not talk to pgfresh at ${this.#host}:${this.#port}: ${why}`, { hint, cause });
+  }
+}
+
+// Resolves to the status and the whole body of a response.
+async function read(response) {
+  let text = "";
+  for await (const part of response.setEncoding("utf8")) text += part;
+  return [response.statusCode, text];
+}
+
+// Resolves to the status and the first line of a response. The response stays open, and does not keep the process alive.
+function readHeld(response) {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    response.setEncoding("utf8").on("data", (part) => {
+      text += part;
+      if (!text.includes("\n")) return;
+      response.socket.setTimeout(0).unref();
+      resolve([response.statusCode, text]);
+    });
+    response.on("end", () => reject(new Error("it closed the connection")));
+    response.on("error", reject);
+  });
 }
 
 // Hint if there is no response.
 const GONE = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
+
+// Hints for a server on another machine.
+const UNREACHABLE = 'Check the host and the port in PGFRESH_CONTROL, and that "pgfresh serve --listen" runs there.';
+const UNTRUSTED = "PGSSLROOTCERT must name the file of the server's root certificate. pgfresh makes a new one at each start.";
 
 // Hints if the binary is missing or another program.
 const SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
@@ -126,8 +170,10 @@ const CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_
 
 // Hints in place of those that name options of the HTTP API, by remedy.
 const HINTS = new Map([
+  ["begin_hold", "The server was restarted. Start the tests again."],
   ["close_sessions", "Close them first, or call reset({ closeSessions: true })."],
   ["record", "Lease it with { record: true }, or a budget."],
+  ["send_secret", "Check the password in PGFRESH_CONTROL."],
 ]);
 
 function refusal(status, text) {
@@ -188,12 +234,25 @@ async function find() {
   return control ? fromEnvironment(control) : start();
 }
 
-function fromEnvironment(control) {
+async function fromEnvironment(control) {
   const url = URL.canParse(control) ? new URL(control) : undefined;
-  if (url?.protocol !== "http:" || !url.port || !url.password) {
-    throw new PgfreshError("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT");
+  const isRemote = url?.protocol === "https:";
+  if (!(isRemote || (url?.protocol === "http:" && url.port)) || !url.password) {
+    throw new PgfreshError("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT");
   }
-  return new Server(url, decodeURIComponent(url.password), process.env.PGFRESH_HOLDER);
+  const holder = process.env.PGFRESH_HOLDER;
+  const trust = isRemote ? readTrust(process.env.PGSSLROOTCERT) : undefined;
+  const server = new Server(url, decodeURIComponent(url.password), holder, { trust });
+  return isRemote && !holder ? server.hold() : server;
+}
+
+function readTrust(file) {
+  try {
+    return new Trust(file);
+  } catch (cause) {
+    const primary = `cannot read the certificate "${file}", which PGSSLROOTCERT names: ${cause.message}`;
+    throw new PgfreshError(primary, { cause });
+  }
 }
 
 async function start() {
@@ -217,7 +276,7 @@ async function start() {
 function parseLine(line, child) {
   const { error, http_url, password, holder } = JSON.parse(line);
   if (error) throw errorFrom(error);
-  return new Server(new URL(http_url), password, holder, child);
+  return new Server(new URL(http_url), password, holder, { child });
 }
 
 function firstLine(child, binary) {

@@ -2,7 +2,8 @@
 
 Under `pgfresh run`, `PGFRESH_CONTROL` has the address. Otherwise the client starts the binary,
 which joins or starts the background server. The binary's standard input is a pipe, the lifeline:
-when this process ends in any way, the pipe closes, and pgfresh releases its databases.
+when this process ends in any way, the pipe closes, and pgfresh releases its databases. For a server
+on another machine, a connection that this process keeps open is the lifeline.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import atexit
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import sysconfig
 import threading
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -24,6 +26,9 @@ ARGUMENTS = ("serve", "--shared", "--json")
 
 RESPONSE_TIMEOUT = 600
 """Timeout for a response, in seconds. The copy of a large template takes longest."""
+
+CONNECT_TIMEOUT = 30
+"""Timeout for a connection to another machine, in seconds."""
 
 STOP_TIMEOUT = 10
 """Timeout for the end of the binary after the close of its standard input, in seconds."""
@@ -65,21 +70,29 @@ class Server:
     """Address and password of a pgfresh server.
 
     `holder` identifies the process whose end releases the databases; None under `pgfresh run`.
+    `trust` is how to verify the server's certificate, for `https`.
     """
 
-    def __init__(self, host: str, port: int, secret: str, holder: str | None) -> None:
+    def __init__(
+        self, host: str, port: int, secret: str, holder: str | None, trust: Trust | None = None
+    ) -> None:
         self._host = host
         self._port = port
         self._secret = secret
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._trust = trust
+        self._lifeline: HTTPResponse | None = None
         self.holder = holder
+        if trust is not None and not holder:
+            self.holder = self._hold()
 
     def environment(self) -> dict[str, str]:
         """Returns the variables with which another process uses this server.
 
         The databases of the other process end with the holder of this one.
         """
-        control = f"http://:{quote(self._secret, safe='')}@{self._where}"
+        scheme = "http" if self._trust is None else "https"
+        control = f"{scheme}://:{quote(self._secret, safe='')}@{self._where}"
         holder = {"PGFRESH_HOLDER": self.holder} if self.holder else {}
         return {"PGFRESH_CONTROL": control} | holder
 
@@ -90,24 +103,93 @@ class Server:
 
         Raises `Error` for a status of 300 or more, and if the connection fails.
         """
-        headers = {"Authorization": f"Bearer {self._secret}"}
+        try:
+            with self._send(method, path, body) as response:
+                answer = response.read()
+        except (OSError, HTTPException) as error:
+            raise self._lost(error) from error
+        if response.status >= 300:
+            raise _refusal(response.status, answer)
+        fields = json.loads(answer) if answer else {}
+        return fields if self._trust is None else self._trust.add_to(fields)
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> HTTPResponse:
+        """Sends a request on a connection that ends with the response."""
+        headers = {"Authorization": f"Bearer {self._secret}", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        connection = HTTPConnection(self._host, self._port, timeout=RESPONSE_TIMEOUT)
+        connection = self._connect()
         try:
             text = None if body is None else json.dumps(body)
             connection.request(method, path, text, headers)
-            response = connection.getresponse()
-            answer = response.read()
-        except (OSError, HTTPException) as error:
-            raise Error(
-                f"could not talk to pgfresh at {self._where}: {error}", hint=_GONE
-            ) from error
-        finally:
+            return connection.getresponse()
+        except BaseException:
             connection.close()
-        if response.status >= 300:
-            raise _refusal(response.status, answer)
-        return json.loads(answer) if answer else {}
+            raise
+
+    def _connect(self) -> HTTPConnection:
+        if self._trust is None:
+            return HTTPConnection(self._host, self._port, timeout=RESPONSE_TIMEOUT)
+        connection = HTTPSConnection(
+            self._host, self._port, timeout=CONNECT_TIMEOUT, context=self._trust.context
+        )
+        connection.connect()
+        connection.sock.settimeout(RESPONSE_TIMEOUT)
+        return connection
+
+    def _hold(self) -> str:
+        """Opens the lifeline and returns the holder that ends with it."""
+        try:
+            response = self._send("GET", "/v1/hold", None)
+            if response.status >= 300:
+                raise _refusal(response.status, response.read())
+            holder: str = json.loads(response.readline())["holder"]
+        except (OSError, HTTPException) as error:
+            raise self._lost(error) from error
+        self._lifeline = response
+        atexit.register(self.close)
+        return holder
+
+    def close(self) -> None:
+        """Closes the lifeline to another machine, so that pgfresh releases the databases."""
+        if self._lifeline is not None:
+            self._lifeline.close()
+
+    def _lost(self, error: Exception) -> Error:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            hint = _UNTRUSTED
+        else:
+            hint = _GONE if self._trust is None else _UNREACHABLE
+        return Error(f"could not talk to pgfresh at {self._where}: {error}", hint=hint)
+
+
+class Trust:
+    """Certificates that a client trusts: those of `PGSSLROOTCERT`, otherwise of the system.
+
+    Raises `Error` if there are none.
+    """
+
+    def __init__(self) -> None:
+        root = os.environ.get("PGSSLROOTCERT") or "system"
+        self._parameters = "sslmode=verify-full"
+        if root == "system":
+            self.context = ssl.create_default_context()
+            return
+        self._parameters += f"&sslrootcert={quote(root, safe='')}"
+        try:
+            self.context = ssl.create_default_context(cafile=root)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise Error(
+                f'cannot read the certificate "{root}", which PGSSLROOTCERT names: {why}'
+            ) from error
+
+    def add_to(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Makes the URLs of a response tell drivers to verify the server, too."""
+        for key in ("url", "jdbc_url"):
+            if key in fields:
+                fields[key] += ("&" if "?" in fields[key] else "?") + self._parameters
+        return fields
 
 
 _GONE = (
@@ -115,12 +197,22 @@ _GONE = (
     "If PGFRESH_CONTROL names a run that is over, unset it."
 )
 
+_UNREACHABLE = (
+    'Check the host and the port in PGFRESH_CONTROL, and that "pgfresh serve --listen" runs there.'
+)
+_UNTRUSTED = (
+    "PGSSLROOTCERT must name the file of the server's root certificate. "
+    "pgfresh makes a new one at each start."
+)
+
 _SET = "Set PGFRESH_BIN to where pgfresh is, or unset it."
 _CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one."
 
 _HINTS = {
+    "begin_hold": "The server was restarted. Start the tests again.",
     "close_sessions": "Close them first, or call reset(close_sessions=True).",
     "record": "Lease it with record=True, or mark the test with it.",
+    "send_secret": "Check the password in PGFRESH_CONTROL.",
 }
 """Hints in place of those that name options of the HTTP API, by remedy."""
 
@@ -184,9 +276,10 @@ def _from_environment(control: str) -> Server:
         host, port, secret = url.hostname, url.port, url.password
     except ValueError:
         host = port = secret = None
-    if url.scheme != "http" or not (host and port and secret):
-        raise Error("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT")
-    return Server(host, port, unquote(secret), os.environ.get("PGFRESH_HOLDER"))
+    if url.scheme not in ("http", "https") or not (host and port and secret):
+        raise Error("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT")
+    trust = Trust() if url.scheme == "https" else None
+    return Server(host, port, unquote(secret), os.environ.get("PGFRESH_HOLDER"), trust)
 
 
 def _bundled_binary() -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.db.backends.postgresql import base, creation, operations
 from django.db.migrations.recorder import MigrationRecorder
@@ -40,6 +40,7 @@ class DatabaseCreation(creation.DatabaseCreation):
             "USER": url.username,
             "PASSWORD": unquote(url.password or ""),
             "NAME": database.name,
+            "OPTIONS": settings["OPTIONS"] | dict(parse_qsl(url.query)),
         }
         self.connection.close()
         self.connection.close_pool()

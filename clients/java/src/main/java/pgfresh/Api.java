@@ -1,5 +1,6 @@
 package pgfresh;
 
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -8,9 +9,11 @@ import java.net.HttpURLConnection;
 import java.net.Proxy;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
+import java.security.cert.CertificateException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
+import javax.net.ssl.HttpsURLConnection;
 
 /**
  * Client of the HTTP API. Each request opens a connection. The server closes idle ones, and a client cannot tell whether the
@@ -22,21 +25,38 @@ final class Api {
     /** Timeout for a response. The timeouts of pgfresh itself are shorter. */
     private static final Duration RESPONSE_TIMEOUT = Duration.ofMinutes(2);
 
+    /** Timeout for a connection to another machine. */
+    private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(30);
+
+    /** Hint if a server on another machine does not respond. */
+    private static final String UNREACHABLE =
+            "Check the host and the port in PGFRESH_CONTROL, and that \"pgfresh serve --listen\" runs there.";
+
+    /** Hint if a server on another machine has another certificate. */
+    private static final String UNTRUSTED = "PGSSLROOTCERT must name the file of the server's root certificate. "
+            + "pgfresh makes a new one at each start.";
+
     /** Hint if there is no response. */
     private static final String GONE =
             "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
     /** Hints in place of those that name options of the HTTP API, by remedy. */
     private static final Map<String, String> HINTS = Map.of(
+            "begin_hold", "The server was restarted. Start the tests again.",
             "close_sessions", "Close them first, or call resetClosingSessions().",
-            "record", "Lease it with @FreshDatabase(record = true), or a @Budget.");
+            "record", "Lease it with @FreshDatabase(record = true), or a @Budget.",
+            "send_secret", "Check the password in PGFRESH_CONTROL.");
 
     private final String address;
     private final String secret;
 
-    Api(String host, int port, String secret) {
+    /** Certificates that verify the server, for https. Null for http. */
+    private final Trust trust;
+
+    Api(String host, int port, String secret, Trust trust) {
         this.address = host + ":" + port;
         this.secret = secret;
+        this.trust = trust;
     }
 
     /**
@@ -45,13 +65,42 @@ final class Api {
      * @throws PgfreshException if the client cannot reach the server, or the server refuses the request
      */
     Json send(String method, String path, Optional<String> body) {
+        return exchange(method, path, body, Api::answer);
+    }
+
+    /** Opens a response that names a holder. The holder ends with the response. */
+    Hold hold() {
+        return exchange("GET", "/v1/hold", Optional.empty(), connection -> {
+            if (connection.getResponseCode() >= 300) {
+                answer(connection);
+            }
+            InputStream in = connection.getInputStream();
+            ByteArrayOutputStream line = new ByteArrayOutputStream();
+            for (int next = in.read(); next >= 0 && next != '\n'; next = in.read()) {
+                line.write(next);
+            }
+            return new Hold(Json.read(line.toString(StandardCharsets.UTF_8)).text("holder"), in);
+        });
+    }
+
+    /** Holder, and the response that must stay open. */
+    record Hold(String holder, InputStream lifeline) {}
+
+    /** Returns the URL of a database with which drivers verify the server, too, if the client does. */
+    String verified(String url) {
+        return trust == null || url.isEmpty() ? url : trust.addTo(url);
+    }
+
+    private interface Reader<T> {
+        T read(HttpURLConnection connection) throws IOException;
+    }
+
+    private <T> T exchange(String method, String path, Optional<String> body, Reader<T> reader) {
         try {
-            HttpURLConnection connection =
-                    (HttpURLConnection) new URL("http://" + address + path).openConnection(Proxy.NO_PROXY);
+            HttpURLConnection connection = open(path);
             connection.setRequestMethod(method);
             connection.setRequestProperty("Authorization", "Bearer " + secret);
             connection.setRequestProperty("Connection", "close");
-            connection.setConnectTimeout((int) RESPONSE_TIMEOUT.toMillis());
             connection.setReadTimeout((int) RESPONSE_TIMEOUT.toMillis());
             if (!method.equals("GET")) {
                 // HttpURLConnection repeats a request silently unless it knows the length in advance.
@@ -62,13 +111,33 @@ final class Api {
                     out.write(content);
                 }
             }
-            return answer(connection);
+            return reader.read(connection);
         } catch (HttpRetryException unauthorized) {
-            throw refusal(unauthorized.responseCode(), "");
+            // HttpURLConnection does not return the response in this case.
+            throw new PgfreshException("the token is missing or wrong", HINTS.get("send_secret"));
         } catch (IOException | IllegalArgumentException error) {
+            String hint = trust == null ? GONE : isUntrusted(error) ? UNTRUSTED : UNREACHABLE;
             throw new PgfreshException(
-                    "could not talk to pgfresh at " + address + ": " + error.getMessage(), GONE, error);
+                    "could not talk to pgfresh at " + address + ": " + error.getMessage(), hint, error);
         }
+    }
+
+    private HttpURLConnection open(String path) throws IOException {
+        if (trust == null) {
+            HttpURLConnection connection =
+                    (HttpURLConnection) new URL("http://" + address + path).openConnection(Proxy.NO_PROXY);
+            connection.setConnectTimeout((int) RESPONSE_TIMEOUT.toMillis());
+            return connection;
+        }
+        HttpsURLConnection connection =
+                (HttpsURLConnection) new URL("https://" + address + path).openConnection(Proxy.NO_PROXY);
+        connection.setConnectTimeout((int) CONNECT_TIMEOUT.toMillis());
+        connection.setSSLSocketFactory(trust.sockets());
+        return connection;
+    }
+
+    private static boolean isUntrusted(Throwable error) {
+        return error instanceof CertificateException || error != null && isUntrusted(error.getCause());
     }
 
     private static Json answer(HttpURLConnection connection) throws IOException {

@@ -52,8 +52,8 @@ public final class Database implements AutoCloseable {
     Database(Server server, Json answer) {
         this.server = server;
         name = answer.text("name");
-        url = answer.text("url");
-        jdbcUrl = answer.text("jdbc_url");
+        url = server.verified(answer.text("url"));
+        jdbcUrl = server.verified(answer.text("jdbc_url"));
         socketUrl = answer.text("socket_url");
         template = answer.text("template");
         recorded = answer.flag("recorded");
@@ -230,7 +230,7 @@ public final class Database implements AutoCloseable {
         if (released.compareAndSet(false, true)) {
             Json answer = server.release(name, failed, test);
             addMessage(answer);
-            String kept = answer.text("url");
+            String kept = server.verified(answer.text("url"));
             if (!kept.isEmpty()) {
                 System.err.println("pgfresh: kept the database of the failed test: " + kept);
             }

@@ -2,6 +2,7 @@ package pgfresh;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.net.URLEncoder;
@@ -42,10 +43,14 @@ final class Server {
      */
     final Process process;
 
-    private Server(Api api, String holder, Process process) {
+    /** Response with which the holder ends, of a server on another machine, otherwise null. Reachable as {@link #process}. */
+    private final InputStream lifeline;
+
+    private Server(Api api, String holder, Process process, InputStream lifeline) {
         this.api = api;
         this.holder = holder;
         this.process = process;
+        this.lifeline = lifeline;
     }
 
     /** Returns the server of this process. All calls return the same server, or throw the same error. */
@@ -69,20 +74,28 @@ final class Server {
         if (control.isEmpty()) {
             return start(binary(environment), environment);
         }
-        return existing(control, environment.getOrDefault("PGFRESH_HOLDER", ""));
-    }
-
-    private static Server existing(String control, String holder) {
         try {
             URI address = new URI(control);
             String user = address.getUserInfo();
-            if (user != null && user.startsWith(":")) {
-                return new Server(new Api(address.getHost(), address.getPort(), user.substring(1)), holder, null);
+            boolean isRemote = "https".equals(address.getScheme());
+            if (user != null && user.startsWith(":") && (isRemote || "http".equals(address.getScheme()))) {
+                Trust trust = isRemote ? Trust.in(environment.getOrDefault("PGSSLROOTCERT", "")) : null;
+                Api api = new Api(address.getHost(), address.getPort(), user.substring(1), trust);
+                return existing(api, environment.getOrDefault("PGFRESH_HOLDER", ""), isRemote);
             }
         } catch (URISyntaxException unreadable) {
             // The error below omits the text, which may contain the secret.
         }
-        throw new PgfreshException("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT", "");
+        throw new PgfreshException("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT", "");
+    }
+
+    /** Returns the server of a parent process, or one on another machine, with a holder for this process if it has none. */
+    private static Server existing(Api api, String holder, boolean isRemote) {
+        if (!isRemote || !holder.isEmpty()) {
+            return new Server(api, holder, null, null);
+        }
+        Api.Hold hold = api.hold();
+        return new Server(api, hold.holder(), null, hold.lifeline());
     }
 
     private static String binary(Map<String, String> environment) {
@@ -188,7 +201,10 @@ final class Server {
             throw new IllegalArgumentException("there is no address");
         }
         return new Server(
-                new Api(address.getHost(), address.getPort(), fields.text("password")), fields.text("holder"), process);
+                new Api(address.getHost(), address.getPort(), fields.text("password"), null),
+                fields.text("holder"),
+                process,
+                null);
     }
 
     Database lease(Options options) {
@@ -202,6 +218,11 @@ final class Server {
             body.put("record", true);
         }
         return new Database(this, api.send("POST", "/v1/databases", Optional.of(Json.write(body))));
+    }
+
+    /** Returns the URL of a database with which drivers verify the server, too, if the client does. */
+    String verified(String url) {
+        return api.verified(url);
     }
 
     /** Resets a database, which ends a test. The response has a message if the test exceeded its budget. */
