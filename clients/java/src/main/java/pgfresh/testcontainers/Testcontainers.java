@@ -1,0 +1,24 @@
+package pgfresh.testcontainers;
+
+import java.lang.annotation.Documented;
+import java.lang.annotation.ElementType;
+import java.lang.annotation.Inherited;
+import java.lang.annotation.Retention;
+import java.lang.annotation.RetentionPolicy;
+import java.lang.annotation.Target;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** Makes JUnit start and stop the fields of a class that are marked with {@link Container}. */
+@Documented
+@Inherited
+@Target(ElementType.TYPE)
+@Retention(RetentionPolicy.RUNTIME)
+@ExtendWith(TestcontainersExtension.class)
+public @interface Testcontainers {
+
+    /** Has no effect, because pgfresh needs no Docker. */
+    boolean disabledWithoutDocker() default false;
+
+    /** Has no effect: a start takes milliseconds. */
+    boolean parallel() default false;
+}
