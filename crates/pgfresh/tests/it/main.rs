@@ -32,3 +32,4 @@ mod security;
 mod servers;
 mod templates;
 mod wal;
+mod worktrees;

@@ -98,6 +98,9 @@ fn every_sslmode_works_as_with_servers() {
     let socket =
         serve.https(&format!("POST /v1/databases HTTP/1.1\r\nAuthorization: Bearer {}", serve.secret()));
     assert!(socket.contains("socket_url"), "{socket}");
+    // The URL has the host that the client asked for, which its certificate verifies.
+    let url = format!("@localhost:{}/", serve.ready["port"]);
+    assert!(socket.contains(&url), "{socket}");
 }
 
 #[test]
