@@ -6,12 +6,15 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, SET_COOKIE};
 use axum::response::{IntoResponse, Response};
 use gateway::Access;
+use report::page::STYLE_SHEET;
 
 use crate::{SharedState, guard};
 
 const PAGE: &str = include_str!("page.html");
 /// Placeholder for the nonce in the file.
 const NONCE: &str = "{nonce}";
+/// Placeholder for the style sheet, which the reports share.
+const STYLE: &str = "{style}";
 
 /// `GET /`: returns the page and sets a cookie that lets the page read the status, so that its address need not contain
 /// the secret.
@@ -30,7 +33,7 @@ fn render(access: &Access) -> Response {
         (CONTENT_SECURITY_POLICY, policy),
         (SET_COOKIE, format!("{}; Path=/; HttpOnly; SameSite=Strict", guard::cookie(access))),
     ];
-    (headers, PAGE.replace(NONCE, &nonce)).into_response()
+    (headers, PAGE.replace(NONCE, &nonce).replace(STYLE, STYLE_SHEET)).into_response()
 }
 
 /// Returns a new nonce for each response, which clients can't guess without the secret.
@@ -55,7 +58,10 @@ mod tests {
         assert!(cookie.starts_with("pgfresh_5433=") && !cookie.contains("=secret"), "{cookie}");
         let text = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
         let text = String::from_utf8(text.to_vec()).unwrap();
-        assert!(!text.contains(NONCE) && !text.contains("://"), "something of elsewhere");
+        assert!(
+            !text.contains(NONCE) && !text.contains(STYLE) && !text.contains("://"),
+            "something of elsewhere"
+        );
         assert!(
             !text.contains(" style=\"") && !text.contains(" onclick="),
             "inline, which the policy forbids"

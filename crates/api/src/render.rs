@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use contract::ErrorBody;
+use report::{escape_html, page};
 
 use crate::json::Json;
 use crate::path;
@@ -47,14 +48,15 @@ fn accepts_html(headers: &HeaderMap) -> bool {
 
 /// Renders an error as a page, which a browser shows in place of the live page.
 fn on_a_page(problem: &Problem) -> Response {
-    let message = problem.description.message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let text = format!(
-        "<!doctype html><meta charset=utf-8><title>pgfresh</title><h1>pgfresh</h1><p>This page cannot be shown: {message}.\
-         <p><code>pgfresh status</code> prints its address, token included.\n"
+    let message = escape_html(&problem.description.message);
+    let main = format!(
+        "<p>This page cannot be shown: {message}.</p>\n\
+         <p><code>pgfresh status</code> prints its address, token included.</p>\n"
     );
+    let text = page::plain_page("pgfresh", &main);
     let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (header::CONTENT_SECURITY_POLICY, page::content_policy("") + "; frame-ancestors 'none'"),
     ];
     (problem.status, problem.header.clone().map(|header| [*header]), headers, text).into_response()
 }
@@ -100,7 +102,7 @@ mod tests {
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
         let page = text(response).await;
-        assert!(page.contains("&lt;script&gt;\" &amp; co") && page.contains("pgfresh status"), "{page}");
+        assert!(page.contains("&lt;script&gt;&quot; &amp; co") && page.contains("pgfresh status"), "{page}");
         let mut headers = HeaderMap::new();
         assert!(!accepts_html(&headers));
         headers.insert(header::ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8".parse().unwrap());

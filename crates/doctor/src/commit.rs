@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use report::{
-    Basis, Cell, Contender, Factor, Finding, Gain, Layer, Progress, Rounds, Sample, Table, Unit, as_f64,
+    Basis, Cell, Contender, Factor, Finding, Gain, Layer, Progress, Quantity, Rounds, Sample, Table, Tile,
+    Unit, as_f64,
 };
 use server::{AdminConnection, Server, SessionError};
 use sys::{ProcessorWatch, Roots, Shortage};
@@ -175,6 +176,22 @@ impl Commits {
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
         let all = self.measured.iter().flat_map(|measured| [&measured.rates, measured.latencies.sample()]);
         all.filter(|sample| !sample.is_empty())
+    }
+
+    /// Returns the numbers at the top of the page, if all of them were measured.
+    pub(crate) fn tiles(&self) -> Vec<Tile> {
+        let gain = self.gain(CommitKind::Fast, CommitKind::Durable);
+        let (Some(durable), Some(fast), Some(gain)) =
+            (self.time(CommitKind::Durable), self.time(CommitKind::Fast), gain)
+        else {
+            return Vec::new();
+        };
+        let factor = Quantity::new(gain.point(), Unit::Ratio);
+        vec![
+            Tile::new("Durable commit", durable, "p50, waits for the disk"),
+            Tile::new("Commit, nothing flushed", fast, "p50, preset fast"),
+            Tile::new("Gain of a commit", factor, gain.to_string()),
+        ]
     }
 
     pub(crate) fn layer(&self) -> Layer {

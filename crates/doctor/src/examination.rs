@@ -132,6 +132,7 @@ impl Examination {
         progress.measuring("syncs");
         let length = self.length.mul_f64(SYNC_SHARE);
         let syncs = Syncs::measure(&target, &device, &self.roots, length, progress);
+        chart.report.add_tiles(syncs.tile());
         chart.report.add_layer(syncs.layer(&device));
         chart.samples.extend(syncs.samples().map(|latencies| latencies.sample().clone()));
         if let Some(soak) = soak {
@@ -178,6 +179,7 @@ impl Examination {
         let bare = Fixture::new(provisioner, provisioner.base_image(&|_| ())?, path)?;
         progress.measuring("commits");
         let commits = Commits::measure(&bare, self.length.mul_f64(1.0 - SYNC_SHARE), &self.roots, progress)?;
+        chart.report.add_tiles(commits.tiles());
         chart.report.add_layer(commits.layer());
         chart.samples.extend(commits.samples().cloned());
         let tried = match &self.suite {
@@ -229,6 +231,8 @@ impl Examination {
         if let Some(why) = watched.why_not_run() {
             return Err(why.into());
         }
+        let [whole, inside, ..] = watched.profile.tiles();
+        chart.report.add_tiles([whole, inside]);
         watched.layers().into_iter().for_each(|layer| chart.report.add_layer(layer));
         chart.report.add_table(watched.profile.kinds());
         chart.found.extend(watched.profile.findings().iter().cloned());

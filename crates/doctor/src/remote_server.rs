@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use report::{
     Basis, Cell, Factor, Finding, Gain, Interval, Layer, Progress, Quantity, Report, Rounds, Sample, Table,
-    Unit, as_f64,
+    Tile, Unit, as_f64,
 };
 use server::ConnectionString;
 use storage::Attempt;
@@ -105,6 +105,7 @@ impl RemoteExamination {
         let commits = self.commits()?;
 
         let mut report = Report::new("pgfresh doctor of a remote server");
+        report.add_tiles(commits.tiles());
         report.add_layer(facts.server());
         report.add_layer(facts.settings());
         report.add_layer(facts.files());
@@ -367,6 +368,14 @@ impl Commits {
     fn gain(&self) -> Option<Factor> {
         let ratios = self.rounds(&self.durable).ratio_to(&self.rounds(&self.asynchronous)).ok()?;
         Interval::of_median(&ratios).map(Factor::Interval)
+    }
+
+    fn tiles(&self) -> [Tile; 3] {
+        [
+            Tile::new("Commit", self.durable.median(), "p50, as the server is"),
+            Tile::new("Commit, not awaited", self.asynchronous.median(), "p50, synchronous_commit=off"),
+            Tile::new("Round trip", self.round_trip.median(), "p50 of SELECT 1"),
+        ]
     }
 
     fn layer(&self) -> Layer {

@@ -21,7 +21,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::{Cell, Column, Contender, Layer, Progress, Quantity, Rounds, Table, as_f64};
+use report::{Cell, Column, Contender, Layer, Progress, Quantity, Rounds, Table, Tile, as_f64};
 use storage::{Attempt, FileError};
 use sys::{Roots, Waiting, open_for_writes, page_aligned};
 
@@ -269,6 +269,12 @@ impl Syncs {
     /// Yields all measured values, for the machine-readable formats.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Latencies> {
         self.trials.iter().map(|trial| &trial.latencies).filter(|latencies| !latencies.sample().is_empty())
+    }
+
+    /// Returns the number at the top of the page.
+    pub(crate) fn tile(&self) -> Option<Tile> {
+        let (p50, p99) = (self.fdatasync().p50()?, self.fdatasync().p99()?);
+        Some(Tile::new("Sync of 8 kB", p50, format!("p50 of fdatasync; p99 {p99}")))
     }
 
     pub(crate) fn layer(&self, device: &Device) -> Layer {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use gateway::Budget;
 use report::{
-    Cell, Column, Contender, Factor, PhaseTimes, Progress, Quantity, Report, Rounds, Sample, Table, Timed,
-    Unit, Warning,
+    Cell, Column, Contender, Factor, PhaseTimes, Progress, Quantity, Report, Rounds, Sample, Table, Tile,
+    Timed, Unit, Warning,
 };
 use server::Preset;
 use signal_hook::consts::{SIGHUP, SIGTERM};
@@ -109,7 +109,7 @@ pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<Exi
     end?;
     report_file::publish(
         context.verbosity.is_quiet(),
-        &comparison.summary(),
+        &|columns| comparison.summary(columns),
         &report,
         &|| report.to_html(""),
         &arguments.report,
@@ -356,7 +356,8 @@ impl Comparison<'_> {
         format!("Not all runs ended alike{no_gain}. {}.", sides.join(". "))
     }
 
-    fn summary(&self) -> String {
+    /// Formats the result with lines of at most `columns` columns, apart from what the command printed.
+    fn summary(&self, columns: usize) -> String {
         let suite = |timed: &Timed| timed.sum(&["suite"]);
         let median =
             |timed: &Timed| suite(timed).median().map_or_else(String::new, |median| median.to_string());
@@ -366,13 +367,14 @@ impl Comparison<'_> {
         {
             let (before, after) = (median(stock), median(ours));
             lines.push(format!(
-                "pgfresh: with pgfresh {gain} as fast as on a durable server on disk{rounds}: {before} → {after}"
+                "with pgfresh {gain} as fast as on a durable server on disk{rounds}: {before} → {after}"
             ));
         }
-        lines.push(format!("pgfresh: {}", self.verdict()));
-        lines.extend(self.unused().map(|unused| format!("pgfresh: {unused}")));
-        lines.extend(self.shortage.warning().map(|warning| format!("pgfresh: {warning}")));
-        lines.join("\n") + "\n" + &self.failures()
+        lines.push(self.verdict());
+        lines.extend(self.unused());
+        lines.extend(self.shortage.warning());
+        let lines = lines.iter().map(|line| report::hang("pgfresh: ", line, columns));
+        lines.collect::<String>() + &self.failures()
     }
 
     /// Returns the last output lines of each side's failed runs.
@@ -391,6 +393,7 @@ impl Comparison<'_> {
         let mut report = Report::new(format!("Comparison of {}", user_command::to_line(self.command)));
         let version = self.sides[0].provisioner.installation.version().to_string();
         report.add_environment("PostgreSQL", version);
+        report.add_tiles(self.tiles());
         let mut table = Table::numbers("Times", "server", ["start", "suite", "stop", "all of it"]);
         for timed in self.timed {
             let phases = ["start", "suite", "stop"].map(|name| timed.sum(&[name]).median().into());
@@ -408,6 +411,22 @@ impl Comparison<'_> {
         report.add_notes(self.unused());
         report.add_notes(self.shortage.warning());
         report
+    }
+
+    /// Returns the numbers at the top of the page: the suite's time on each server, and the gains over the first.
+    fn tiles(&self) -> Vec<Tile> {
+        let suite = |timed: &Timed| timed.sum(&["suite"]);
+        let times = self.timed.iter().map(|timed| {
+            let rounds = format!("median of {} runs", suite(timed).len());
+            Tile::new(timed.name(), suite(timed).median(), rounds)
+        });
+        let gains = self.timed.iter().skip(1).filter_map(|timed| {
+            let (factor, _) = self.gain(timed, suite)?;
+            let (words, rounds) = self.gain_in_words(timed, suite)?;
+            let note = format!("as fast{}", if rounds.is_empty() { format!(", {words}") } else { rounds });
+            Some(Tile::new("Gain", Quantity::new(factor.point(), Unit::Ratio), note))
+        });
+        times.chain(gains).collect()
     }
 
     fn gains(&self) -> Table {

@@ -86,7 +86,7 @@ impl StatusLine {
 
     /// Shows the line followed by `hint`, which is omitted if both don't fit.
     pub(crate) fn show_with(&self, line: &str, hint: &str) {
-        let width = sys::terminal_width().unwrap_or(80);
+        let width = sys::terminal_width(stderr()).unwrap_or(80);
         to_terminal(&format!("\r{}\x1b[K", fitting(line, hint, width.saturating_sub(1))));
         self.0.set(true);
     }

@@ -1,9 +1,8 @@
 //! Writes reports to files and standard output, and their summaries to standard error.
 
 use std::env;
-use std::fmt::Display;
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use report::Report;
@@ -112,20 +111,30 @@ pub(crate) fn expect_writable(files: &[ReportFile]) -> Result<(), Failure> {
 /// Prints the report in the given formats.
 pub(crate) fn print(report: &Report, formats: &[Format]) {
     for format in formats {
-        output::print(format.render(report, &|| report.to_html("")));
+        match format {
+            Format::Text => show(report),
+            _ => output::print(format.render(report, &|| report.to_html(""))),
+        }
     }
 }
 
-/// Prints the summary on standard error and writes the report to its files. Calls `page` for the HTML.
+/// Prints the report as text that fits the terminal. Elsewhere, its tables are as wide as their contents.
+pub(crate) fn show(report: &Report) {
+    output::print(report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX)));
+}
+
+/// Prints the summary on standard error and writes the report to its files. `summary` returns lines of at most that
+/// many columns, and `page` the HTML.
 pub(crate) fn publish(
     quiet: bool,
-    summary: &dyn Display,
+    summary: &dyn Fn(usize) -> String,
     report: &Report,
     page: &dyn Fn() -> String,
     files: &[ReportFile],
 ) -> Result<(), Failure> {
     if !quiet {
-        print_notice(format_args!("\n{summary}"));
+        let columns = sys::terminal_width(io::stderr()).unwrap_or(usize::MAX);
+        print_notice(format_args!("\n{}", summary(columns)));
     }
     for file in files {
         file.write(report, page)?;
@@ -139,7 +148,7 @@ pub(crate) fn publish(
     Ok(())
 }
 
-pub(crate) fn could_not_write(path: &Path, error: &std::io::Error) -> Failure {
+pub(crate) fn could_not_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("could not write \"{}\": {error}", path.display()))
 }
 

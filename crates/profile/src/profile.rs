@@ -1,6 +1,6 @@
 //! The complete profile: a recording, facts about its run, and findings.
 
-use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit, as_f64};
+use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Tile, Unit, as_f64};
 
 use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
@@ -74,8 +74,10 @@ impl Profile {
         report.add_findings(self.findings.iter().cloned());
         let what = title.map_or("pgfresh run --profile", String::as_str);
         report.set_tests(self.tests().measured(what, self.attribution.wall));
-        if self.records.iter().any(|record| record.is_test) {
-            report.add_table(self.tests().table(self.attribution.wall));
+        report.add_tiles(self.tiles());
+        report.add_table(self.tests().table(self.attribution.wall));
+        if let Some(repeated) = self.tests().repeated_queries() {
+            report.add_table(repeated);
         }
         if !self.records.is_empty() {
             report.add_data("tests", self.tests().to_json());
@@ -107,6 +109,32 @@ impl Profile {
     #[must_use]
     pub fn to_html(&self) -> String {
         self.report().to_html(&crate::timeline::draw(&self.recording))
+    }
+
+    /// Returns the numbers at the top of the page. The suite's time comes first, then its part in the database.
+    #[must_use]
+    pub fn tiles(&self) -> [Tile; 6] {
+        let Attribution { wall, database, in_transaction, statements, exact, .. } = &self.attribution;
+        let time = |value| Quantity::new(value, Unit::Seconds);
+        let count = |value| Quantity::new(value, Unit::Count);
+        let within = match in_transaction {
+            0.0 => String::new(),
+            open => format!("{} in transactions", seconds(*open)),
+        };
+        let runs = statements.iter().map(|(_, spent)| spent.runs.round()).sum();
+        let connecting = self.connecting();
+        let waiting =
+            connecting.map_or_else(String::new, |(_, spent)| format!("{} to start", seconds(spent)));
+        let tests = self.records.iter().filter(|record| record.is_test).count();
+        let names = if self.tests().has_names() { "named by a client" } else { "without names" };
+        [
+            Tile::new("Suite", time(*wall), "from start to end"),
+            Tile::new("In the database", time(database.wall), percent(self.attribution.share(database.wall))),
+            Tile::new("Outside", time(self.attribution.idle_seconds()), within),
+            Tile::new("Statements", count(runs), if *exact { "timed exactly" } else { "estimated" }),
+            Tile::new("Sessions", connecting.map(|(sessions, _)| count(sessions)), waiting),
+            Tile::new("Tests", (tests > 0).then(|| count(as_f64(tests))), names),
+        ]
     }
 
     fn suite(&self) -> Layer {
@@ -239,7 +267,9 @@ impl Profile {
             let runs = runs.map(|runs| Quantity::new(runs, Unit::Count).into());
             let each = Quantity::new(spent.each(), Unit::Seconds);
             let text = self.recording.statements.get(*statement).text.as_str();
-            table.add_row([wall, sessions, share].into_iter().chain(runs).chain([each.into(), text.into()]));
+            table.add_row(
+                [wall, sessions, share].into_iter().chain(runs).chain([each.into(), Cell::statement(text)]),
+            );
         }
         table
     }
@@ -269,7 +299,6 @@ impl Profile {
             // Two standard errors of a proportion of one half.
             (100.0 / as_f64(samples.len().max(1)).sqrt()).round()
         ));
-        notes.extend(self.tests().advice().map(str::to_owned));
         notes.push(
             "\"wall\" divides each moment among the sessions at work, and \"sessions\" counts it once for each of \
             them."
@@ -293,7 +322,43 @@ fn counted(lines: &[CountedStatement]) -> Table {
     for CountedStatement { statement, database, runs, seconds, rows } in lines.iter().take(LINES) {
         let [time, each] = [*seconds, seconds / runs].map(|time| Quantity::new(time, Unit::Seconds).into());
         let [runs, rows] = [*runs, *rows].map(|count| Quantity::new(count, Unit::Count).into());
-        table.add_row([time, runs, each, rows, database.as_str().into(), statement.text.as_str().into()]);
+        table.add_row([
+            time,
+            runs,
+            each,
+            rows,
+            database.as_str().into(),
+            Cell::statement(statement.text.as_str()),
+        ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use report::display_width;
+
+    use super::*;
+    use crate::attribution::tests::recording;
+    use crate::test_records::{Repetition, RepetitionKind};
+
+    proptest! {
+        #[test]
+        fn summary_fits_terminal(
+            sql in "[^:]{1,300}",
+            name in prop_oneof![any::<String>(), "[a-z_日本]{0,300}"],
+            is_test: bool,
+            columns in prop_oneof![Just(40_usize), Just(80), Just(200), 30_usize..200],
+        ) {
+            let statement = format!("a:SELECT {sql}:lock");
+            let mut profile = Profile::new(recording(&[&[&statement]]), Circumstances::default());
+            let kind = RepetitionKind::NPlusOne { after: None };
+            let repetitions = vec![Repetition { statement: 0, count: 12, seconds: 0.5, kind }];
+            profile.records = vec![TestRecord { name, is_test, repetitions, ..TestRecord::default() }];
+            for line in profile.summary(columns).lines().chain(profile.report().to_text(columns).lines()) {
+                prop_assert!(display_width(line) <= columns, "{}: {:?}", columns, line);
+            }
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! Summarizes a profile in about ten lines for a terminal.
 
-use std::fmt;
-
 use report::Finding;
 
 use crate::attribution::Attribution;
@@ -11,12 +9,49 @@ use crate::statement_counts::{Counted, CountedStatement};
 
 /// Maximum number of findings, and of statements, in the summary.
 const MAX_LINES: usize = 3;
-/// Maximum width of a statement or a test name, in characters.
-const WIDTH: usize = 110;
+/// Maximum width of a line with a statement or a test's name, in columns.
+const WIDTH: usize = 120;
+/// Minimum width of the summary, in columns.
+const MIN_WIDTH: usize = 30;
 
-/// Formats the summary for a terminal.
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// The summary's lines, each with a word for what it is about.
+struct Lines {
+    columns: usize,
+    text: String,
+}
+
+impl Lines {
+    /// Adds a text, on several lines if it is too long for one.
+    fn add(&mut self, head: &str, text: &str) {
+        self.text += &report::hang(&format!("{head:<9} "), text, self.columns);
+    }
+
+    /// Adds as much of a text as fits on a line.
+    fn add_start(&mut self, head: &str, text: &str) {
+        let lead = format!("{head:<9} ");
+        let room = self.columns.min(WIDTH) - lead.len();
+        self.text += &format!("{lead}{}\n", report::cut(text, room));
+    }
+}
+
+impl Profile {
+    /// Formats the summary for a terminal of `columns` columns. No line is longer.
+    #[must_use]
+    pub fn summary(&self, columns: usize) -> String {
+        let mut lines = Lines { columns: columns.max(MIN_WIDTH), text: String::new() };
+        self.summarize_times(&mut lines);
+        self.summarize_tests(&mut lines);
+        if let Some(counted) = &self.recording.counted {
+            lines.add_start("counted", &summarize_counts(counted));
+        }
+        for finding in self.findings.iter().take(MAX_LINES) {
+            lines.add("finding", &summarize_finding(finding));
+            lines.add("", &finding.remedy);
+        }
+        lines.text
+    }
+
+    fn summarize_times(&self, lines: &mut Lines) {
         let Attribution { wall, database, in_transaction, .. } = &self.attribution;
         let share = |part| percent(self.attribution.share(part));
         let what = if self.circumstances.command.is_some() { "suite" } else { "watched" };
@@ -30,39 +65,35 @@ impl fmt::Display for Profile {
         if self.attribution.share(*in_transaction) >= 0.01 {
             time = format!("{time}, {} of it within transactions", seconds(*in_transaction));
         }
-        line(f, what, &time)?;
+        lines.add(what, &time);
         if let Some(before) = self.before() {
-            line(f, "before", &before)?;
+            lines.add("before", &before);
         }
         let kinds = Attribution::ranked(&self.attribution.kinds);
-        line(f, "in it", &self.list(kinds.iter().map(|(kind, time)| (kind.name(), time.sessions))))?;
+        lines.add("in it", &self.list(kinds.iter().map(|(kind, time)| (kind.name(), time.sessions))));
         let causes = Attribution::ranked(&self.attribution.causes);
-        line(f, "waits", &self.list(causes.iter().map(|(cause, time)| (cause.name(), time.sessions))))?;
-        line(f, "sessions", &self.sessions())?;
+        lines.add("waits", &self.list(causes.iter().map(|(cause, time)| (cause.name(), time.sessions))));
+        lines.add("sessions", &self.sessions());
         for (place, (statement, spent)) in self.attribution.statements.iter().take(MAX_LINES).enumerate() {
             let text = &self.recording.statements.get(*statement).text;
             let text = format!("{} {text}", seconds(spent.time.sessions));
-            line(f, if place == 0 { "longest" } else { "" }, &cut(&text))?;
+            lines.add_start(if place == 0 { "longest" } else { "" }, &text);
         }
-        let tests = self.tests();
-        for (place, test) in tests.slowest(MAX_LINES).enumerate() {
-            line(f, if place == 0 { "tests" } else { "" }, &cut(&test))?;
-        }
-        if let Some(advice) = tests.advice().filter(|_| tests.slowest(1).next().is_none()) {
-            line(f, "tests", advice)?;
-        }
-        if let Some(counted) = &self.recording.counted {
-            line(f, "counted", &cut(&summarize_counts(counted)))?;
-        }
-        for finding in self.findings.iter().take(MAX_LINES) {
-            line(f, "finding", &summarize_finding(finding))?;
-            line(f, "", &finding.remedy)?;
-        }
-        Ok(())
     }
-}
 
-impl Profile {
+    fn summarize_tests(&self, lines: &mut Lines) {
+        let tests = self.tests();
+        let slowest: Vec<String> = tests.slowest(MAX_LINES).collect();
+        for (place, test) in slowest.iter().enumerate() {
+            lines.add_start(if place == 0 { "tests" } else { "" }, test);
+        }
+        // If some tests have names, the report has the note on the others.
+        if slowest.is_empty() || !tests.has_names() {
+            let head = if slowest.is_empty() { "tests" } else { "" };
+            tests.advice().iter().for_each(|advice| lines.add(head, advice));
+        }
+    }
+
     fn before(&self) -> Option<String> {
         let parts = [("boot", self.circumstances.boot), ("template", self.circumstances.template)];
         let known: Vec<String> =
@@ -115,16 +146,4 @@ fn summarize_finding(finding: &Finding) -> String {
         Some(gain) => format!("{}: {gain}", finding.name),
         None => format!("{}. {}", finding.name, finding.evidence),
     }
-}
-
-fn line(f: &mut fmt::Formatter<'_>, head: &str, text: &str) -> fmt::Result {
-    writeln!(f, "{head:<9} {text}")
-}
-
-/// Shortens `text` to one line.
-fn cut(text: &str) -> String {
-    if text.chars().count() <= WIDTH {
-        return text.to_owned();
-    }
-    text.chars().take(WIDTH - 1).chain(['…']).collect()
 }

@@ -31,6 +31,8 @@ pub(crate) struct TestRecord {
     pub(crate) name: String,
     /// True if the record belongs to exactly one test.
     pub(crate) is_test: bool,
+    /// True if a client named the test.
+    pub(crate) is_named: bool,
     /// How long the server worked for the test.
     pub(crate) time: Time,
     /// Number of statements run.
@@ -148,7 +150,8 @@ impl TestRecords {
     pub(crate) fn test_ended(&mut self, database: &str, name: Option<&str>) {
         if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
             let lasted = ongoing.lasted;
-            let record = ongoing.end(name.unwrap_or(&database), name.is_some());
+            let record = ongoing.end(name.unwrap_or(&database));
+            let record = TestRecord { is_test: name.is_some(), is_named: name.is_some(), ..record };
             self.ended.push(EndedTest { record, lasted });
         }
     }
@@ -158,7 +161,7 @@ impl TestRecords {
         let one_each = self.has_one_database_for_each_test();
         let at_work = self.at_work.iter().map(|(database, ongoing)| {
             let is_test = &**database != MAINTENANCE;
-            TestRecord { is_test: is_test && one_each, ..ongoing.clone().end(database, false) }
+            TestRecord { is_test: is_test && one_each, ..ongoing.clone().end(database) }
         });
         let ended = self.ended.iter().map(|EndedTest { record, .. }| TestRecord {
             is_test: record.is_test || one_each,
@@ -189,14 +192,14 @@ impl TestRecords {
 }
 
 impl RunningTest {
-    fn end(self, name: &str, is_test: bool) -> TestRecord {
+    fn end(self, name: &str) -> TestRecord {
         let repeated = self.queries.into_iter().filter_map(|(statement, runs)| runs.repetition(statement));
         let mut repetitions: Vec<Repetition> = repeated.collect();
         repetitions.sort_by(|one, other| {
             other.seconds.total_cmp(&one.seconds).then(one.statement.cmp(&other.statement))
         });
         repetitions.truncate(MAX_REPETITIONS);
-        TestRecord { name: name.to_owned(), is_test, repetitions, ..self.record }
+        TestRecord { name: name.to_owned(), repetitions, ..self.record }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reports on a profile's individual tests: tables for humans and JSON for programs.
 
+use std::collections::BTreeMap;
+
 use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64};
 use serde_json::{Value, json};
 
@@ -22,51 +24,128 @@ pub(crate) struct Tests<'a> {
     pub(crate) statements: &'a Interner<NormalizedStatement>,
 }
 
+/// A query that tests repeat, in all of them.
+#[derive(Default)]
+struct RepeatedQuery<'a> {
+    seconds: f64,
+    runs: u64,
+    tests: u64,
+    /// Number of runs in the test that repeats the query most.
+    most: u64,
+    /// Name of that test.
+    test: &'a str,
+}
+
+impl<'a> RepeatedQuery<'a> {
+    fn add(&mut self, record: &'a TestRecord, repetition: &Repetition) {
+        self.seconds += repetition.seconds;
+        self.runs += repetition.count;
+        self.tests += 1;
+        if repetition.count > self.most {
+            (self.most, self.test) = (repetition.count, &record.name);
+        }
+    }
+}
+
+fn name(kind: RepetitionKind) -> &'static str {
+    match kind {
+        RepetitionKind::NPlusOne { .. } => "N+1",
+        RepetitionKind::Identical => "identical",
+    }
+}
+
 impl<'a> Tests<'a> {
     /// Yields the records that belong to exactly one test.
     fn single_tests(self) -> impl Iterator<Item = &'a TestRecord> {
         self.records.iter().filter(|record| record.is_test)
     }
 
-    /// Returns advice if some records may cover more than one test.
-    pub(crate) fn advice(self) -> Option<&'static str> {
-        self.records.iter().any(|record| !record.is_test).then_some(
-            "Tests share databases, so N+1 queries are not looked for in these. To get names and N+1 queries of \
-            tests, use a client of pgfresh, connect each test to a database of its own, or run \"pgfresh release \
-            DATABASE --test NAME\" after each.",
-        )
+    /// Returns true if a client named a test.
+    pub(crate) fn has_names(self) -> bool {
+        self.records.iter().any(|record| record.is_named)
+    }
+
+    /// Returns how to get names of tests if no client named one, or a note if some tests share databases.
+    pub(crate) fn advice(self) -> Option<String> {
+        let is_shared = self.records.iter().any(|record| !record.is_test);
+        let shared =
+            if is_shared { "Tests share databases, so N+1 queries are not looked for in these." } else { "" };
+        if self.has_names() {
+            return is_shared.then(|| shared.to_owned());
+        }
+        let names = "To get names and N+1 queries of tests, use a pgfresh client (Python, Node, Go, Java or Rust) \
+            under \"pgfresh run --profile\". Without a client, run \"pgfresh release DATABASE --test NAME\" after each \
+            test.";
+        Some(format!("{shared} {names}").trim_start().to_owned())
     }
 
     /// Returns a table with one line per test. `wall` is the suite's duration.
-    pub(crate) fn table(&self, wall: f64) -> Table {
-        let numbers = ["in the database", "share", "statements", "rows", "sessions", "commits", "longest"];
-        let columns = numbers.map(Column::right).into_iter();
-        let words = ["test", "repeated queries"].map(Column::left);
-        let [test, repeated] = words;
-        let mut table = Table::new("Tests", [test].into_iter().chain(columns).chain([repeated]));
+    pub(crate) fn table(self, wall: f64) -> Table {
+        let numbers = [
+            "in the database",
+            "share",
+            "statements",
+            "rows",
+            "sessions",
+            "commits",
+            "longest",
+            "N+1",
+            "identical",
+        ];
+        let mut table = Table::numbers("Tests", "test", numbers);
         for record in self.single_tests().take(LINES) {
-            let counts = [record.statements, record.rows, record.sessions, record.commits];
-            let counts = counts.map(|count| Cell::from(Quantity::new(as_f64(count), Unit::Count)));
+            let count = |count| Cell::from(Quantity::new(as_f64(count), Unit::Count));
+            let counts = [record.statements, record.rows, record.sessions, record.commits].map(count);
             let time = |time| Cell::from(Quantity::new(time, Unit::Seconds));
             let longest = record.longest.map_or(Cell::Missing, |(_, longest)| time(longest));
             let share = percent(if wall > 0.0 { record.time.wall / wall } else { 0.0 });
-            let repeated: Vec<String> = record.repetitions.iter().map(|one| self.summarize(one)).collect();
+            let repeated = ["N+1", "identical"].map(|kind| {
+                let of_kind = record.repetitions.iter().filter(|one| name(one.kind) == kind);
+                of_kind.map(|one| one.count).max().map_or(Cell::Missing, count)
+            });
             let first = [Cell::from(record.name.as_str()), time(record.time.sessions), share.into()];
-            table.add_row(first.into_iter().chain(counts).chain([longest, repeated.join("; ").into()]));
+            table.add_row(first.into_iter().chain(counts).chain([longest]).chain(repeated));
+        }
+        if let Some(advice) = self.advice() {
+            table.set_remark(advice);
         }
         table
     }
 
-    fn summarize(&self, repetition: &Repetition) -> String {
-        let kind = match repetition.kind {
-            RepetitionKind::NPlusOne { .. } => "N+1",
-            RepetitionKind::Identical => "identical",
-        };
-        let (Repetition { count, .. }, text) = (repetition, self.text(repetition.statement));
-        format!("{count} × {text} ({kind}, {})", seconds(repetition.seconds))
+    /// Returns a table with one line for each query that tests repeat, longest time first, or `None` if there is none.
+    pub(crate) fn repeated_queries(self) -> Option<Table> {
+        let mut queries: BTreeMap<(u32, &str), RepeatedQuery<'_>> = BTreeMap::new();
+        for record in self.single_tests() {
+            for one in &record.repetitions {
+                queries.entry((one.statement, name(one.kind))).or_default().add(record, one);
+            }
+        }
+        let mut queries: Vec<_> = queries.into_iter().collect();
+        queries.sort_by(|(_, one), (_, other)| other.seconds.total_cmp(&one.seconds));
+        let columns = ["time", "runs", "tests", "most runs"].map(Column::right).into_iter();
+        let columns = columns.chain(["in", "kind", "statement"].map(Column::left));
+        let mut table = Table::new("Repeated queries", columns);
+        for ((statement, kind), query) in queries.iter().take(LINES) {
+            let count = |count| Cell::from(Quantity::new(as_f64(count), Unit::Count));
+            table.add_row([
+                Quantity::new(query.seconds, Unit::Seconds).into(),
+                count(query.runs),
+                count(query.tests),
+                count(query.most),
+                query.test.into(),
+                (*kind).into(),
+                Cell::statement(self.text(*statement)),
+            ]);
+        }
+        (!queries.is_empty()).then_some(table)
     }
 
-    fn text(&self, statement: u32) -> &str {
+    fn summarize(&self, repetition: &Repetition) -> String {
+        let (count, kind) = (repetition.count, name(repetition.kind));
+        format!("{count} × {} ({kind}, {})", self.text(repetition.statement), seconds(repetition.seconds))
+    }
+
+    fn text(self, statement: u32) -> &'a str {
         &self.statements.get(statement).text
     }
 
@@ -235,5 +314,50 @@ mod tests {
         let slowest = tests.slowest(1).next().unwrap();
         assert!(slowest.starts_with("1.00 s test_slow: 51 statements, N+1: 50 × SELECT"), "{slowest}");
         assert!(Tests { records: &records[2..], ..tests }.finding().is_none());
+    }
+
+    #[test]
+    fn repeated_query_has_one_line() {
+        let mut statements = Interner::default();
+        let statement = statements.intern(NormalizedStatement::read("SELECT 1"));
+        let record = |name: &str, count, kind| TestRecord {
+            name: name.to_owned(),
+            is_test: true,
+            repetitions: vec![Repetition { statement, count, seconds: 0.5, kind }],
+            ..TestRecord::default()
+        };
+        let n_plus_one = RepetitionKind::NPlusOne { after: None };
+        let records = [
+            record("one", 10, n_plus_one),
+            record("most", 30, n_plus_one),
+            record("last", 20, n_plus_one),
+            record("same", 5, RepetitionKind::Identical),
+        ];
+        let tests = Tests { records: &records, statements: &statements };
+        let table = tests.repeated_queries().unwrap().to_json();
+        let rows = table["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2, "{table}");
+        let number = |column: &str| rows[0][column]["value"].as_f64().unwrap();
+        assert_eq!(["runs", "tests", "most runs"].map(number), [60.0, 3.0, 30.0]);
+        assert_eq!((&rows[0]["in"], &rows[0]["statement"]), (&json!("most"), &json!("SELECT ?")));
+        assert_eq!((&rows[1]["kind"], &rows[1]["in"]), (&json!("identical"), &json!("same")));
+        assert!(Tests { records: &[], ..tests }.repeated_queries().is_none());
+    }
+
+    #[test]
+    fn advice_depends_on_names_and_sharing() {
+        let statements = Interner::default();
+        let record = |is_test, is_named| TestRecord { is_test, is_named, ..TestRecord::default() };
+        let advice =
+            |records: &[TestRecord]| Tests { records, statements: &statements }.advice().unwrap_or_default();
+        for nameless in [&[][..], &[record(true, false)], &[record(false, false)]] {
+            assert!(
+                advice(nameless).contains("use a pgfresh client (Python, Node, Go, Java or Rust)"),
+                "{nameless:?}"
+            );
+        }
+        assert_eq!(advice(&[record(true, true)]), "");
+        let some = advice(&[record(true, true), record(false, false)]);
+        assert_eq!(some, "Tests share databases, so N+1 queries are not looked for in these.");
     }
 }

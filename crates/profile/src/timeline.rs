@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use report::escape_html;
+use report::chart::{self, CHART_LABEL_HEIGHT, CHART_WIDTH, Chart};
+use report::{Quantity, Unit, escape_html};
 
-use crate::circumstances::seconds;
 use crate::recording::{Observation, Recording, Snapshot, State};
 use crate::wait::Cause;
 
@@ -21,11 +21,22 @@ const TIME_SLICES: usize = 600;
 const MAX_LANES: usize = 40;
 /// Tolerance for comparing times, in seconds. It is much shorter than the sampling interval.
 const TIME_TOLERANCE: f64 = 1e-6;
-/// Sizes of the picture's parts, in SVG units.
-const WIDTH: f64 = 1200.0;
+/// Heights of the picture's parts, in pixels.
+const SUMS_TOP: f64 = 16.0;
 const SUMS_HEIGHT: f64 = 120.0;
 const LANE_HEIGHT: f64 = 14.0;
-const GAP: f64 = 28.0;
+const GAP: f64 = 12.0;
+/// Classes of the style sheet, and the marks that have them.
+const LEGEND: [(&str, &str); 8] = [
+    ("c3", "CPU"),
+    ("c2", "WAL sync"),
+    ("c5", "data file sync, checkpoint"),
+    ("c7", "I/O"),
+    ("c4", "lock"),
+    ("c6", "client"),
+    ("c1", "other"),
+    ("c8", "open transaction, the client at work"),
+];
 
 /// A session's mark in one time slice.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,56 +53,34 @@ pub(crate) fn draw(recording: &Recording) -> String {
     if lanes.is_empty() || recording.seconds <= 0.0 {
         return String::new();
     }
-    let height = SUMS_HEIGHT + GAP + LANE_HEIGHT * as_size(lanes.len());
-    let mut svg = format!(
-        "<h2>Sessions over time</h2>\n<p>{}</p>\n<div class=\"scroll\">\n<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"sessions over time\">\n",
-        legend(),
-        height + 20.0
-    );
-    draw_sums(recording, &mut svg);
-    for (place, lane) in lanes.iter().enumerate() {
-        draw_lane(recording, lane, SUMS_HEIGHT + GAP + LANE_HEIGHT * as_size(place), &mut svg);
-    }
-    for tenth in 0..=10 {
-        let x = WIDTH * f64::from(tenth) / 10.0;
-        let anchor = ["start", "middle", "end"][usize::from(tenth > 0) + usize::from(tenth == 10)];
-        let when = seconds(recording.seconds * f64::from(tenth) / 10.0);
-        svg.push_str(&format!(
-            "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"currentColor\" text-anchor=\"{anchor}\">{when}</text>\n",
-            height + 15.0
-        ));
-    }
-    svg + "</svg>\n</div>\n"
+    let below = LANE_HEIGHT * as_size(lanes.len());
+    let lanes_top = SUMS_TOP + SUMS_HEIGHT + GAP;
+    let mut chart = Chart::new(lanes_top + below + CHART_LABEL_HEIGHT);
+    let (sums, most) = draw_sums(recording);
+    chart.line(SUMS_TOP, "grid");
+    chart.draw(SUMS_TOP, SUMS_HEIGHT, &sums);
+    chart.line(SUMS_TOP + SUMS_HEIGHT, "axis");
+    chart.label(0.0, SUMS_TOP - 4.0, &format!("{most:.0} at work"));
+    let rows = lanes.iter().enumerate();
+    let rows = rows.map(|(place, lane)| draw_lane(recording, lane, LANE_HEIGHT * as_size(place)));
+    chart.draw(lanes_top, below, &rows.collect::<String>());
+    chart.axis(lanes_top + below, Quantity::new(recording.seconds, Unit::Seconds));
+    let label = format!("sessions over time: at most {most:.0} at work");
+    chart::figure("Sessions over time", &(chart::legend(LEGEND) + &chart.finish(&label)))
 }
 
-/// Returns a mark's color. Color-blind readers can tell the colors apart. Source: Okabe and Ito, "Color Universal
-/// Design" (2008).
-fn colour(seen: &Observation) -> &'static str {
+/// Returns the class of a mark's color.
+fn class(seen: &Observation) -> &'static str {
     match (seen.state, seen.cause) {
-        (State::InTransaction, _) => "#bbbbbb",
-        (_, Cause::Cpu) => "#009e73",
-        (_, Cause::WalSync) => "#d55e00",
-        (_, Cause::DataSync | Cause::Checkpoint | Cause::FileSystem) => "#e69f00",
-        (_, Cause::WalIo | Cause::DataIo) => "#f0e442",
-        (_, Cause::Lock | Cause::Internal) => "#cc79a7",
-        (_, Cause::Client) => "#56b4e9",
-        (_, Cause::Other) => "#0072b2",
+        (State::InTransaction, _) => "c8",
+        (_, Cause::Cpu) => "c3",
+        (_, Cause::WalSync) => "c2",
+        (_, Cause::DataSync | Cause::Checkpoint | Cause::FileSystem) => "c5",
+        (_, Cause::WalIo | Cause::DataIo) => "c7",
+        (_, Cause::Lock | Cause::Internal) => "c4",
+        (_, Cause::Client) => "c6",
+        (_, Cause::Other) => "c1",
     }
-}
-
-fn legend() -> String {
-    let words = [
-        ("#009e73", "CPU"),
-        ("#d55e00", "WAL sync"),
-        ("#e69f00", "data file sync, checkpoint"),
-        ("#f0e442", "I/O"),
-        ("#cc79a7", "lock"),
-        ("#56b4e9", "client"),
-        ("#0072b2", "other"),
-        ("#bbbbbb", "open transaction, the client at work"),
-    ];
-    let words = words.map(|(colour, word)| format!("<span style=\"color:{colour}\">■</span>\u{a0}{word}"));
-    words.join(" ")
 }
 
 /// Yields each sample with the time slices it covers and the seconds in each of these slices. A sample starts where the
@@ -106,33 +95,33 @@ fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclus
     })
 }
 
-/// Draws how many sessions are at work in each time slice, by color.
-fn draw_sums(recording: &Recording, svg: &mut String) {
+/// Draws how many sessions are at work in each time slice, by color. Also returns the largest number.
+fn draw_sums(recording: &Recording) -> (String, f64) {
     let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); TIME_SLICES];
     let mut lengths = vec![0.0; TIME_SLICES];
     for (sample, slices, seconds) in slices(recording) {
         for slice in slices {
             lengths[slice] += seconds;
             for seen in sample.seen.iter().filter(|seen| seen.state == State::Active) {
-                *sums[slice].entry(colour(seen)).or_default() += seconds;
+                *sums[slice].entry(class(seen)).or_default() += seconds;
             }
         }
     }
     let all = |slice: usize| sums[slice].values().sum::<f64>() / f64::max(lengths[slice], f64::MIN_POSITIVE);
     let most = (0..TIME_SLICES).map(all).fold(1.0, f64::max);
-    let width = WIDTH / as_size(TIME_SLICES);
+    let width = CHART_WIDTH / as_size(TIME_SLICES);
+    let mut paths: BTreeMap<&str, String> = BTreeMap::new();
     for (place, (parts, length)) in sums.iter().zip(&lengths).enumerate() {
         let mut y = SUMS_HEIGHT;
-        for (colour, spent) in parts {
-            let height = spent / length / most * SUMS_HEIGHT;
+        for (class, spent) in parts {
+            let (x, height) = (as_size(place) * width, spent / length / most * SUMS_HEIGHT);
+            let bar = format!("M{x:.2} {y:.1}v{:.1}h{width:.2}v{height:.1}z", -height);
+            paths.entry(class).or_default().push_str(&bar);
             y -= height;
-            draw_rectangle(svg, &Rectangle { x: as_size(place) * width, y, width, height }, colour, "");
         }
     }
-    svg.push_str(&format!(
-        "<text x=\"0\" y=\"11\" font-size=\"11\" fill=\"currentColor\">{most:.0} at work</text>\
-         <line x1=\"0\" y1=\"{SUMS_HEIGHT}\" x2=\"{WIDTH}\" y2=\"{SUMS_HEIGHT}\" stroke=\"currentColor\" stroke-width=\"0.5\"/>\n"
-    ));
+    let paths = paths.iter().map(|(class, path)| format!("<path class=\"bars {class}\" d=\"{path}\"/>\n"));
+    (paths.collect(), most)
 }
 
 /// Distributes the sessions over as few lanes as possible. Each time slice of a lane shows the sample that takes up
@@ -169,44 +158,31 @@ fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
 }
 
 /// Draws a lane, merging equal neighbors into a single rectangle.
-fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut String) {
-    let width = WIDTH / as_size(TIME_SLICES);
+fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64) -> String {
+    let slice = CHART_WIDTH / as_size(TIME_SLICES);
     let same = |one: &Option<Mark>, other: &Option<Mark>| match (one, other) {
         (Some(one), Some(other)) => {
-            let what = |mark: &Mark| (mark.seen.session, mark.seen.statement, colour(&mark.seen));
+            let what = |mark: &Mark| (mark.seen.session, mark.seen.statement, class(&mark.seen));
             what(one) == what(other)
         }
         (one, other) => one.is_none() && other.is_none(),
     };
-    let mut place = 0;
+    let (mut place, mut rectangles) = (0, String::new());
     for run in lane.chunk_by(same) {
         if let Some(Mark { seen, .. }) = run[0] {
             let statement = &recording.statements.get(seen.statement).text;
             let session = recording.sessions.get(seen.session);
             let what = if seen.state == State::InTransaction { "after " } else { "" };
             let title = format!("{} ({}), {}: {what}{statement}", session.database, session.pid, seen.cause);
-            let (x, width, height) = (as_size(place) * width, as_size(run.len()) * width, LANE_HEIGHT - 2.0);
-            draw_rectangle(svg, &Rectangle { x, y, width, height }, colour(&seen), &title);
+            let (class, title) = (class(&seen), escape_html(&title));
+            let (x, width, height) = (as_size(place) * slice, as_size(run.len()) * slice, LANE_HEIGHT - 2.0);
+            rectangles.push_str(&format!(
+                "<rect class=\"bars {class}\" x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{height:.1}\"><title>{title}</title></rect>\n"
+            ));
         }
         place += run.len();
     }
-}
-
-/// A rectangle in SVG units.
-struct Rectangle {
-    x: f64,
-    y: f64,
-    width: f64,
-    height: f64,
-}
-
-fn draw_rectangle(svg: &mut String, rectangle: &Rectangle, colour: &str, title: &str) {
-    let Rectangle { x, y, width, height } = rectangle;
-    let title =
-        if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape_html(title)) };
-    svg.push_str(&format!(
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\">{title}</rect>\n"
-    ));
+    rectangles
 }
 
 /// Converts a count to a float. The result is exact up to 2⁵³.
@@ -244,11 +220,11 @@ mod tests {
     fn timeline_labels_statements_and_colors_waits() {
         let one = recording(&[&["a:INSERT INTO \"<t>\" VALUES (1):sync"], &[], &["a:SELECT 1:open"]]);
         let svg = draw(&one);
-        assert!(
-            svg.contains("fill=\"#d55e00\"><title>of_a (97), WAL sync: INSERT INTO &quot;&lt;t&gt;&quot;"),
-            "{svg}"
-        );
-        assert!(svg.contains("fill=\"#bbbbbb\"><title>of_a (97), client: after SELECT ?"), "{svg}");
+        assert!(svg.contains("<title>of_a (97), WAL sync: INSERT INTO &quot;&lt;t&gt;&quot;"), "{svg}");
+        assert!(svg.contains("<title>of_a (97), client: after SELECT ?"), "{svg}");
+        for class in ["c2", "c8"] {
+            assert!(svg.contains(&format!("<rect class=\"bars {class}\"")), "{svg}");
+        }
         assert_eq!(draw(&Recording::default()), "");
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::sample::as_f64;
 use crate::{Quantity, Sample, Unit, text};
 
-/// Number of bins in a histogram. On a terminal, each bin takes up one column.
+/// Maximum number of bins in a histogram. On a terminal, each bin takes up one column.
 pub(crate) const BINS: usize = 60;
 /// The percentiles for JSON and CSV. 0 and 100 are the minimum and the maximum.
 const PERCENTILES: [f64; 7] = [0.0, 50.0, 90.0, 95.0, 99.0, 99.9, 100.0];
@@ -44,17 +44,17 @@ impl Axis {
         place.clamp(0.0, 1.0)
     }
 
-    /// Returns each bin's height as a fraction of the fullest bin's.
-    pub(crate) fn shares(&self, sample: &Sample) -> Vec<f64> {
-        let mut counts = [0_usize; BINS];
+    /// Returns the height of each of `bins` bins as a fraction of the fullest bin's.
+    pub(crate) fn shares(&self, sample: &Sample, bins: usize) -> Vec<f64> {
+        let mut counts = vec![0_usize; bins];
         for value in sample.values() {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "0 to the number of bins"
             )]
-            let bin = (self.place(*value) * as_f64(BINS)) as usize;
-            counts[bin.min(BINS - 1)] += 1;
+            let bin = (self.place(*value) * as_f64(bins)) as usize;
+            counts[bin.min(bins - 1)] += 1;
         }
         let most = counts.iter().copied().max().unwrap_or(0).max(1);
         counts.iter().map(|count| as_f64(*count) / as_f64(most)).collect()
@@ -94,7 +94,7 @@ impl Distribution {
     }
 
     pub(crate) fn to_markdown(&self) -> String {
-        format!("## {}\n\n```text\n{}```\n", text::markdown(&self.title), self.drawing())
+        format!("## {}\n\n```text\n{}```\n", text::markdown(&self.title), self.drawing(usize::MAX))
     }
 
     /// Yields the title, the sample's name, the percentile, the value and the unit for each percentile of each sample.
@@ -108,19 +108,28 @@ impl Distribution {
         })
     }
 
-    fn drawing(&self) -> String {
+    /// Formats the histograms and their title with lines of at most `columns` columns.
+    pub(crate) fn to_text(&self, columns: usize) -> String {
+        format!("{}\n{}", text::hang("", &self.title, columns), self.drawing(columns))
+    }
+
+    fn drawing(&self, columns: usize) -> String {
         let Some(axis) = self.axis() else { return "nothing was measured\n".to_owned() };
+        let bins = (columns - 1).min(BINS);
         let mut lines = String::new();
         for sample in &self.samples {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8")]
             let bar = |share: &f64| EIGHTHS[(share * 8.0).ceil() as usize];
-            let bars: String = axis.shares(sample).iter().map(bar).collect();
-            lines.push_str(&format!("{}\n│{}\n", caption(sample), bars.trim_end()));
+            let bars: String = axis.shares(sample, bins).iter().map(bar).collect();
+            lines.push_str(&format!("{}│{}\n", text::hang("", &caption(sample), columns), bars.trim_end()));
         }
         let (low, high) = axis.ends();
-        let (low, high) = (low.to_string(), format!("{high}, logarithmic"));
-        let gap = BINS.saturating_sub(text::width(&low) + text::width(&high));
-        lines + &format!("└{}\n {low}{}{high}\n", "─".repeat(BINS), " ".repeat(gap))
+        let (low, mut high) = (low.to_string(), format!("{high}, logarithmic"));
+        if text::width(&low) + text::width(&high) >= bins {
+            high.truncate(high.len() - ", logarithmic".len());
+        }
+        let gap = bins.saturating_sub(text::width(&low) + text::width(&high));
+        lines + &format!("└{}\n {low}{}{high}\n", "─".repeat(bins), " ".repeat(gap))
     }
 }
 
@@ -132,7 +141,7 @@ pub(crate) fn caption(sample: &Sample) -> String {
 
 impl fmt::Display for Distribution {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}\n\n{}", text::plain(&self.title), self.drawing())
+        formatter.write_str(&self.to_text(usize::MAX))
     }
 }
 
@@ -181,9 +190,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_can_be_drawn(values in prop::collection::vec(finite(), 0..60)) {
+        fn anything_can_be_drawn(values in prop::collection::vec(finite(), 0..60), columns in 30_usize..200) {
             let distribution = of(values);
-            prop_assert!(!distribution.to_string().is_empty());
+            for line in distribution.to_text(columns).lines() {
+                prop_assert!(text::width(line) <= columns, "{}", line);
+            }
             let picture = distribution.to_html();
             prop_assert!(!picture.contains("NaN"), "{}", picture);
         }

@@ -8,21 +8,24 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::junit;
-use crate::{Distribution, Finding, Layer, MeasuredTests, Plot, Sample, Table, text};
+use crate::{Distribution, Finding, Layer, MeasuredTests, Plot, Sample, Table, Tile, text};
 
-/// Maximum width of prose on a terminal, in columns. Tables may be wider.
-const WIDTH: usize = 100;
+/// Maximum width of prose, in columns.
+const PROSE_WIDTH: usize = 100;
+/// Minimum width of a report on a terminal, in columns.
+const MIN_WIDTH: usize = 30;
 
 /// A measurement's results, with a title and the environment.
 ///
 /// A report contains layers, findings, plots, distributions, tables and notes. It also contains every single measured
 /// value, but only the machine-readable formats include these.
 ///
-/// `Display` formats the report for a terminal, without colors.
+/// `Display` formats the report as plain text. Its tables are as wide as their contents.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     pub(crate) title: String,
     pub(crate) environment: Vec<(String, String)>,
+    pub(crate) tiles: Vec<Tile>,
     pub(crate) layers: Vec<Layer>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) plots: Vec<Plot>,
@@ -45,6 +48,11 @@ impl Report {
     /// unique, because JSON only has one value per key.
     pub fn add_environment(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.environment.push((key.into(), value.into()));
+    }
+
+    /// Appends tiles.
+    pub fn add_tiles(&mut self, tiles: impl IntoIterator<Item = Tile>) {
+        self.tiles.extend(tiles);
     }
 
     /// Appends a layer.
@@ -219,25 +227,38 @@ fn section(head: &str, lines: impl Iterator<Item = String>) -> Option<String> {
     (!lines.is_empty()).then(|| format!("{head}{lines}"))
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Report {
+    /// Formats the report for a terminal of `columns` columns, without colors. No line is longer.
+    #[must_use]
+    pub fn to_text(&self, columns: usize) -> String {
+        let columns = columns.max(MIN_WIDTH);
+        let prose = columns.min(PROSE_WIDTH);
         let title = text::plain(&self.title);
-        let mut sections = vec![format!("{title}\n{}\n", "═".repeat(text::width(&title)))];
+        let rule = "═".repeat(text::width(&title).min(columns));
+        let mut sections = vec![format!("{}{rule}\n", text::hang("", &title, columns))];
         let margin = self.layers.iter().map(|layer| text::width(layer.name())).max().unwrap_or(0);
-        sections.extend(section("", self.layers.iter().map(|layer| layer.to_text(margin, WIDTH))));
-        let findings = (1..).zip(&self.findings).map(|(number, finding)| finding.to_text(number, WIDTH));
+        let margin = margin.min(columns / 2);
+        sections.extend(section("", self.layers.iter().map(|layer| layer.to_text(margin, prose))));
+        let findings = (1..).zip(&self.findings).map(|(number, finding)| finding.to_text(number, prose));
         sections.extend(section("Findings\n\n", findings));
-        sections.extend(self.plots.iter().map(ToString::to_string));
-        sections.extend(self.distributions.iter().map(ToString::to_string));
-        sections.extend(self.tables.iter().map(ToString::to_string));
-        sections.extend(section("Notes\n\n", self.notes.iter().map(|note| text::hang("- ", note, WIDTH))));
+        sections.extend(self.plots.iter().map(|plot| plot.to_text(columns)));
+        sections.extend(self.distributions.iter().map(|distribution| distribution.to_text(columns)));
+        sections.extend(self.tables.iter().map(|table| table.to_text(columns)));
+        sections.extend(section("Notes\n\n", self.notes.iter().map(|note| text::hang("- ", note, prose))));
         let keys: Vec<String> = self.environment.iter().map(|(key, _)| text::plain(key)).collect();
-        let widest = keys.iter().map(|key| text::width(key)).max().unwrap_or(0);
+        let widest = keys.iter().map(|key| text::width(key)).max().unwrap_or(0).min(columns / 2);
         let environment = keys.iter().zip(&self.environment).map(|(key, (_, value))| {
-            format!("{}  {}\n", text::pad(key, widest, text::Alignment::Left), text::plain(value))
+            let lead = text::pad(&text::cut(key, widest), widest, text::Alignment::Left) + "  ";
+            text::hang(&lead, value, columns)
         });
         sections.extend(section("Environment\n\n", environment));
-        formatter.write_str(&sections.join("\n"))
+        sections.join("\n")
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.to_text(usize::MAX))
     }
 }
 
@@ -335,7 +356,7 @@ mod tests {
         report.add_samples("commits", [latency]);
         assert!(report.to_string().contains("Latency\n\ntest: p50 250 ms"));
         assert!(report.to_markdown().contains("## Latency\n\n```text\n"));
-        assert!(report.to_html("").contains("<svg viewBox"));
+        assert!(report.to_html("").contains("<svg class=\"chart\""));
         let json = report.to_json();
         assert_eq!(
             json["samples"][0],

@@ -1,80 +1,102 @@
 //! HTML reports.
 //!
-//! An HTML report is a single page that loads no scripts, fonts or style sheets, so it works offline. Users can attach
-//! it to an email or save it as a build artifact.
+//! An HTML report is a single page that loads no fonts, scripts or style sheets, so it works offline. Users can attach
+//! it to an email or save it as a build artifact. See [`crate::page`] for its frame.
 
-use crate::svg::PALETTE;
 use crate::text::{Alignment, html};
-use crate::{Cell, Distribution, Finding, Layer, Plot, Report, Table};
+use crate::tile::Tile;
+use crate::{Cell, Distribution, Finding, Layer, Plot, Report, Table, page};
 
-/// The page's style sheet. Colors follow the reader's choice of a light or dark theme. Wide tables and pictures scroll
-/// within the page.
-const STYLE: &str = "\
-:root{color-scheme:light dark}\
-body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}\
-h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}\
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
-th,td{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}\
-th{border-bottom:1px solid;font-weight:600}.right{text-align:right;white-space:nowrap}\
-td:last-child:not(.right){min-width:12rem}\
-dt{font-weight:600}dd{margin:0 0 .6rem}dd,li{overflow-wrap:anywhere}.facts,.remedy{opacity:.75}\
-svg{display:block;width:100%;min-width:44rem;height:auto}figure{margin:0;max-width:60rem;break-inside:avoid}\
-tr,li{break-inside:avoid}h2{break-after:avoid}\
-@media print{:root{color-scheme:light}body{margin:0;max-width:none;font-size:10pt}.scroll{overflow-x:visible}\
-svg{min-width:0}}";
+/// Number of columns up to which a table fits on a phone.
+const NARROW_COLUMNS: usize = 3;
+/// Number of tiles that fill a row of a wide page.
+const TILES_IN_A_ROW: usize = 6;
+/// Length in characters up to which a page shows a statement whole.
+const SHORT_STATEMENT: usize = 60;
 
 impl Report {
     /// Formats the report as an HTML page. `figure` is HTML to insert after the findings, for example an inline SVG.
     /// The text can be empty.
     #[must_use]
     pub fn to_html(&self, figure: &str) -> String {
-        let title = html(&self.title);
-        let mut body = format!("<h1>{title}</h1>\n");
-        if !self.layers.is_empty() {
-            body += "<dl>\n";
-            body.extend(self.layers.iter().map(Layer::to_html));
-            body += "</dl>\n";
+        let facts: Vec<String> = self
+            .environment
+            .iter()
+            .map(|(key, value)| format!("<p>{}: {}</p>\n", html(key), html(value)))
+            .collect();
+        let mut body =
+            format!("<header>\n<h1>{}</h1>\n{}</header>\n<main>\n", html(&self.title), facts.concat());
+        if !self.tiles.is_empty() {
+            let tiles: String = self.tiles.iter().map(Tile::to_html).collect();
+            let few = if self.tiles.len() < TILES_IN_A_ROW { " few" } else { "" };
+            body += &format!("<dl class=\"tiles{few}\">\n{tiles}</dl>\n");
         }
         if !self.findings.is_empty() {
-            body += "<h2>Findings</h2>\n<ol>\n";
-            body.extend(self.findings.iter().map(Finding::to_html));
-            body += "</ol>\n";
+            let findings: String = self.findings.iter().map(Finding::to_html).collect();
+            body += &format!("<h2>Findings</h2>\n<ol class=\"findings\">\n{findings}</ol>\n");
+        }
+        if !self.layers.is_empty() {
+            let layers: String = self.layers.iter().map(Layer::to_html).collect();
+            body += &format!("<h2>Layers</h2>\n<div class=\"cards\">\n{layers}</div>\n");
         }
         body += figure;
         body.extend(self.plots.iter().map(Plot::to_html));
         body.extend(self.distributions.iter().map(Distribution::to_html));
         body.extend(self.tables.iter().map(Table::to_html));
-        let list = |title: &str, lines: Vec<String>| {
-            if lines.is_empty() {
-                return String::new();
-            }
-            let lines: Vec<String> = lines.iter().map(|line| format!("<li>{}</li>\n", html(line))).collect();
-            format!("<h2>{title}</h2>\n<ul>\n{}</ul>\n", lines.concat())
-        };
-        body += &list("Notes", self.notes.clone());
-        let facts = self.environment.iter().map(|(key, value)| format!("{key}: {value}"));
-        body += &list("Environment", facts.collect());
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>{STYLE}{PALETTE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
-        )
+        if !self.notes.is_empty() {
+            let notes: String = self.notes.iter().map(|note| format!("<li>{}</li>\n", html(note))).collect();
+            body += &format!("<h2>Notes</h2>\n<ul class=\"card notes\">\n{notes}</ul>\n");
+        }
+        page::of_report(&self.title, &(body + "</main>\n"))
     }
 }
 
 impl Layer {
     fn to_html(&self) -> String {
-        let [name, verdict, facts] = [self.name(), self.verdict(), &self.known_facts()].map(html);
-        format!("<dt>{name}</dt><dd>{verdict} <span class=\"facts\">{facts}</span></dd>\n")
+        let facts = self.known_facts().map(|(name, value)| {
+            let [name, value] = [name, &value.to_human_text()].map(html);
+            format!("<div><dt>{name}</dt><dd>{value}</dd></div>\n")
+        });
+        let facts: String = facts.collect();
+        let facts = if facts.is_empty() { facts } else { format!("<dl class=\"facts\">\n{facts}</dl>\n") };
+        let [name, verdict] = [self.name(), self.verdict()].map(html);
+        format!("<section class=\"card\"><h3>{name}</h3>\n<p>{verdict}</p>\n{facts}</section>\n")
     }
 }
 
 impl Finding {
     fn to_html(&self) -> String {
-        let gain = self.gain.as_ref().map_or_else(String::new, |gain| format!("Gain: {gain}. "));
-        let [name, gain, evidence, remedy] =
-            [&self.name, &gain, &self.evidence, &self.remedy].map(|text| html(text));
-        format!("<li><b>{name}.</b> {gain}{evidence}<br><span class=\"remedy\">{remedy}</span></li>\n")
+        let gain = self
+            .gain
+            .as_ref()
+            .map(|gain| format!("<p class=\"gain\">Gain: {}.</p>\n", html(&gain.to_string())));
+        let [name, evidence, remedy] = [&self.name, &self.evidence, &self.remedy].map(|text| html(text));
+        format!(
+            "<li class=\"card\"><h3>{name}</h3>\n{}<p>{evidence}</p>\n<p class=\"remedy\">{remedy}</p></li>\n",
+            gain.unwrap_or_default()
+        )
+    }
+}
+
+impl Cell {
+    /// Formats the cell as a `td` element. `label` is the column's title for screens that are too narrow for columns.
+    fn to_html(&self, label: &str, alignment: Alignment) -> String {
+        let text = html(&self.to_human_text());
+        let (class, content) = match self {
+            Self::Statement(_) if text.chars().count() <= SHORT_STATEMENT => {
+                ("sql", format!("<div><code>{text}</code></div>"))
+            }
+            Self::Statement(_) => {
+                ("sql", format!("<div><details><summary><code>{text}</code></summary></details></div>"))
+            }
+            _ => (if alignment == Alignment::Right { "right" } else { "" }, text),
+        };
+        let value = match self {
+            Self::Quantity(quantity) => format!(" data-value=\"{}\"", quantity.value),
+            Self::Text(_) | Self::Statement(_) | Self::Missing => String::new(),
+        };
+        let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+        format!("<td{class} data-label=\"{}\"{value}>{content}</td>", html(label))
     }
 }
 
@@ -82,19 +104,33 @@ impl Table {
     /// Formats the table and its title as HTML.
     #[must_use]
     pub fn to_html(&self) -> String {
-        let class = |index: usize| match self.columns[index].alignment {
-            Alignment::Left => "",
-            Alignment::Right => " class=\"right\"",
-        };
-        let line = |tag: &str, cells: Vec<String>| {
-            let cells = cells.iter().enumerate();
-            let cells = cells.map(|(index, cell)| format!("<{tag}{}>{}</{tag}>", class(index), html(cell)));
+        let head = self.columns.iter().map(|column| {
+            let class = if column.alignment == Alignment::Right { " class=\"right\"" } else { "" };
+            format!("<th scope=\"col\"{class}>{}</th>", html(&column.title))
+        });
+        let row = |row: &Vec<Cell>| {
+            let cells = row.iter().zip(&self.columns);
+            let cells = cells.map(|(cell, column)| cell.to_html(&column.title, column.alignment));
             format!("<tr>{}</tr>\n", cells.collect::<String>())
         };
-        let head = line("th", self.columns.iter().map(|column| column.title.clone()).collect());
-        let rows: String =
-            self.rows.iter().map(|row| line("td", row.iter().map(Cell::to_human_text).collect())).collect();
-        format!("<h2>{}</h2>\n<div class=\"scroll\"><table>\n{head}{rows}</table></div>\n", html(&self.title))
+        let has_statements = self.rows.iter().flatten().any(|cell| matches!(cell, Cell::Statement(_)));
+        let stack = if has_statements || self.columns.len() > NARROW_COLUMNS { " stack" } else { "" };
+        let remark = self.remark.as_ref().map(|remark| format!("<p class=\"empty\">{}</p>\n", html(remark)));
+        let remark = remark.unwrap_or_default();
+        let table = if self.rows.is_empty() {
+            if remark.is_empty() {
+                "<p class=\"empty\">Nothing was seen.</p>\n".to_owned()
+            } else {
+                String::new()
+            }
+        } else {
+            let (head, rows) = (head.collect::<String>(), self.rows.iter().map(row).collect::<String>());
+            format!(
+                "<div class=\"scroll\"><table class=\"rows{stack}\">\n<thead><tr>{head}</tr></thead>\n\
+                 <tbody>\n{rows}</tbody>\n</table></div>\n"
+            )
+        };
+        format!("<h2>{}</h2>\n<div class=\"card\">{remark}{table}</div>\n", html(&self.title))
     }
 }
 
@@ -116,17 +152,18 @@ mod tests {
         let page = report.to_html("<svg></svg>");
         for part in [
             "<title>&lt;Settings&gt;</title>",
-            "<dt>Device</dt><dd>It flushes. <span class=\"facts\">disk: vda; size: 2.00",
-            "<li><b>commits wait.</b> Gain: commits about 4.00 × as fast, predicted. So it is.<br>",
+            "<h3>Device</h3>\n<p>It flushes.</p>",
+            "<div><dt>size</dt><dd>2.00 TB</dd></div>",
+            "<h3>commits wait</h3>\n<p class=\"gain\">Gain: commits about 4.00 × as fast, predicted.</p>\n<p>So it is.</p>",
             "<svg></svg>",
-            "<th>settings</th><th class=\"right\">median</th>",
-            "<td>日本 | off</td><td class=\"right\">218 µs</td><td class=\"right\">54.0 ×</td>",
+            "<th scope=\"col\">settings</th><th scope=\"col\" class=\"right\">median</th>",
+            "<td data-label=\"settings\">日本 | off</td><td class=\"right\" data-label=\"median\" data-value=\"0.000218\">218 µs</td>",
             "<li>loses &quot;data&quot;</li>",
-            "<li>disk: a &amp; b</li>",
+            "<p>disk: a &amp; b</p>",
         ] {
             assert!(page.contains(part), "{part}\n{page}");
         }
-        for foreign in ["http", "<script", "@import", "url("] {
+        for foreign in ["://", " src=", " href=", "@import", "url(", " style=", " onclick="] {
             assert!(!page.contains(foreign), "{foreign}");
         }
         assert!(!Report::new("x").to_html("").contains("<h2>"));

@@ -2,7 +2,6 @@
 //!
 //! A suite can be slow because of the disk, the file system or the settings, for example. A report describes each of
 //! these layers with a verdict and facts.
-//! these layers by a verdict and by facts.
 
 use serde_json::{Map, Value, json};
 
@@ -41,22 +40,29 @@ impl Layer {
         &self.verdict
     }
 
-    pub(crate) fn known_facts(&self) -> String {
+    /// Yields the facts that have a value.
+    pub(crate) fn known_facts(&self) -> impl Iterator<Item = (&str, &Cell)> {
         let known = self.facts.iter().filter(|(_, value)| *value != Cell::Missing);
+        known.map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Returns all known facts as one line.
+    fn list_facts(&self) -> String {
         // Use no-break spaces so that a number and its unit stay on the same line.
         let read = |value: &Cell| match value {
             Cell::Quantity(_) => value.to_human_text().replace(' ', text::NO_BREAK),
             _ => value.to_human_text(),
         };
-        known.map(|(name, value)| format!("{name}: {}", read(value))).collect::<Vec<_>>().join("; ")
+        let known = self.known_facts().map(|(name, value)| format!("{name}: {}", read(value)));
+        known.collect::<Vec<_>>().join("; ")
     }
 
     /// Formats the layer for a terminal, with the name and the verdict side by side and the facts below them. Lines
     /// have at most `width` columns, of which the name takes up `margin`.
     pub(crate) fn to_text(&self, margin: usize, width: usize) -> String {
-        let lead = text::pad(&self.name, margin, text::Alignment::Left) + "  ";
+        let lead = text::pad(&text::cut(&self.name, margin), margin, text::Alignment::Left) + "  ";
         let mut lines = text::hang(&lead, &self.verdict, width);
-        let known = self.known_facts();
+        let known = self.list_facts();
         if !known.is_empty() {
             lines += &text::hang(&" ".repeat(margin + 2), &known, width);
         }
@@ -64,7 +70,7 @@ impl Layer {
     }
 
     pub(crate) fn to_markdown(&self) -> String {
-        let [name, verdict, known] = [&self.name, &self.verdict, &self.known_facts()]
+        let [name, verdict, known] = [&self.name, &self.verdict, &self.list_facts()]
             .map(|part| text::markdown(&part.replace(text::NO_BREAK, " ")));
         let known = if known.is_empty() { known } else { format!(" ({known})") };
         format!("- **{name}**: {verdict}{known}\n")

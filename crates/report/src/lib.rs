@@ -34,6 +34,8 @@
 //! ```
 
 mod binomial;
+pub mod chart;
+mod columns;
 mod distribution;
 mod document;
 mod earlier;
@@ -42,6 +44,7 @@ mod html;
 mod interval;
 mod junit;
 mod layer;
+pub mod page;
 mod plot;
 mod progress;
 mod quantity;
@@ -50,6 +53,7 @@ mod sample;
 mod svg;
 mod table;
 mod text;
+mod tile;
 mod warning;
 
 pub use distribution::Distribution;
@@ -65,5 +69,6 @@ pub use quantity::{Quantity, Unit};
 pub use runner::{Contender, PhaseTimes, Rounds, Timed, ToReport, cycles, mean_cycle};
 pub use sample::{Sample, SampleError, as_f64};
 pub use table::{Cell, Column, Table};
-pub use text::{html as escape_html, width as display_width};
+pub use text::{cut, hang, html as escape_html, width as display_width};
+pub use tile::Tile;
 pub use warning::Warning;

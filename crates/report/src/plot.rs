@@ -9,8 +9,10 @@ use serde::Serialize;
 
 use crate::{Quantity, Unit, text};
 
-/// Width of a plot, in columns.
+/// Maximum width of a plot, in columns.
 const COLUMNS: usize = 60;
+/// Minimum width of a plot with labels on both sides. On a narrower terminal, labels have lines of their own.
+const MIN_COLUMNS: usize = 24;
 /// Height of the first time series, in lines.
 const LINES: usize = 6;
 /// Characters for bars from 0 to 8 eighths of a line high.
@@ -51,10 +53,10 @@ impl TimeSeries {
         })
     }
 
-    /// Returns the mean of all values in each column.
-    fn columns(&self) -> Vec<Option<f64>> {
+    /// Returns the mean of all values in each of at most `columns` columns.
+    fn columns(&self, columns: usize) -> Vec<Option<f64>> {
         let count = self.values.len();
-        let columns = count.min(COLUMNS);
+        let columns = count.min(columns);
         let mean = |column: usize| {
             let part = &self.values[column * count / columns..(column + 1) * count / columns];
             let known: Vec<f64> = part.iter().copied().flatten().collect();
@@ -80,7 +82,7 @@ impl Plot {
     }
 
     pub(crate) fn to_markdown(&self) -> String {
-        let drawing = self.drawing();
+        let drawing = self.drawing(usize::MAX);
         format!("## {}\n\n```text\n{drawing}```\n", text::markdown(&self.title))
     }
 
@@ -94,46 +96,78 @@ impl Plot {
         })
     }
 
-    fn drawing(&self) -> String {
+    /// Formats the plot and its title with lines of at most `columns` columns.
+    pub(crate) fn to_text(&self, columns: usize) -> String {
+        format!("{}\n{}", text::hang("", &self.title, columns), self.drawing(columns))
+    }
+
+    fn drawing(&self, columns: usize) -> String {
         let Some((first, others)) = self.series.split_first() else { return String::new() };
-        let Some((_, top)) = first.range() else { return format!("{}: nothing was measured\n", first.name) };
+        let Some((_, top)) = first.range() else {
+            return text::hang("", &format!("{}: nothing was measured", first.name), columns);
+        };
         let read = |value: f64, unit| Quantity::new(value, unit).to_string();
-        let names = others.iter().map(|series| text::width(&series.name));
         let marks = [read(top, first.unit), read(0.0, first.unit)];
-        let margin = names.chain(marks.iter().map(|mark| text::width(mark))).max().unwrap_or(0);
+        let ranges = others.iter().filter_map(|series| {
+            let (low, high) = series.range()?;
+            let range = format!("{} to {}", read(low, series.unit), read(high, series.unit));
+            Some((series, low, high, range))
+        });
+        let ranges: Vec<_> = ranges.collect();
+        let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(text::width).max().unwrap_or(0);
+        let of_marks = widest(&mut marks.iter().map(String::as_str));
+        let names = widest(&mut ranges.iter().map(|(series, ..)| series.name.as_str()));
+        let tail = widest(&mut ranges.iter().map(|(.., range)| range.as_str())) + 2;
+        let is_wide = of_marks.max(names) + 2 + MIN_COLUMNS + tail <= columns;
+        let margin = if is_wide { of_marks.max(names) } else { of_marks };
+        let room = columns.saturating_sub(margin + 2 + if is_wide { tail } else { 0 });
+        let room = room.clamp(1, COLUMNS);
         let label = |label: &str| text::pad(label, margin, text::Alignment::Right);
-        let columns = first.columns();
-        let heights: Vec<usize> = columns
-            .iter()
-            .map(|value| value.map_or(0, |value| eighths(value / top.max(f64::MIN_POSITIVE), LINES)))
-            .collect();
-        let mut lines = Vec::new();
-        for line in (0..LINES).rev() {
-            let mark = if line == LINES - 1 { marks[0].as_str() } else { "" };
-            let row: String =
-                heights.iter().map(|height| EIGHTHS[height.saturating_sub(line * 8).min(8)]).collect();
-            lines.push(format!("{} │{}", label(mark), row.trim_end()));
-        }
-        lines.push(format!("{} └{}", label(&marks[1]), "─".repeat(columns.len())));
+
+        let values = first.columns(room);
+        let mut lines = bars(&values, top, &label, &marks);
         let end = self.end.to_string();
-        let gap = columns.len().saturating_sub(text::width(&end) + 1);
+        let gap = values.len().saturating_sub(text::width(&end) + 1);
         lines.push(format!("{}  0{}{end}", label(""), " ".repeat(gap)));
-        for series in others {
-            let Some((low, high)) = series.range() else { continue };
+        for (series, low, high, range) in ranges {
             let spread = (high - low).max(f64::MIN_POSITIVE);
             let draw =
                 |value: Option<f64>| value.map_or(' ', |value| EIGHTHS[eighths((value - low) / spread, 1)]);
-            let row: String = series.columns().into_iter().map(draw).collect();
-            let range = format!("{} to {}", read(low, series.unit), read(high, series.unit));
-            lines.push(format!("{}  {row}  {range}", label(&series.name)));
+            let row: String = series.columns(room).into_iter().map(draw).collect();
+            if is_wide {
+                lines.push(format!("{}  {row}  {range}", label(&text::plain(&series.name))));
+            } else {
+                lines.extend(text::wrap(&format!("{}: {range}", series.name), columns));
+                lines.push(format!("{}  {}", label(""), row.trim_end()));
+            }
         }
         lines.join("\n") + "\n"
     }
 }
 
+/// Draws the values as bars of several lines, above an axis. `marks` are the labels of the top and of zero.
+fn bars(
+    values: &[Option<f64>],
+    top: f64,
+    label: &dyn Fn(&str) -> String,
+    marks: &[String; 2],
+) -> Vec<String> {
+    let height =
+        |value: &Option<f64>| value.map_or(0, |value| eighths(value / top.max(f64::MIN_POSITIVE), LINES));
+    let heights: Vec<usize> = values.iter().map(height).collect();
+    let line = |line: usize| {
+        let mark = if line == LINES - 1 { marks[0].as_str() } else { "" };
+        let row: String =
+            heights.iter().map(|height| EIGHTHS[height.saturating_sub(line * 8).min(8)]).collect();
+        format!("{} │{}", label(mark), row.trim_end())
+    };
+    let axis = format!("{} └{}", label(&marks[1]), "─".repeat(values.len()));
+    (0..LINES).rev().map(line).chain([axis]).collect()
+}
+
 impl fmt::Display for Plot {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}\n\n{}", text::plain(&self.title), self.drawing())
+        formatter.write_str(&self.to_text(usize::MAX))
     }
 }
 
@@ -180,12 +214,14 @@ pub(crate) mod tests {
         fn anything_can_be_drawn(
             values in prop::collection::vec(prop::option::of(0.0..1e9), 0..300),
             seconds in 0.0..1e5,
+            name in any::<String>(),
+            columns in 30_usize..200,
         ) {
-            let series = TimeSeries { name: "x".to_owned(), unit: Unit::Count, values };
+            let series = TimeSeries { name, unit: Unit::Count, values };
             let end = Quantity::new(seconds, Unit::Seconds);
             let plot = Plot::new("t", end, vec![series.clone(), series]);
-            for line in plot.to_string().lines() {
-                prop_assert!(text::width(line) <= 120, "{}", line);
+            for line in plot.to_text(columns).lines() {
+                prop_assert!(text::width(line) <= columns, "{}", line);
             }
             let picture = plot.to_html();
             prop_assert!(!picture.contains("NaN") && !picture.contains("inf"), "{}", picture);

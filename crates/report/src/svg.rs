@@ -1,86 +1,112 @@
-//! SVG pictures for HTML reports.
+//! Charts of time series and distributions.
 //!
-//! Time series become lines, and distributions become histograms. The pictures use the page's text and background
-//! colors, so they work in light and dark themes as well as in print.
+//! Time series become lines, and distributions become histograms.
 
-use crate::distribution::{BINS, caption};
+use crate::chart::{self, CHART_LABEL_HEIGHT, CHART_WIDTH, Chart};
+use crate::distribution::{Axis, BINS, caption};
 use crate::sample::as_f64;
 use crate::text::html;
 use crate::{Distribution, Plot, Quantity, TimeSeries, Unit};
 
-/// Width of a picture and of the left margin for its labels, in SVG units.
-const WIDTH: f64 = 760.0;
-const MARGIN: f64 = 90.0;
-/// Height of a plot's first panel, height of its other panels, and gap between panels.
-const FIRST: f64 = 200.0;
+/// Height of a plot's first panel, of its other panels, and of a histogram, in pixels.
+const FIRST: f64 = 190.0;
 const OTHERS: f64 = 80.0;
-const GAP: f64 = 26.0;
-/// Height of a histogram.
-const HISTOGRAM_HEIGHT: f64 = 44.0;
-/// Color variables in the page's style sheet.
-const COLOURS: [&str; 4] = ["var(--one)", "var(--two)", "var(--three)", "var(--four)"];
-/// Colors for light and dark backgrounds that color-blind readers can tell apart. Source: Okabe and Ito, "Color
-/// Universal Design" (2008).
-pub(crate) const PALETTE: &str = "\
-:root{--one:#0072b2;--two:#d55e00;--three:#00805d;--four:#b0508a}\
-@media (prefers-color-scheme:dark){@media screen{:root{--one:#56b4e9;--two:#e69f00;--three:#2fc99a;--four:#e3a3c6}}}";
+const HISTOGRAM: f64 = 56.0;
+/// Space above a panel for the label of its top line, in pixels.
+const TOP: f64 = 16.0;
+/// Maximum number of places in a plot that show their values under the mouse.
+const PROBES: usize = 120;
+/// Maximum number of labels on a logarithmic axis.
+const DECADES: usize = 5;
+/// Classes of the style sheet for the series of a picture.
+const CLASSES: [&str; 8] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
 
-/// Time series that share a picture because they have the same unit.
+/// Time series that share a panel because they have the same unit, with their classes.
 struct Panel<'a> {
     unit: Unit,
-    series: Vec<&'a TimeSeries>,
+    series: Vec<(&'static str, &'a TimeSeries)>,
 }
 
 fn panels(plot: &Plot) -> Vec<Panel<'_>> {
     let mut panels: Vec<Panel<'_>> = Vec::new();
-    for series in plot.series.iter().filter(|series| series.range().is_some()) {
+    let measured = plot.series.iter().filter(|series| series.range().is_some());
+    for (class, series) in CLASSES.into_iter().cycle().zip(measured) {
         match panels.iter_mut().find(|panel| panel.unit == series.unit) {
-            Some(panel) => panel.series.push(series),
-            None => panels.push(Panel { unit: series.unit, series: vec![series] }),
+            Some(panel) => panel.series.push((class, series)),
+            None => panels.push(Panel { unit: series.unit, series: vec![(class, series)] }),
         }
     }
     panels
 }
 
 impl Panel<'_> {
-    /// Returns the range of the vertical axis. The first panel's range includes zero. The other panels start at their
-    /// minimum, because the distance between 60 °C and 0 °C, for example, is meaningless.
-    fn range(&self, first: bool) -> (f64, f64) {
-        let ranges = self.series.iter().filter_map(|series| series.range());
+    /// Returns the values with a line. The first panel includes zero. The other panels start near their minimum,
+    /// because the distance between 60 °C and 0 °C, for example, is meaningless.
+    fn ticks(&self, first: bool) -> Vec<f64> {
+        let ranges = self.series.iter().filter_map(|(_, series)| series.range());
         let (low, high) = ranges.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (least, most)| {
             (low.min(least), high.max(most))
         });
-        if first { (low.min(0.0), high) } else { (low, high) }
+        chart::ticks(if first { low.min(0.0) } else { low }, high)
     }
 
-    fn draw(&self, top: f64, height: f64, first: bool, svg: &mut String) {
-        let (low, high) = self.range(first);
+    /// Draws the panel. `end` is the end of the horizontal axis, which only the last panel shows.
+    fn to_html(&self, end: Quantity, first: bool, last: bool) -> String {
+        let height = if first { FIRST } else { OTHERS };
+        let below = if last { CHART_LABEL_HEIGHT } else { 1.0 };
+        let mut chart = Chart::new(TOP + height + below);
+        let ticks = self.ticks(first);
+        let (low, high) = (ticks[0], ticks[ticks.len() - 1]);
         let spread = (high - low).max(f64::MIN_POSITIVE);
-        frame(svg, top, height);
-        label(svg, MARGIN - 6.0, top + 10.0, "end", &Quantity::new(high, self.unit).to_string());
-        label(svg, MARGIN - 6.0, top + height, "end", &Quantity::new(low, self.unit).to_string());
-        let mut x = MARGIN;
-        for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
-            svg.push_str(&format!(
-                "<text x=\"{x:.0}\" y=\"{:.1}\" font-size=\"12\" style=\"fill:{colour}\">{}</text>\n",
-                top - 5.0,
-                html(&series.name)
-            ));
-            x += 8.0 * as_f64(crate::text::width(&series.name)) + 16.0;
-            let step = (WIDTH - MARGIN) / as_f64(series.values.len()).max(1.0);
-            for line in runs(&series.values) {
-                let points = line.iter().map(|(index, value)| {
-                    let x = MARGIN + (as_f64(*index) + 0.5) * step;
-                    format!("{x:.1},{:.1}", top + height - (value - low) / spread * height)
-                });
-                let points = points.collect::<Vec<_>>().join(" ");
-                svg.push_str(&format!(
-                    "<polyline points=\"{points}\" fill=\"none\" style=\"stroke:{colour}\" stroke-width=\"1.5\" \
-                     stroke-linecap=\"round\"/>\n"
-                ));
-            }
+        let y = |value: f64| height - (value - low) / spread * height;
+        for tick in &ticks {
+            chart.line(TOP + y(*tick), "grid");
         }
+        let curves: String = self.series.iter().map(|(class, series)| curve(class, series, &y)).collect();
+        chart.draw(TOP, height, &curves);
+        for tick in &ticks {
+            chart.label(0.0, TOP + y(*tick) - 4.0, &Quantity::new(*tick, self.unit).to_string());
+        }
+        if last {
+            chart.axis(TOP + height, end);
+        }
+        chart.draw(TOP, height, &self.probes(end, height));
+        let names = self.series.iter().map(|(class, series)| (*class, series.name.as_str()));
+        let label: Vec<&str> = self.series.iter().map(|(_, series)| series.name.as_str()).collect();
+        chart::legend(names) + &chart.finish(&label.join(", "))
     }
+
+    /// Returns invisible rectangles whose titles have the values.
+    fn probes(&self, end: Quantity, height: f64) -> String {
+        let count = self.series.iter().map(|(_, series)| series.values.len()).max().unwrap_or(0);
+        let steps = chart::thin_out((0..count).collect(), PROBES);
+        let width = CHART_WIDTH / as_f64(steps.len().max(1));
+        let probe = |(place, index): (usize, usize)| {
+            let when = Quantity::new(end.value * as_f64(index) / as_f64(count), end.unit);
+            let values = self.series.iter().filter_map(|(_, series)| {
+                let value = series.values.get(index).copied().flatten()?;
+                Some(format!("{} {}", series.name, Quantity::new(value, series.unit)))
+            });
+            let title = html(&format!("at {when}: {}", values.collect::<Vec<_>>().join(", ")));
+            let x = as_f64(place) * width;
+            format!(
+                "<rect class=\"probe\" x=\"{x:.1}\" width=\"{width:.1}\" height=\"{height}\"><title>{title}</title></rect>\n"
+            )
+        };
+        steps.into_iter().enumerate().map(probe).collect()
+    }
+}
+
+fn curve(class: &str, series: &TimeSeries, y: &dyn Fn(f64) -> f64) -> String {
+    let half = chart::place(1, series.values.len()) / 2.0;
+    let line = |run: Vec<(usize, f64)>| {
+        let point = |(index, value): (usize, f64)| {
+            format!("{:.1},{:.1}", chart::place(index, series.values.len()) + half, y(value))
+        };
+        let points: Vec<String> = run.into_iter().map(point).collect();
+        format!("<polyline class=\"curve {class}\" points=\"{}\"/>\n", points.join(" "))
+    };
+    runs(&series.values).into_iter().map(line).collect()
 }
 
 /// Splits the values at gaps and pairs each value with its step's index. A lone value is repeated so that it appears as
@@ -102,78 +128,67 @@ fn runs(values: &[Option<f64>]) -> Vec<Vec<(usize, f64)>> {
     runs
 }
 
-fn frame(svg: &mut String, top: f64, height: f64) {
-    let bottom = top + height;
-    svg.push_str(&format!(
-        "<path d=\"M{MARGIN} {top:.1}V{bottom:.1}H{WIDTH}\" fill=\"none\" stroke=\"currentColor\" opacity=\".5\"/>\n"
-    ));
-}
-
-fn label(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
-    svg.push_str(&format!(
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"12\" fill=\"currentColor\" text-anchor=\"{anchor}\">{}</text>\n",
-        html(text)
-    ));
-}
-
-fn figure(title: &str, height: f64, content: &str) -> String {
-    let title = html(title);
-    format!(
-        "<figure>\n<h2>{title}</h2>\n<div class=\"scroll\"><svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">\n\
-         {content}</svg></div>\n</figure>\n"
-    )
-}
-
 impl Plot {
-    /// Formats the plot and its title as an inline SVG.
+    /// Formats the plot and its title as inline SVG, one chart for each unit.
     pub(crate) fn to_html(&self) -> String {
-        let (mut svg, mut top) = (String::new(), 18.0);
-        for (index, panel) in panels(self).iter().enumerate() {
-            let height = if index == 0 { FIRST } else { OTHERS };
-            panel.draw(top, height, index == 0, &mut svg);
-            top += height + GAP;
-        }
-        label(&mut svg, MARGIN, top - 10.0, "start", "0");
-        label(&mut svg, WIDTH, top - 10.0, "end", &self.end.to_string());
-        figure(&self.title, top, &svg)
+        let panels = panels(self);
+        let last = panels.len().saturating_sub(1);
+        let charts = panels.iter().enumerate();
+        let charts = charts.map(|(index, panel)| panel.to_html(self.end, index == 0, index == last));
+        let charts: String = charts.collect();
+        let nothing = if charts.is_empty() { "<p class=\"empty\">Nothing was measured.</p>\n" } else { "" };
+        chart::figure(&self.title, &(charts + nothing))
     }
 }
 
 impl Distribution {
-    /// Formats the distributions and their title as an inline SVG. Each sample is a histogram with lines at the median
+    /// Formats the distributions and their title as inline SVG. Each sample is a histogram with lines at the median
     /// and the 99th percentile. All histograms share a logarithmic axis.
     pub(crate) fn to_html(&self) -> String {
         let Some(axis) = self.axis() else { return String::new() };
-        let (mut svg, mut top) = (String::new(), 4.0);
-        let step = (WIDTH - MARGIN) / as_f64(BINS);
-        for (sample, colour) in self.samples.iter().zip(COLOURS.iter().cycle()) {
-            let heights = axis.shares(sample);
-            let bottom = top + 16.0 + HISTOGRAM_HEIGHT;
-            let mut path = format!("M{MARGIN} {bottom:.1}");
-            for (index, height) in heights.iter().enumerate() {
-                let (x, y) = (MARGIN + as_f64(index) * step, bottom - height * HISTOGRAM_HEIGHT);
-                path.push_str(&format!("L{x:.1} {y:.1}L{:.1} {y:.1}", x + step));
+        let samples = CLASSES.into_iter().cycle().zip(&self.samples).enumerate();
+        let charts = samples.map(|(index, (class, sample))| {
+            let is_last = index + 1 == self.samples.len();
+            let mut chart = Chart::new(HISTOGRAM + if is_last { CHART_LABEL_HEIGHT } else { 1.0 });
+            let mut path = format!("M0 {HISTOGRAM}");
+            for (bin, height) in axis.shares(sample, BINS).iter().enumerate() {
+                let y = HISTOGRAM * (1.0 - height);
+                path.push_str(&format!("V{y:.1}H{:.1}", chart::place(bin + 1, BINS)));
             }
-            svg.push_str(&format!(
-                "<path d=\"{path}L{WIDTH} {bottom:.1}Z\" style=\"fill:{colour};stroke:{colour}\" fill-opacity=\".35\"/>\n"
-            ));
-            label(&mut svg, MARGIN, top + 12.0, "start", &caption(sample));
-            for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
-                let Some(value) = sample.percentile(percent) else { continue };
-                let x = MARGIN + axis.place(value.value) * (WIDTH - MARGIN);
-                svg.push_str(&format!(
-                    "<path d=\"M{x:.1} {bottom:.1}v{:.1}\" stroke=\"currentColor\"><title>{name} {}</title></path>\n",
-                    -HISTOGRAM_HEIGHT,
-                    html(&value.to_string())
-                ));
+            let marks = [("p50", 50.0), ("p99", 99.0)].map(|(name, percent)| {
+                let Some(value) = sample.percentile(percent) else { return String::new() };
+                let (x, value) = (axis.place(value.value) * CHART_WIDTH, html(&value.to_string()));
+                format!(
+                    "<path class=\"mark\" d=\"M{x:.1} 0V{HISTOGRAM}\"><title>{name} {value}</title></path>\n"
+                )
+            });
+            let bars = format!("<path class=\"bars {class}\" d=\"{path}V{HISTOGRAM}Z\"/>\n");
+            chart.draw(0.0, HISTOGRAM, &(bars + &marks.concat()));
+            chart.line(HISTOGRAM, "axis");
+            if is_last {
+                for (place, value) in decades(&axis) {
+                    chart.label(place, HISTOGRAM + CHART_LABEL_HEIGHT - 4.0, &value.to_string());
+                }
             }
-            top = bottom + 8.0;
-        }
-        let (low, high) = axis.ends();
-        label(&mut svg, MARGIN, top + 10.0, "start", &low.to_string());
-        label(&mut svg, WIDTH, top + 10.0, "end", &format!("{high}, logarithmic"));
-        figure(&self.title, top + 18.0, &svg)
+            chart::legend([(class, caption(sample).as_str())]) + &chart.finish(&caption(sample))
+        });
+        chart::figure(&self.title, &charts.collect::<String>())
     }
+}
+
+/// Returns the values with a label on a logarithmic axis, with their places: powers of ten if there are several, or
+/// else the axis's ends.
+fn decades(axis: &Axis) -> Vec<(f64, Quantity)> {
+    let (low, high) = axis.ends();
+    #[expect(clippy::cast_possible_truncation, reason = "a float's exponent is at most 308")]
+    let exponent = |value: f64| value.log10() as i32;
+    let powers = (exponent(low.value) - 1..=exponent(high.value) + 1).map(|power| 10_f64.powi(power));
+    let powers: Vec<f64> = powers.filter(|value| (low.value..=high.value).contains(value)).collect();
+    if powers.len() < 2 {
+        return vec![(0.0, low), (1.0, high)];
+    }
+    let powers = chart::thin_out(powers, DECADES).into_iter();
+    powers.map(|value| (axis.place(value), Quantity::new(value, low.unit))).collect()
 }
 
 #[cfg(test)]
@@ -194,12 +209,16 @@ mod tests {
             series("heat", Unit::Celsius),
         ];
         let picture = Plot::new("a & b", Quantity::new(3000.0, Unit::Count), series).to_html();
-        assert_eq!(picture.matches("<path").count(), 2, "{picture}");
+        assert_eq!(picture.matches("class=\"chart\"").count(), 2, "{picture}");
         // Each time series has a segment on either side of the gap.
         assert_eq!(picture.matches("<polyline").count(), 6, "{picture}");
-        for part in
-            [">a &amp; b</h2>", "fill:var(--one)\">&lt;each&gt;", "fill:var(--two)\">mean", ">3000</text>"]
-        {
+        for part in [
+            ">a &amp; b</h2>",
+            "<li class=\"c1\">&lt;each&gt;</li>",
+            "<li class=\"c2\">mean</li>",
+            ">3000</text>",
+            "<title>at 0: &lt;each&gt; 1.00 s, mean 1.00 s</title>",
+        ] {
             assert!(picture.contains(part), "{part}\n{picture}");
         }
     }
@@ -207,8 +226,8 @@ mod tests {
     #[test]
     fn plot_lines_follow_the_values() {
         let picture = cliff().to_html();
-        // 960 of 960 is at the top of the first panel. One third of 960 is two thirds of the way down.
-        assert!(picture.contains("145.8,18.0"), "{picture}");
-        assert!(picture.contains("704.2,151.3"), "{picture}");
+        // The axis ends at 1000, above the largest value of 960. The first of six steps has its middle at one twelfth.
+        assert!(picture.contains("83.3,7.6"), "{picture}");
+        assert!(picture.contains("916.7,129.2"), "{picture}");
     }
 }

@@ -33,6 +33,8 @@ impl Column {
 pub enum Cell {
     /// A text. Any text is fine, because each format escapes it and replaces control characters.
     Text(String),
+    /// An SQL statement. It is a text that HTML pages fold and let readers copy.
+    Statement(String),
     /// A number with a unit.
     Quantity(Quantity),
     /// A value that is unknown or wasn't measured: a dash for humans, empty in CSV, and `null` in JSON.
@@ -64,10 +66,16 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 }
 
 impl Cell {
+    /// Creates a cell with an SQL statement.
+    #[must_use]
+    pub fn statement(sql: impl Into<String>) -> Self {
+        Self::Statement(sql.into())
+    }
+
     /// Formats the cell for humans.
     pub(crate) fn to_human_text(&self) -> String {
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) | Self::Statement(text) => text.clone(),
             Self::Quantity(quantity) => quantity.to_string(),
             Self::Missing => "–".to_owned(),
         }
@@ -75,7 +83,7 @@ impl Cell {
 
     pub(crate) fn to_json(&self) -> Value {
         match self {
-            Self::Text(text) => json!(text),
+            Self::Text(text) | Self::Statement(text) => json!(text),
             Self::Quantity(quantity) => json!(quantity),
             Self::Missing => Value::Null,
         }
@@ -84,20 +92,21 @@ impl Cell {
     /// Returns the number with all its digits in the base unit, and the base unit's name. A text has an empty unit.
     pub(crate) fn value_and_unit(&self) -> (String, &'static str) {
         match self {
-            Self::Text(text) => (text.clone(), ""),
+            Self::Text(text) | Self::Statement(text) => (text.clone(), ""),
             Self::Quantity(Quantity { value, unit }) => (value.to_string(), unit.name()),
             Self::Missing => (String::new(), ""),
         }
     }
 }
 
-/// A table with a title. `Display` formats it for a terminal, with aligned columns and without colors. Line length is
-/// unlimited.
+/// A table with a title. `Display` formats it with aligned columns and without colors. Line length is unlimited.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     pub(crate) title: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<Cell>>,
+    /// A sentence between the title and the rows.
+    pub(crate) remark: Option<String>,
 }
 
 impl Table {
@@ -109,7 +118,7 @@ impl Table {
             let is_new = columns[..index].iter().all(|other| other.title != column.title);
             debug_assert!(is_new, "two columns of table \"{title}\" are \"{}\"", column.title);
         }
-        Self { title, columns, rows: Vec::new() }
+        Self { title, columns, rows: Vec::new(), remark: None }
     }
 
     /// Creates a table without rows. The first column is for words, and the others are for numbers.
@@ -120,6 +129,16 @@ impl Table {
         numbers: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         Self::new(title, std::iter::once(Column::left(words)).chain(numbers.into_iter().map(Column::right)))
+    }
+
+    /// Sets the sentence below the title. A table without rows then consists of it, and has no header.
+    pub fn set_remark(&mut self, remark: impl Into<String>) {
+        self.remark = Some(remark.into());
+    }
+
+    /// Returns true if only the remark is to be shown.
+    pub(crate) fn is_remark(&self) -> bool {
+        self.rows.is_empty() && self.remark.is_some()
     }
 
     /// Appends a row.
@@ -146,10 +165,14 @@ impl Table {
             .rows
             .iter()
             .map(|row| line(row.iter().map(|cell| text::markdown(&cell.to_human_text())).collect()));
-        format!("## {}\n\n{head}{rule}{}", text::markdown(&self.title), rows.collect::<String>())
+        let remark = self.remark.as_ref().map(|remark| text::markdown(remark) + "\n");
+        let table = if self.is_remark() { String::new() } else { head + &rule + &rows.collect::<String>() };
+        let parts: Vec<String> =
+            remark.into_iter().chain(Some(table).filter(|table| !table.is_empty())).collect();
+        format!("## {}\n\n{}", text::markdown(&self.title), parts.join("\n"))
     }
 
-    /// Returns `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`.
+    /// Returns `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`, and the remark under `remark` if there is one.
     ///
     /// A cell is a string, null, or `{"value": …, "unit": …}`. The value has all digits and is in the base unit, or is
     /// null if the number isn't finite.
@@ -157,37 +180,31 @@ impl Table {
     pub fn to_json(&self) -> Value {
         let titles = || self.columns.iter().map(|column| column.title.clone());
         let row = |row: &Vec<Cell>| titles().zip(row.iter().map(Cell::to_json)).collect::<Map<_, _>>();
-        json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
+        let mut value = json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() });
+        if let Some(remark) = &self.remark {
+            value["remark"] = json!(remark);
+        }
+        value
     }
 
-    /// Yields the table's title, the row (counted from 1), the column's title, the value and the unit for each cell.
+    /// Yields the table's title, the row (counted from 1), the column's title, the value and the unit for each cell. The
+    /// remark comes first, in row 0.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
-        self.rows.iter().enumerate().flat_map(move |(index, row)| {
+        let remark =
+            self.remark.iter().map(|remark| [&*self.title, "0", "remark", remark, ""].map(str::to_owned));
+        let cells = self.rows.iter().enumerate().flat_map(move |(index, row)| {
             row.iter().zip(&self.columns).map(move |(cell, column)| {
                 let (value, unit) = cell.value_and_unit();
                 [self.title.clone(), (index + 1).to_string(), column.title.clone(), value, unit.to_owned()]
             })
-        })
+        });
+        remark.chain(cells)
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head: Vec<String> = self.columns.iter().map(|column| text::plain(&column.title)).collect();
-        let body =
-            self.rows.iter().map(|row| row.iter().map(|cell| text::plain(&cell.to_human_text())).collect());
-        let mut lines: Vec<Vec<String>> = std::iter::once(head).chain(body).collect();
-        let widest = |index: usize| lines.iter().map(|line| text::width(&line[index])).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
-        lines.insert(1, widths.iter().map(|width| "─".repeat(*width)).collect());
-        writeln!(formatter, "{}\n", text::plain(&self.title))?;
-        for line in lines {
-            let cells = line.iter().zip(&widths).zip(&self.columns);
-            let padded: Vec<String> =
-                cells.map(|((cell, width), column)| text::pad(cell, *width, column.alignment)).collect();
-            writeln!(formatter, "{}", padded.join("  ").trim_end())?;
-        }
-        Ok(())
+        formatter.write_str(&self.to_text(usize::MAX))
     }
 }
 
@@ -226,7 +243,7 @@ pub(crate) mod tests {
         fn shared_unit(&self, column: usize) -> Option<Unit> {
             let mut units = self.rows.iter().filter_map(|row| match row[column] {
                 Cell::Quantity(quantity) => Some(quantity.unit),
-                Cell::Text(_) | Cell::Missing => None,
+                Cell::Text(_) | Cell::Statement(_) | Cell::Missing => None,
             });
             let first = units.next()?;
             units.all(|unit| unit == first).then_some(first)

@@ -69,25 +69,63 @@ pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
 /// A no-break space. [`hang`] never breaks a line here and prints it as an ordinary space.
 pub(crate) const NO_BREAK: &str = "\u{a0}";
 
-/// Formats `text` after `lead`, indenting the following lines by the width of `lead`. Lines have at most `columns`
-/// columns, unless a single word is longer.
-pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
-    let margin = " ".repeat(width(lead));
-    let (mut lines, mut line, mut empty) = (String::new(), lead.to_owned(), true);
-    for word in plain(text).split(' ').filter(|word| !word.is_empty()) {
-        if !empty && width(&line) + 1 + width(word) > columns {
-            lines += line.trim_end();
-            lines += "\n";
-            line.clone_from(&margin);
-            empty = true;
+/// Splits `text` into lines of at most `columns` columns, between words where possible. Returns at least one line.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    // A character can take up two columns.
+    let columns = columns.max(2);
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for mut word in plain(text).split(' ').filter(|word| !word.is_empty()) {
+        if !line.is_empty() && width(&line) + 1 + width(word) <= columns {
+            line.push(' ');
+            line.push_str(word);
+            continue;
         }
-        if !empty {
-            line += " ";
+        if !line.is_empty() {
+            lines.push(std::mem::take(&mut line));
         }
-        line += word;
-        empty = false;
+        while let Some(end) = end_of(word, columns) {
+            lines.push(word[..end].to_owned());
+            word = &word[end..];
+        }
+        word.clone_into(&mut line);
     }
-    (lines + line.trim_end() + "\n").replace(NO_BREAK, " ")
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines.iter().map(|line| line.replace(NO_BREAK, " ")).collect()
+}
+
+/// Returns how many bytes of `text` fit into `columns` columns, or `None` if all of it does.
+fn end_of(text: &str, columns: usize) -> Option<usize> {
+    let mut taken = 0;
+    let (end, _) = text.char_indices().find(|(at, _)| {
+        let next = text[*at..].chars().next();
+        taken += next.map_or(0, |next| width(next.encode_utf8(&mut [0; 4])));
+        taken > columns
+    })?;
+    Some(end)
+}
+
+/// Shortens `text` to one line of at most `columns` columns. An ellipsis marks the cut.
+#[must_use]
+pub fn cut(text: &str, columns: usize) -> String {
+    let text = plain(text);
+    if end_of(&text, columns).is_none() {
+        return text;
+    }
+    let end = end_of(&text, columns.saturating_sub(1)).unwrap_or(text.len());
+    text[..end].trim_end().to_owned() + "…"
+}
+
+/// Formats `text` after `lead`, indenting the following lines by the width of `lead`. Lines have at most `columns`
+/// columns. Words that are longer continue on the next line.
+#[must_use]
+pub fn hang(lead: &str, text: &str, columns: usize) -> String {
+    let margin = width(lead);
+    let lines = wrap(text, columns.saturating_sub(margin));
+    let leads = std::iter::once(lead.to_owned()).chain(std::iter::repeat(" ".repeat(margin)));
+    let lines = leads.zip(lines).map(|(lead, line)| format!("{}\n", format!("{lead}{line}").trim_end()));
+    lines.collect()
 }
 
 /// Replaces control characters with spaces. The result is a single line that can't affect the terminal.
@@ -181,9 +219,15 @@ pub(crate) mod tests {
     #[test]
     fn long_text_wraps_with_hanging_indent() {
         assert_eq!(hang("1. ", "one two three four", 10), "1. one two\n   three\n   four\n");
-        assert_eq!(hang("1. ", "incomprehensibilities", 10), "1. incomprehensibilities\n");
+        assert_eq!(hang("1. ", "incomprehensibilities", 10), "1. incompr\n   ehensib\n   ilities\n");
         assert_eq!(hang("Disk  ", "", 10), "Disk\n");
         assert_eq!(hang("1. ", "one 2\u{a0}ms", 9), "1. one\n   2 ms\n");
+    }
+
+    #[test]
+    fn cut_text_ends_with_ellipsis() {
+        assert_eq!(["short", "too long", "日本語"].map(|text| cut(text, 5)), ["short", "too…", "日本…"]);
+        assert_eq!(cut("a\nb", 5), "a b");
     }
 
     #[test]
@@ -219,6 +263,15 @@ pub(crate) mod tests {
         fn padded_text_has_requested_width(text in any::<String>(), columns in 0_usize..40) {
             let padded = pad(&text, columns, Alignment::Right);
             prop_assert_eq!(width(&padded), width(&text).max(columns));
+        }
+
+        #[test]
+        fn wrapped_lines_fit_and_keep_all_words(text in any::<String>(), columns in 2_usize..60) {
+            let lines = wrap(&text, columns);
+            prop_assert!(lines.iter().all(|line| width(line) <= columns), "{:?}", lines);
+            let letters = |text: &str| text.replace([' ', '\u{a0}'], "");
+            prop_assert_eq!(letters(&lines.concat()), letters(&plain(&text)));
+            prop_assert!(width(&cut(&text, columns)) <= columns);
         }
 
         #[test]

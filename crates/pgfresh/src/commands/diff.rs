@@ -1,5 +1,6 @@
 //! `pgfresh diff`: shows how a database differs from its template.
 
+use std::io;
 use std::process::ExitCode;
 
 use contract::{DatabaseDiff, DiffResponse};
@@ -90,7 +91,7 @@ fn show(diff: &DatabaseDiff, name: &str, template: &str, test: &str, table: Opti
             print_line!("{whole} does not differ from template \"{template}\" in what could be compared\n");
         }
     }
-    print(format_diff(diff, sys::terminal_width().unwrap_or(USUAL_WIDTH)));
+    print(format_diff(diff, sys::terminal_width(io::stderr()).unwrap_or(USUAL_WIDTH)));
     if diff.tables_left_out.tables > 0 {
         print_line!("HINT:  \"pgfresh diff {name} --table TABLE\" shows one of them.");
     }

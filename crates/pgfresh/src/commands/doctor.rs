@@ -15,7 +15,6 @@ use crate::context::Context;
 use crate::context::provisioning;
 use crate::disk;
 use crate::failure::Failure;
-use crate::output;
 use crate::output::print_line;
 use crate::report_file;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
@@ -106,7 +105,7 @@ fn publish(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
     if arguments.json {
         print_line!("{}", report.to_json());
     } else {
-        output::print(&report);
+        report_file::show(&report);
     }
     arguments.report.iter().try_for_each(|file| file.write(&report, &|| diagnosis.to_html()))
 }

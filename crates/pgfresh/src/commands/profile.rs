@@ -40,7 +40,7 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
     }
     report_file::publish(
         context.verbosity.is_quiet() || arguments.json,
-        &profile,
+        &|columns| profile.summary(columns),
         &report,
         &|| profile.to_html(),
         &arguments.report,

@@ -67,7 +67,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     if let Some(seen) = seen.transpose().map_err(without_profile)? {
         report_file::publish(
             context.verbosity.is_quiet(),
-            &seen,
+            &|columns| seen.summary(columns),
             &seen.report(),
             &|| seen.to_html(),
             &arguments.report,

@@ -72,14 +72,15 @@ export class Browser {
     return within(answer, `an answer to ${method}`);
   }
 
-  // Opens an address in a new profile, with a screen of this width in pixels and this colour scheme.
-  async page(url, { width = 1200, scheme = "light" } = {}) {
+  // Opens an address in a new profile, with a screen of this width in pixels and this colour scheme. `media` is "print"
+  // for the page as a printer gets it, and without `scripts` the browser runs none.
+  async page(url, { width = 1200, scheme = "light", media = "", scripts = true } = {}) {
     const { browserContextId } = await this.call("Target.createBrowserContext");
     const { targetId } = await this.call("Target.createTarget", { url: "about:blank", browserContextId });
     const { sessionId } = await this.call("Target.attachToTarget", { targetId, flatten: true });
     const page = new Page((method, params) => this.call(method, params, sessionId));
     this.#listeners.set(sessionId, (method, params) => page.hear(method, params));
-    await page.open(url, width, scheme);
+    await page.open(url, { width, scheme, media, scripts });
     return page;
   }
 
@@ -114,12 +115,13 @@ class Page {
     if (method === "Log.entryAdded" && params.entry.level !== "info") this.complaints.push(params.entry.text);
   }
 
-  async open(url, width, scheme) {
+  async open(url, { width, scheme, media, scripts }) {
     await Promise.all(["Page", "Network", "Runtime", "Log"].map((domain) => this.#call(`${domain}.enable`)));
     const mobile = width < 600;
     await this.#call("Emulation.setDeviceMetricsOverride", { width, height: 800, deviceScaleFactor: 1, mobile });
     const features = [{ name: "prefers-color-scheme", value: scheme }];
-    await this.#call("Emulation.setEmulatedMedia", { features });
+    await this.#call("Emulation.setEmulatedMedia", { media, features });
+    await this.#call("Emulation.setScriptExecutionDisabled", { value: !scripts });
     const { errorText } = await this.#call("Page.navigate", { url });
     if (errorText) throw new Error(`could not open ${url}: ${errorText}`);
     await this.until(() => document.readyState === "complete");
@@ -133,6 +135,15 @@ class Page {
     });
     if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
     return result.value;
+  }
+
+  // Types a key, such as "Tab" or "Enter".
+  async press(key) {
+    const windowsVirtualKeyCode = { Tab: 9, Enter: 13 }[key];
+    const text = key === "Enter" ? "\r" : undefined;
+    for (const type of ["keyDown", "keyUp"]) {
+      await this.#call("Input.dispatchKeyEvent", { type, key, code: key, windowsVirtualKeyCode, text });
+    }
   }
 
   // Waits until a function returns true within the page, or within the page after it.

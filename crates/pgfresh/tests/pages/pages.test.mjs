@@ -18,12 +18,11 @@ import { Browser } from "./browser.mjs";
 const run = promisify(execFile);
 const { PGFRESH_BIN: pgfresh = "pgfresh", PGFRESH_TEST_PICTURES: pictures } = process.env;
 
-// Width of a small phone, in pixels.
-const PHONE = 360;
-const SCREENS = [
-  { width: PHONE, scheme: "light" }, { width: PHONE, scheme: "dark" },
-  { width: 1200, scheme: "light" }, { width: 1200, scheme: "dark" },
-];
+// Widths of a small phone, a phone, a tablet and a laptop, in pixels.
+const WIDTHS = [360, 400, 800, 1280];
+const SCREENS = WIDTHS.flatMap((width) => ["light", "dark"].map((scheme) => ({ width, scheme })));
+// Width of a sheet of paper without its margins, in pixels.
+const PAPER = 718;
 
 // Starts a `pgfresh serve` that ends with the test, or by `end`.
 async function serve(t) {
@@ -161,34 +160,129 @@ test("the live page works behind an address with the secret in its path, and say
   assert.match(await page.ask(() => document.querySelector("#state").innerText), /connection lost, trying again/);
 });
 
+// Opens a report on each screen and asserts that it can be read and asks for nothing else.
+async function assertReport(browser, file, name, check) {
+  for (const screen of [...SCREENS, { width: PAPER, scheme: "light", media: "print" }]) {
+    const page = await browser.page(pathToFileURL(file).href, screen);
+    await check(page);
+    await assertReadable(page, screen);
+    await keep(page, name, { ...screen, scheme: screen.media ?? screen.scheme });
+    assert.deepEqual(page.requests, [pathToFileURL(file).href], "it asks for something else");
+    assert.deepEqual(page.complaints, []);
+  }
+}
+
 test("the report of doctor is one file that can be read on a phone, light and dark", async (t) => {
   const [folder, browser] = await Promise.all([scratch(t), Browser.open(t)]);
   const file = join(folder, "doctor.html");
   await run(pgfresh, ["doctor", "--quick", "--soak", "3s", "--report", file]);
-  for (const screen of SCREENS) {
-    const page = await browser.page(pathToFileURL(file).href, screen);
+  await assertReport(browser, file, "doctor", async (page) => {
     assert.match(await page.ask(() => document.body.innerText), /Commits of one row/);
-    assert.equal(await page.ask(() => document.querySelectorAll("svg").length), 3, "a soak, syncs and commits");
-    await assertReadable(page, screen);
-    await keep(page, "doctor", screen);
-    assert.deepEqual(page.requests, [pathToFileURL(file).href], "it asks for something else");
-    assert.deepEqual(page.complaints, []);
-  }
+    assert.equal(await page.ask(() => document.querySelectorAll("figure").length), 3, "a soak, syncs and commits");
+    assert.ok(await page.ask(() => document.querySelectorAll(".tile").length) >= 4, "too few tiles");
+  });
 });
 
-test("the report of a profile is one file that can be read on a phone, light and dark", async (t) => {
+test("the report of a comparison is one file that can be read on a phone, light and dark", async (t) => {
   const [folder, browser] = await Promise.all([scratch(t), Browser.open(t)]);
-  const file = join(folder, "profile.html");
-  const sql = "CREATE TABLE some_table (some_column text); SELECT pg_sleep(1.5); TRUNCATE some_table";
-  const words = ["run", "--quiet", "--profile", "--report", file, "--", "psql", "-XAtqc", sql];
+  const file = join(folder, "compare.html");
+  const command = ["psql", "-XAtqc", "SELECT 1"];
+  await run(pgfresh, ["run", "--quiet", "--compare", "-n", "1", "--report", file, "--", ...command]);
+  await assertReport(browser, file, "compare", async (page) => {
+    assert.match(await page.ask(() => document.body.innerText), /as fast/);
+    assert.equal(await page.ask(() => document.querySelectorAll(".tile").length), 3, "two servers and a gain");
+  });
+});
+
+// A test's name that would run a script, without an opportunity for a line break.
+const HOSTILE = `<img src=x onerror=alert(1)>${"x".repeat(300)}`;
+
+// Profiles three tests with long names and statements, two of which repeat a query. Returns the report's path.
+async function profile(t) {
+  const folder = await scratch(t), file = join(folder, "profile.html");
+  const columns = Array.from({ length: 60 }, (_, at) => `${at} AS some_long_column_${at}`).join(", ");
+  const each = Array.from({ length: 30 }, (_, at) => `SELECT ${at} AS author, '</script>' AS "<b>", ${columns};\n`);
+  await writeFile(join(folder, "each.sql"), each.join(""));
+  await writeFile(join(folder, "clean.sql"), "CREATE TABLE t (a text); SELECT pg_sleep(1); TRUNCATE t; SELECT 1;\n");
+  const script = 'cd "$1"; psql -XAtqf each.sql one; "$2" release one --test "$3"; psql -XAtqf each.sql two; '
+    + '"$2" release two --test test_two; psql -XAtqf clean.sql three; "$2" release three --test test_three';
+  const words = ["run", "--quiet", "--profile", "--report", file, "--", "sh", "-euc", script, "sh", folder, pgfresh, HOSTILE];
   await run(pgfresh, words);
-  for (const screen of SCREENS) {
-    const page = await browser.page(pathToFileURL(file).href, screen);
-    assert.match(await page.ask(() => document.body.innerText), /pg_sleep/);
+  return file;
+}
+
+test("the report of a profile is one file that can be read on a phone, light and dark", async (t) => {
+  const [file, browser] = await Promise.all([profile(t), Browser.open(t)]);
+  await assertReport(browser, file, "profile", async (page) => {
+    const text = await page.ask(() => document.body.innerText);
+    for (const part of ["pg_sleep", HOSTILE, "Repeated queries"]) assert.ok(text.includes(part), part);
     assert.ok(await page.ask(() => document.querySelectorAll("svg rect title").length) > 0, "no picture");
-    await assertReadable(page, screen);
-    await keep(page, "profile", screen);
-    assert.deepEqual(page.requests, [pathToFileURL(file).href], "it asks for something else");
-    assert.deepEqual(page.complaints, []);
+    assert.equal(await page.ask(() => document.querySelectorAll("img, b").length), 0, "a name became an element");
+  });
+});
+
+test("a profile without a client says how to name tests", async (t) => {
+  const [folder, browser] = await Promise.all([scratch(t), Browser.open(t)]);
+  const file = join(folder, "nameless.html");
+  await run(pgfresh, ["run", "--quiet", "--profile", "--report", file, "--", "psql", "-XAtqc", "SELECT 1"]);
+  await assertReport(browser, file, "nameless", async (page) => {
+    const said = await page.ask(() => [...document.querySelectorAll("h2")]
+      .find((head) => head.textContent === "Tests").nextElementSibling.textContent);
+    assert.match(said, /use a pgfresh client \(Python, Node, Go, Java or Rust\)/);
+  });
+});
+
+// Called within a page: returns the texts of a column of the table below this heading.
+function column([heading, at]) {
+  const head = [...document.querySelectorAll("h2")].find((head) => head.textContent === heading);
+  return [...head.nextElementSibling.querySelectorAll("tbody tr")].map((row) => row.cells[at].textContent);
+}
+
+test("tables sort by mouse and keyboard, and statements are folded and copied", async (t) => {
+  const [file, browser] = await Promise.all([profile(t), Browser.open(t)]);
+  const page = await browser.page(pathToFileURL(file).href);
+  const names = () => page.ask(column, ["Tests", 0]);
+  const sorted = [HOSTILE, "test_three", "test_two"];
+  await page.ask(() => document.querySelector("th button").click());
+  assert.deepEqual(await names(), sorted);
+  assert.equal(await page.ask(() => document.querySelector("th").getAttribute("aria-sort")), "ascending");
+  await page.ask(() => document.querySelector("th button").focus());
+  await page.press("Enter");
+  assert.deepEqual(await names(), sorted.toReversed());
+  // The next button sorts by time, longest first.
+  await page.press("Tab");
+  await page.press("Enter");
+  const times = await page.ask(() => [...document.querySelectorAll("tbody")][0].rows.length
+    && [...document.querySelector("tbody").rows].map((row) => Number(row.cells[1].dataset.value)));
+  assert.deepEqual(times, times.toSorted((one, other) => other - one));
+  assert.equal((await names())[0], "test_three");
+
+  assert.deepEqual(await page.ask(column, ["Repeated queries", 2]), ["2"], "one row for a statement of two tests");
+  await page.ask(() => {
+    navigator.clipboard.writeText = async (text) => { window.copied = text; };
+    document.querySelector(".copy").click();
+  });
+  const statement = await page.ask(() => document.querySelector("td.sql code").textContent);
+  assert.equal(await page.ask(() => window.copied), statement);
+  const height = () => page.ask(() => document.querySelector("summary").getBoundingClientRect().height);
+  const folded = await height();
+  await page.ask(() => document.querySelector("summary").focus());
+  await page.press("Enter");
+  assert.ok(await height() > 2 * folded, "it is still folded");
+  assert.deepEqual(page.complaints, []);
+});
+
+test("a report can be read without scripts, and its statements are whole on paper", async (t) => {
+  const [file, browser] = await Promise.all([profile(t), Browser.open(t)]);
+  for (const width of WIDTHS) {
+    const page = await browser.page(pathToFileURL(file).href, { width, scripts: false });
+    await assertReadable(page, { width });
+    assert.equal(await page.ask(() => document.querySelectorAll("button").length), 0, "a button does nothing");
+    assert.ok((await page.ask(() => document.body.innerText)).includes("some_long_column_59"), "the end is missing");
   }
+  const page = await browser.page(pathToFileURL(file).href, { width: PAPER, media: "print" });
+  const cut = () => [...document.querySelectorAll("summary")].filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth);
+  assert.equal(await page.ask(`() => (${cut})().length`), 0);
+  assert.ok(await page.ask(() => [...document.querySelectorAll("button")].every((button) => button.className !== "copy"
+    || !button.checkVisibility())), "paper has a button");
 });

@@ -15,11 +15,10 @@ pub fn replace_stdin(file: impl AsFd) -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdin(file)?)
 }
 
-/// Returns the width in columns of the terminal on stderr, or `None` if stderr is not a terminal or the
-/// terminal has no size.
+/// Returns the width of the terminal `output` in columns, or `None` if it is not a terminal or the terminal has no size.
 #[must_use]
-pub fn terminal_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+pub fn terminal_width(output: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(output).ok()?;
     // A terminal without a size reports 0.
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }

@@ -14,6 +14,7 @@ mod run;
 mod serve_name;
 mod smoke;
 mod snapshots;
+mod terminal_width;
 
 use std::fs;
 

@@ -1,12 +1,13 @@
 //! Pseudo-terminals for tests.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Pseudo-terminal. Dropping it hangs up.
 pub(crate) struct Terminal {
@@ -22,6 +23,26 @@ impl Terminal {
         unlockpt(&keyboard).unwrap();
         let name = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
         Self { keyboard: keyboard.into(), name }
+    }
+
+    /// Creates a terminal of this width.
+    pub(crate) fn of_width(columns: u16) -> Self {
+        let terminal = Self::new();
+        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal.keyboard, size).unwrap();
+        terminal
+    }
+
+    /// Runs `command` to its end. Returns its exit code and everything that it and its children wrote.
+    pub(crate) fn run(&self, command: Command) -> (Option<i32>, String) {
+        let (mut child, mut text) = (self.start(command), Vec::new());
+        let mut screen = self.keyboard.try_clone().unwrap();
+        let mut part = [0; 4096];
+        // The read fails once no process has the terminal open.
+        while let Ok(length @ 1..) = screen.read(&mut part) {
+            text.extend_from_slice(&part[..length]);
+        }
+        (child.wait().unwrap().code(), String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Starts `command` as the first process of the terminal's session, as a login does.

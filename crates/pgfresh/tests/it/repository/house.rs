@@ -30,7 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("remote", &["sys", "storage", "template"]),
     ("lease", &["pgwire", "sys", "storage", "server", "template"]),
     ("gateway", &["contract", "pgwire", "sys", "storage", "server", "template", "lease"]),
-    ("api", &["contract", "sys", "server", "lease", "gateway", "diff"]),
+    ("api", &["contract", "sys", "server", "lease", "gateway", "report", "diff"]),
     ("report", &[]),
     ("diff", &["contract", "server", "report"]),
     ("bench", &["pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api", "report"]),

@@ -129,7 +129,7 @@ fn tests_sharing_database_cause_no_n_plus_one() {
     assert!(!outcome.stderr.contains("N+1:"), "{outcome}");
     assert!(outcome.stderr.contains("\ntests     Tests share databases"), "{outcome}");
     let advice = "run \"pgfresh release DATABASE --test NAME\" after each";
-    assert!(report["notes"].to_string().replace('\\', "").contains(advice), "{report}");
+    assert!(report["tables"].to_string().replace('\\', "").contains(advice), "{report}");
     // The client's word makes a test of it.
     let program = ground::program().display();
     let (outcome, report) = profile_of(&format!("{each}; {program} release test_app --test one"));

@@ -1,0 +1,68 @@
+//! Reports on terminals: no line of `run --profile`, `run --compare` and `doctor` is longer than the terminal is wide.
+
+use crate::common::terminal::Terminal;
+use crate::common::{Scene, User, ground};
+use report::display_width;
+
+const WIDTHS: [u16; 3] = [40, 80, 200];
+
+/// Runs pgfresh on a terminal of this width; returns the lines that remain on it.
+fn lines(scene: &Scene, columns: u16, words: &[&str]) -> Vec<String> {
+    let (code, text) = Terminal::of_width(columns).run(scene.pgfresh(words));
+    assert_eq!(code, Some(0), "{words:?}: {text}");
+    // A line that pgfresh overwrites ends with a carriage return.
+    let parts = text.split(['\n', '\r']).map(|line| line.replace("\x1b[K", ""));
+    parts.map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+fn assert_fit(lines: &[String], columns: u16) {
+    for line in lines {
+        assert!(display_width(line) <= usize::from(columns), "{columns}: {line:?}\n{}", lines.join("\n"));
+    }
+}
+
+#[test]
+fn profiles_fit_terminals_of_any_width() {
+    let scene = Scene::new(User::Ourselves);
+    let (psql, pgfresh) = (ground::psql(), ground::program().display());
+    let each = (0..12).map(|key| format!("SELECT {key} AS {};\n", "long_name_".repeat(6)));
+    scene.write("each.sql", &each.collect::<String>());
+    let name = format!("tests/test_orders.py::test_{}[日本-{}]", "x".repeat(150), "word ".repeat(30));
+    let script = format!(
+        "{psql} -XAtqf each.sql one >out; {pgfresh} release one --test \"$0\"
+         {psql} -XAtqc 'CREATE TABLE t (); SELECT pg_sleep(0.3); TRUNCATE t' two >out"
+    );
+    for columns in WIDTHS {
+        let lines = lines(&scene, columns, &["run", "--profile", "--", "sh", "-euc", &script, &name]);
+        assert_fit(&lines, columns);
+        let is_there = |word: &str| lines.iter().any(|line| line.starts_with(word));
+        assert!(["suite ", "longest ", "tests ", "finding "].into_iter().all(is_there), "{lines:?}");
+    }
+}
+
+#[test]
+fn comparisons_fit_terminals_of_any_width() {
+    let scene = Scene::new(User::Ourselves);
+    let script = format!("{} -XAtqc 'SELECT 1' >out", ground::psql());
+    let words = ["run", "--compare", "-n", "1", "--", "sh", "-euc", &script];
+    for columns in WIDTHS {
+        let lines = lines(&scene, columns, &words);
+        assert_fit(&lines, columns);
+        assert!(lines.join(" ").contains("exit code 0"), "{lines:?}");
+    }
+}
+
+#[test]
+fn diagnoses_fit_terminals_of_any_width() {
+    let scene = Scene::new(User::Ourselves);
+    let place = scene.place.to_str().unwrap();
+    for columns in WIDTHS {
+        let lines = lines(&scene, columns, &["doctor", "--quick", "--soak", "2s", place]);
+        assert_fit(&lines, columns);
+        let text = lines.join("\n");
+        assert!(
+            ["Soak", "Commits of one row", "Sync methods"].into_iter().all(|part| text.contains(part)),
+            "{text}"
+        );
+    }
+}
