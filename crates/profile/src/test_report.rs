@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64};
+use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64, cut};
 use serde_json::{Value, json};
 
 use crate::circumstances::{percent, seconds};
@@ -14,6 +14,8 @@ use pgwire::NormalizedStatement;
 const LINES: usize = 20;
 /// How often a test must run a query to cause a finding.
 const MIN_RUNS_FOR_FINDING: u64 = 10;
+/// Maximum width of a statement in a finding, in columns.
+const STATEMENT_WIDTH: usize = 120;
 /// Maximum number of tests to name in a finding.
 const MAX_NAMED_TESTS: usize = 3;
 
@@ -236,10 +238,12 @@ impl<'a> Tests<'a> {
         let found: Vec<(String, Repetition)> = self.single_tests().filter_map(of).collect();
         let named = found.iter().take(MAX_NAMED_TESTS).map(|(test, repetition)| {
             let after = match repetition.kind {
-                RepetitionKind::NPlusOne { after: Some(after) } => format!(", after {}", self.text(after)),
+                RepetitionKind::NPlusOne { after: Some(after) } => {
+                    format!(", after {}", cut(self.text(after), STATEMENT_WIDTH))
+                }
                 _ => String::new(),
             };
-            let (count, text) = (repetition.count, self.text(repetition.statement));
+            let (count, text) = (repetition.count, cut(self.text(repetition.statement), STATEMENT_WIDTH));
             format!(
                 "{test} runs {text} {count} times with other values ({}{after})",
                 seconds(repetition.seconds)

@@ -11,6 +11,8 @@ use crate::{Cell, Distribution, Finding, Layer, Plot, Report, Table, page};
 const NARROW_COLUMNS: usize = 3;
 /// Number of tiles that fill a row of a wide page.
 const TILES_IN_A_ROW: usize = 6;
+/// Length in characters up to which a column need not be wide for a text.
+const SHORT_TEXT: usize = 16;
 /// Length in characters up to which a page shows a statement whole.
 const SHORT_STATEMENT: usize = 60;
 
@@ -89,7 +91,11 @@ impl Cell {
             Self::Statement(_) => {
                 ("sql", format!("<div><details><summary><code>{text}</code></summary></details></div>"))
             }
-            _ => (if alignment == Alignment::Right { "right" } else { "" }, text),
+            Self::Missing if alignment == Alignment::Right => ("right nil", text),
+            Self::Missing => ("nil", text),
+            _ if alignment == Alignment::Right => ("right", text),
+            _ if text.chars().count() > SHORT_TEXT => ("long", text),
+            _ => ("", text),
         };
         let value = match self {
             Self::Quantity(quantity) => format!(" data-value=\"{}\"", quantity.value),

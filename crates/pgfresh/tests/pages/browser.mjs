@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 // Timeout for each wait, in ms.
-const PATIENCE = 30_000;
+const PATIENCE = 120_000;
 // Pause between two evaluations while a test waits for a change, in ms.
 const STEP = 50;
 
@@ -78,7 +78,8 @@ export class Browser {
     const { browserContextId } = await this.call("Target.createBrowserContext");
     const { targetId } = await this.call("Target.createTarget", { url: "about:blank", browserContextId });
     const { sessionId } = await this.call("Target.attachToTarget", { targetId, flatten: true });
-    const page = new Page((method, params) => this.call(method, params, sessionId));
+    const close = () => this.call("Target.disposeBrowserContext", { browserContextId });
+    const page = new Page((method, params) => this.call(method, params, sessionId), close);
     this.#listeners.set(sessionId, (method, params) => page.hear(method, params));
     await page.open(url, { width, scheme, media, scripts });
     return page;
@@ -101,8 +102,9 @@ class Page {
   requests = [];
   complaints = [];
 
-  constructor(call) {
+  constructor(call, close) {
     this.#call = call;
+    this.close = close;
   }
 
   hear(method, params) {
