@@ -14,7 +14,7 @@ const WIDTH: usize = 120;
 /// Minimum width of the summary, in columns.
 const MIN_WIDTH: usize = 30;
 
-/// The summary's lines, each with a word for what it is about.
+/// Lines of the summary. Most begin with a word for their subject.
 struct Lines {
     columns: usize,
     text: String,

@@ -114,7 +114,7 @@ impl<'a> Tests<'a> {
         table
     }
 
-    /// Returns a table with one line for each query that tests repeat, longest time first, or `None` if there is none.
+    /// Returns a table with one line for each repeated query, longest time first, or `None` without such a query.
     pub(crate) fn repeated_queries(self) -> Option<Table> {
         let mut queries: BTreeMap<(u32, &str), RepeatedQuery<'_>> = BTreeMap::new();
         for record in self.single_tests() {

@@ -224,6 +224,18 @@ mod tests {
     }
 
     #[test]
+    fn picture_of_long_series_is_small() {
+        let series = |name: &str, factor: f64| TimeSeries {
+            name: name.to_owned(),
+            unit: Unit::PerSecond,
+            values: (0..300).map(|step| Some((f64::from(step) * factor) % 997.0)).collect(),
+        };
+        let series = vec![series("one", 37.0), series("two", 74.0)];
+        let picture = Plot::new("Rates", Quantity::new(60.0, Unit::Seconds), series).to_html();
+        assert!(picture.len() < 30_000, "{}", picture.len());
+    }
+
+    #[test]
     fn plot_lines_follow_the_values() {
         let picture = cliff().to_html();
         // The axis ends at 1000, above the largest value of 960. The first of six steps has its middle at one twelfth.

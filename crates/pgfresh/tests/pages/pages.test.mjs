@@ -206,7 +206,7 @@ const HOSTILE = `<img src=x onerror=alert(1)>${"x".repeat(300)}`;
 // Profiles three tests with long names and statements, two of which repeat a query. Returns the report's path.
 async function profile(t) {
   const folder = await scratch(t), file = join(folder, "profile.html");
-  const columns = Array.from({ length: 60 }, (_, at) => `${at} AS some_long_column_${at}`).join(", ");
+  const columns = Array.from({ length: 25 }, (_, at) => `${at} AS some_long_column_${at}`).join(", ");
   const each = Array.from({ length: 30 }, (_, at) => `SELECT ${at} AS author, '</script>' AS "<b>", ${columns};\n`);
   await writeFile(join(folder, "each.sql"), each.join(""));
   await writeFile(join(folder, "clean.sql"), "CREATE TABLE t (a text); SELECT pg_sleep(1); TRUNCATE t; SELECT 1;\n");
@@ -258,10 +258,11 @@ test("tables sort by mouse and keyboard, and statements are folded and copied", 
   // The next button sorts by time, longest first.
   await page.press("Tab");
   await page.press("Enter");
-  const times = await page.ask(() => [...document.querySelectorAll("tbody")][0].rows.length
-    && [...document.querySelector("tbody").rows].map((row) => Number(row.cells[1].dataset.value)));
+  const times = await page.ask(() => [...document.querySelector("tbody").rows]
+    .map((row) => Number(row.cells[1].dataset.value)));
   assert.deepEqual(times, times.toSorted((one, other) => other - one));
-  assert.equal((await names())[0], "test_three");
+  const sorting = () => [...document.querySelector("tr").cells].map((head) => head.getAttribute("aria-sort"));
+  assert.deepEqual((await page.ask(sorting)).slice(0, 2), [null, "descending"]);
 
   assert.deepEqual(await page.ask(column, ["Repeated queries", 2]), ["2"], "one row for a statement of two tests");
   await page.ask(() => {
@@ -284,7 +285,7 @@ test("a report can be read without scripts, and its statements are whole on pape
     const page = await browser.page(pathToFileURL(file).href, { width, scripts: false });
     await assertReadable(page, { width });
     assert.equal(await page.ask(() => document.querySelectorAll("button").length), 0, "a button does nothing");
-    assert.ok((await page.ask(() => document.body.innerText)).includes("some_long_column_59"), "the end is missing");
+    assert.ok((await page.ask(() => document.body.innerText)).includes("some_long_column_24"), "the end is missing");
     await page.close();
   }
   const page = await browser.page(pathToFileURL(file).href, { width: PAPER, media: "print" });
