@@ -36,7 +36,7 @@ pub(crate) fn execute(context: &Context, arguments: &Init) -> Result<ExitCode, F
     // A file that pgfresh refuses to read would be worse than none.
     settings::check(&text, &path)?;
     for problem in &discovery.problems {
-        notice!("pgfresh: {problem}");
+        notice!("{}", Failure::new(problem).on_one_line());
     }
     let next = config::next_commands(&discovery);
     if arguments.dry_run {

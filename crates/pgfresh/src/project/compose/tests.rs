@@ -109,7 +109,7 @@ fn variants() -> impl Strategy<Value = Vec<(String, String)>> {
 
 proptest! {
     #[test]
-    fn every_way_to_write_a_service_means_the_same(files in variants()) {
+    fn every_spelling_of_a_service_means_the_same(files in variants()) {
         let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let service = service(&files);
         prop_assert_eq!((service.name.as_str(), service.file.as_str()), ("database", files[0].0));
@@ -168,7 +168,7 @@ fn service_of_database_url_precedes_tests_and_order() {
 }
 
 #[test]
-fn settings_that_tests_do_not_need_are_left_out() {
+fn settings_without_use_in_tests_are_left_out() {
     let command = "-c port=5433 -c max_connections=20 -c log_statement=all -c ssl=on -c archive_mode=on -c hba_file=/x \
         -c wal_buffers=-1 -c unix_socket_directories=/tmp -c wal_level=minimal -c wal_level=logical -c bad-name=x -c no";
     let service = service(&[(

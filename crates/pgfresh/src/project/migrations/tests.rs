@@ -397,6 +397,6 @@ fn other_databases_are_left_alone() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), file, text);
-        assert_eq!(detect(&Folder::new(folder.path())), [], "{file}");
+        assert!(detect(&Folder::new(folder.path())).is_empty(), "{file}");
     }
 }
