@@ -26,3 +26,4 @@ pub(crate) mod stock;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
+mod warming;

@@ -250,7 +250,8 @@ impl Template {
     }
 
     /// Makes a copy called `name`, including the attributes that CREATE DATABASE omits, and returns the copy's oid. If
-    /// `go_on`, which is called periodically, returns `false`, stops copying and returns `None`.
+    /// `go_on`, which is called periodically, returns `false`, stops copying and returns `None`. For a copy that
+    /// `is_one_of_many`, the template's files stay in memory until [`Self::let_go_of_files`].
     ///
     /// # Errors
     /// Returns an error with SQLSTATE 42P04 if another database has the name, and [`LeaseError::Changed`] if the
@@ -261,9 +262,10 @@ impl Template {
         major: u32,
         admin: &AdminPool,
         evidence: &Evidence,
+        is_one_of_many: bool,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<u32>, LeaseError> {
-        let by_files = self.copy_cached(name, admin, evidence, go_on)?;
+        let by_files = self.copy_cached(name, admin, evidence, is_one_of_many, go_on)?;
         if by_files == CachedCopy::Stopped {
             return Ok(None);
         }
@@ -301,6 +303,7 @@ impl Template {
         name: &str,
         admin: &AdminPool,
         evidence: &Evidence,
+        is_one_of_many: bool,
         go_on: &dyn Fn() -> bool,
     ) -> Result<CachedCopy, LeaseError> {
         let Some(cached) = &self.cached else { return Ok(CachedCopy::Impossible) };
@@ -310,7 +313,14 @@ impl Template {
                 return Ok(CachedCopy::Impossible);
             }
         }
-        cached.copy(&self.database, name, admin, evidence, go_on)
+        cached.copy(&self.database, name, admin, evidence, is_one_of_many, go_on)
+    }
+
+    /// Frees the memory with the template's files.
+    pub(crate) fn let_go_of_files(&self) {
+        if let Some(cached) = &self.cached {
+            cached.let_go();
+        }
     }
 
     /// Sets the template's attributes on the copy and returns the copy's oid.

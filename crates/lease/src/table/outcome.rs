@@ -18,6 +18,7 @@ impl LeaseTable {
         match database.state.clone() {
             DatabaseState::Creating => self.created(id, outcome, now),
             DatabaseState::Changing(Change::Naming(name)) => self.named(id, &name, outcome, now),
+            DatabaseState::Changing(Change::Warming) => self.warmed(id, &outcome, now),
             DatabaseState::Changing(Change::Unnaming { retire }) => {
                 self.unnamed(id, retire, &outcome, now);
             }
@@ -289,7 +290,7 @@ impl LeaseTable {
         self.set_due(id, DatabaseState::Retiring);
     }
 
-    fn set_state(&mut self, id: DatabaseId, state: DatabaseState) {
+    pub(super) fn set_state(&mut self, id: DatabaseId, state: DatabaseState) {
         if let Some(database) = self.databases.get_mut(id) {
             database.state = state;
         }
@@ -312,7 +313,7 @@ impl LeaseTable {
     }
 
     /// Forgets a database that no longer exists.
-    fn forget(&mut self, id: DatabaseId) {
+    pub(super) fn forget(&mut self, id: DatabaseId) {
         self.databases.remove(id);
         self.gone.push(id);
     }

@@ -5,6 +5,7 @@ mod line;
 mod linger;
 mod stock;
 mod turns;
+mod warming;
 
 use std::time::{Duration, Instant};
 
