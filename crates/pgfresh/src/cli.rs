@@ -183,13 +183,19 @@ pub(crate) struct ListInstallations {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: pgfresh postgres install 17\n\n\
+#[command(
+    after_help = "Examples:\n  pgfresh postgres install 17\n  pgfresh postgres install 16 --with postgis,vector\n\n\
     \"run\" does this by itself where no suitable PostgreSQL is installed. The version and digest of each package \
-    are fixed.")]
+    are fixed. Extensions that no such package has come from apt, which checks Debian's or Ubuntu's signatures; nothing is \
+    installed in the system."
+)]
 pub(crate) struct Install {
     /// Major version, from 13 to 18
     #[arg(value_parser = values::number(13..=18))]
     pub(crate) major: u32,
+    /// Extensions to add, separated by commas
+    #[arg(long, value_name = "EXTENSION", value_delimiter = ',')]
+    pub(crate) with: Vec<server::ExtensionName>,
     #[command(flatten)]
     options: InstallOptions,
 }

@@ -198,7 +198,9 @@ fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
         "commit" | "end" => StatementKind::Commit,
         "prepare" if second == "transaction" => StatementKind::Commit,
         "begin" | "start" | "rollback" | "abort" | "savepoint" | "release" => StatementKind::Transaction,
-        "vacuum" | "analyze" | "analyse" | "checkpoint" | "reindex" | "cluster" => StatementKind::Maintenance,
+        "vacuum" | "analyze" | "analyse" | "checkpoint" | "reindex" | "cluster" | "repack" => {
+            StatementKind::Maintenance
+        }
         "with" => kind_of_with(tokens),
         _ => StatementKind::Other,
     }

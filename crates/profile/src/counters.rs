@@ -29,7 +29,7 @@ pub struct Counters {
 }
 
 /// Returns the queries for a major version, each of which returns a single number. Source: the manual's "Cumulative
-/// Statistics System", 13 to 18.
+/// Statistics System", 13 to 19.
 fn queries(major: u32) -> [Option<&'static str>; 8] {
     let by = |from: u32, new, old| if major >= from { new } else { old };
     [

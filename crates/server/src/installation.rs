@@ -16,6 +16,7 @@ use storage::{Account, Attempt, Cache};
 use sys::ProcessHandle;
 
 use crate::error::{InstallationError, StartError};
+use crate::extension::added_libraries;
 use crate::major::MAJORS;
 use crate::preset;
 use crate::shim::is_own_program;
@@ -23,6 +24,8 @@ use crate::version::Version;
 
 /// The text that precedes the name in a server's error about an unknown setting.
 pub(crate) const UNKNOWN_SETTING: &str = "unrecognized configuration parameter";
+/// Variable with the directories in which the dynamic linker looks first (ld.so(8)).
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Timeout for a program to report its version or settings.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -216,6 +219,11 @@ impl Installation {
     pub(crate) fn postmaster(&self, account: &Account) -> Command {
         let mut command = self.command("postgres", account);
         command.envs(preset::ENVIRONMENT.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
+        if let Some(libraries) = added_libraries(&self.bin) {
+            let others = env::var_os(LIBRARY_PATH).unwrap_or_default();
+            let folders = std::iter::once(libraries).chain(env::split_paths(&others));
+            command.envs(env::join_paths(folders).ok().map(|path| (LIBRARY_PATH, path)));
+        }
         command
     }
 }

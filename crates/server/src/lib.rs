@@ -7,9 +7,11 @@
 
 mod address;
 mod admin;
+mod apt;
 mod boot;
 mod connection_string;
 mod error;
+mod extension;
 mod fetch;
 mod guard;
 mod initdb;
@@ -41,6 +43,9 @@ pub use connection_string::{ConnectionString, ConnectionStringError};
 pub use error::{
     FetchError, InitdbError, InstallationError, SettingError, StartError, StopError, time_after,
 };
+pub use extension::{
+    ExtensionName, ExtensionSource, ParseExtensionNameError, add_extensions, withdraw_extension,
+};
 pub use fetch::{Download, discard, fetch};
 pub use guard::{Guard, GuardedCommand, guard_main, sweep};
 pub use initdb::Initdb;
@@ -48,7 +53,7 @@ pub use installation::Installation;
 pub use locate::{Found, find, list};
 pub use log::end_of_log;
 pub use loopback::{LoopbackEncryption, LoopbackListener};
-pub use major::{MAJORS, Major};
+pub use major::{MAJORS, Major, NEWEST_PACKAGED};
 pub use package::{Package, PackageTool};
 pub use preset::{ParsePresetError, Preset};
 pub use printable::printable;

@@ -11,7 +11,10 @@
 use std::ops::RangeInclusive;
 
 /// Major versions that are tested. Newer ones also work.
-pub const MAJORS: RangeInclusive<u32> = 13..=18;
+pub const MAJORS: RangeInclusive<u32> = 13..=19;
+
+/// Newest major version with packages. pgfresh downloads it if the user names none.
+pub const NEWEST_PACKAGED: u32 = 18;
 
 /// A major version, which determines what its server can do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,6 +145,21 @@ impl Major {
     #[must_use]
     pub const fn has_wal_database_copies(self) -> bool {
         self.0 >= 15
+    }
+
+    /// Returns the flag of a log page that replaces the rest of a record which a crash has cut off
+    /// (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`). It is the highest flag of a page. Before 19, the bit below it was
+    /// `XLP_BKP_REMOVABLE`.
+    #[must_use]
+    pub const fn wal_overwritten_page(self) -> u16 {
+        if self.0 >= 19 { 0x04 } else { 0x08 }
+    }
+
+    /// Returns true if the log has records that only take a position in it (`XLOG_ASSIGN_LSN`), and records of the state of
+    /// logical decoding (`XLOG_LOGICAL_DECODING_STATUS_CHANGE`).
+    #[must_use]
+    pub const fn has_wal_assigned_positions(self) -> bool {
+        self.0 >= 19
     }
 
     /// Returns the size in bytes of each dropped statistics entry in a transaction's final record, or `None`

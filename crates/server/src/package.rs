@@ -83,15 +83,40 @@ struct Server {
     version: String,
     /// Directory of the binaries in the unpacked package.
     bin: String,
+    /// Names of its extensions except `plpgsql`, separated by spaces.
+    extensions: String,
 }
 
 impl Server {
+    fn has_extension(&self, name: &str) -> bool {
+        self.extensions.split(' ').any(|extension| extension == name)
+    }
+
     fn is(&self, major: u32) -> bool {
         self.version.split('.').next() == Some(major.to_string().as_str())
     }
 }
 
 impl Package {
+    /// Returns this machine's packages that have extension `name` for `major`, in order of preference.
+    pub(crate) fn with_extension(name: &str, major: u32) -> Vec<Self> {
+        let mut packages = Self::of(major);
+        packages.retain(|package| {
+            package.servers.iter().any(|server| server.is(major) && server.has_extension(name))
+        });
+        packages
+    }
+
+    /// Returns true if `name` is one of the extensions that come with `PostgreSQL`.
+    pub(crate) fn has_contrib(name: &str) -> bool {
+        let packages = table();
+        let mut servers = packages
+            .iter()
+            .filter(|package| package.client == PackageTool::Npm)
+            .flat_map(|package| &package.servers);
+        servers.any(|server| server.has_extension(name))
+    }
+
     /// Returns this machine's packages that contain a server of `major`, in order of preference.
     pub(crate) fn of(major: u32) -> Vec<Self> {
         let mut packages = table();
@@ -169,6 +194,29 @@ mod tests {
         };
         assert_eq!(majors("x86_64"), [13, 14, 15, 16, 17, 18]);
         assert_eq!(majors("aarch64"), [15, 16, 17, 18]);
+    }
+
+    #[test]
+    fn newest_packaged_major_has_a_package() {
+        let newest = MAJORS.filter(|major| !Package::of(*major).is_empty()).max();
+        assert_eq!(newest, Some(crate::NEWEST_PACKAGED));
+    }
+
+    /// Migrations use these most.
+    #[test]
+    fn pinned_packages_have_common_extensions() {
+        for (name, majors) in
+            [("vector", vec![16, 18]), ("pgcrypto", (15..=18).collect()), ("citext", (15..=18).collect())]
+        {
+            for major in majors {
+                assert!(!Package::with_extension(name, major).is_empty(), "{name} {major}");
+            }
+        }
+        assert!(
+            Package::has_contrib("uuid-ossp")
+                && !Package::has_contrib("vector")
+                && !Package::has_contrib("postgis")
+        );
     }
 
     #[test]

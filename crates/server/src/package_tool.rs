@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -65,7 +65,8 @@ const TOOL_PREFIXES: [(&str, &[&str]); 2] = [
 ];
 
 /// Prefixes of environment variables that make interpreters, the dynamic linker or libraries load code.
-const CODE_LOADING_PREFIXES: [&str; 9] = [
+const CODE_LOADING_PREFIXES: [&str; 10] = [
+    "APT_CONFIG",
     "PYTHON",
     "NODE_OPTIONS",
     "NODE_PATH",
@@ -153,18 +154,12 @@ impl PackageTool {
     fn command(self) -> Command {
         let mut command = match self {
             Self::Pip => {
-                let mut command = Command::new("python3");
+                let mut command = plain_command("python3");
                 command.args(["-I", "-m", "pip"]);
                 command
             }
-            Self::Npm => Command::new("npm"),
+            Self::Npm => plain_command("npm"),
         };
-        for (name, _) in env::vars_os() {
-            if !can_stay(&name.to_string_lossy()) {
-                command.env_remove(name);
-            }
-        }
-        command.env("PATH", absolute_path()).current_dir("/");
         if self == Self::Npm && home_directory().is_none() && !Account::ours().has_name() {
             // Without a home directory, npm can't even print its version.
             command.env("HOME", "/");
@@ -175,18 +170,10 @@ impl PackageTool {
     /// Runs the command and waits for it to exit. If pgfresh exits first, the guard of `run` terminates the
     /// command.
     fn run(self, package: &Package, mut command: Command, run: &RunDirectory) -> Result<(), FetchError> {
-        let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
-        sys::inherit(&mut command, vec![lock]);
-        // The server's account must be able to read the new files, regardless of pgfresh's umask.
-        sys::allow_others_to_read(&mut command);
         if self == Self::Npm && !npm_can_cache() {
             command.env("npm_config_cache", run.path().join("npm-cache"));
         }
-        let output = output_within(&mut command, CLIENT_TIMEOUT)
-            .map_err(|error| self.failed(package, error.to_string()))?
-            .ok_or_else(|| {
-                self.failed(package, format!("nothing for {} minutes", CLIENT_TIMEOUT.as_secs() / 60))
-            })?;
+        let output = held_output(&mut command, run)?.map_err(|words| self.failed(package, words))?;
         if output.status.success() {
             return Ok(());
         }
@@ -196,14 +183,49 @@ impl PackageTool {
             let found = got.map_or("another", str::trim).to_owned();
             return Err(FetchError::Digest { package: Box::new(package.clone()), found });
         }
-        let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-        Err(self.failed(package, lines[lines.len().saturating_sub(3)..].join("\n    ")))
+        Err(self.failed(package, last_lines(&output)))
     }
 
     fn failed(self, package: &Package, words: String) -> FetchError {
         let package = format!("{} {}", package.name, package.version);
         FetchError::Client { package, client: self.name(), output: words }
     }
+}
+
+/// Returns a command for a package tool in `/`, without the environment variables that make it load code.
+pub(crate) fn plain_command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os() {
+        if !can_stay(&name.to_string_lossy()) {
+            command.env_remove(name);
+        }
+    }
+    command.env("PATH", absolute_path()).current_dir("/");
+    command
+}
+
+/// Runs a command that holds one of `run`'s locks. If pgfresh exits first, the guard of `run` terminates the command. The inner
+/// error says in words why there is no output.
+pub(crate) fn held_output(
+    command: &mut Command,
+    run: &RunDirectory,
+) -> Result<Result<Output, String>, FileError> {
+    let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
+    sys::inherit(command, vec![lock]);
+    // The server's account must be able to read the new files, regardless of pgfresh's umask.
+    sys::allow_others_to_read(command);
+    Ok(match output_within(command, CLIENT_TIMEOUT) {
+        Ok(Some(output)) => Ok(output),
+        Ok(None) => Err(format!("nothing for {} minutes", CLIENT_TIMEOUT.as_secs() / 60)),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// Returns the last lines of a tool's error output.
+pub(crate) fn last_lines(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(3)..].join("\n    ")
 }
 
 /// Returns the pip options that select the wheel with the digest in the table, regardless of the installed
@@ -308,6 +330,7 @@ mod tests {
             "LD_PRELOAD",
             "OPENSSL_CONF",
             "BASH_ENV",
+            "APT_CONFIG",
             "ENV",
         ] {
             assert!(!can_stay(name), "{name}");

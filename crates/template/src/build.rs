@@ -292,6 +292,7 @@ impl Provisioner {
     ) -> Result<SetupError, ProvisionError> {
         let log = Setup::log(&server);
         let last_lines = Setup::last_lines(&log);
+        let extension = Setup::advice_for_extension(&server, &self.installation);
         let (log, kept) = if self.server_options().keep {
             let path = server.keep()?;
             let log = path.join(log.file_name().unwrap_or_default());
@@ -304,7 +305,18 @@ impl Provisioner {
         let FailedStep { step, status, after, wants_tls } = broken;
         let (name, fingerprint) = (spec.name.clone(), fingerprint.clone());
         let log = Some(log);
-        Ok(SetupError::Failed { name, fingerprint, step, status, after, wants_tls, last_lines, log, kept })
+        Ok(SetupError::Failed {
+            name,
+            fingerprint,
+            step,
+            status,
+            after,
+            wants_tls,
+            extension,
+            last_lines,
+            log,
+            kept,
+        })
     }
 }
 

@@ -166,6 +166,8 @@ pub enum SetupError {
         after: Duration,
         /// True if a program in the step required TLS but didn't get it.
         wants_tls: bool,
+        /// Advice if the step needs an extension that the installation lacks.
+        extension: Option<String>,
         /// Last lines of the step's output.
         last_lines: Vec<String>,
         /// File with the step's whole output.
@@ -178,6 +180,8 @@ pub enum SetupError {
     Sql {
         /// Path of the file.
         file: String,
+        /// Advice if the file needs an extension that the installation lacks.
+        extension: Option<String>,
         /// The server's error.
         source: server::SessionError,
     },
@@ -321,7 +325,7 @@ impl SetupError {
                 "The setup insists on TLS: append \"?sslmode=disable\" to its URL, or use \"pgfresh run --tls\"."
                     .to_owned(),
             ),
-            Self::Failed { step, status, kept, last_lines, .. } => Some(match (step_hint(step, *status, last_lines), kept) {
+            Self::Failed { step, status, kept, extension, last_lines, .. } => Some(match (extension.clone().or_else(|| step_hint(step, *status, last_lines)), kept) {
                 (None, None) => {
                     "\"pgfresh template build --keep\" keeps the server to inspect it.".to_owned()
                 }
@@ -359,7 +363,8 @@ impl SetupError {
                 "Each template has to leave its database, and those of others in its server, as they can be copied."
                     .to_owned(),
             ),
-            Self::Sql { .. } | Self::Database { .. } | Self::Closed { .. } | Self::ServerGone { .. } => None,
+            Self::Sql { extension, .. } => extension.clone(),
+            Self::Database { .. } | Self::Closed { .. } | Self::ServerGone { .. } => None,
         }
     }
 }

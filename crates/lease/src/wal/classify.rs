@@ -1,7 +1,7 @@
 //! Determines which file contents each log record changes.
 //!
 //! This module lists the record kinds that don't change contents. Every other kind counts as a change, so an unknown
-//! kind can't hide one. Unless noted otherwise, the numbers are valid for PostgreSQL 13 to 18.
+//! kind can't hide one. Unless noted otherwise, the numbers are valid for PostgreSQL 13 to 19.
 
 use super::changes::{FileChanges, SharedChange, UntakenChanges};
 use super::error::WalError;
@@ -69,7 +69,7 @@ pub(super) fn classify(
             transaction(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?;
             matches!(record.info & KIND_WITH_FLAG, 0x00..=0x60)
         }
-        XLOG => xlog(record, blocks, untaken),
+        XLOG => xlog(record, blocks, major, untaken),
         SMGR => storage(record, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?,
         DBASE => database(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?,
         RELMAP if kind == 0x00 => {
@@ -138,7 +138,7 @@ fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
 fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
     // Only MULTI_INSERT (0x50) changes contents. REWRITE and NEW_CID are for logical decoding. Kinds 0x10 to 0x40
     // remove dead rows, freeze rows, and set visibility: CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE in 13; PRUNE,
-    // VACUUM, FREEZE_PAGE and VISIBLE since 14. PostgreSQL 17 replaced all except VISIBLE with three kinds of PRUNE.
+    // VACUUM, FREEZE_PAGE and VISIBLE since 14. PostgreSQL 17 replaced all except VISIBLE with three kinds of PRUNE, and 19 removed VISIBLE.
     // Kind 0x60 is LOCK_UPDATED.
     if record.info & KIND_WITH_FLAG != 0x50 {
         return Ok(true);
@@ -163,7 +163,7 @@ fn change_rows(
 }
 
 /// Records the changes made by page images. This manager's other records change nothing.
-fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> bool {
+fn xlog(record: &Record<'_>, blocks: &[Block], major: u32, untaken: &mut UntakenChanges) -> bool {
     match record.info & KIND {
         // FPI_FOR_HINT: a page image in which only hint bits changed.
         0xA0 => true,
@@ -177,6 +177,8 @@ fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
         // Checkpoints, NOOP, NEXTOID, SWITCH, backups, parameters, end of recovery, OVERWRITE_CONTRECORD (0xD0), and since 17
         // CHECKPOINT_REDO (0xE0).
         0x00..=0x90 | 0xD0 | 0xE0 => blocks.is_empty(),
+        // Since 19: ASSIGN_LSN, LOGICAL_DECODING_STATUS_CHANGE.
+        0xC0 | 0xF0 => server::Major(major).has_wal_assigned_positions() && blocks.is_empty(),
         _ => false,
     }
 }

@@ -323,7 +323,7 @@ mod tests {
     /// pgfresh can still hand out new copies, but no used database counts as fresh.
     #[test]
     fn unknown_log_format_leaves_only_copies_fresh() {
-        let folder = log_with(0xD122);
+        let folder = log_with(0xD123);
         let evidence = evidence_of(&folder);
         assert!(!evidence.has_known_format());
         let epoch = evidence.epoch();
@@ -333,7 +333,7 @@ mod tests {
         assert!(evidence.may_have_changed(5, |_| false));
         assert!(!evidence.are_settings_unchanged(Lsn(0x0100_0100)));
         assert_eq!(evidence.take_shared(), None, "what all databases share may have changed");
-        assert_eq!(evidence.take_failures(), ["unknown magic number 0xD122 in the write-ahead log"]);
+        assert_eq!(evidence.take_failures(), ["unknown magic number 0xD123 in the write-ahead log"]);
     }
 
     #[test]

@@ -35,8 +35,8 @@
 //! ahead of the files if other sessions are writing.
 //!
 //! # Formats
-//! The reader supports PostgreSQL 13 to 18, and distinguishes them by the magic number of the log's pages. Sources, by
-//! their names in PostgreSQL 18: `access/xlog_internal.h` (pages), `access/xlogrecord.h` and `access/xlogreader.c`
+//! The reader supports PostgreSQL 13 to 19, and distinguishes them by the magic number of the log's pages. Sources, by
+//! their names in PostgreSQL 19: `access/xlog_internal.h` (pages), `access/xlogrecord.h` and `access/xlogreader.c`
 //! (records), `access/rmgrlist.h` (resource managers), `access/heapam_xlog.h`, `access/xact.h`,
 //! `catalog/pg_control.h`, `catalog/storage_xlog.h`, `commands/dbcommands_xlog.h`, `utils/relmapper.h`. All numbers
 //! are in the byte order of the machine.

@@ -26,10 +26,6 @@ const LONG_HEADER: u64 = 40;
 const CONTINUES: u16 = 0x01;
 /// Flag for a long header (`XLP_LONG_HEADER`).
 const LONG: u16 = 0x02;
-/// Flag for a page replacing a record's continuation that was lost in a crash (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
-const OVERWRITTEN: u16 = 0x08;
-/// All page flags. 0x04 is `XLP_BKP_REMOVABLE`.
-const FLAGS: u16 = 0x0F;
 
 /// Maximum number of bytes to read from a segment at once.
 const CHUNK: u64 = 256 * 1024;
@@ -46,6 +42,7 @@ pub(super) fn major(magic: u16) -> Option<u32> {
         0xD113 => Some(16),
         0xD116 => Some(17),
         0xD118 => Some(18),
+        0xD122 => Some(19),
         _ => None,
     }
 }
@@ -294,7 +291,8 @@ impl Pages {
             return malformed("the page is of another timeline");
         }
         let long = self.header_length(address) == LONG_HEADER;
-        if header.flags & !FLAGS != 0 || (header.flags & LONG != 0) != long {
+        let overwritten = server::Major(self.major()).wal_overwritten_page();
+        if header.flags & !(2 * overwritten - 1) != 0 || (header.flags & LONG != 0) != long {
             return malformed("the page has unknown flags");
         }
         if long && (header.system, u64::from(header.segment_size)) != (self.system, self.segment_size) {
@@ -302,13 +300,13 @@ impl Pages {
         }
         let continues = header.flags & CONTINUES != 0;
         match entry {
-            Entry::Continued(_) if header.flags & OVERWRITTEN != 0 => {
+            Entry::Continued(_) if header.flags & overwritten != 0 => {
                 malformed("a crash has lost the rest of the record before this page")
             }
             Entry::Continued(left) if !continues || u64::from(header.remaining) != left => {
                 malformed("the page does not continue the record before it")
             }
-            Entry::AtStart if continues || header.remaining != 0 || header.flags & OVERWRITTEN != 0 => {
+            Entry::AtStart if continues || header.remaining != 0 || header.flags & overwritten != 0 => {
                 malformed("the page continues a record that was not seen")
             }
             _ => Ok(()),

@@ -343,7 +343,7 @@ fn an_unknown_magic_number_is_an_error() {
     log.magic = 0xD11C;
     log.insert(700, 1);
     assert!(matches!(log.read(), Err(WalError::Magic(0xD11C))));
-    for magic in [0xD106, 0xD10D, 0xD110, 0xD113, 0xD116, 0xD118] {
+    for magic in [0xD106, 0xD10D, 0xD110, 0xD113, 0xD116, 0xD118, 0xD122] {
         let mut log = Log::new();
         log.magic = magic;
         log.insert(700, 1);
@@ -375,10 +375,28 @@ fn wal_end_before_read_position_is_an_error() {
 
 #[test]
 fn lost_rest_of_record_is_an_error() {
-    let mut log = Log::new();
-    log.message(20_000);
-    log.bytes[usize::try_from(PAGE).unwrap() + 2] |= 0x08;
-    assert_malformed(log.read(), "a crash has lost the rest of the record before this page");
+    for (magic, overwritten) in [(0xD106, 0x08), (0xD118, 0x08), (0xD122, 0x04)] {
+        let mut log = Log::new();
+        log.magic = magic;
+        log.message(20_000);
+        log.bytes[usize::try_from(PAGE).unwrap() + 2] |= overwritten;
+        assert_malformed(log.read(), "a crash has lost the rest of the record before this page");
+        log.bytes[usize::try_from(PAGE).unwrap() + 2] = 2 * overwritten;
+        assert_malformed(log.read(), "the page has unknown flags");
+    }
+}
+
+/// Since 19, two more kinds of XLOG change nothing.
+#[test]
+fn new_xlog_kinds_are_known_since_19() {
+    for info in [0xC0, 0xF0] {
+        for (magic, is_known) in [(0xD118, false), (0xD122, true)] {
+            let mut log = Log::new();
+            log.magic = magic;
+            log.append(XLOG, info, 0, &[]);
+            assert_eq!(log.read().unwrap().peek(5).is_none(), is_known, "{magic:X} {info:X}");
+        }
+    }
 }
 
 #[test]
@@ -509,7 +527,7 @@ proptest! {
     #[test]
     #[expect(clippy::let_underscore_must_use, reason = "it only must not panic")]
     fn bodies_with_valid_checksums_cause_no_panic(
-        manager: u8, info: u8, body in prop::collection::vec(any::<u8>(), 0..80), magic in prop::sample::select(vec![0xD106u16, 0xD110, 0xD118]),
+        manager: u8, info: u8, body in prop::collection::vec(any::<u8>(), 0..80), magic in prop::sample::select(vec![0xD106u16, 0xD110, 0xD118, 0xD122]),
     ) {
         let mut log = Log::new();
         log.magic = magic;

@@ -137,7 +137,7 @@ fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
     let quoted: Vec<_> = files.iter().map(|file| format!("'{file}'")).collect();
     let patterns: Vec<_> = files.iter().map(|file| format!("':(glob){file}'")).collect();
     let two = &quoted[..quoted.len().min(2)];
-    let shown = context.major.unwrap_or(*server::MAJORS.end());
+    let shown = context.major.unwrap_or(server::NEWEST_PACKAGED);
     let key = context.major.map_or_else(|| "pgfresh".to_owned(), |major| format!("pgfresh-{major}"));
     vec![
         ("@KIND@", project.kind.to_owned()),

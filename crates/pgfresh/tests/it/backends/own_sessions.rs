@@ -6,7 +6,7 @@ use server::VersionRequest;
 use template::ServerOptions;
 
 use crate::common::leases::{LeaseFixture, params};
-use crate::common::postgres;
+use crate::common::{all_majors_since, postgres};
 
 /// Settings of a template for all of its sessions.
 const SET: &str = "CREATE ROLE guest; ALTER ROLE postgres SET role = guest; ALTER ROLE postgres SET client_encoding = latin1; \
@@ -16,7 +16,7 @@ const SET: &str = "CREATE ROLE guest; ALTER ROLE postgres SET role = guest; ALTE
 
 #[test]
 fn own_sessions_ignore_template_settings() {
-    for major in [13, 15, 18] {
+    for major in all_majors_since(0) {
         let installation: VersionRequest = postgres(major).parse().unwrap();
         let unbounded =
             if major < 17 { "" } else { "; ALTER ROLE postgres SET transaction_timeout = '200ms'" };

@@ -33,7 +33,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, mpsc};
+use std::sync::{LazyLock, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,16 +46,30 @@ pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(10);
 /// Majors that tests run on: the oldest, Debian's, the newest.
 pub(crate) const MAJORS: [u32; 3] = [13, 15, 18];
 
-/// Returns the majors to test in this run, a part of [`MAJORS`] that depends on [`depth`]. Prints them for a failing test.
+/// Directory of the only PostgreSQL to test, from `PGFRESH_TEST_ONLY`. `make test` does not set it.
+static ONLY: LazyLock<Option<(u32, String)>> = LazyLock::new(|| {
+    let bin = std::env::var("PGFRESH_TEST_ONLY").ok()?;
+    let output = Command::new(format!("{bin}/postgres")).arg("--version").output().unwrap();
+    let version = String::from_utf8(output.stdout).unwrap();
+    let number = version.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    let end = number.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(number.len());
+    Some((number[..end].parse().unwrap(), bin))
+});
+
+/// Returns all majors to test from `since` on: those of [`MAJORS`], or the one of `PGFRESH_TEST_ONLY`.
+pub(crate) fn all_majors_since(since: u32) -> Vec<u32> {
+    let all = ONLY.as_ref().map_or(MAJORS.to_vec(), |(major, _)| vec![*major]);
+    all.into_iter().filter(|major| *major >= since).collect()
+}
+
+/// Returns the majors to test in this run, a part of all that depends on [`depth`]. Prints them for a failing test.
 pub(crate) fn majors() -> Vec<u32> {
-    let majors = depth::some_of(MAJORS);
-    println!("on PostgreSQL {majors:?}");
-    majors
+    majors_since(0)
 }
 
 /// Returns the majors to test of those from `since` on. There is at least one.
 pub(crate) fn majors_since(since: u32) -> Vec<u32> {
-    let majors = depth::some_of(MAJORS.into_iter().filter(|major| *major >= since));
+    let majors = depth::some_of(all_majors_since(since));
     println!("on PostgreSQL {majors:?}");
     majors
 }
@@ -77,6 +91,9 @@ pub(crate) use on_every_major;
 ///
 /// Fails without the installation, so that no test is skipped.
 pub(crate) fn postgres(major: u32) -> String {
+    if let Some((_, bin)) = ONLY.as_ref().filter(|(only, _)| *only == major) {
+        return bin.clone();
+    }
     if major == 15 {
         return "15".to_owned();
     }

@@ -1,4 +1,4 @@
-//! PostgreSQL versions newer than those in pgfresh's tests: a wrapper around 18 pretends to be 19, does not know one of pgfresh's
+//! PostgreSQL versions newer than those in pgfresh's tests: a wrapper around 18 pretends to be 20, does not know one of pgfresh's
 //! settings, and refuses the value of another.
 
 use std::fs;
@@ -9,7 +9,7 @@ use crate::common::{Outcome, Scene, User, finish, ground, postgres};
 /// Shell lines of the wrapper.
 const NEWER: &str = r#"
 case "$1" in
---version) echo 'postgres (PostgreSQL) 19beta1'; exit ;;
+--version) echo 'postgres (PostgreSQL) 20beta1'; exit ;;
 --describe-config) "$REAL/postgres" --describe-config | grep -v '^jit	'; exit ;;
 -C)
     for word; do [ "$word" != bgwriter_delay=10s ] || exit 1; done
@@ -23,7 +23,7 @@ exec "$REAL/postgres" "$@"
 "#;
 
 const NOTE: &str =
-    "pgfresh: PostgreSQL 19 is newer than the versions that this pgfresh is tested with (13 to 18)\n";
+    "pgfresh: PostgreSQL 20 is newer than the versions that this pgfresh is tested with (13 to 19)\n";
 
 /// Returns a directory with the wrapper and 18's initdb.
 fn newer(scene: &Scene) -> String {
@@ -79,15 +79,14 @@ fn lease_in_turn<const N: usize>(scene: &Scene, options: [&str; N]) -> Outcome {
 }
 
 #[test]
-#[ignore = "PGFRESH_TEST_NEWER must name the binaries of a newer PostgreSQL"]
+#[ignore = "PGFRESH_TEST_ONLY must name the binaries of a newer PostgreSQL"]
 fn the_real_one_works() {
-    let bin = std::env::var("PGFRESH_TEST_NEWER").expect("PGFRESH_TEST_NEWER names the binaries");
+    let bin = std::env::var("PGFRESH_TEST_ONLY").expect("PGFRESH_TEST_ONLY names the binaries");
     let scene = Scene::with_empty_cache(User::Ourselves);
     let schema = "CREATE TABLE t (id int); INSERT INTO t VALUES (1), (2); CREATE UNLOGGED TABLE u (id int);";
     scene.write("schema.sql", schema);
     for isolation in ["clone", "rollback"] {
         let outcome = lease_in_turn(&scene, ["--isolation", isolation, "--postgres", &bin]);
         check(&outcome, "2\n2\n2\n");
-        assert!(outcome.stderr.contains("is newer than the versions"), "{outcome}");
     }
 }

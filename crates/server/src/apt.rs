@@ -1,0 +1,181 @@
+//! Downloads packages of the Debian or Ubuntu release that the machine runs, and unpacks them into a directory, without root.
+//!
+//! apt uses the sources and keys of the system, and checks the signatures. It keeps its lists, its cache and its state in a run
+//! directory. It takes no lock of the system and changes nothing in it. pgfresh unpacks the packages and runs none of their
+//! scripts.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use storage::{Attempt, RunDirectory};
+
+use crate::error::FetchError;
+use crate::package::Package;
+use crate::package_tool::{held_output, last_lines, plain_command};
+
+/// The lists that `apt-get update` of the system has fetched.
+const SYSTEM_LISTS: &str = "/var/lib/apt/lists";
+/// The packages that the system has installed.
+const SYSTEM_STATUS: &str = "/var/lib/dpkg/status";
+
+/// Returns true if the system has Debian's package tools.
+pub(crate) fn is_installed() -> bool {
+    ["/usr/bin/apt-get", "/usr/bin/dpkg-deb", SYSTEM_STATUS].iter().all(|path| Path::new(path).exists())
+}
+
+/// Returns the Debian package with extension `name` for `major`. PostgreSQL's own apt repository uses the same names.
+pub(crate) fn package_of(name: &str, major: u32) -> String {
+    let part = match name {
+        "vector" => "pgvector".to_owned(),
+        "pg_cron" | "pg_partman" | "pg_repack" => name.trim_start_matches("pg_").to_owned(),
+        _ if name.starts_with("postgis") || name.starts_with("address_standardizer") => {
+            "postgis-3".to_owned()
+        }
+        _ if name.starts_with("pl") && Package::has_contrib(name) && !name.contains("_pl") => {
+            return format!("postgresql-{}-{major}", name.trim_end_matches('u'));
+        }
+        _ if Package::has_contrib(name) => return format!("postgresql-{major}"),
+        _ => name.replace('_', "-"),
+    };
+    format!("postgresql-{major}-{part}")
+}
+
+/// Unpacks `package` and the packages that it needs into `tree`, except for the server and for packages that the system has.
+/// Returns false if no source of apt has the package.
+pub(crate) fn unpack(package: &str, major: u32, tree: &Path, run: &RunDirectory) -> Result<bool, FetchError> {
+    let apt = Apt::prepare(package, major, run)?;
+    let has_lists = fs::read_dir(SYSTEM_LISTS).is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().contains("_Packages"))
+    });
+    let mut output = None;
+    if has_lists {
+        output = Some(apt.download(SYSTEM_LISTS)?);
+    }
+    // The system has no lists, as in most containers, or the lists name files that the mirror no longer has.
+    if output.as_ref().is_none_or(|output| !output.status.success() && !is_unknown(output)) {
+        let lists = run.path().join("apt/lists");
+        let lists = lists.to_string_lossy();
+        apt.expect(&apt.run(&["update"], &lists)?)?;
+        output = Some(apt.download(&lists)?);
+    }
+    let Some(output) = output.filter(|output| !is_unknown(output)) else { return Ok(false) };
+    apt.expect(&output)?;
+    let archives = run.path().join("apt/cache/archives");
+    for entry in fs::read_dir(&archives).attempt("read", &archives)?.flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "deb") {
+            let mut command = plain_command("/usr/bin/dpkg-deb");
+            command.arg("--extract").arg(entry.path()).arg(tree);
+            apt.expect(&apt.output(command)?)?;
+        }
+    }
+    Ok(true)
+}
+
+fn is_unknown(output: &Output) -> bool {
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.contains("Unable to locate package") || said.contains("has no installation candidate")
+}
+
+/// apt with private lists, cache and state.
+struct Apt<'a> {
+    package: &'a str,
+    run: &'a RunDirectory,
+}
+
+impl<'a> Apt<'a> {
+    fn prepare(package: &'a str, major: u32, run: &'a RunDirectory) -> Result<Self, FetchError> {
+        let folder = run.path().join("apt");
+        for path in ["lists/partial", "cache/archives/partial", "log"] {
+            let path = folder.join(path);
+            fs::create_dir_all(&path).attempt("create", &path)?;
+        }
+        // To apt, the server is installed: the extensions go to another one of the same major version.
+        let status = Path::new(SYSTEM_STATUS);
+        let mut text = fs::read_to_string(status).attempt("read", status)?;
+        let server = format!("postgresql-{major}");
+        if !text.contains(&format!("Package: {server}\n")) {
+            text.push_str(&format!(
+                "\nPackage: {server}\nStatus: install ok installed\nArchitecture: {}\nVersion: {major}.999\n\
+                 Provides: {server}-jit-llvm (= 999)\nMaintainer: none\nDescription: server\n",
+                debian_architecture(),
+            ));
+        }
+        let own = folder.join("status");
+        fs::write(&own, text).attempt("write", &own)?;
+        let settings = folder.join("settings");
+        fs::write(&settings, settings_text(&folder)).attempt("write", &settings)?;
+        Ok(Self { package, run })
+    }
+
+    fn download(&self, lists: &str) -> Result<Output, FetchError> {
+        self.run(&["install", "--download-only", "--no-install-recommends", "--yes", self.package], lists)
+    }
+
+    /// Runs apt-get with the package lists in `lists`.
+    fn run(&self, arguments: &[&str], lists: &str) -> Result<Output, FetchError> {
+        let mut command = plain_command("/usr/bin/apt-get");
+        command.arg("--config-file").arg(self.run.path().join("apt/settings")).arg("--quiet=2");
+        command.arg("--option").arg(format!("Dir::State::lists={lists}")).args(arguments);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        self.output(command)
+    }
+
+    fn output(&self, mut command: Command) -> Result<Output, FetchError> {
+        held_output(&mut command, self.run)?.map_err(|words| self.failed(words))
+    }
+
+    fn expect(&self, output: &Output) -> Result<(), FetchError> {
+        if output.status.success() { Ok(()) } else { Err(self.failed(last_lines(output))) }
+    }
+
+    fn failed(&self, output: String) -> FetchError {
+        FetchError::Client { package: self.package.to_owned(), client: "apt", output }
+    }
+}
+
+/// Settings that keep apt in `folder`, let it refuse unsigned packages, and remove the system's hooks.
+fn settings_text(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "Dir::State::status \"{folder}/status\";\nDir::State::extended_states \"{folder}/extended\";\n\
+         Dir::Cache \"{folder}/cache\";\nDir::Log \"{folder}/log\";\nDebug::NoLocking \"true\";\n\
+         APT::Sandbox::User \"\";\nAPT::Get::AllowUnauthenticated \"false\";\n\
+         Acquire::AllowInsecureRepositories \"false\";\nAcquire::Languages \"none\";\nAcquire::Retries \"3\";\n\
+         #clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
+         #clear APT::Update::Post-Invoke-Success;\n#clear DPkg::Pre-Invoke;\n#clear DPkg::Post-Invoke;\n\
+         #clear DPkg::Pre-Install-Pkgs;\n"
+    )
+}
+
+/// Returns Debian's name of this machine's architecture.
+fn debian_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::package_of;
+
+    #[test]
+    fn extensions_have_debian_packages() {
+        for (name, package) in [
+            ("vector", "postgresql-16-pgvector"),
+            ("postgis", "postgresql-16-postgis-3"),
+            ("postgis_raster", "postgresql-16-postgis-3"),
+            ("pg_trgm", "postgresql-16"),
+            ("uuid-ossp", "postgresql-16"),
+            ("plperlu", "postgresql-plperl-16"),
+            ("plpython3u", "postgresql-plpython3-16"),
+            ("hstore_plperl", "postgresql-16"),
+            ("pg_cron", "postgresql-16-cron"),
+            ("pgrouting", "postgresql-16-pgrouting"),
+        ] {
+            assert_eq!(package_of(name, 16), package, "{name}");
+        }
+    }
+}

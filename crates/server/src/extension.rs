@@ -1,0 +1,449 @@
+//! Adds extensions to a downloaded installation. They come from a pinned package that has them for the same major version, or
+//! from the packages of the Debian or Ubuntu release that the machine runs.
+//!
+//! pgfresh adds files and replaces none. An extension's control file comes last. `PostgreSQL` does not know an extension without
+//! it, so an interruption leaves no half extension.
+//!
+//! ```text
+//! PREFIX/…/extension/NAME.control    the extensions, where PostgreSQL looks for them
+//! PREFIX/extensions/lib/             libraries that their modules need and the system lacks
+//! PREFIX/extensions/share/           data of these libraries
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use storage::{Account, Attempt, Cache, FileError, Place, PlaceRequest};
+
+use crate::apt;
+use crate::error::FetchError;
+use crate::fetch::{Download, FOLDER, download_and_unpack, downloaded_prefix};
+use crate::package::Package;
+use crate::{Guard, Installation};
+
+/// Libraries of extensions, below the installation's prefix.
+const LIBRARIES: &str = "extensions/lib";
+/// Data of these libraries. The libraries look for it beside their own directory.
+const DATA: &str = "extensions/share";
+
+/// Name of an extension, as in CREATE EXTENSION.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExtensionName(String);
+
+/// Error for a text that cannot be the name of an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected the name of an extension, such as vector or postgis")]
+pub struct ParseExtensionNameError;
+
+impl FromStr for ExtensionName {
+    type Err = ParseExtensionNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_letter =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+        let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+        (first && text.len() < 64 && text.bytes().all(is_letter))
+            .then(|| Self(text.to_owned()))
+            .ok_or(ParseExtensionNameError)
+    }
+}
+
+impl ExtensionName {
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Finds the name in a line of `PostgreSQL`'s about an extension without a control file.
+    #[must_use]
+    pub fn missing_in(line: &str) -> Option<Self> {
+        if let Some((before, _)) = line.split_once("\" is not available") {
+            return before.rsplit_once("extension \"")?.1.parse().ok();
+        }
+        let (_, path) = line.split_once("could not open extension control file \"")?;
+        path.split_once(".control\"")?.0.rsplit('/').next()?.parse().ok()
+    }
+
+    /// Returns one line with the commands that install the extension for `installation`.
+    #[must_use]
+    pub fn install_commands(&self, installation: &Installation) -> String {
+        let major = installation.version().major;
+        let own = format!("pgfresh postgres install {major} --with {}", self.0);
+        if downloaded_prefix(installation.bin()).is_some() {
+            return format!("Install the extension: {own}.");
+        }
+        format!("{} Or use a downloaded PostgreSQL with it: {own}.", self.system_packages(major))
+    }
+
+    /// Returns one line with the commands that install the extension for the system's `major`.
+    pub(crate) fn system_packages(&self, major: u32) -> String {
+        let (debian, formula) = (apt::package_of(&self.0, major), homebrew_formula(&self.0, major));
+        format!(
+            "Install the extension (Debian, Ubuntu: apt install {debian}; Homebrew: brew install {formula})."
+        )
+    }
+}
+
+/// Returns the Homebrew formula with extension `name`.
+fn homebrew_formula(name: &str, major: u32) -> String {
+    match name {
+        "vector" => "pgvector".to_owned(),
+        _ if name.starts_with("postgis") => "postgis".to_owned(),
+        _ if Package::has_contrib(name) => format!("postgresql@{major}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Source of an extension, for a notice before the download.
+#[derive(Debug)]
+pub enum ExtensionSource<'a> {
+    /// A package of pgfresh's table.
+    Pinned(&'a Package),
+    /// A package of the system's release, with all packages that it needs.
+    Debian(&'a str),
+}
+
+/// Adds those extensions of `names` to `installation` that it lacks. Calls `notify` before each download. For `program`, see
+/// [`Guard::over`].
+///
+/// # Errors
+/// Returns [`FetchError::NoExtension`] if no package has an extension, and [`FetchError::NotOurs`] for an installation that
+/// pgfresh has not downloaded. Otherwise, returns the errors of [`crate::fetch`].
+pub fn add_extensions(
+    installation: &Installation,
+    names: &[ExtensionName],
+    cache: &Cache,
+    program: &Path,
+    download: Download,
+    notify: &dyn Fn(&ExtensionName, ExtensionSource<'_>),
+) -> Result<(), FetchError> {
+    let lock = cache.root().join(FOLDER).join("lock");
+    let _lock = sys::Lock::take(&lock).attempt("lock", &lock)?;
+    let ours = Layout::of_installation(installation)
+        .ok_or_else(|| FetchError::NotOurs(installation.bin().to_owned()))?;
+    for name in names {
+        if ours.has(name.as_str()) {
+            continue;
+        }
+        let major = installation.version().major;
+        let missing = || FetchError::NoExtension { name: name.clone(), major };
+        if download == Download::Forbidden {
+            return Err(FetchError::Forbidden(major));
+        }
+        let account = Account::ours();
+        let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
+        let guard = Guard::over(&place, &account, program)?;
+        let pinned = Package::with_extension(name.as_str(), major);
+        if let Some(package) = pinned.iter().find(|package| package.client.is_installed()) {
+            notify(name, ExtensionSource::Pinned(package));
+            let staging = download_and_unpack(package, major, &guard)?;
+            let theirs = staging.join("bin").canonicalize().attempt("resolve", &staging)?;
+            let theirs = theirs.parent().and_then(Layout::of).ok_or_else(missing)?;
+            theirs.copy(name.as_str(), &ours)?;
+        } else if apt::is_installed() {
+            let package = apt::package_of(name.as_str(), major);
+            notify(name, ExtensionSource::Debian(&package));
+            let tree = guard.run().path().join("tree");
+            DirBuilder::new().mode(0o755).create(&tree).attempt("create", &tree)?;
+            if !apt::unpack(&package, major, &tree, guard.run())? {
+                return Err(missing());
+            }
+            Layout::of_debian(&tree, major).copy_all(&tree, &ours)?;
+        }
+        if !ours.has(name.as_str()) {
+            return Err(missing());
+        }
+    }
+    Ok(())
+}
+
+/// Withdraws an extension whose files do not work.
+///
+/// # Errors
+/// Returns an error if the control file cannot be removed.
+pub fn withdraw_extension(installation: &Installation, name: &ExtensionName) -> Result<(), FileError> {
+    let Some(layout) = Layout::of_installation(installation) else { return Ok(()) };
+    let control = layout.control(name.as_str());
+    fs::remove_file(&control).attempt("remove", &control)
+}
+
+/// Returns the directory with the libraries of added extensions, if the installation with these binaries has one.
+pub(crate) fn added_libraries(bin: &Path) -> Option<PathBuf> {
+    Some(downloaded_prefix(bin)?.join(LIBRARIES)).filter(|folder| folder.is_dir())
+}
+
+/// Directories of an unpacked `PostgreSQL`.
+struct Layout {
+    prefix: PathBuf,
+    /// Control and SQL files.
+    extensions: PathBuf,
+    /// Modules that the server loads (`$libdir`).
+    modules: PathBuf,
+}
+
+impl Layout {
+    /// Returns the layout of an installation, or `None` if pgfresh has not downloaded it.
+    fn of_installation(installation: &Installation) -> Option<Self> {
+        Self::of(&downloaded_prefix(installation.bin())?)
+    }
+
+    /// Returns the layout of the installation in `prefix`.
+    fn of(prefix: &Path) -> Option<Self> {
+        let shares = ["share/postgresql/extension", "share/extension"].map(|path| prefix.join(path));
+        let libraries = ["lib/postgresql", "lib"].map(|path| prefix.join(path));
+        Some(Self {
+            prefix: prefix.to_owned(),
+            extensions: shares.into_iter().find(|path| path.join("plpgsql.control").exists())?,
+            modules: libraries.into_iter().find(|path| path.join("plpgsql.so").exists())?,
+        })
+    }
+
+    /// Returns the layout of Debian's packages unpacked in `tree`.
+    fn of_debian(tree: &Path, major: u32) -> Self {
+        Self {
+            prefix: tree.join("usr"),
+            extensions: tree.join(format!("usr/share/postgresql/{major}/extension")),
+            modules: tree.join(format!("usr/lib/postgresql/{major}/lib")),
+        }
+    }
+
+    fn control(&self, name: &str) -> PathBuf {
+        self.extensions.join(format!("{name}.control"))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.control(name).exists()
+    }
+
+    /// Copies extension `name`, and those that it requires, to `target`.
+    fn copy(&self, name: &str, target: &Self) -> Result<(), FetchError> {
+        let control = self.control(name);
+        let text = fs::read_to_string(&control).attempt("read", &control)?;
+        for required in control_value(&text, "requires").unwrap_or_default().split(',').map(str::trim) {
+            if !required.is_empty() && !target.has(required) {
+                self.copy(required, target)?;
+            }
+        }
+        let path = control_value(&text, "module_pathname").unwrap_or(name);
+        let module = self.modules.join(format!("{}.so", path.trim_start_matches("$libdir/")));
+        if module.exists() {
+            let available = libraries_in(&self.prefix.join("lib"))?;
+            copy_needed(&module, &available, target)?;
+            copy_file(&module, &target.modules)?;
+        }
+        if let (Some(from), Some(to)) = (self.extensions.parent(), target.extensions.parent()) {
+            copy_files(&from.join("tsearch_data"), &to.join("tsearch_data"), |file| file.starts_with(name))?;
+        }
+        let script = format!("{name}--");
+        copy_files(&self.extensions, &target.extensions, |file| file.starts_with(&script))?;
+        copy_file(&control, &target.extensions)?;
+        Ok(())
+    }
+
+    /// Copies all extensions of Debian's packages in `tree` to `target`.
+    fn copy_all(&self, tree: &Path, target: &Self) -> Result<(), FetchError> {
+        let mut available = libraries_in(&tree.join("usr/lib"))?;
+        available.extend(libraries_in(&tree.join("lib"))?);
+        for module in entries(&self.modules)?.into_iter().filter(|path| path.is_file()) {
+            copy_needed(&module, &available, target)?;
+            copy_file(&module, &target.modules)?;
+        }
+        for data in ["proj", "gdal"] {
+            copy_files(&self.prefix.join("share").join(data), &target.prefix.join(DATA).join(data), |_| {
+                true
+            })?;
+        }
+        copy_files(&self.extensions, &target.extensions, |file| !file.ends_with(".control"))?;
+        copy_files(&self.extensions, &target.extensions, |file| file.ends_with(".control"))?;
+        for control in entries(&target.extensions)?.into_iter().filter(|path| is_numbered_control(path)) {
+            let name = control.file_stem().unwrap_or_default().to_string_lossy();
+            let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit()).trim_end_matches('-');
+            copy_as(&control, &target.control(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns true for control files such as `postgis-3.control`, whose name without the number is one of Debian's alternatives. A
+/// script of the package makes these.
+fn is_numbered_control(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let number = stem.rsplit_once('-').map_or("", |(_, number)| number);
+    path.extension().is_some_and(|extension| extension == "control")
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns the value of a key in a control file.
+fn control_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let values = text.lines().filter_map(|line| line.split_once('='));
+    let (_, value) = values.into_iter().find(|(name, _)| name.trim() == key)?;
+    Some(value.trim().trim_matches('\''))
+}
+
+/// Copies those libraries of `available` that `module` needs, and those that they need.
+fn copy_needed(
+    module: &Path,
+    available: &BTreeMap<String, PathBuf>,
+    target: &Layout,
+) -> Result<(), FileError> {
+    let folder = target.prefix.join(LIBRARIES);
+    let (mut seen, mut waiting) = (BTreeSet::new(), vec![module.to_owned()]);
+    while let Some(path) = waiting.pop() {
+        let bytes = fs::read(&path).attempt("read", &path)?;
+        // A library has the names of those that it needs as texts that end with a zero (ELF, "Dynamic Section").
+        for name in bytes.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok()) {
+            if let Some(library) = available.get(name).filter(|_| seen.insert(name.to_owned())) {
+                copy_file(library, &folder)?;
+                waiting.push(library.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the libraries in `folder` and in the folders below it, by their names.
+fn libraries_in(folder: &Path) -> Result<BTreeMap<String, PathBuf>, FileError> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for path in entries(&folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path);
+            } else if is_library(&path) && path.is_file() {
+                found.insert(name, path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the paths in a folder, or none if it is missing.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => Ok(found.attempt("read", folder)?.flatten().map(|entry| entry.path()).collect()),
+    }
+}
+
+fn copy_files(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<(), FileError> {
+    for path in entries(from)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_file() && wanted(&name) {
+            copy_file(&path, to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a file into a directory, unless a file of its name is there.
+fn copy_file(file: &Path, folder: &Path) -> Result<(), FileError> {
+    DirBuilder::new().recursive(true).mode(0o755).create(folder).attempt("create", folder)?;
+    copy_as(file, &folder.join(file.file_name().unwrap_or_default()))
+}
+
+/// Copies a file to `target`, unless that exists. The copy gets its name when it is complete. A link to a file beside it remains
+/// one, as most of PostGIS's scripts are links to a few large ones.
+fn copy_as(file: &Path, target: &Path) -> Result<(), FileError> {
+    if target.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let staged = target.with_file_name("pgfresh-extension.new");
+    match fs::read_link(file).ok().filter(|link| link.components().count() == 1 && !is_library(file)) {
+        Some(link) => symlink(link, target).attempt("create", target),
+        None => {
+            fs::copy(file, &staged).attempt("copy", file)?;
+            fs::rename(&staged, target).attempt("rename", &staged)
+        }
+    }
+}
+
+/// Returns true for a library, such as `libproj.so.25`.
+fn is_library(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_extensions_are_found_in_messages() {
+        for (line, expected) in [
+            ("ERROR:  extension \"uuid-ossp\" is not available", Some("uuid-ossp")),
+            (
+                "psql:a.sql:1: ERROR:  could not open extension control file \"/usr/share/extension/vector.control\": No such file",
+                Some("vector"),
+            ),
+            ("ERROR:  extension \"Bad name\" is not available", None),
+            ("ERROR:  extension \"vector\" already exists", None),
+            ("ERROR:  language \"plperl\" is not available", None),
+        ] {
+            let found = ExtensionName::missing_in(line);
+            assert_eq!(found.as_ref().map(ExtensionName::as_str), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn names_have_no_paths_or_options() {
+        for name in ["", "-c", "../x", "a/b", "Vector", "a b", "a;b", "\u{e9}"] {
+            assert!(name.parse::<ExtensionName>().is_err(), "{name}");
+        }
+        for name in ["vector", "uuid-ossp", "xml2", "pg_trgm"] {
+            name.parse::<ExtensionName>().unwrap();
+        }
+    }
+
+    /// An interrupted copy must not look like an extension.
+    #[test]
+    fn control_files_come_after_all_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        for prefix in [&source, &target] {
+            for (path, text) in [("share/extension/plpgsql.control", ""), ("lib/plpgsql.so", "")] {
+                fs::create_dir_all(prefix.join(path).parent().unwrap()).unwrap();
+                fs::write(prefix.join(path), text).unwrap();
+            }
+        }
+        let control = "requires = 'base'\nmodule_pathname = '$libdir/other'\n";
+        for (path, text) in [
+            ("share/extension/new.control", control),
+            ("share/extension/new--1.0.sql", "SELECT 1"),
+            ("share/extension/base.control", "comment = 'nothing'"),
+            ("lib/other.so", "code\0libneeded.so.1\0libsystem.so.6\0"),
+            ("lib/libneeded.so.1", "\0libdeep.so.2\0"),
+            ("lib/libdeep.so.2", "\0libneeded.so.1\0"),
+            ("lib/libunused.so.1", ""),
+        ] {
+            fs::write(source.join(path), text).unwrap();
+        }
+        assert!(is_numbered_control(Path::new("a/postgis-3.control")));
+        assert!(
+            !is_numbered_control(Path::new("uuid-ossp.control"))
+                && !is_numbered_control(Path::new("a-3.sql"))
+        );
+        // A directory in the place of a file stops the copy in the middle.
+        let obstacle = target.join("share/extension/pgfresh-extension.new");
+        fs::create_dir_all(&obstacle).unwrap();
+        let (from, to) = (Layout::of(&source).unwrap(), Layout::of(&target).unwrap());
+        from.copy("new", &to).unwrap_err();
+        assert!(!to.has("new") && !to.has("base"));
+        fs::remove_dir(&obstacle).unwrap();
+        from.copy("new", &to).unwrap();
+        assert!(to.has("new") && to.has("base"));
+        for path in [
+            "share/extension/new--1.0.sql",
+            "lib/other.so",
+            "extensions/lib/libneeded.so.1",
+            "extensions/lib/libdeep.so.2",
+        ] {
+            assert!(target.join(path).is_file(), "{path}");
+        }
+        assert!(!target.join("extensions/lib/libunused.so.1").exists());
+    }
+}
