@@ -1,41 +1,74 @@
 //! Client of the HTTP API.
 
+use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
-use contract::ErrorBody;
+use contract::{ErrorBody, HoldResponse};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use ureq::Agent;
+use ureq::config::ConfigBuilder;
 use ureq::http::{Method, Request, Response, StatusCode};
+use ureq::typestate::AgentScope;
+use ureq::{Agent, BodyReader};
 
 use crate::error::Error;
+use crate::trust::Trust;
 
 /// Timeout for a response. The timeouts of pgfresh itself are shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Hint if there is no response.
+/// Timeout for a connection to another machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Hints if there is no response: of a server on this machine, of another one, and of one with another certificate.
 const GONE: &str = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
+
+const UNREACHABLE: &str =
+    "Check the host and the port in PGFRESH_CONTROL, and that \"pgfresh serve --listen\" runs there.";
+const UNTRUSTED: &str = "PGSSLROOTCERT must name the file of the server's root certificate. pgfresh makes a new one at each start.";
 
 /// Address of a server, and the secret that requests carry.
 pub(crate) struct Api {
     /// `HOST:PORT`.
     address: String,
     secret: String,
+    /// Certificates to trust, for `https`. None for `http`.
+    trust: Option<Trust>,
     agent: Agent,
 }
+
+/// Open response, whose end also ends the holder that it has named.
+pub(crate) type Lifeline = BufReader<BodyReader<'static>>;
 
 impl Api {
     /// Returns a client that ignores the proxies of the environment and keeps no connections. The server closes idle ones, and
     /// a client cannot tell whether the server has processed a request that fails for this reason.
-    pub(crate) fn new(address: &str, secret: &str) -> Self {
-        let agent = Agent::config_builder()
-            .timeout_global(Some(RESPONSE_TIMEOUT))
-            .max_idle_connections(0)
-            .proxy(None)
-            .http_status_as_error(false)
-            .build()
-            .new_agent();
-        Self { address: address.to_owned(), secret: secret.to_owned(), agent }
+    pub(crate) fn new(address: &str, secret: &str, trust: Option<Trust>) -> Self {
+        let config = configuration(trust.as_ref()).timeout_global(Some(RESPONSE_TIMEOUT));
+        let agent = config.build().new_agent();
+        Self { address: address.to_owned(), secret: secret.to_owned(), trust, agent }
+    }
+
+    /// Makes the URL of a database tell drivers to verify the server, if the client does.
+    pub(crate) fn verify(&self, url: &mut String) {
+        if let Some(trust) = &self.trust {
+            trust.add_to(url);
+        }
+    }
+
+    /// Returns the name of a new holder, and the response that must stay open.
+    pub(crate) fn hold(&self) -> Result<(String, Lifeline), Error> {
+        let config = configuration(self.trust.as_ref()).timeout_recv_response(Some(RESPONSE_TIMEOUT));
+        let agent = config.build().new_agent();
+        let mut response = self.run(&agent, Method::GET, "/v1/hold", Vec::new())?;
+        if response.status().as_u16() >= 300 {
+            return Err(refusal(&mut response));
+        }
+        let mut lifeline = BufReader::new(response.into_body().into_reader());
+        let mut line = String::new();
+        lifeline.read_line(&mut line).map_err(|error| self.unreadable(&error))?;
+        let HoldResponse { holder } = serde_json::from_str(&line).map_err(|error| self.unreadable(&error))?;
+        Ok((holder, lifeline))
     }
 
     /// Sends a request and decodes the response. Returns None for a response without content.
@@ -45,28 +78,57 @@ impl Api {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<Option<T>, Error> {
-        let unreachable = |error: ureq::Error| {
-            Error::new(format!("could not talk to pgfresh at {}: {error}", self.address)).hint(GONE)
-        };
         let content =
             body.map(|body| serde_json::to_vec(body).expect("strings are JSON")).unwrap_or_default();
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("http://{}{path}", self.address))
-            .header("Authorization", format!("Bearer {}", self.secret))
-            .body(content)
-            .map_err(|error| unreachable(error.into()))?;
-        let mut response = self.agent.run(request).map_err(unreachable)?;
+        let mut response = self.run(&self.agent, method, path, content)?;
         if response.status().as_u16() >= 300 {
             return Err(refusal(&mut response));
         }
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(None);
         }
-        let text = response.body_mut().read_to_vec().map_err(unreachable)?;
-        serde_json::from_slice(&text).map(Some).map_err(|error| {
-            Error::new(format!("could not read the answer of pgfresh at {}: {error}", self.address))
-        })
+        let text = response.body_mut().read_to_vec().map_err(|error| self.lost(&error))?;
+        serde_json::from_slice(&text).map(Some).map_err(|error| self.unreadable(&error))
+    }
+
+    fn run(
+        &self,
+        agent: &Agent,
+        method: Method,
+        path: &str,
+        content: Vec<u8>,
+    ) -> Result<Response<ureq::Body>, Error> {
+        let scheme = if self.trust.is_some() { "https" } else { "http" };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{scheme}://{}{path}", self.address))
+            .header("Authorization", format!("Bearer {}", self.secret))
+            .body(content)
+            .map_err(|error| self.lost(&error.into()))?;
+        agent.run(request).map_err(|error| self.lost(&error))
+    }
+
+    /// Returns the error of a request without a response.
+    fn lost(&self, error: &ureq::Error) -> Error {
+        let text = error.to_string();
+        let hint = match &self.trust {
+            None => GONE,
+            Some(_) if text.contains("invalid peer certificate") => UNTRUSTED,
+            Some(_) => UNREACHABLE,
+        };
+        Error::new(format!("could not talk to pgfresh at {}: {text}", self.address)).hint(hint)
+    }
+
+    fn unreadable(&self, error: &dyn std::fmt::Display) -> Error {
+        Error::new(format!("could not read the answer of pgfresh at {}: {error}", self.address))
+    }
+}
+
+fn configuration(trust: Option<&Trust>) -> ConfigBuilder<AgentScope> {
+    let config = Agent::config_builder().max_idle_connections(0).proxy(None).http_status_as_error(false);
+    match trust {
+        Some(trust) => trust.configure(config.timeout_connect(Some(CONNECT_TIMEOUT))),
+        None => config,
     }
 }
 

@@ -41,8 +41,10 @@ impl From<ErrorDescription> for Error {
 /// Returns the hint in place of one that names an option of the HTTP API.
 fn own_hint(remedy: Remedy) -> Option<&'static str> {
     match remedy {
+        Remedy::BeginHold => Some("The server was restarted. Start the tests again."),
         Remedy::CloseSessions => Some("Close them first, or call reset_closing_sessions()."),
         Remedy::Record => Some("Lease it with Options::default().record(), or a budget."),
+        Remedy::SendSecret => Some("Check the password in PGFRESH_CONTROL."),
         _ => None,
     }
 }

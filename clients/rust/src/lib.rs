@@ -23,6 +23,7 @@ mod server;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use contract::{EndOfTest, ErrorBody, LeaseRequest, LeaseResponse, Measurement, ResetRequest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
@@ -13,9 +13,10 @@ use serde::Deserialize;
 use ureq::http::Method;
 
 use crate::Options;
-use crate::api::Api;
+use crate::api::{Api, Lifeline};
 use crate::error::Error;
 use crate::statements::Limits;
+use crate::trust::Trust;
 
 /// Arguments of the binary.
 const SERVE: &[&str] = &["serve", "--shared", "--json"];
@@ -28,6 +29,8 @@ pub(crate) struct Server {
     api: Api,
     /// Process whose end releases the databases. None within `pgfresh run`.
     holder: Option<String>,
+    /// Connection with which the holder ends, to a server on another machine.
+    _lifeline: Option<Mutex<Lifeline>>,
     /// The binary, which ends when its standard input closes: after a drop of this field, or at the end of this process. None
     /// if a parent process started the server.
     _process: Option<Child>,
@@ -62,21 +65,32 @@ impl Server {
         match variable("PGFRESH_CONTROL") {
             Some(control) => {
                 let holder = variable("PGFRESH_HOLDER").map(|holder| holder.to_string_lossy().into_owned());
-                Self::existing(&control.to_string_lossy(), holder)
+                let root = variable("PGSSLROOTCERT").map(OsString::as_os_str);
+                Self::existing(&control.to_string_lossy(), holder, root)
             }
             None => Self::start(variable("PGFRESH_BIN").map(OsString::as_os_str), environment),
         }
     }
 
-    /// Returns the server that a parent process has started. The error omits `control`, which has the secret.
-    fn existing(control: &str, holder: Option<String>) -> Result<Self, Error> {
-        let parts =
-            control.strip_prefix("http://:").and_then(|rest| rest.trim_end_matches('/').split_once('@'));
-        let parts = parts
-            .and_then(|(secret, address)| Some((percent_decode_str(secret).decode_utf8().ok()?, address)));
-        let (secret, address) = parts
-            .ok_or_else(|| Error::new("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT"))?;
-        Ok(Self { api: Api::new(address, &secret), holder, _process: None })
+    /// Returns the server that a parent process has started, or a server on another machine. The error omits `control`, which
+    /// has the secret.
+    fn existing(control: &str, holder: Option<String>, root: Option<&OsStr>) -> Result<Self, Error> {
+        let unreadable = || Error::new("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT");
+        let (scheme, rest) = control.split_once("://:").ok_or_else(unreadable)?;
+        let (secret, address) = rest.trim_end_matches('/').split_once('@').ok_or_else(unreadable)?;
+        let secret = percent_decode_str(secret).decode_utf8().map_err(|_| unreadable())?;
+        let trust = match scheme {
+            "http" => None,
+            "https" => Some(Trust::read(root)?),
+            _ => return Err(unreadable()),
+        };
+        let begins_hold = trust.is_some() && holder.is_none();
+        let server = Self { api: Api::new(address, &secret, trust), holder, _lifeline: None, _process: None };
+        if !begins_hold {
+            return Ok(server);
+        }
+        let (holder, lifeline) = server.api.hold()?;
+        Ok(Self { holder: Some(holder), _lifeline: Some(Mutex::new(lifeline)), ..server })
     }
 
     /// Runs the binary and waits for the line with the address of the server. The binary may build a template first, which
@@ -119,8 +133,8 @@ impl Server {
             }
         };
         let address = server.http_url.trim_start_matches("http://").trim_end_matches('/');
-        let api = Api::new(address, &server.password);
-        Ok(Self { api, holder: server.holder, _process: Some(process) })
+        let api = Api::new(address, &server.password, None);
+        Ok(Self { api, holder: server.holder, _lifeline: None, _process: Some(process) })
     }
 
     pub(crate) fn lease(&self, options: &Options) -> Result<LeaseResponse, Error> {
@@ -133,8 +147,11 @@ impl Server {
             holder: self.holder.clone(),
             record,
         };
-        let response = self.api.send(Method::POST, "/v1/databases", Some(&request))?;
-        response.ok_or_else(|| Error::new("pgfresh answered without a database"))
+        let response = self.api.send::<LeaseResponse>(Method::POST, "/v1/databases", Some(&request))?;
+        let mut leased = response.ok_or_else(|| Error::new("pgfresh answered without a database"))?;
+        self.api.verify(&mut leased.url);
+        self.api.verify(&mut leased.jdbc_url);
+        Ok(leased)
     }
 
     /// Resets a database, which ends a test. Returns a message if the test exceeded its budget. pgfresh checks the budget only
@@ -172,7 +189,11 @@ impl Server {
         let query: Vec<String> = failed.into_iter().chain(test).collect();
         let ended =
             self.api.send::<EndOfTest>(Method::DELETE, &with_query(path(name), &query), None::<&()>)?;
-        Ok(ended.and_then(|ended| ended.url))
+        let mut url = ended.and_then(|ended| ended.url);
+        if let Some(url) = &mut url {
+            self.api.verify(url);
+        }
+        Ok(url)
     }
 }
 
@@ -189,9 +210,11 @@ fn path(name: &str) -> String {
     format!("/v1/databases/{}", encode(name))
 }
 
+/// Characters to escape: all but the unreserved ones (RFC 3986, 2.3).
+pub(crate) const UNRESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 fn encode(text: &str) -> PercentEncode<'_> {
-    /// Characters to escape: all but the unreserved ones (RFC 3986, 2.3).
-    const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     utf8_percent_encode(text, UNRESERVED)
 }
 

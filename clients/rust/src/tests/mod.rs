@@ -3,5 +3,7 @@
 mod http;
 mod lifeline;
 mod names;
+#[cfg(feature = "tls")]
+mod remote;
 mod stand_in;
 mod transcripts;
