@@ -12,7 +12,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["*.md", "docs/*.md", "docs/*/*.md", "clients/*/README.md", "examples/*/README.md", "crates/*/*/README.md"]
 # What pages link to besides.
-OTHERS = ["LICENSE", "action.yml", "docker/*", "deploy/sidecar.yaml", "crates/contract/openapi.json", "crates/sys/src/lib.rs", "crates/pgfresh/tests/it/repository/house.rs", "clients/transcripts/pgfresh", "docs/site/site.css", ".cargo/config.toml"]
+OTHERS = ["LICENSE", "action.yml", "docker/*", "packaging/devcontainer/pgfresh/*", "deploy/sidecar.yaml", "crates/contract/openapi.json", "crates/sys/src/lib.rs", "crates/pgfresh/tests/it/repository/house.rs", "clients/transcripts/pgfresh", "docs/site/site.css", ".cargo/config.toml"]
 
 # Quick starts that show whole files, and the example that has these files. Each block begins with a comment that names its file.
 QUICK_STARTS = {
