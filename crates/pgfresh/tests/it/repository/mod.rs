@@ -3,6 +3,7 @@
 mod boundaries;
 mod circles;
 mod error_words;
+mod figures;
 mod house;
 mod majors;
 mod minimum_rust;
