@@ -1,11 +1,13 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo check test lint docs release-files clean
+.PHONY: help install build demo demo-slow check test lint docs release-files clean
 
 help:
+	@echo "make install the binary into ~/.local/bin or PREFIX/bin, and with PROJECT=FOLDER the client for its language"
 	@echo "make build   the binary, optimised"
-	@echo "make demo    one test suite on a stock server and with pgfresh, timed"
+	@echo "make demo    one test suite with five ways of cleaning up, timed, in three minutes"
+	@echo "make demo-slow  the demo on a simulated slow disk"
 	@echo "make check   formatting, clippy, unit tests and each command once, in three minutes"
 	@echo "make test    lint, all tests, the clients and the examples"
 	@echo "make lint    formatting, clippy, the words of the documentation, scripts, licences, workflows"
@@ -13,12 +15,18 @@ help:
 	@echo "make docs    the documentation as a site, in target/site; its links are checked"
 	@echo "make clean   remove everything that was built or installed here"
 
+install:
+	@scripts/install
+
 build:
 	@scripts/prepare build
 	cargo build --locked --release
 
 demo:
 	@scripts/demo
+
+demo-slow:
+	@scripts/demo slow
 
 # A shell's background and nohup ignore signals; that is meant for make, not for what the tests interrupt.
 check:

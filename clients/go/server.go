@@ -69,7 +69,7 @@ func find(named string) (string, error) {
 		return "", fmt.Errorf("cannot find %q, which PGFRESH_BIN names\n%s", named, set)
 	default:
 		return "", fmt.Errorf("cannot find %q\nHINT:  "+
-			"Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.", binary)
+			"Run \"make install\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.", binary)
 	}
 }
 

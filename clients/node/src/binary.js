@@ -8,7 +8,7 @@ const path = require("node:path");
 const PLATFORM = `@pgfresh/${process.platform}-${process.arch}`;
 
 // Hint if there is no binary. The other clients have the same text.
-const HINT = "Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.";
+const HINT = 'Run "make install" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.';
 
 // Returns the path in the platform's package, or undefined if npm has not installed the package.
 function bundledBinary() {

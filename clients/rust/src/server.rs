@@ -229,7 +229,7 @@ fn not_found(named: Option<&OsStr>) -> Error {
         Some(named) => Error::new(format!("cannot find \"{}\", which PGFRESH_BIN names", named.display()))
             .hint(SET),
         None => Error::new("cannot find \"pgfresh\"").hint(
-            "Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.",
+            "Run \"make install\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.",
         ),
     }
 }

@@ -297,8 +297,7 @@ def _start(options: tuple[str, ...] = ()) -> Server:
     if path is None:
         raise Error(
             'cannot find "pgfresh"',
-            hint="Install it with the script of its release, sh pgfresh-install.sh, "
-            "or set PGFRESH_BIN to where it is.",
+            hint='Run "make install" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.',
         )
     # Ctrl-C does not reach a process in another session, so that tests can still release databases.
     pipe = subprocess.PIPE

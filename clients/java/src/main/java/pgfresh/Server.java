@@ -128,8 +128,7 @@ final class Server {
                 ? new PgfreshException("cannot find \"" + wanted + "\", which PGFRESH_BIN names", SET)
                 : new PgfreshException(
                         "cannot find \"" + wanted + "\"",
-                        "Install it with the script of its release, sh pgfresh-install.sh, "
-                                + "or set PGFRESH_BIN to where it is.");
+                        "Run \"make install\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.");
     }
 
     /**
