@@ -54,8 +54,9 @@ def ink(encoding: str | None) -> Ink:
 
 
 def draw(blocks: list[Block], ink: Ink) -> list[str]:
-    """Returns the lines of all blocks. They have one scale, on which estimates may be cut."""
-    scale = max(row.test for block in blocks for row in block.rows if not row.is_estimate) / BAR
+    """Returns the lines of all blocks. They have one scale, on which estimates may be cut if there are other rows."""
+    rows = [row for block in blocks for row in block.rows]
+    scale = max(row.test for row in [row for row in rows if not row.is_estimate] or rows) / BAR
     lines = ["", f"{ink.python} Python  {ink.database} database  {ink.cut} longer than fits"]
     for block in blocks:
         header = f"{block.title:<{LABEL}}{'a test':>{TEST}}{'suite':>{SUITE}}{'gain':>{GAIN}}"

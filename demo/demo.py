@@ -15,9 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-import psycopg
-
 import chart
+import psycopg
 import suite
 from cleanups import CLEANUPS, FEW, Cleanup, Fresh, Migrated, migrate
 from servers import Pgfresh, ServerError, Stock

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,15 +14,7 @@ from pathlib import Path
 
 from cleanups import SHOP
 
-# Waits for the end of the demo, which closes its standard input, and removes a server's folder once the server has ended.
-CLEAN = """
-trap "" HUP INT TERM
-cat
-lock=$1/data/postmaster.pid
-server=$(head -n 1 "$lock" 2>/dev/null) && kill -QUIT "$server" 2>/dev/null
-while [ -e "$lock" ] && kill -0 "$server" 2>/dev/null; do sleep 0.02; done
-rm -rf "$1" "$2"
-"""
+CLEAN = Path(__file__).with_name("clean.sh")
 
 # Prints its environment, and ends with its standard input.
 HOLD = "import json, os, sys; print(json.dumps(dict(os.environ)), flush=True); sys.stdin.read()"
@@ -43,12 +36,11 @@ class Stock:
         # The path of a socket must be short, so it is not in that folder.
         self._socket = Path(tempfile.mkdtemp(prefix="pgfresh-demo."))
         self._cleaner = subprocess.Popen(
-            ["sh", "-c", CLEAN, "sh", self._folder, self._socket],
+            ["sh", CLEAN, self._folder, self._socket],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._server: subprocess.Popen[bytes] | None = None
+        self._program: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://postgres@/{{}}?host={self._socket}"
         try:
             self._start()
@@ -62,10 +54,10 @@ class Stock:
             shutil.chown(folder, self._account)
         data = self._folder / "data"
         self._log = (self._folder / "log").open("w+b")
-        initdb = self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust")
-        if initdb.wait() != 0:
+        self._program = self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust")
+        if self._program.wait() != 0:
             raise self._error("initdb failed")
-        self._server = self._run(
+        self._program = self._run(
             "postgres",
             "-D",
             data,
@@ -76,7 +68,7 @@ class Stock:
             preload=self._preload,
         )
         while not self._is_ready(data / "postmaster.pid"):
-            if self._server.poll() is not None:
+            if self._program.poll() is not None:
                 raise self._error("the stock server ended")
             time.sleep(0.01)
 
@@ -110,10 +102,10 @@ class Stock:
 
     def stop(self) -> None:
         """Ends the server and removes its files."""
-        # The cleaner sends the signal. It waits until the server has ended, and this process is the one that reaps it.
+        if self._program:
+            self._program.send_signal(signal.SIGQUIT)
+            self._program.wait()
         self._cleaner.stdin.close()
-        if self._server:
-            self._server.wait()
         self._cleaner.wait()
 
 

@@ -15,7 +15,6 @@ from typing import BinaryIO
 
 import psycopg
 import pytest
-
 from cleanups import Cleanup
 
 TESTS = Path(__file__).resolve().parent / "tests"
