@@ -107,14 +107,19 @@ class Migrated(Copied):
 
 
 class Fresh(Cleanup):
+    """A database of pgfresh, which each test gets as the template is."""
+
     label = "pgfresh"
+
+    def __init__(self, server: str, worker: int) -> None:
+        super().__init__(server, worker)
+        self._lease = pgfresh.fresh_database()
+        self._database = self._lease.__enter__()
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection]:
-        with (
-            pgfresh.fresh_database() as database,
-            psycopg.connect(database.url, autocommit=True) as connection,
-        ):
+        self._database.reset()
+        with psycopg.connect(self._database.url, autocommit=True) as connection:
             yield connection
 
 
