@@ -226,10 +226,10 @@ const CHECK: &str = "Check that it is pgfresh, in the version of this client. PG
 /// Returns the error for a missing binary.
 fn not_found(named: Option<&OsStr>) -> Error {
     match named {
-        Some(named) => Error::new(format!("cannot find \"{}\", which PGFRESH_BIN names", named.display()))
-            .hint(SET),
-        None => Error::new("cannot find \"pgfresh\"").hint(
-            "Run \"make install\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.",
-        ),
+        Some(named) => {
+            Error::new(format!("cannot find \"{}\", which PGFRESH_BIN names", named.display())).hint(SET)
+        }
+        None => Error::new("cannot find \"pgfresh\"")
+            .hint("Run \"make install\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is."),
     }
 }
