@@ -137,7 +137,7 @@ def notes(places: list[Place], measured: Measured, rounds: int) -> Iterator[str]
     )
     yield (
         "DELETE and TRUNCATE clean the tables that they name, and DELETE restarts no sequences. CREATE DATABASE and pgfresh "
-        "undo everything. Both servers run the same programs: one with PostgreSQL's default settings, pgfresh's without fsync."
+        "undo all changes in the database. Both servers run the same programs: one with PostgreSQL's default settings, pgfresh's without fsync."
     )
     tests = runs[0].tests
     yield f"Medians of {rounds} rounds. ~ is an estimate from {FEW} of the {tests} tests."

@@ -32,7 +32,7 @@ done
 case $(uname -m) in
     x86_64 | amd64) architecture=x86_64 digest=@DIGEST_X86_64@ ;;
     aarch64 | arm64) architecture=aarch64 digest=@DIGEST_AARCH64@ ;;
-    *) fail "there is no pgfresh for $(uname -m)" "Build it from its source." ;;
+    *) fail "there is no pgfresh for $(uname -m)" "Build it in a clone of pgfresh: make install" ;;
 esac
 name=pgfresh-$version-$architecture-linux
 
