@@ -325,11 +325,13 @@ fn python_and_node_jobs_install_the_client() {
         ] {
             let markers = if marker == "uv.lock" { vec!["pyproject.toml", marker] } else { vec![marker] };
             let folder = tempfile::tempdir().unwrap();
-            markers.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+            for name in markers {
+                fs::write(folder.path().join(name), "").unwrap();
+            }
             let project = &project::detect(folder.path());
             let text = fill_in(&Values { system, project, major: None, inputs: Vec::new(), shared: None });
-            let (client, test) = (text.find(install), text.find("pgfresh run --"));
-            assert!(client.is_some() && client < test, "{system:?} {marker}: {text}");
+            let (client, run) = (text.find(install), text.find("pgfresh run --"));
+            assert!(client.is_some() && client < run, "{system:?} {marker}: {text}");
             assert!(!text.contains("the client of pgfresh"), "{system:?} {marker}: {text}");
         }
         assert!(cached(system, "go.mod").contains("the client of pgfresh"), "{system:?}");

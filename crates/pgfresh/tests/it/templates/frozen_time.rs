@@ -44,7 +44,7 @@ fn frozen_time_covers_what_recipe_promises() {
     for major in majors() {
         let printed = in_template(
             major,
-            r#"psql -d one -XAtq -v ON_ERROR_STOP=1 <<'END'
+            r"psql -d one -XAtq -v ON_ERROR_STOP=1 <<'END'
 SET timezone = 'UTC';
 INSERT INTO clock.frozen VALUES ('2040-01-01 12:00+00');
 SELECT 'calls', now(), transaction_timestamp(), statement_timestamp();
@@ -55,7 +55,7 @@ UPDATE clock.frozen SET instant = '2040-01-01 15:00+00';
 SELECT 'function', is_late(orders) FROM orders;
 SELECT 'not covered', CURRENT_TIMESTAMP < '2039-01-01', clock_timestamp() < '2039-01-01', localtimestamp < '2039-01-01',
     day < '2039-01-01', checked < '2039-01-01', is_late_by_its_own_path(orders), (SELECT count(*) FROM late) FROM orders;
-END"#,
+END",
         );
         let expected = "calls|2040-01-01 12:00:00+00|2040-01-01 12:00:00+00|2040-01-01 12:00:00+00
 defaults|2040-01-01 12:00:00+00|2040-01-02 12:00:00+00
