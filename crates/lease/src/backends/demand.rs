@@ -96,7 +96,8 @@ impl Demand {
     /// is the default.
     pub(crate) fn note(&self) -> String {
         let sets: BTreeSet<_> = self.leases.keys().chain(self.noted.keys()).copied().collect();
-        let pools = sets.into_iter().map(|params| (params, self.expected(params))).filter(|(_, most)| *most > 1);
+        let pools =
+            sets.into_iter().map(|params| (params, self.expected(params))).filter(|(_, most)| *most > 1);
         pools.map(|(ParamsId(id), most)| format!(" {id:016x}={most}")).collect()
     }
 

@@ -75,7 +75,9 @@ impl Inner {
         let mut lacking = Vec::new();
         for (params, expected) in sets.iter().zip(&expected).rev() {
             let there = copy.waiting_for(params);
-            lacking.extend((there..*expected).map(|number| Lacking { params: params.clone(), is_first: number == 0 }));
+            lacking.extend(
+                (there..*expected).map(|number| Lacking { params: params.clone(), is_first: number == 0 }),
+            );
         }
         lacking.sort_by_key(|lacking| !lacking.is_first);
         if core.table.is_being_made(id) && !self.has_had_clients.load(Ordering::Relaxed) {

@@ -102,7 +102,9 @@ impl LeaseTable {
 
     /// Returns true if this database may be one of those that no client of this run needs.
     pub(crate) fn is_one_of_stock(&self, id: DatabaseId) -> bool {
-        let Some(database) = self.databases.get(id).filter(|database| !database.was_leased) else { return false };
+        let Some(database) = self.databases.get(id).filter(|database| !database.was_leased) else {
+            return false;
+        };
         self.supplies.get(&database.source).is_some_and(|supply| supply.stock.planned > 0)
     }
 

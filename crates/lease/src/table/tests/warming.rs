@@ -101,6 +101,7 @@ fn warmed_database_of_removed_template_is_dropped() {
     example.table.remove_source(&app(), example.now);
     example.finish(id, Outcome::Done);
     assert_eq!(example.table.ready(&app()), 0);
-    let kinds: Vec<_> = std::iter::from_fn(|| Some(example.table.next_task(example.now).ok()?.kind)).collect();
+    let kinds: Vec<_> =
+        std::iter::from_fn(|| Some(example.table.next_task(example.now).ok()?.kind)).collect();
     assert!(kinds.iter().all(|kind| *kind == TaskKind::Unname) && kinds.len() == 2, "{kinds:?}");
 }
