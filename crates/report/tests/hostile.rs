@@ -38,8 +38,8 @@ fn report(texts: &[String], numbers: &[f64]) -> Report {
     report
 }
 
-/// Returns the elements of a page in order, each with the names of its attributes. Contents of styles and scripts are
-/// part of it.
+/// Returns the elements of a page in order, each with the names of its attributes. Styles and
+/// scripts have their length.
 fn skeleton(page: &str) -> Vec<String> {
     let (mut found, mut rest) = (Vec::new(), page);
     while let Some((_, tag)) = rest.split_once('<') {
@@ -56,14 +56,14 @@ fn skeleton(page: &str) -> Vec<String> {
             }
         }
         rest = &tag[end..];
-        for raw in ["style", "script"].into_iter().filter(|raw| name == *raw) {
+        if let Some(raw) = ["style", "script"].into_iter().find(|raw| name == *raw) {
             let content = rest.split(&format!("</{raw}>")).next().unwrap_or_default();
-            name += content;
+            name += &content.len().to_string();
             rest = &rest[content.len()..];
         }
-        // Long statements are folded, and only their length decides it.
+        // Only the length of a text decides whether a statement is folded, and which class its cell has.
         if !["details", "/details", "summary", "/summary"].contains(&name.as_str()) {
-            found.push(name);
+            found.push(name.replace("td class= ", "td "));
         }
     }
     found
@@ -81,13 +81,15 @@ fn hostile() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
         "[<>&\"'=/!a-z -]{0,60}",
-        prop::sample::select(&planted[..]).prop_map(str::to_owned),
+        prop::sample::select(planted.to_vec()).prop_map(str::to_owned),
         (0..300_usize).prop_map(|length| "日本".repeat(length)),
         "[a-z_]{0,300}",
     ]
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn texts_add_no_markup(texts in prop::collection::vec(hostile(), 10), numbers in prop::collection::vec(0.0..1e6, 1..20)) {
         // An empty text leaves out nothing but itself.
