@@ -1,7 +1,7 @@
 //! Shell commands that install PostgreSQL and pgfresh in a job.
 
-use crate::project::Project;
 use crate::cli::System;
+use crate::project::Project;
 
 /// URL of this version's release files, based on the project's URL from Cargo.toml.
 pub(super) const RELEASE: &str =
