@@ -125,6 +125,10 @@ fn parent(file: &str) -> &str {
     file.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
+fn has_extension(file: &str, extension: &str) -> bool {
+    std::path::Path::new(file).extension().is_some_and(|own| own == extension)
+}
+
 fn name(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }

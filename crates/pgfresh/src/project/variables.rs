@@ -87,8 +87,7 @@ impl Variables {
             if depth < MAX_DEPTH { self.expand_within(text, depth + 1) } else { String::new() }
         };
         match (operator.chars().next(), value) {
-            (Some('-'), None) => other(&operator[1..]),
-            (Some('+'), Some(_)) => other(&operator[1..]),
+            (Some('-'), None) | (Some('+'), Some(_)) => other(&operator[1..]),
             (Some('+'), None) => String::new(),
             (_, value) => value.unwrap_or_default().to_owned(),
         }

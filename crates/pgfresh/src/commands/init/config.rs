@@ -104,8 +104,10 @@ fn settings(service: &DatabaseService) -> String {
         }
     });
     taken.reverse();
-    let lines: String =
-        taken.iter().map(|(name, value)| format!("{} = {}\n", key(name), quoted(value))).collect();
+    let lines: String = taken
+        .iter()
+        .flat_map(|(name, value)| [key(name), " = ".to_owned(), quoted(value), "\n".to_owned()])
+        .collect();
     if lines.is_empty() { left_out } else { format!("\n[postgres.settings]\n{left_out}{lines}") }
 }
 
@@ -149,10 +151,11 @@ fn template(discovery: &Discovery) -> String {
     }
     if !keys.setup.is_empty() {
         text += &format!("setup  = {}\n", script(&keys.setup));
-        text += &match keys.inputs.is_empty() {
-            true => "# Name the files that the command reads. Without them it runs each time.\n# inputs = [\"migrations/**\"]\n".to_owned(),
-            false => format!("inputs = {}\n", list(&keys.inputs)),
-        };
+        if keys.inputs.is_empty() {
+            text += "# Name the files that the command reads. Without them it runs each time.\n# inputs = [\"migrations/**\"]\n";
+        } else {
+            text += &format!("inputs = {}\n", list(&keys.inputs));
+        }
     }
     text
 }
@@ -187,8 +190,10 @@ pub(super) fn next_commands(discovery: &Discovery) -> String {
         (format!("pgfresh ci {system}"), "print a CI configuration"),
     ];
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
-    let lines: String =
-        commands.iter().map(|(command, what)| format!("  {command:width$}  # {what}\n")).collect();
+    let lines: String = commands
+        .iter()
+        .flat_map(|(command, what)| [format!("  {command:width$}  # {what}"), "\n".to_owned()])
+        .collect();
     format!("Next:\n{lines}")
 }
 

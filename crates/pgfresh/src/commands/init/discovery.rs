@@ -113,15 +113,12 @@ fn decoded(part: &str) -> String {
     let mut at = 0;
     while at < bytes.len() {
         let byte = part.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match byte.filter(|_| bytes[at] == b'%') {
-            Some(byte) => {
-                decoded.push(byte);
-                at += 3;
-            }
-            None => {
-                decoded.push(bytes[at]);
-                at += 1;
-            }
+        if let Some(byte) = byte.filter(|_| bytes[at] == b'%') {
+            decoded.push(byte);
+            at += 3;
+        } else {
+            decoded.push(bytes[at]);
+            at += 1;
         }
     }
     String::from_utf8(decoded).unwrap_or_default()

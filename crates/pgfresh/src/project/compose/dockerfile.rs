@@ -27,7 +27,7 @@ pub(super) fn read(build: &Node, resolve: impl Fn(&str) -> PathBuf) -> Built {
     for (name, value) in build.get("args").map(Node::pairs).unwrap_or_default() {
         arguments.add_default(&name, value.unwrap_or_default());
     }
-    let mut built = Built::default();
+    let mut result = Built::default();
     let mut stages: Vec<(String, Option<String>)> = Vec::new();
     for line in text.unwrap_or_default().replace("\\\n", " ").lines() {
         let mut words = line.split_whitespace();
@@ -43,14 +43,14 @@ pub(super) fn read(build: &Node, resolve: impl Fn(&str) -> PathBuf) -> Built {
                 let stage = image.as_ref().and_then(|image| stages.iter().find(|(name, _)| name == image));
                 let image = stage.map_or(image.clone(), |(_, image)| image.clone());
                 stages.push((words.nth(1).unwrap_or_default().to_owned(), image.clone()));
-                built = Built { image, mounts: Vec::new() };
+                result = Built { image, mounts: Vec::new() };
             }
             Some("COPY" | "ADD") => {
                 let paths: Vec<_> = words.filter(|word| !word.starts_with("--")).collect();
                 if let Some((target, sources)) =
                     paths.split_last().filter(|(target, _)| is_script_target(target))
                 {
-                    built
+                    result
                         .mounts
                         .extend(sources.iter().map(|source| copied(context.join(source), source, target)));
                 }
@@ -58,7 +58,7 @@ pub(super) fn read(build: &Node, resolve: impl Fn(&str) -> PathBuf) -> Built {
             _ => {}
         }
     }
-    built
+    result
 }
 
 /// Returns where a copied file or folder is in the image. A file goes into a folder whose name ends with a slash.

@@ -49,13 +49,13 @@ pub(super) fn parse(arguments: &str, notes: &mut Vec<String>) -> InitdbArguments
             _ => notes.push(format!("POSTGRES_INITDB_ARGS: {word}")),
         }
     }
-    found.database_options = database_options(encoding, locale, icu_locale, notes);
+    found.database_options = database_options(encoding, locale.as_deref(), icu_locale, notes);
     found
 }
 
 fn database_options(
     encoding: Option<String>,
-    locale: Option<String>,
+    locale: Option<&str>,
     icu_locale: Option<String>,
     notes: &mut Vec<String>,
 ) -> String {
@@ -65,12 +65,11 @@ fn database_options(
     if let Some(icu) = icu_locale.filter(|icu| is_plain(icu)) {
         return format!("LOCALE_PROVIDER icu ICU_LOCALE '{icu}' LOCALE 'C.UTF-8'");
     }
-    let taken = locale.as_deref().filter(|locale| EVERYWHERE.contains(locale));
-    match (&locale, taken) {
-        (Some(locale), None) => notes.push(format!(
+    let taken = locale.filter(|locale| EVERYWHERE.contains(locale));
+    if let (Some(locale), None) = (locale, taken) {
+        notes.push(format!(
             "POSTGRES_INITDB_ARGS: locale {locale}, which must be installed on each machine (docs/recipes.md)"
-        )),
-        (_, Some(_)) | (None, None) => {}
+        ));
     }
     match (encoding, taken) {
         (Some(encoding), _) if is_plain(&encoding) => {

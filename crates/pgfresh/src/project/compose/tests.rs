@@ -192,7 +192,7 @@ fn initdb_arguments_become_options_of_database() {
         let service = service(&[("compose.yml", &text)]);
         (
             service.initdb.database_options.clone(),
-            taken(&service).iter().map(|setting| format!("{setting:?}")).collect::<String>(),
+            taken(&service).iter().map(|setting| format!("{setting:?}")).collect::<Vec<_>>().concat(),
             service.notes.len(),
         )
     };

@@ -1,6 +1,6 @@
 //! Frameworks with migrations of their own: Rails, Ecto and Laravel.
 
-use super::{Migrations, below, name, parent, patterns};
+use super::{Migrations, below, has_extension, parent, patterns};
 use crate::project::folder::Folder;
 
 /// Rails loads its schema file, which is faster than its migrations.
@@ -17,7 +17,7 @@ pub(super) fn rails(folder: &Folder) -> Option<Migrations> {
 pub(super) fn ecto(folder: &Folder) -> Option<Migrations> {
     let mix = folder.text("mix.exs");
     let is_migration = |file: &&String| {
-        file.starts_with("priv/") && parent(file).ends_with("migrations") && name(file).ends_with(".exs")
+        file.starts_with("priv/") && parent(file).ends_with("migrations") && has_extension(file, "exs")
     };
     let migration = folder.files().iter().find(is_migration);
     if !mix.contains("ecto") || migration.is_none() && !mix.contains("ecto_sql") {

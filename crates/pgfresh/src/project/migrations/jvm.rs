@@ -1,7 +1,7 @@
 //! Flyway and Liquibase.
 
 use super::sql::in_order;
-use super::{Migrations, below, name, parent, patterns, word};
+use super::{Migrations, below, has_extension, name, parent, patterns, word};
 use crate::project::folder::Folder;
 
 /// URL for JDBC, made from the variables of a setup.
@@ -54,7 +54,7 @@ pub(super) fn flyway(folder: &Folder) -> Option<Migrations> {
 /// Returns true for a name such as `V1_2__orders.sql`.
 fn is_versioned(file: &str) -> bool {
     let version = name(file).strip_prefix('V').and_then(|rest| rest.split_once("__"));
-    file.ends_with(".sql")
+    has_extension(file, "sql")
         && version.is_some_and(|(version, _)| {
             !version.is_empty() && version.chars().all(|c| c.is_ascii_digit() || ['.', '_'].contains(&c))
         })

@@ -1,6 +1,8 @@
 //! Prisma, Drizzle, Knex, Sequelize, node-pg-migrate, and scripts of `package.json`.
 
-use super::{Migrations, below, escaped, name, parent, patterns, plain_folder, quoted_after, word};
+use super::{
+    Migrations, below, escaped, has_extension, name, parent, patterns, plain_folder, quoted_after, word,
+};
 use crate::project::folder::Folder;
 use crate::project::node_launcher;
 
@@ -46,7 +48,7 @@ pub(super) fn drizzle(folder: &Folder) -> Option<Migrations> {
     let schema = quoted_after(&text, "schema").map(|schema| plain_folder(&schema));
     let launcher = node_launcher(folder);
     let has_migrations =
-        folder.files().iter().any(|path| path.ends_with(".sql") && path.starts_with(&format!("{out}/")));
+        folder.files().iter().any(|path| has_extension(path, "sql") && path.starts_with(&format!("{out}/")));
     if has_migrations {
         let inputs = vec![below(&out), file.to_owned()];
         return Some(Migrations::command("Drizzle", file, format!("{launcher}drizzle-kit migrate"), inputs));

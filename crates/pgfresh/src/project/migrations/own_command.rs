@@ -1,6 +1,6 @@
 //! Programs with a subcommand `migrate`, such as `go run . migrate`.
 
-use super::{Migrations, escaped, parent, patterns};
+use super::{Migrations, escaped, has_extension, parent, patterns};
 use crate::project::folder::Folder;
 
 /// Text of a program that has the subcommand.
@@ -50,7 +50,7 @@ pub(super) fn maven(folder: &Folder) -> Option<Migrations> {
 
 /// Returns the folders whose names say that their SQL files are migrations.
 fn sql_folders(folder: &Folder) -> Vec<&str> {
-    let sql = folder.files().iter().filter(|file| file.ends_with(".sql")).map(|file| parent(file));
+    let sql = folder.files().iter().filter(|file| has_extension(file, "sql")).map(|file| parent(file));
     let mut folders: Vec<_> = sql.filter(|folder| folder.contains("migration")).collect();
     folders.dedup();
     folders

@@ -25,13 +25,12 @@ pub(super) fn django(folder: &Folder) -> Option<Migrations> {
 /// `alembic.ini` can be in a folder below the project's, where the command then runs.
 pub(super) fn alembic(folder: &Folder) -> Option<Migrations> {
     let ini = folder.files().iter().find(|file| name(file) == "alembic.ini");
-    let (file, location) = match ini {
-        Some(ini) => (ini.as_str(), key(&folder.text(ini), "script_location")?),
-        None => {
-            let pyproject: toml::Table = folder.text("pyproject.toml").parse().ok()?;
-            let location = pyproject.get("tool")?.get("alembic")?.get("script_location")?.as_str()?;
-            ("pyproject.toml", location.to_owned())
-        }
+    let (file, location) = if let Some(ini) = ini {
+        (ini.as_str(), key(&folder.text(ini), "script_location")?)
+    } else {
+        let pyproject: toml::Table = folder.text("pyproject.toml").parse().ok()?;
+        let location = pyproject.get("tool")?.get("alembic")?.get("script_location")?.as_str()?;
+        ("pyproject.toml", location.to_owned())
     };
     let top = parent(file);
     let within = |path: &str| if top.is_empty() { path.to_owned() } else { format!("{top}/{path}") };

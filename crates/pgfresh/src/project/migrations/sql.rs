@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Migrations, escaped, name, parent, patterns, word};
+use super::{Migrations, escaped, has_extension, name, parent, patterns, word};
 use crate::project::folder::Folder;
 
 /// Folders whose SQL files are probably the schema, the most probable one first.
@@ -55,13 +55,13 @@ pub(super) fn sqlx(folder: &Folder) -> Option<Migrations> {
     if !folder.text("Cargo.toml").contains("sqlx") {
         return None;
     }
-    let in_migrations = |file: &&String| file.ends_with(".sql") && parent(file).ends_with("migrations");
+    let in_migrations = |file: &&String| has_extension(file, "sql") && parent(file).ends_with("migrations");
     let file = folder.files().iter().find(in_migrations)?;
     let place = parent(file);
     let here: Vec<_> =
         folder.files().iter().filter(|file| parent(file) == place).map(String::as_str).collect();
     let sources =
-        folder.files().iter().filter(|file| file.starts_with("src/") && file.ends_with(".rs")).take(200);
+        folder.files().iter().filter(|file| file.starts_with("src/") && has_extension(file, "rs")).take(200);
     let runs_itself = sources
         .map(|file| folder.text(file))
         .any(|text| text.contains("migrate!") || text.contains("Migrator"));
@@ -82,7 +82,7 @@ pub(super) fn diesel(folder: &Folder) -> Option<Migrations> {
 /// SQL files in a folder with a telling name, or a single schema file.
 pub(super) fn plain(folder: &Folder) -> Option<Migrations> {
     let is_other = |file: &str| file.split('/').rev().skip(1).any(|part| OTHERS.contains(&part));
-    let is_sql = |file: &str| file.ends_with(".sql") && !file.ends_with(".down.sql") && !is_other(file);
+    let is_sql = |file: &str| has_extension(file, "sql") && !file.ends_with(".down.sql") && !is_other(file);
     let files: Vec<&str> = folder.files().iter().map(String::as_str).filter(|file| is_sql(file)).collect();
     let rank = |place: &str| FOLDERS.iter().position(|known| name(place) == *known);
     let places = files.iter().map(|file| parent(file)).filter(|place| rank(place).is_some());
@@ -150,7 +150,7 @@ fn number(name: &str) -> Option<&str> {
 
 /// Returns the first SQL file that has this mark in a comment.
 fn marked<'f>(folder: &'f Folder, mark: &str) -> Option<&'f String> {
-    let sql = folder.files().iter().filter(|file| file.ends_with(".sql")).take(200);
+    let sql = folder.files().iter().filter(|file| has_extension(file, "sql")).take(200);
     sql.into_iter().find(|file| {
         folder.text(file).lines().any(|line| line.trim_start().starts_with("--") && line.contains(mark))
     })
