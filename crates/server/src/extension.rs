@@ -20,7 +20,7 @@ use storage::{Account, Attempt, Cache, FileError, Place, PlaceRequest};
 
 use crate::apt;
 use crate::error::FetchError;
-use crate::fetch::{Download, FOLDER, download_and_unpack, downloaded_prefix};
+use crate::fetch::{Download, FOLDER, allow_traversal, download_and_unpack, downloaded_prefix};
 use crate::package::Package;
 use crate::{Guard, Installation};
 
@@ -343,24 +343,37 @@ fn copy_files(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<(
 
 /// Copies a file into a directory, unless a file of its name is there.
 fn copy_file(file: &Path, folder: &Path) -> Result<(), FileError> {
-    DirBuilder::new().recursive(true).mode(0o755).create(folder).attempt("create", folder)?;
+    create_readable(folder)?;
     copy_as(file, &folder.join(file.file_name().unwrap_or_default()))
 }
 
+/// Creates a directory, and those above it, for the server's account too, regardless of pgfresh's umask.
+fn create_readable(folder: &Path) -> Result<(), FileError> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        create_readable(above)?;
+    }
+    fs::create_dir(folder).attempt("create", folder)?;
+    allow_traversal(folder)
+}
+
 /// Copies a file to `target`, unless that exists. The copy gets its name when it is complete. A link to a file beside it remains
-/// one, as most of PostGIS's scripts are links to a few large ones.
+/// one, as most of `PostGIS`'s scripts are links to a few large ones.
 fn copy_as(file: &Path, target: &Path) -> Result<(), FileError> {
     if target.symlink_metadata().is_ok() {
         return Ok(());
     }
     let staged = target.with_file_name("pgfresh-extension.new");
-    match fs::read_link(file).ok().filter(|link| link.components().count() == 1 && !is_library(file)) {
-        Some(link) => symlink(link, target).attempt("create", target),
-        None => {
-            fs::copy(file, &staged).attempt("copy", file)?;
-            fs::rename(&staged, target).attempt("rename", &staged)
-        }
+    if let Ok(link) = fs::read_link(file)
+        && link.components().count() == 1
+        && !is_library(file)
+    {
+        return symlink(link, target).attempt("create", target);
     }
+    fs::copy(file, &staged).attempt("copy", file)?;
+    fs::rename(&staged, target).attempt("rename", &staged)
 }
 
 /// Returns true for a library, such as `libproj.so.25`.

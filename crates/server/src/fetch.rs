@@ -154,7 +154,7 @@ fn install(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation,
     Ok(Installation::probe(&bin, cache)?)
 }
 
-fn allow_traversal(folder: &Path) -> Result<(), FileError> {
+pub(crate) fn allow_traversal(folder: &Path) -> Result<(), FileError> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).attempt("change the mode of", folder)
 }
 

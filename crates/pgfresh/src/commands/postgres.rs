@@ -97,7 +97,7 @@ fn create_extensions(
             Err(error) => {
                 server::withdraw_extension(installation, name)?;
                 let failure = Failure::new(format!("extension \"{}\" does not work: {error}", name.as_str()));
-                return Err(failure.detail(error.detail().unwrap_or_default()));
+                return Err(failure.detail(error.detail()));
             }
         }
     }
@@ -109,7 +109,7 @@ fn note_other_choice(context: &Context, installation: &Installation, cache: Cach
     let major = installation.version().major;
     let options = ServerOptions { installation: VersionRequest::Major(major), ..ServerOptions::default() };
     if let Ok(other) = provisioning::find_installed(options, cache)
-        && other.installation.bin() != installation.bin()
+        && other.installation.bin().canonicalize().ok() != installation.bin().canonicalize().ok()
         && !context.verbosity.is_quiet()
     {
         notice!(
