@@ -80,9 +80,8 @@ impl Chart {
 /// Returns a legend: one line for each pair of a class and a name.
 #[must_use]
 pub fn legend<'a>(names: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let names = names.into_iter();
-    let items: String =
-        names.map(|(class, name)| format!("<li class=\"{class}\">{}</li>\n", html(name))).collect();
+    let item = |(class, name): (&str, &str)| format!("<li class=\"{class}\">{}</li>\n", html(name));
+    let items: String = names.into_iter().map(item).collect();
     format!("<ul class=\"legend\">\n{items}</ul>\n")
 }
 

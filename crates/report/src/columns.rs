@@ -24,7 +24,7 @@ impl Table {
         let lines: Vec<Vec<String>> = std::iter::once(head).chain(self.rows.iter().map(read)).collect();
         parts.push(match self.widths(&lines, columns) {
             Some(widths) => self.side_by_side(&lines, &widths),
-            None => self.row_by_row(&lines, columns),
+            None => row_by_row(&lines, columns),
         });
         parts.join("\n")
     }
@@ -52,9 +52,8 @@ impl Table {
         let (head, body) = lines.split_first().expect("there is a header");
         let mut drawing = String::new();
         for line in [head, &rule].into_iter().chain(body) {
-            let wrap = |(cell, width): (&String, &usize)| match text::width(cell) <= *width {
-                true => vec![cell.clone()],
-                false => text::wrap(cell, *width),
+            let wrap = |(cell, width): (&String, &usize)| {
+                if text::width(cell) <= *width { vec![cell.clone()] } else { text::wrap(cell, *width) }
             };
             let cells: Vec<Vec<String>> = line.iter().zip(widths).map(wrap).collect();
             for place in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
@@ -68,19 +67,20 @@ impl Table {
         }
         drawing
     }
+}
 
-    fn row_by_row(&self, lines: &[Vec<String>], columns: usize) -> String {
-        let (head, body) = lines.split_first().expect("there is a header");
-        let widest = head.iter().map(|title| text::width(title)).max().unwrap_or(0);
-        let margin = widest.min(columns / 2);
-        let row = |row: &Vec<String>| {
-            let cells = head.iter().zip(row).filter(|(_, value)| !value.is_empty());
-            let cells = cells.map(|(title, value)| {
-                let lead = text::pad(&text::cut(title, margin), margin, Alignment::Left) + GAP;
-                text::hang(&lead, value, columns)
-            });
-            cells.collect::<String>()
-        };
-        body.iter().map(row).collect::<Vec<_>>().join("\n")
-    }
+/// Formats each row as a list of titles and values.
+fn row_by_row(lines: &[Vec<String>], columns: usize) -> String {
+    let (head, body) = lines.split_first().expect("there is a header");
+    let widest = head.iter().map(|title| text::width(title)).max().unwrap_or(0);
+    let margin = widest.min(columns / 2);
+    let row = |row: &Vec<String>| {
+        let cells = head.iter().zip(row).filter(|(_, value)| !value.is_empty());
+        let cells = cells.map(|(title, value)| {
+            let lead = text::pad(&text::cut(title, margin), margin, Alignment::Left) + GAP;
+            text::hang(&lead, value, columns)
+        });
+        cells.collect::<String>()
+    };
+    body.iter().map(row).collect::<Vec<_>>().join("\n")
 }

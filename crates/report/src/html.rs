@@ -46,7 +46,8 @@ impl Report {
         body.extend(self.distributions.iter().map(Distribution::to_html));
         body.extend(self.tables.iter().map(Table::to_html));
         if !self.notes.is_empty() {
-            let notes: String = self.notes.iter().map(|note| format!("<li>{}</li>\n", html(note))).collect();
+            let item = |note: &String| format!("<li>{}</li>\n", html(note));
+            let notes: String = self.notes.iter().map(item).collect();
             body += &format!("<h2>Notes</h2>\n<ul class=\"card notes\">\n{notes}</ul>\n");
         }
         page::of_report(&self.title, &(body + "</main>\n"))

@@ -25,7 +25,9 @@ fn report(texts: &[String], numbers: &[f64]) -> Report {
     let both = vec![series(text(5), Unit::Count), series(text(6), Unit::Celsius)];
     report.add_plot(Plot::new(text(7), Quantity::new(number(3), Unit::Seconds), both));
     let mut sample = Sample::new(text(8), Unit::Seconds);
-    numbers.iter().for_each(|value| sample.push(*value).unwrap());
+    for value in numbers {
+        sample.push(*value).unwrap();
+    }
     report.add_distribution(Distribution::new(text(9), [sample]));
     let numbers = ["one", "two", "three", "four", "five", "six"].map(Column::right);
     let mut table =
