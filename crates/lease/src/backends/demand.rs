@@ -98,7 +98,7 @@ impl Demand {
         let sets: BTreeSet<_> = self.leases.keys().chain(self.noted.keys()).copied().collect();
         let pools =
             sets.into_iter().map(|params| (params, self.expected(params))).filter(|(_, most)| *most > 1);
-        pools.map(|(ParamsId(id), most)| format!(" {id:016x}={most}")).collect()
+        pools.map(|(ParamsId(id), most)| format!(" {id:016x}={most}")).collect::<Vec<_>>().concat()
     }
 
     /// Reads the words that [`Self::note`] wrote. Ignores all others.
@@ -161,7 +161,9 @@ mod tests {
         let mut usage = lease_of(2);
         demand.learn(&mut usage, &[POOL]);
         (0..3).for_each(|_| usage.take(POOL));
-        (0..LEASES - 3).for_each(|_| demand.learn(&mut lease_of(1), &[POOL]));
+        for _ in 0..LEASES - 3 {
+            demand.learn(&mut lease_of(1), &[POOL]);
+        }
         demand.learn(&mut usage, &[POOL]);
         assert_eq!((demand.expected(POOL), demand.kept(POOL)), (1, Some(5)));
     }

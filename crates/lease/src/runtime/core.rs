@@ -204,15 +204,12 @@ impl Core {
         if self.warms_at().is_none_or(|time| time > Instant::now()) {
             return None;
         }
-        let lacks = |id: &DatabaseId| {
-            let copy = self.pool.get(*id).and_then(Resources::copy);
-            copy.is_some_and(|copy| copy.lacks_backends(self.expected.sets()))
-        };
-        let Some(id) = self.table.may_be_warmed().find(lacks) else {
-            self.may_lack_backends = false;
-            return None;
-        };
-        self.table.begin_warming(id)
+        let (pool, sets) = (&self.pool, self.expected.sets());
+        let task = self.table.warm_first(|id| {
+            pool.get(id).and_then(Resources::copy).is_some_and(|copy| copy.lacks_backends(sets))
+        });
+        self.may_lack_backends = task.is_some();
+        task
     }
 
     /// Returns the next task for this database: an urgent one, or else one that is due. If only other databases have

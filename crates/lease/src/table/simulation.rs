@@ -344,12 +344,8 @@ impl Simulation {
             && let Ok(task) = self.table.next_task(self.now)
         {
             self.tasks.push(task);
-        } else if self.table.warms_at(self.now).is_some_and(|time| time <= self.now) && self.random.one_in(3)
-        {
-            let ready: Vec<_> = self.table.may_be_warmed().collect();
-            if let Some(id) = ready.first() {
-                self.tasks.extend(self.table.begin_warming(*id));
-            }
+        } else if self.table.warms_at(self.now).is_some_and(|time| time <= self.now) {
+            self.tasks.extend(self.table.warm_first(|_| true));
         }
     }
 

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, DatabaseState, Work};
-use super::{DatabaseId, LeaseTable, Outcome, Task, TaskKind};
+use super::{DatabaseId, LeaseTable, Outcome, Source, Task, TaskKind};
 use crate::isolation::Isolation;
 
 /// How long no client may have received a database. Tests that run back to back need the processors for themselves.
@@ -25,7 +25,7 @@ impl LeaseTable {
     }
 
     /// Returns the ready databases that may get more backends, in the order in which clients will receive them.
-    pub(crate) fn may_be_warmed(&self) -> impl Iterator<Item = DatabaseId> {
+    pub(super) fn may_be_warmed(&self) -> impl Iterator<Item = DatabaseId> {
         let is_open = |(_, database): &(DatabaseId, &Database)| {
             database.isolation == Isolation::Clone && database.name.is_none()
         };
@@ -33,13 +33,27 @@ impl LeaseTable {
     }
 
     /// Starts the task that gives a ready database more backends.
-    pub(crate) fn begin_warming(&mut self, id: DatabaseId) -> Option<Task> {
+    pub(super) fn begin_warming(&mut self, id: DatabaseId) -> Option<Task> {
         let database = self.databases.get_mut(id)?;
         if database.state != DatabaseState::Ready {
             return None;
         }
         (database.state, database.work) = (DatabaseState::Changing(Change::Warming), Work::Running);
         Some(Task { database: id, kind: TaskKind::WarmUp })
+    }
+
+    /// Starts the task that gives more backends to the first ready database that `lacks` some.
+    pub(crate) fn warm_first(&mut self, lacks: impl Fn(DatabaseId) -> bool) -> Option<Task> {
+        let first = self.may_be_warmed().find(|id| lacks(*id))?;
+        self.begin_warming(first)
+    }
+
+    /// Returns how many ready databases of this source are getting more backends.
+    pub(crate) fn warming(&self, source: &Source) -> usize {
+        let is_warming = |(_, database): &(DatabaseId, &Database)| {
+            database.source == *source && database.state == DatabaseState::Changing(Change::Warming)
+        };
+        self.databases.busy().filter(is_warming).count()
     }
 
     /// Makes a database ready again after the task. The database still equals its template, even if no backend
