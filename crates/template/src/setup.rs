@@ -172,7 +172,7 @@ impl Setup<'_> {
         let output = end_of_log(&Self::log(server), LOG_TAIL).unwrap_or_default();
         let log = end_of_log(&server.run().path().join("log"), LOG_TAIL).unwrap_or_default();
         let last_error = log.lines().rfind(|line| line.contains("ERROR:  "));
-        let missing = output.lines().chain(last_error).filter_map(ExtensionName::missing_in).last()?;
+        let missing = output.lines().chain(last_error).filter_map(ExtensionName::missing_in).next_back()?;
         Some(missing.install_commands(installation))
     }
 
