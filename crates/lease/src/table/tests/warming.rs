@@ -22,7 +22,7 @@ fn warms_now(example: &Example) -> bool {
 }
 
 #[test]
-fn backends_start_once_the_runner_had_its_head_start() {
+fn backends_wait_for_the_runners_head_start() {
     let mut example = ready();
     let begins_at = example.table.warms_at(example.now).expect("a time");
     assert_eq!(begins_at - example.now, Duration::from_millis(100));
@@ -62,7 +62,7 @@ fn backends_start_while_no_client_comes() {
 }
 
 #[test]
-fn one_database_is_warmed_at_a_time_and_returns() {
+fn one_database_warms_at_a_time() {
     let mut example = ready();
     example.now += Duration::from_secs(1);
     let first = example.table.may_be_warmed().next().unwrap();
@@ -79,7 +79,7 @@ fn one_database_is_warmed_at_a_time_and_returns() {
 }
 
 #[test]
-fn client_gets_a_warmed_database_as_soon_as_it_is_ready() {
+fn client_gets_warmed_database_once_ready() {
     let mut example = ready();
     example.now += Duration::from_secs(1);
     let ids: Vec<_> = example.table.may_be_warmed().collect();

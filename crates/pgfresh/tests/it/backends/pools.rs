@@ -21,7 +21,7 @@ const LEASES_TO_LEARN: u32 = 12;
 on_every_major! {
     later_sessions_of_a_pool_find_waiting_backends
     sessions_of_a_pool_show_no_earlier_lease
-    all_ready_databases_get_the_backends_of_a_pool
+    all_ready_databases_get_a_pools_backends
     pools_leave_room_in_a_small_server
     definitions_spare_backends_that_no_client_used
 }
@@ -87,7 +87,7 @@ fn later_sessions_of_a_pool_find_waiting_backends(major: u32) {
 }
 
 /// pgfresh makes some of these databases while clients wait, and some before it knows how large the pools are.
-fn all_ready_databases_get_the_backends_of_a_pool(major: u32) {
+fn all_ready_databases_get_a_pools_backends(major: u32) {
     let gateway = Gateway::start_without_notes(major, TEMPLATE, &[]);
     for lease in 0..4 {
         gateway.pool(&format!("lease_{lease}"), LASTING, 5, true).into_iter().for_each(Connection::close);
