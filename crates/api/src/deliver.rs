@@ -35,10 +35,10 @@ where
     tokio::spawn(async move {
         let result = work.await;
         let made = result.as_ref().ok().cloned();
-        let (receipt, received) = oneshot::channel();
+        let (receipt, confirmation) = oneshot::channel();
         // Wherever the result is dropped, its receipt is dropped with it.
         drop(sender.send((result, receipt)));
-        if received.await.is_err()
+        if confirmation.await.is_err()
             && let Some(made) = made
         {
             undo(made).await;
@@ -46,8 +46,8 @@ where
     });
     // The task can only fail if it panics.
     let (result, receipt) = receiver.await.map_err(|_| Problem::defect())?;
-    // The task exists until it has the receipt, so sending can't fail.
-    receipt.send(()).ok();
+    // The task waits for the receipt, so sending can't fail.
+    let _sent = receipt.send(());
     result
 }
 
