@@ -73,7 +73,6 @@ const FUNCTIONS: &[&str] = &[
 
 /// Files that search in such a text, and why.
 const ALLOWED: &[(&str, &str)] = &[
-    ("crates/api/src/render.rs", "escapes a message for HTML"),
     ("crates/bench/src/events/document_store.rs", "shortens what MongoDB's driver says"),
     ("crates/bench/src/events/ferretdb.rs", "is a test"),
     ("crates/pgfresh/src/cli/error.rs", "rewords what clap says"),
