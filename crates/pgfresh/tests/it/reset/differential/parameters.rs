@@ -10,7 +10,7 @@ pub(crate) struct Parameter {
 }
 
 /// Parameters for which a stock server has one value only, or accepts no value from a client.
-pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 11] = [
+pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 12] = [
     // PostgreSQL has one access method.
     "default_table_access_method",
     // Libraries must be in a folder that has none.
@@ -28,13 +28,15 @@ pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 11] = [
     "tcp_keepalives_idle",
     "tcp_keepalives_interval",
     "tcp_user_timeout",
+    // Since 19.
+    "standard_conforming_strings",
 ];
 
 /// Parameters that `pg_settings` does not list. A client cannot set the one of the session's user at the start.
 const HIDDEN: [(&str, &str); 1] = [("role", "guest")];
 
 /// Values of string parameters that the server accepts.
-const STRINGS: [(&str, &str); 22] = [
+const STRINGS: [(&str, &str); 23] = [
     ("application_name", "someone"),
     ("backtrace_functions", "foo"),
     ("client_encoding", "LATIN1"),
@@ -47,6 +49,7 @@ const STRINGS: [(&str, &str); 22] = [
     ("lc_messages", "POSIX"),
     ("lc_monetary", "POSIX"),
     ("lc_numeric", "POSIX"),
+    ("log_min_messages", "error"),
     ("lc_time", "POSIX"),
     ("local_preload_libraries", "auto_explain"),
     ("log_connections", "all"),
