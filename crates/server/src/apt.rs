@@ -118,6 +118,7 @@ impl<'a> Apt<'a> {
         command.arg("--config-file").arg(self.run.path().join("apt/settings")).arg("--quiet=2");
         command.arg("--option").arg(format!("Dir::State::lists={lists}")).args(arguments);
         command.env("DEBIAN_FRONTEND", "noninteractive");
+        command.env("TMPDIR", self.run.path().join("apt"));
         self.output(command)
     }
 
