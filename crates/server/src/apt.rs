@@ -11,7 +11,6 @@ use std::process::{Command, Output};
 use storage::{Attempt, RunDirectory};
 
 use crate::error::FetchError;
-use crate::package::Package;
 use crate::package_tool::{held_output, last_lines, plain_command};
 
 /// The lists that `apt-get update` of the system has fetched.
@@ -22,23 +21,6 @@ const SYSTEM_STATUS: &str = "/var/lib/dpkg/status";
 /// Returns true if the system has Debian's package tools.
 pub(crate) fn is_installed() -> bool {
     ["/usr/bin/apt-get", "/usr/bin/dpkg-deb", SYSTEM_STATUS].iter().all(|path| Path::new(path).exists())
-}
-
-/// Returns the Debian package with extension `name` for `major`. PostgreSQL's own apt repository uses the same names.
-pub(crate) fn package_of(name: &str, major: u32) -> String {
-    let part = match name {
-        "vector" => "pgvector".to_owned(),
-        "pg_cron" | "pg_partman" | "pg_repack" => name.trim_start_matches("pg_").to_owned(),
-        _ if name.starts_with("postgis") || name.starts_with("address_standardizer") => {
-            "postgis-3".to_owned()
-        }
-        _ if name.starts_with("pl") && Package::has_contrib(name) && !name.contains("_pl") => {
-            return format!("postgresql-{}-{major}", name.trim_end_matches('u'));
-        }
-        _ if Package::has_contrib(name) => return format!("postgresql-{major}"),
-        _ => name.replace('_', "-"),
-    };
-    format!("postgresql-{major}-{part}")
 }
 
 /// Unpacks `package` and the packages that it needs into `tree`, except for the server and for packages that the system has.
@@ -155,28 +137,5 @@ fn debian_architecture() -> &'static str {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::package_of;
-
-    #[test]
-    fn extensions_have_debian_packages() {
-        for (name, package) in [
-            ("vector", "postgresql-16-pgvector"),
-            ("postgis", "postgresql-16-postgis-3"),
-            ("postgis_raster", "postgresql-16-postgis-3"),
-            ("pg_trgm", "postgresql-16"),
-            ("uuid-ossp", "postgresql-16"),
-            ("plperlu", "postgresql-plperl-16"),
-            ("plpython3u", "postgresql-plpython3-16"),
-            ("hstore_plperl", "postgresql-16"),
-            ("pg_cron", "postgresql-16-cron"),
-            ("pgrouting", "postgresql-16-pgrouting"),
-        ] {
-            assert_eq!(package_of(name, 16), package, "{name}");
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use storage::{CopyError, FileError, PlaceError};
 
 use crate::admin::SessionError;
-use crate::extension::ExtensionName;
+use crate::extension_name::ExtensionName;
 use crate::major::NEWEST_PACKAGED;
 use crate::package::Package;
 use crate::version::{Version, VersionRequest};

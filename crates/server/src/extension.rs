@@ -14,89 +14,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use storage::{Account, Attempt, Cache, FileError, Place, PlaceRequest};
 
 use crate::apt;
+use crate::downloads::{FOLDER, LIBRARIES, downloaded_prefix};
 use crate::error::FetchError;
-use crate::fetch::{Download, FOLDER, allow_traversal, download_and_unpack, downloaded_prefix};
+use crate::extension_name::ExtensionName;
+use crate::fetch::{Download, allow_traversal, download_and_unpack};
 use crate::package::Package;
 use crate::{Guard, Installation};
 
-/// Libraries of extensions, below the installation's prefix.
-const LIBRARIES: &str = "extensions/lib";
 /// Data of these libraries. The libraries look for it beside their own directory.
 const DATA: &str = "extensions/share";
 
-/// Name of an extension, as in CREATE EXTENSION.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ExtensionName(String);
-
-/// Error for a text that cannot be the name of an extension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected the name of an extension, such as vector or postgis")]
-pub struct ParseExtensionNameError;
-
-impl FromStr for ExtensionName {
-    type Err = ParseExtensionNameError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_letter =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
-        let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
-        (first && text.len() < 64 && text.bytes().all(is_letter))
-            .then(|| Self(text.to_owned()))
-            .ok_or(ParseExtensionNameError)
-    }
-}
-
 impl ExtensionName {
-    /// Returns the name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Finds the name in a line of `PostgreSQL`'s about an extension without a control file.
-    #[must_use]
-    pub fn missing_in(line: &str) -> Option<Self> {
-        if let Some((before, _)) = line.split_once("\" is not available") {
-            return before.rsplit_once("extension \"")?.1.parse().ok();
-        }
-        let (_, path) = line.split_once("could not open extension control file \"")?;
-        path.split_once(".control\"")?.0.rsplit('/').next()?.parse().ok()
-    }
-
     /// Returns one line with the commands that install the extension for `installation`.
     #[must_use]
     pub fn install_commands(&self, installation: &Installation) -> String {
         let major = installation.version().major;
-        let own = format!("pgfresh postgres install {major} --with {}", self.0);
+        let own = format!("pgfresh postgres install {major} --with {}", self.as_str());
         if downloaded_prefix(installation.bin()).is_some() {
             return format!("Install the extension: {own}.");
         }
         format!("{} Or use a downloaded PostgreSQL with it: {own}.", self.system_packages(major))
     }
-
-    /// Returns one line with the commands that install the extension for the system's `major`.
-    pub(crate) fn system_packages(&self, major: u32) -> String {
-        let (debian, formula) = (apt::package_of(&self.0, major), homebrew_formula(&self.0, major));
-        format!(
-            "Install the extension (Debian, Ubuntu: apt install {debian}; Homebrew: brew install {formula})."
-        )
-    }
 }
 
-/// Returns the Homebrew formula with extension `name`.
-fn homebrew_formula(name: &str, major: u32) -> String {
-    match name {
-        "vector" => "pgvector".to_owned(),
-        _ if name.starts_with("postgis") => "postgis".to_owned(),
-        _ if Package::has_contrib(name) => format!("postgresql@{major}"),
-        _ => name.to_owned(),
-    }
-}
+/// The server's variable that is true while it loads `shared_preload_libraries`. Source: `miscadmin.h`.
+const PRELOAD_FLAG: &str = "process_shared_preload_libraries_in_progress";
 
 /// Source of an extension, for a notice before the download.
 #[derive(Debug)]
@@ -145,7 +91,7 @@ pub fn add_extensions(
             let theirs = theirs.parent().and_then(Layout::of).ok_or_else(missing)?;
             theirs.copy(name.as_str(), &ours)?;
         } else if apt::is_installed() {
-            let package = apt::package_of(name.as_str(), major);
+            let package = name.debian_package(major);
             notify(name, ExtensionSource::Debian(&package));
             let tree = guard.run().path().join("tree");
             DirBuilder::new().mode(0o755).create(&tree).attempt("create", &tree)?;
@@ -171,9 +117,14 @@ pub fn withdraw_extension(installation: &Installation, name: &ExtensionName) -> 
     fs::remove_file(&control).attempt("remove", &control)
 }
 
-/// Returns the directory with the libraries of added extensions, if the installation with these binaries has one.
-pub(crate) fn added_libraries(bin: &Path) -> Option<PathBuf> {
-    Some(downloaded_prefix(bin)?.join(LIBRARIES)).filter(|folder| folder.is_dir())
+/// Returns true if an extension's module asks the server whether `shared_preload_libraries` has loaded it. Without this
+/// setting, such an extension may refuse CREATE EXTENSION.
+#[must_use]
+pub fn expects_preload(installation: &Installation, name: &ExtensionName) -> bool {
+    let Some(layout) = Layout::of_installation(installation) else { return false };
+    let module = fs::read_to_string(layout.control(name.as_str()))
+        .and_then(|control| fs::read(layout.module(name.as_str(), &control)));
+    module.is_ok_and(|module| names_in(&module).any(|name| name == PRELOAD_FLAG))
 }
 
 /// Directories of an unpacked `PostgreSQL`.
@@ -219,6 +170,12 @@ impl Layout {
         self.control(name).exists()
     }
 
+    /// Returns the path of an extension's module, which not every extension has. `control` is the text of its control file.
+    fn module(&self, name: &str, control: &str) -> PathBuf {
+        let path = control_value(control, "module_pathname").unwrap_or(name);
+        self.modules.join(format!("{}.so", path.trim_start_matches("$libdir/")))
+    }
+
     /// Copies extension `name`, and those that it requires, to `target`.
     fn copy(&self, name: &str, target: &Self) -> Result<(), FetchError> {
         let control = self.control(name);
@@ -228,8 +185,7 @@ impl Layout {
                 self.copy(required, target)?;
             }
         }
-        let path = control_value(&text, "module_pathname").unwrap_or(name);
-        let module = self.modules.join(format!("{}.so", path.trim_start_matches("$libdir/")));
+        let module = self.module(name, &text);
         if module.exists() {
             let available = libraries_in(&self.prefix.join("lib"))?;
             copy_needed(&module, &available, target)?;
@@ -295,8 +251,7 @@ fn copy_needed(
     let (mut seen, mut waiting) = (BTreeSet::new(), vec![module.to_owned()]);
     while let Some(path) = waiting.pop() {
         let bytes = fs::read(&path).attempt("read", &path)?;
-        // A library has the names of those that it needs as texts that end with a zero (ELF, "Dynamic Section").
-        for name in bytes.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok()) {
+        for name in names_in(&bytes) {
             if let Some(library) = available.get(name).filter(|_| seen.insert(name.to_owned())) {
                 copy_file(library, &folder)?;
                 waiting.push(library.clone());
@@ -304,6 +259,12 @@ fn copy_needed(
         }
     }
     Ok(())
+}
+
+/// Returns the texts in a library that end with a zero. Among them are the names of the libraries and symbols that it needs
+/// (ELF, "Dynamic Section").
+fn names_in(library: &[u8]) -> impl Iterator<Item = &str> {
+    library.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok())
 }
 
 /// Returns the libraries in `folder` and in the folders below it, by their names.
@@ -384,33 +345,6 @@ fn is_library(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn missing_extensions_are_found_in_messages() {
-        for (line, expected) in [
-            ("ERROR:  extension \"uuid-ossp\" is not available", Some("uuid-ossp")),
-            (
-                "psql:a.sql:1: ERROR:  could not open extension control file \"/usr/share/extension/vector.control\": No such file",
-                Some("vector"),
-            ),
-            ("ERROR:  extension \"Bad name\" is not available", None),
-            ("ERROR:  extension \"vector\" already exists", None),
-            ("ERROR:  language \"plperl\" is not available", None),
-        ] {
-            let found = ExtensionName::missing_in(line);
-            assert_eq!(found.as_ref().map(ExtensionName::as_str), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn names_have_no_paths_or_options() {
-        for name in ["", "-c", "../x", "a/b", "Vector", "a b", "a;b", "\u{e9}"] {
-            assert!(name.parse::<ExtensionName>().is_err(), "{name}");
-        }
-        for name in ["vector", "uuid-ossp", "xml2", "pg_trgm"] {
-            name.parse::<ExtensionName>().unwrap();
-        }
-    }
 
     /// An interrupted copy must not look like an extension.
     #[test]

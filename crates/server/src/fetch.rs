@@ -20,12 +20,10 @@ use std::path::{Path, PathBuf};
 
 use storage::{Account, Attempt, Cache, FileError, Place, PlaceRequest};
 
+use crate::downloads::FOLDER;
 use crate::error::FetchError;
 use crate::package::{Package, sha512};
 use crate::{Guard, Installation};
-
-/// Directory in the cache that contains the downloaded installations.
-pub(crate) const FOLDER: &str = "installations";
 
 /// Whether pgfresh may download an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,13 +104,6 @@ pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileErr
         fs::remove_dir_all(&folder).attempt("remove", &folder)?;
     }
     Ok(())
-}
-
-/// Returns the prefix of an installation with these binaries, or `None` if pgfresh has not downloaded it.
-pub(crate) fn downloaded_prefix(bin: &Path) -> Option<PathBuf> {
-    let bin = bin.canonicalize().ok()?;
-    let is_ours = bin.ancestors().any(|path| path.file_name().is_some_and(|name| name == FOLDER));
-    is_ours.then(|| bin.parent().map(Path::to_owned)).flatten()
 }
 
 /// Unpacks `package` in the run directory of `guard` and adds a link `bin` to the binaries of `major`.

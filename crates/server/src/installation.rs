@@ -15,8 +15,8 @@ use std::{env, fs};
 use storage::{Account, Attempt, Cache};
 use sys::ProcessHandle;
 
+use crate::downloads::added_libraries;
 use crate::error::{InstallationError, StartError};
-use crate::extension::added_libraries;
 use crate::major::MAJORS;
 use crate::preset;
 use crate::shim::is_own_program;

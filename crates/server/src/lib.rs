@@ -10,8 +10,10 @@ mod admin;
 mod apt;
 mod boot;
 mod connection_string;
+mod downloads;
 mod error;
 mod extension;
+mod extension_name;
 mod fetch;
 mod guard;
 mod initdb;
@@ -43,9 +45,8 @@ pub use connection_string::{ConnectionString, ConnectionStringError};
 pub use error::{
     FetchError, InitdbError, InstallationError, SettingError, StartError, StopError, time_after,
 };
-pub use extension::{
-    ExtensionName, ExtensionSource, ParseExtensionNameError, add_extensions, withdraw_extension,
-};
+pub use extension::{ExtensionSource, add_extensions, expects_preload, withdraw_extension};
+pub use extension_name::{ExtensionName, ParseExtensionNameError};
 pub use fetch::{Download, discard, fetch};
 pub use guard::{Guard, GuardedCommand, guard_main, sweep};
 pub use initdb::Initdb;

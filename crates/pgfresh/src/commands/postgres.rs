@@ -91,8 +91,8 @@ fn create_extensions(
         let sql = format!("CREATE EXTENSION IF NOT EXISTS {} CASCADE", server::identifier(name.as_str()));
         match server.session("postgres").map_err(ProvisionError::from)?.query(&sql) {
             Ok(_) => {}
-            Err(SessionError::Server { message, .. }) if message.contains("shared_preload_libraries") => {
-                notice!("pgfresh: extension \"{}\" needs a setting: {message}", name.as_str());
+            Err(error @ SessionError::Server { .. }) if server::expects_preload(installation, name) => {
+                notice!("pgfresh: extension \"{}\" needs a setting: {error}", name.as_str());
             }
             Err(error) => {
                 server::withdraw_extension(installation, name)?;
