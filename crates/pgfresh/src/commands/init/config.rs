@@ -25,7 +25,7 @@ pub(super) fn text(discovery: &Discovery) -> String {
 /// Returns the tables about the server. The tables are in comments if no file says anything about it.
 fn postgres(service: Option<&DatabaseService>) -> String {
     let Some(service) = service else {
-        let newest = server::MAJORS.end();
+        let newest = server::NEWEST_PACKAGED;
         return format!(
             "\n# Without a version, pgfresh takes the PostgreSQL on PATH, else the newest one.\n# [postgres]\n# version = \"{newest}\"\n"
         );
@@ -66,7 +66,7 @@ fn postgres(service: Option<&DatabaseService>) -> String {
             if major > *server::MAJORS.end() { server::MAJORS.end() } else { server::MAJORS.start() }
         ),
         None => {
-            format!("# The image's tag names no major version.\n# version = \"{}\"\n", server::MAJORS.end())
+            format!("# The image's tag names no major version.\n# version = \"{}\"\n", server::NEWEST_PACKAGED)
         }
     };
     format!("\n{text}{}", settings(service))
