@@ -246,7 +246,7 @@ fn the_temperature_is_drawn_beside_the_events() {
     let degrees = &report["plots"][0]["series"][2];
     assert_eq!((&degrees["unit"], &degrees["values"][2]), (&"celsius".into(), &61.5.into()), "{report}");
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains(">temperature</text>") && page.contains(">61.5 °C</text>"), "{page}");
+    assert!(page.contains(">temperature</li>") && page.contains(">61.5 °C</text>"), "{page}");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn an_interrupt_writes_the_finished_rounds() {
         assert!(outcome.code == Some(130) && outcome.stderr.lines().all(is_progress), "{outcome}");
         assert!(outcome.stdout.contains("A test and its clean-up, in turn"), "{outcome}");
         let page = fs::read_to_string(page).unwrap();
-        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "{page}");
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page}");
         let values = fs::read_to_string(values).unwrap();
         assert!(values.lines().all(|line| line.matches(',').count() >= 4), "{values}");
         wait_until("the end of what was on the disk", || left_in(&disk).is_empty());
