@@ -66,7 +66,10 @@ fn postgres(service: Option<&DatabaseService>) -> String {
             if major > *server::MAJORS.end() { server::MAJORS.end() } else { server::MAJORS.start() }
         ),
         None => {
-            format!("# The image's tag names no major version.\n# version = \"{}\"\n", server::NEWEST_PACKAGED)
+            format!(
+                "# The image's tag names no major version.\n# version = \"{}\"\n",
+                server::NEWEST_PACKAGED
+            )
         }
     };
     format!("\n{text}{}", settings(service))
