@@ -67,11 +67,8 @@ pub(super) fn liquibase(folder: &Folder) -> Option<Migrations> {
         .filter_map(|line| line.split_once(['=', ':']))
         .find(|(key, _)| key.trim().to_ascii_lowercase().replace(['-', '.'], "").ends_with("changelogfile"));
     let named = named.map(|(_, file)| file.trim().to_owned());
-    let changelog = named.clone().filter(|file| folder.has(file)).or_else(|| {
-        let mut files: Vec<_> = folder.files().iter().filter(|file| is_changelog(file)).collect();
-        files.sort_by_key(|file| (!name(file).contains("master"), !name(file).contains("root")));
-        files.first().map(|file| (*file).clone())
-    })?;
+    let changelog =
+        named.filter(|file| folder.has(file)).or_else(|| Some(root_changelog(folder)?.to_owned()))?;
     // A changelog on the class path is found by its path there.
     let resources = "src/main/resources/";
     let (search, file) = match changelog.strip_prefix(resources) {
@@ -95,6 +92,13 @@ pub(super) fn liquibase(folder: &Folder) -> Option<Migrations> {
         word(file)
     );
     Some(Migrations::command("Liquibase", &changelog, setup, inputs))
+}
+
+/// Returns the changelog that includes the others, by the usual names.
+pub(super) fn root_changelog(folder: &Folder) -> Option<&str> {
+    let changelogs = folder.files().iter().filter(|file| is_changelog(file));
+    let root = changelogs.min_by_key(|file| (!name(file).contains("master"), !name(file).contains("root")));
+    root.map(String::as_str)
 }
 
 /// Returns true for a name such as `db.changelog-master.yaml`.

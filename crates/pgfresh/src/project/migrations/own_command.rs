@@ -1,6 +1,7 @@
 //! Programs with a subcommand `migrate`, such as `go run . migrate`.
 
-use super::{Migrations, escaped, has_extension, parent, patterns};
+use super::jvm::root_changelog;
+use super::{Migrations, below, escaped, has_extension, parent, patterns};
 use crate::project::folder::Folder;
 
 /// Text of a program that has the subcommand.
@@ -39,6 +40,7 @@ pub(super) fn maven(folder: &Folder) -> Option<Migrations> {
     let maven = if folder.has("mvnw") { "./mvnw" } else { "mvn" };
     let mut inputs: Vec<_> =
         sql_folders(folder).iter().map(|folder| format!("{}/*.sql", escaped(folder))).collect();
+    inputs.extend(root_changelog(folder).map(|changelog| below(parent(changelog))));
     inputs.push(format!("src/main/java/{}.java", class.replace('.', "/")));
     Some(Migrations::command(
         "its own command",
