@@ -90,10 +90,10 @@ def used(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    if _server._found is not None:
-        _server._found.close()
-    monkeypatch.setattr(_server, "_found", None)
-    monkeypatch.setattr(_server, "_failed", None)
+    for server in _server._found.values():
+        server.close()
+    monkeypatch.setattr(_server, "_found", {})
+    monkeypatch.setattr(_server, "_failed", {})
 
 
 def refused(monkeypatch: pytest.MonkeyPatch) -> Error:
