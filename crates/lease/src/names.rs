@@ -60,11 +60,6 @@ pub(crate) fn ready(name: &str) -> String {
     name.replacen(PREPARING, READY, 1)
 }
 
-/// Returns the name that a ready database had during preparation.
-pub(crate) fn unready(name: &str) -> String {
-    name.replacen(READY, PREPARING, 1)
-}
-
 /// Checks that a lease may have this name.
 pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     let why = match whole(name)? {

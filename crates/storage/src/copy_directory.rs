@@ -7,15 +7,11 @@ use std::sync::atomic::Ordering;
 use sys::Directory;
 
 use crate::Account;
-use crate::copy_file::{FileCopier, Method, create};
+use crate::copy_file::{FileCopier, Location};
 use crate::entry::Entry;
 use crate::error::CopyError;
 use crate::file_error::Attempt;
-use crate::held_files::HeldFiles;
 use crate::tree;
-
-/// An open directory, with its path.
-type Opened = (Directory, PathBuf);
 
 /// Copies a single directory of an entry into a data directory that was itself copied from this entry.
 #[derive(Debug)]
@@ -32,7 +28,7 @@ pub struct DirectoryCopier<'a> {
 
 impl DirectoryCopier<'_> {
     /// Copies the files in the directory `from`, but not its subdirectories, to the new directory `to`.
-    /// Returns how the bytes were copied, or `None` if `go_on` stopped the copy.
+    /// Returns false if `go_on` stopped the copy.
     ///
     /// Calls `go_on` before each file and after each chunk of a long file. The callback can block to pause
     /// the copy or return false to stop it. If the copy doesn't complete, the files copied so far are
@@ -40,92 +36,43 @@ impl DirectoryCopier<'_> {
     ///
     /// # Errors
     /// Returns an error if the entry is damaged, if `to` already exists, or if a file operation fails.
-    pub fn copy(&self, from: &str, to: &str, go_on: &dyn Fn() -> bool) -> Result<Option<Method>, CopyError> {
-        let source = descend(&self.entry.data(), &[self.parent, from])?;
-        self.fill(to, |target| self.copy_files(from, source, target, go_on))
-    }
-
-    /// Reads the files in the directory `from`, but not its subdirectories, into memory for [`Self::write`].
-    ///
-    /// # Errors
-    /// Returns an error if the entry is damaged or a file cannot be read.
-    pub fn hold(&self, from: &str) -> Result<HeldFiles, CopyError> {
-        let parent = format!("{}/{from}", self.parent);
-        let (source, path) = descend(&self.entry.data(), &[self.parent, from])?;
-        let size = usize::try_from(self.entry.bytes_in(&parent)).unwrap_or(0);
-        let (mut held, copier) = (HeldFiles::with_capacity(size), FileCopier::new(self.entry, self.account));
-        for (file, name) in self.entry.files_in(&parent) {
-            copier.hold(file, name, (&source, path.join(name)), &mut held)?;
-        }
-        Ok(held)
-    }
-
-    /// Writes files that are held in memory to the new directory `to`. Calls `go_on` before each file, as
-    /// [`Self::copy`] does. Returns `None` if it stopped the copy.
-    ///
-    /// # Errors
-    /// Returns an error if `to` already exists, or if a file operation fails.
-    pub fn write(
-        &self,
-        held: &HeldFiles,
-        to: &str,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Option<Method>, CopyError> {
-        self.fill(to, |(target, path)| {
-            for file in &held.files {
-                if !go_on() {
-                    return Ok(None);
-                }
-                let path = path.join(&file.name);
-                let to = create(&file.name, self.account, &target, &path)?;
-                held.write(file, &to).attempt("write", &path)?;
-            }
-            Ok(Some(Method::Copy))
-        })
-    }
-
-    /// Creates the directory `to` and runs `fill` on it. Unless that succeeds, removes the directory again.
-    fn fill(
-        &self,
-        to: &str,
-        fill: impl FnOnce(Opened) -> Result<Option<Method>, CopyError>,
-    ) -> Result<Option<Method>, CopyError> {
+    pub fn copy(&self, from: &str, to: &str, go_on: &dyn Fn() -> bool) -> Result<bool, CopyError> {
+        let (source, source_path) = descend(&self.entry.data(), &[self.parent, from])?;
         let (parent, path) = descend(self.data, &[self.parent])?;
         let path = path.join(to);
         let target = parent.create_directory(to).attempt("create", &path)?;
-        let owned = self.account.change_owner(&target).attempt("change the owner of", &path);
-        let filled = owned.map_err(CopyError::from).and_then(|()| fill((target, path)));
-        if !matches!(filled, Ok(Some(_)))
+        let copied = self.copy_files(from, (&source, source_path), (&target, path), go_on);
+        if !matches!(copied, Ok(true))
             && let Err(error) = self.remove(to)
         {
             tracing::warn!(%error, "could not remove half a copy");
         }
-        filled
+        copied
     }
 
     fn copy_files(
         &self,
         from: &str,
-        (source, source_path): Opened,
-        (target, path): Opened,
+        (source, source_path): Location<'_>,
+        (target, path): Location<'_>,
         go_on: &dyn Fn() -> bool,
-    ) -> Result<Option<Method>, CopyError> {
+    ) -> Result<bool, CopyError> {
+        self.account.change_owner(target).attempt("change the owner of", &path)?;
         let mut copier = FileCopier::new(self.entry, self.account);
         for (file, name) in self.entry.files_in(&format!("{}/{from}", self.parent)) {
             let beat = || copier.stop.store(!go_on(), Ordering::Relaxed);
             beat();
             if copier.stop.load(Ordering::Relaxed) {
-                return Ok(None);
+                return Ok(false);
             }
-            let (from, to) = ((&source, source_path.join(name)), (&target, path.join(name)));
+            let (from, to) = ((source, source_path.join(name)), (target, path.join(name)));
             let method = copier.copy(file, name, from, to, &beat)?;
             // After the first failed clone, copy the remaining files without trying again.
             if file.size > 0 {
                 copier.method = method;
             }
         }
-        let is_complete = !copier.stop.load(Ordering::Relaxed);
-        Ok(is_complete.then_some(copier.method))
+        Ok(!copier.stop.load(Ordering::Relaxed))
     }
 
     /// Removes the copy `to` if it exists.
@@ -139,7 +86,7 @@ impl DirectoryCopier<'_> {
 }
 
 /// Opens a directory below `root` without following links.
-fn descend(root: &Path, names: &[&str]) -> Result<Opened, CopyError> {
+fn descend(root: &Path, names: &[&str]) -> Result<(Directory, PathBuf), CopyError> {
     let mut path = root.to_owned();
     let mut directory = tree::with_path(Directory::open(root), root)?;
     for name in names {
@@ -190,15 +137,8 @@ mod tests {
 
         fn copy(&self, to: &str, go_on: &dyn Fn() -> bool) -> Result<bool, CopyError> {
             let account = &Account::ours();
-            let copier = DirectoryCopier { entry: &self.entry, parent: "base", data: &self.data, account };
-            Ok(copier.copy("16384", to, go_on)?.is_some())
-        }
-
-        /// Copies from memory.
-        fn write(&self, to: &str, go_on: &dyn Fn() -> bool) -> Result<bool, CopyError> {
-            let account = &Account::ours();
-            let copier = DirectoryCopier { entry: &self.entry, parent: "base", data: &self.data, account };
-            Ok(copier.write(&copier.hold("16384")?, to, go_on)?.is_some())
+            DirectoryCopier { entry: &self.entry, parent: "base", data: &self.data, account }
+                .copy("16384", to, go_on)
         }
 
         fn names(&self, directory: &str) -> Vec<String> {
@@ -215,17 +155,14 @@ mod tests {
         let fixture = Fixture::new();
         fs::write(fixture.data.join("base/16384/rows"), "others").unwrap();
         assert!(fixture.copy("2", &|| true).unwrap());
-        assert!(fixture.write("3", &|| true).unwrap());
-        for copy in ["base/2", "base/3"] {
-            assert_eq!(fixture.names(copy), ["empty", "long", "rows"]);
-            let copy = fixture.data.join(copy);
-            assert_eq!(fs::read(copy.join("rows")).unwrap(), b"some rows");
-            assert_eq!(fs::read(copy.join("long")).unwrap(), vec![7; 3 << 20]);
-            let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
-            assert_eq!((mode(&copy), mode(&copy.join("rows"))), (0o700, 0o600));
-            fs::write(copy.join("rows"), "changed").unwrap();
-            assert_eq!(fs::read(fixture.entry.data().join("base/16384/rows")).unwrap(), b"some rows");
-        }
+        assert_eq!(fixture.names("base/2"), ["empty", "long", "rows"]);
+        let copy = fixture.data.join("base/2");
+        assert_eq!(fs::read(copy.join("rows")).unwrap(), b"some rows");
+        assert_eq!(fs::read(copy.join("long")).unwrap(), vec![7; 3 << 20]);
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&copy), mode(&copy.join("rows"))), (0o700, 0o600));
+        fs::write(copy.join("rows"), "changed").unwrap();
+        assert_eq!(fs::read(fixture.entry.data().join("base/16384/rows")).unwrap(), b"some rows");
     }
 
     #[test]
@@ -243,8 +180,6 @@ mod tests {
             assert!(!fixture.copy("2", &go_on).unwrap(), "told after {most}");
             assert_eq!(fixture.names("base"), ["1", "16384", "all"]);
         }
-        assert!(!fixture.write("2", &|| false).unwrap());
-        assert_eq!(fixture.names("base"), ["1", "16384", "all"]);
     }
 
     #[test]
@@ -262,9 +197,8 @@ mod tests {
         let rows = fixture.entry.data().join("base/16384/rows");
         fs::set_permissions(&rows, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&rows, "same bytes").unwrap();
-        for damaged in [fixture.copy("2", &|| true), fixture.write("2", &|| true)].map(Result::unwrap_err) {
-            assert!(damaged.is_damage(), "{damaged}");
-        }
+        let damaged = fixture.copy("2", &|| true).unwrap_err();
+        assert!(damaged.is_damage(), "{damaged}");
         assert_eq!(fixture.names("base"), ["1", "16384", "link"]);
     }
 }

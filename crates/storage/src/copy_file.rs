@@ -3,7 +3,7 @@
 
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fs, io};
 
@@ -12,8 +12,7 @@ use sys::Directory;
 use crate::Account;
 use crate::entry::Entry;
 use crate::error::CopyError;
-use crate::file_error::{Attempt, FileError};
-use crate::held_files::HeldFiles;
+use crate::file_error::Attempt;
 use crate::manifest::{self, File};
 use crate::tree;
 use crate::verified::Verified;
@@ -75,23 +74,6 @@ impl FileCopier {
         }
     }
 
-    /// Reads `file` of the directory `source` into memory.
-    pub(crate) fn hold(
-        &self,
-        file: &File,
-        name: &str,
-        (source, source_path): Location<'_>,
-        held: &mut HeldFiles,
-    ) -> Result<(), CopyError> {
-        let from = tree::with_path(source.file(name), &source_path)?;
-        check(file, &from, source_path.clone(), &self.verified)?;
-        let size = held.add(name, &from).attempt("read", &source_path)?;
-        if size as u64 != file.size {
-            return Err(CopyError::Damaged { path: source_path, what: "changed while it was read" });
-        }
-        Ok(())
-    }
-
     /// Copies `file`, which is called `name` in both directories. Calls `beat` after each chunk.
     pub(crate) fn copy(
         &self,
@@ -105,7 +87,8 @@ impl FileCopier {
         let (stored, compared) = check(file, &from, source_path, &self.verified)?;
         self.compared.fetch_or(compared, Ordering::Relaxed);
 
-        let to = create(name, &self.account, target, &path)?;
+        let to = target.create_file(name).attempt("create", &path)?;
+        self.account.change_owner(&to).attempt("change the owner of", &path)?;
         if file.size == 0 {
             return Ok(self.method);
         }
@@ -166,18 +149,6 @@ impl FileCopier {
         }
         Ok(())
     }
-}
-
-/// Creates an empty file that belongs to `account`.
-pub(crate) fn create(
-    name: &str,
-    account: &Account,
-    target: &Directory,
-    path: &Path,
-) -> Result<fs::File, FileError> {
-    let to = target.create_file(name).attempt("create", path)?;
-    account.change_owner(&to).attempt("change the owner of", path)?;
-    Ok(to)
 }
 
 /// Checks an open file against its line in the manifest. Returns the number of bytes it occupies on disk, and

@@ -5,7 +5,7 @@
 //! backend only if at least half of the last leases would have used it. Since backends that are already waiting cost
 //! little, pgfresh retains more of those.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::table::ParamsId;
 
@@ -50,19 +50,15 @@ pub(crate) struct Demand {
     /// For each set of startup parameters, the leases' numbers and how many backends they needed, latest last.
     leases: BTreeMap<ParamsId, VecDeque<(u64, usize)>>,
     last_number: u64,
-    /// How many backends the leases of an earlier server needed. They count until this server's leases end.
-    noted: BTreeMap<ParamsId, usize>,
 }
 
 impl Demand {
     /// Learns from a lease whose sessions have all ended. If the lease gets more sessions later, the caller should call
-    /// this again. All startup parameters except `expected` are forgotten. Leases without sessions are ignored. Returns
-    /// true if the next lease is now expected to need more backends.
-    pub(crate) fn learn(&mut self, usage: &mut Usage, expected: &[ParamsId]) -> bool {
+    /// this again. All startup parameters except `expected` are forgotten. Leases without sessions are ignored.
+    pub(crate) fn learn(&mut self, usage: &mut Usage, expected: &[ParamsId]) {
         if usage.counts.is_empty() {
-            return false;
+            return;
         }
-        let before = expected.iter().map(|params| self.expected(*params)).collect::<Vec<_>>();
         let number = *usage.number.get_or_insert_with(|| {
             self.last_number += 1;
             self.last_number
@@ -79,35 +75,15 @@ impl Demand {
                 leases.pop_front();
             }
         }
-        expected.iter().zip(before).any(|(params, before)| self.expected(*params) > before)
     }
 
-    /// Returns how many backends should wait for the next lease: as many as at least half of the last leases needed, but
-    /// at least one. Until a lease has ended, the leases of an earlier server count.
+    /// Returns how many backends should wait for the next lease: as many as at least half of the last leases needed, but at least
+    /// one.
     pub(crate) fn expected(&self, params: ParamsId) -> usize {
         let leases = self.leases.get(&params).into_iter().flatten();
         let mut needed: Vec<usize> = leases.map(|(_, most)| *most).collect();
         needed.sort_unstable();
-        let most = needed.get(needed.len() / 2).or_else(|| self.noted.get(&params));
-        most.map_or(1, |most| (*most).clamp(1, MOST))
-    }
-
-    /// Formats how many backends are expected, for the next server. Parameters with only one are left out, because that
-    /// is the default.
-    pub(crate) fn note(&self) -> String {
-        let sets: BTreeSet<_> = self.leases.keys().chain(self.noted.keys()).copied().collect();
-        let pools =
-            sets.into_iter().map(|params| (params, self.expected(params))).filter(|(_, most)| *most > 1);
-        pools.map(|(ParamsId(id), most)| format!(" {id:016x}={most}")).collect::<Vec<_>>().concat()
-    }
-
-    /// Reads the words that [`Self::note`] wrote. Ignores all others.
-    pub(crate) fn recall<'a>(&mut self, words: impl Iterator<Item = &'a str>) {
-        let pool = |word: &str| {
-            let (params, most) = word.split_once('=')?;
-            Some((ParamsId(u64::from_str_radix(params, 16).ok()?), most.parse().ok()?))
-        };
-        self.noted = words.filter_map(pool).collect();
+        needed.get(needed.len() / 2).map_or(1, |most| (*most).clamp(1, MOST))
     }
 
     /// Returns how many waiting backends to retain: the most that any of the last leases needed. Returns `None` if none
@@ -134,9 +110,7 @@ mod tests {
     fn after(leases: &[usize]) -> Demand {
         let mut demand = Demand::default();
         for sessions in leases {
-            let before = demand.expected(POOL);
-            let has_risen = demand.learn(&mut lease_of(*sessions), &[POOL]);
-            assert_eq!(has_risen, demand.expected(POOL) > before);
+            demand.learn(&mut lease_of(*sessions), &[POOL]);
         }
         demand
     }
@@ -161,9 +135,7 @@ mod tests {
         let mut usage = lease_of(2);
         demand.learn(&mut usage, &[POOL]);
         (0..3).for_each(|_| usage.take(POOL));
-        for _ in 0..LEASES - 3 {
-            demand.learn(&mut lease_of(1), &[POOL]);
-        }
+        (0..LEASES - 3).for_each(|_| demand.learn(&mut lease_of(1), &[POOL]));
         demand.learn(&mut usage, &[POOL]);
         assert_eq!((demand.expected(POOL), demand.kept(POOL)), (1, Some(5)));
     }
@@ -182,25 +154,6 @@ mod tests {
             let demand = after(leases);
             assert_eq!((demand.expected(POOL), demand.kept(POOL)), (expected, kept), "{leases:?}");
         }
-    }
-
-    #[test]
-    fn noted_demand_counts_until_a_lease_ends() {
-        let note = after(&[10, 10]).note();
-        let mut next = Demand::default();
-        next.recall(note.split_whitespace());
-        assert_eq!((next.expected(POOL), next.expected(OTHER), next.kept(POOL)), (10, 1, None));
-        assert_eq!(next.note(), note, "a server without leases hands it on");
-        next.learn(&mut lease_of(3), &[POOL]);
-        assert_eq!(next.expected(POOL), 3);
-        assert_eq!(after(&[1]).note(), "");
-    }
-
-    #[test]
-    fn any_noted_demand_is_bounded() {
-        let mut demand = Demand::default();
-        demand.recall("x=1 1= =1 1 00=99999999999999999999 1=0 2=5000".split(' '));
-        assert_eq!((demand.expected(POOL), demand.expected(OTHER)), (1, MOST));
     }
 
     #[test]

@@ -10,12 +10,9 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use server::literal;
-use storage::{Account, CopyError, DirectoryCopier, Entry, HeldFiles, Method};
-use sys::lock;
+use storage::{Account, DirectoryCopier, Entry};
 
 use crate::admin::{AdminPool, MARK, mark_of, number, text};
 use crate::error::LeaseError;
@@ -24,8 +21,6 @@ use crate::wal::evidence::Evidence;
 
 /// Oid of the superuser that initdb created. Source: `src/include/catalog/pg_authid.dat`.
 pub(crate) const BOOTSTRAP: u32 = 10;
-/// Maximum size of the files that pgfresh holds in memory, in bytes.
-const MOST_HELD: u64 = 32 << 20;
 /// Directory that contains one directory per database.
 const BASE: &str = "base";
 /// Directory that contains links to other tablespaces.
@@ -39,10 +34,6 @@ pub(crate) struct CachedFiles {
     data: PathBuf,
     oid: u32,
     noted: NotedRow,
-    /// Whether a copy has shown that the file system copies bytes. If it shares blocks, that is faster than memory.
-    copies_bytes: AtomicBool,
-    /// The files in memory, while pgfresh makes many copies.
-    held: Mutex<Option<Arc<HeldFiles>>>,
 }
 
 /// A template's rows in shared catalogs, read when pgfresh took the template into service.
@@ -96,12 +87,11 @@ impl CachedFiles {
             return None;
         }
         let account = Account::for_server().ok()?;
-        let (data, copies_bytes, held) = (data.to_owned(), AtomicBool::new(false), Mutex::default());
-        Some(Self { entry: entry.clone(), account, data, oid, noted, copies_bytes, held })
+        Some(Self { entry: entry.clone(), account, data: data.to_owned(), oid, noted })
     }
 
     /// Copies the database `template` to a new database called `name`. Calls `go_on`, which may block, and stops once
-    /// `go_on` returns `false`. A copy that `is_one_of_many` leaves the files in memory for the next.
+    /// `go_on` returns `false`.
     ///
     /// # Errors
     /// Returns an error if the server doesn't answer. The copy exists only after [`CachedCopy::Made`].
@@ -111,7 +101,6 @@ impl CachedFiles {
         name: &str,
         admin: &AdminPool,
         evidence: &Evidence,
-        is_one_of_many: bool,
         go_on: &dyn Fn() -> bool,
     ) -> Result<CachedCopy, LeaseError> {
         if evidence.is_log_replayed() {
@@ -135,10 +124,10 @@ impl CachedFiles {
         drop(evidence.take(oid));
         let copier =
             DirectoryCopier { entry: &self.entry, parent: BASE, data: &self.data, account: &self.account };
-        let to = oid.to_string();
-        match self.copy_files(&copier, &to, is_one_of_many, go_on) {
-            Ok(Some(_)) => {}
-            Ok(None) => return Ok(CachedCopy::Stopped),
+        let [from, to] = [self.oid, oid].map(|oid| oid.to_string());
+        match copier.copy(&from, &to, go_on) {
+            Ok(true) => {}
+            Ok(false) => return Ok(CachedCopy::Stopped),
             Err(error) => {
                 tracing::warn!(%error, "could not copy a template by its files");
                 return Ok(CachedCopy::Impossible);
@@ -151,41 +140,6 @@ impl CachedFiles {
             tracing::warn!(%error, "could not remove a copy that the server does not know");
         }
         Ok(if entered? { CachedCopy::Made } else { CachedCopy::Impossible })
-    }
-
-    /// Copies the files, from memory if that is faster, to the directory `to`.
-    fn copy_files(
-        &self,
-        copier: &DirectoryCopier<'_>,
-        to: &str,
-        is_one_of_many: bool,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Option<Method>, CopyError> {
-        let from = self.oid.to_string();
-        let is_small = self.entry.bytes_in(&format!("{BASE}/{from}")) <= MOST_HELD;
-        if is_one_of_many && is_small && self.copies_bytes.load(Ordering::Relaxed) {
-            let held = self.hold(copier, &from)?;
-            return copier.write(&held, to, go_on);
-        }
-        let method = copier.copy(&from, to, go_on)?;
-        self.copies_bytes.fetch_or(method == Some(Method::Copy), Ordering::Relaxed);
-        Ok(method)
-    }
-
-    /// Returns the files in memory, which the first call reads.
-    fn hold(&self, copier: &DirectoryCopier<'_>, from: &str) -> Result<Arc<HeldFiles>, CopyError> {
-        let mut held = lock(&self.held);
-        if let Some(held) = &*held {
-            return Ok(Arc::clone(held));
-        }
-        let read = Arc::new(copier.hold(from)?);
-        *held = Some(Arc::clone(&read));
-        Ok(read)
-    }
-
-    /// Frees the memory with the files.
-    pub(crate) fn let_go(&self) {
-        *lock(&self.held) = None;
     }
 
     /// Inserts the rows that make the copy known to the server. Returns `false` if the server refuses, if the log may

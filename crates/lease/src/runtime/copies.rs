@@ -6,15 +6,20 @@
 
 use std::fs::{self, DirEntry};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pgwire::StartupParams;
 use server::AdminConnection;
 use sys::lock;
 
 use crate::address::DatabaseAddress;
 use crate::admin::{DATABASE_OF, text};
+use crate::backends::backend::{
+    Backend, WaitingBackend, has_unlimited, is_for_superuser, may_be_too_idle, params_id,
+};
 use crate::error::LeaseError;
 use crate::reset::catalog::TemplateCatalog;
 use crate::reset::expressions::MAY_LEAVE_TRACES;
@@ -32,6 +37,13 @@ const CROWD_PAUSE: Duration = Duration::from_millis(3);
 /// While other programs compete for the processors, how long to pause after each part of a copy that no client needs
 /// yet.
 const CONTENDED_PAUSE: Duration = Duration::from_millis(5);
+
+/// A backend that is likely to be needed but hasn't been started yet.
+struct Lacking {
+    params: StartupParams,
+    /// True if no other backend with these parameters is waiting in the database.
+    is_first: bool,
+}
 
 impl Inner {
     /// Creates a copy of a template and prepares it for a client.
@@ -52,10 +64,7 @@ impl Inner {
             self.practise();
         }
         self.let_clients_pass(id, &copy.template);
-        // First make all copies that clients may need soon. They get their backends afterward.
-        if !self.lock().table.is_for_stock(id) {
-            self.warm_up(id, copy);
-        }
+        self.warm_up(id, copy);
         {
             let mut core = self.lock();
             core.counters.created.0 += 1;
@@ -79,15 +88,9 @@ impl Inner {
         let epoch = self.evidence.epoch();
         let copied_after = (!template.is_recyclable()).then(|| self.evidence.changes(template.oid));
         let _coming = template.announce_copy();
-        let is_one_of_many = {
-            let core = self.lock();
-            core.table.is_for_stock(id) || core.table.is_awaited(id)
-        };
-        self.holds_files.fetch_or(is_one_of_many, Ordering::Relaxed);
         let contention = Contention::begin();
         let go_on = || self.let_clients_pass(id, &template) && self.let_programs_pass(id, &contention);
-        let (major, admin, evidence) = (self.options.major, &self.admin, &self.evidence);
-        let copied = template.copy(claim.name(), major, admin, evidence, is_one_of_many, &go_on)?;
+        let copied = template.copy(claim.name(), self.options.major, &self.admin, &self.evidence, &go_on)?;
         let Some(oid) = copied else { return Ok(false) };
         let leaves_traces = self.look_into(id, &DatabaseAddress::new(oid, claim.name()), &template)?;
         database.change(|resources| match resources {
@@ -338,5 +341,76 @@ impl Inner {
         self.admin.ask(copy, "read a template's catalog", |session| {
             TemplateCatalog::read(session, attributes.clone(), template.horizon.clone(), major, paranoid)
         })
+    }
+
+    /// Starts backends with the startup parameters that clients are likely to use, until there are as many as the last
+    /// leases needed. A backend may fail to start, for example because its role may not connect; the client will then
+    /// get the error. If an event trigger fires at each login, no backends are started, because the trigger should fire
+    /// only for clients. This also stops once a client is waiting for the database. Such a client starts its own
+    /// backend while this worker makes the next copy.
+    pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
+        let lacking = self.lacking(id, copy);
+        let PooledCopy { identity: Identity { address, .. }, template, waiting, .. } = copy;
+        if lacking.is_empty() || template.fires_at_login || self.ends_idle {
+            return;
+        }
+        let Ok((stamp, before)) = self.read_stamp(address) else { return };
+        // Visiting all tables takes as long as making a copy, so skip this for the many planned copies.
+        let looked_at = template.catalog().filter(|_| !self.lock().table.is_for_stock(id));
+        let tables = looked_at.map_or_else(Vec::new, TemplateCatalog::names);
+        let mut started = Vec::new();
+        for Lacking { params, is_first } in lacking {
+            if may_be_too_idle(&params, &stamp) || !has_unlimited(is_for_superuser(&params), &stamp) {
+                continue;
+            }
+            {
+                let core = self.lock();
+                let has_room = core.pool.idle() + started.len() < core.most_idle;
+                if core.table.is_awaited(id) || !is_first && !has_room {
+                    break;
+                }
+            }
+            let Some(seat) = self.seats.try_take() else { break };
+            let backend = Backend::start_ahead(&self.options.directory, &params, &address.name);
+            // The database will have a different name when the client connects, so the startup response must not
+            // contain the name.
+            let backend = backend.filter(Backend::may_greet_another);
+            // Practice only with the first backend. The others cost clients no more than a backend started on demand.
+            let backend =
+                if is_first { backend.and_then(|backend| backend.practise(&tables)) } else { backend };
+            match backend {
+                Some(backend) if has_unlimited(backend.is_superuser(), &stamp) => {
+                    if backend.database(&self.admin).and_then(|oid| address.expect(oid)).is_err() {
+                        return;
+                    }
+                    let (backend, stamp) = (Backend { seat, ..backend }, Arc::clone(&stamp));
+                    let (since, is_used) = (None, false);
+                    started.push(WaitingBackend { params, backend, stamp, since, is_used });
+                }
+                _ => self.lock().expected.forget(&params),
+            }
+        }
+        if self.is_stamp_unchanged(address, &stamp, before) {
+            waiting.append(&mut started);
+        }
+    }
+
+    /// Returns the backends that a copy lacks, given the startup parameters that pgfresh has learned to expect.
+    fn lacking(&self, id: DatabaseId, copy: &PooledCopy) -> Vec<Lacking> {
+        let core = self.lock();
+        let is_crowded = core.table.is_for_stock(id) && core.pool.idle() >= core.most_idle;
+        if !core.has_room() || core.table.is_awaited(id) || is_crowded {
+            return Vec::new();
+        }
+        let demand = lock(&copy.template.demand);
+        let of = |params: &StartupParams| {
+            let there = copy.waiting_for(params);
+            let missing = demand.expected(params_id(params)).saturating_sub(there);
+            let lacking = |number| Lacking { params: params.clone(), is_first: there + number == 0 };
+            (0..missing).map(lacking).collect::<Vec<_>>()
+        };
+        let mut lacking: Vec<_> = core.expected.sets().iter().rev().flat_map(of).collect();
+        lacking.sort_by_key(|lacking| !lacking.is_first);
+        lacking
     }
 }

@@ -42,8 +42,6 @@ pub(crate) struct Core {
     pub(crate) caught_up: Option<Instant>,
     /// Number of resets before the last VACUUM of `pg_database`.
     vacuumed: u64,
-    /// Whether a ready database may lack backends that its next lease is expected to need.
-    pub(crate) may_lack_backends: bool,
     /// Maximum number of idle sessions: backends waiting for a client and pgfresh's own sessions waiting for the next
     /// reset.
     pub(crate) most_idle: usize,
@@ -193,25 +191,6 @@ impl Core {
         }
     }
 
-    /// Returns the time when a maintenance worker should look for ready databases that lack backends.
-    pub(crate) fn warms_at(&self) -> Option<Instant> {
-        let may_warm = self.may_lack_backends && self.has_room() && self.pool.idle() < self.most_idle;
-        if may_warm { self.table.warms_at(Instant::now()) } else { None }
-    }
-
-    /// Returns the task that gives more backends to the first ready database that lacks some.
-    pub(crate) fn next_to_warm(&mut self) -> Option<Task> {
-        if self.warms_at().is_none_or(|time| time > Instant::now()) {
-            return None;
-        }
-        let (pool, sets) = (&self.pool, self.expected.sets());
-        let task = self.table.warm_first(|id| {
-            pool.get(id).and_then(Resources::copy).is_some_and(|copy| copy.lacks_backends(sets))
-        });
-        self.may_lack_backends = task.is_some();
-        task
-    }
-
     /// Returns the next task for this database: an urgent one, or else one that is due. If only other databases have
     /// urgent tasks, returns `None`, because those come first.
     pub(crate) fn next_in(&mut self, database: DatabaseId) -> Option<Task> {
@@ -249,10 +228,7 @@ impl Core {
                 self.urgent.push_back(task);
                 true
             }
-            Err(soonest) => {
-                let times = soonest.into_iter().chain(self.reads_log_at()).chain(self.warms_at());
-                times.into_iter().any(|time| time < wakes_at)
-            }
+            Err(soonest) => soonest.into_iter().chain(self.reads_log_at()).any(|time| time < wakes_at),
         }
     }
 }

@@ -37,7 +37,6 @@ impl Inner {
             TaskKind::Create(Source::Template(template)) => self.create(id, template),
             TaskKind::Create(Source::Server(template)) => self.start_server(id, template),
             TaskKind::Name { to, isolation, params } => self.name(id, to, *isolation, *params),
-            TaskKind::WarmUp => self.warm_up_ready(id),
             TaskKind::Unname => self.unname(id),
             TaskKind::Reset { in_place } => self.reset(id, *in_place),
             TaskKind::Keep { to } => self.keep(id, to),
@@ -131,15 +130,8 @@ impl Inner {
             self.hide(identity);
         }
         let params = database.copy().map(|copy| ids(&copy.waiting)).unwrap_or_default();
-        let lacks = {
-            let core = self.lock();
-            let sets = core.expected.sets();
-            !self.ends_idle && database.copy().is_some_and(|copy| copy.lacks_backends(sets))
-        };
         drop(database);
-        let mut core = self.lock();
-        core.may_lack_backends |= lacks;
-        core.raise_in_background(Event::Warmed { database: id, params });
+        self.lock().raise_in_background(Event::Warmed { database: id, params });
     }
 
     /// Rolls back a lease, which leaves the database fresh. If the session contains no traces of the lease, the next
@@ -397,7 +389,6 @@ impl TaskKind {
         match self {
             Self::Create(_) => "make a database",
             Self::Name { .. } => "name a database",
-            Self::WarmUp => "start backends in a ready database",
             Self::Unname => "take a name back",
             Self::Reset { .. } => "reset a database",
             Self::Keep { .. } => "keep a database",

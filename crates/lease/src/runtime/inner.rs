@@ -49,8 +49,6 @@ pub(crate) struct Inner {
     /// Prevents two threads from comparing the shared state simultaneously. A thread holds this lock from reading the
     /// state until it has compared the state with the last check.
     pub(crate) looking: Mutex<()>,
-    /// Whether a template's files may be held in memory.
-    pub(crate) holds_files: AtomicBool,
     /// Whether a client has ever requested a session.
     pub(crate) has_had_clients: AtomicBool,
     /// Wakes maintenance workers when there may be work for them.

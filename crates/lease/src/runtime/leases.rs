@@ -99,7 +99,6 @@ impl Leases {
             core,
             shared: OnceLock::new(),
             looking: Mutex::default(),
-            holds_files: AtomicBool::new(false),
             has_had_clients: AtomicBool::new(false),
             work: Condvar::new(),
             shortage: Condvar::new(),

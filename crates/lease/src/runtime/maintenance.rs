@@ -2,14 +2,10 @@
 //! wait for this work.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-use sys::lock;
 
 use crate::backends::expected;
 use crate::runtime::inner::Inner;
-use crate::runtime::template::Template;
 use crate::table::Event;
 
 /// Maximum time that a worker sleeps when there is no task.
@@ -37,11 +33,6 @@ pub(crate) fn work(inner: &Arc<Inner>) {
             }
             Err(soonest) => soonest,
         };
-        if let Some(task) = core.next_to_warm() {
-            drop(core);
-            inner.run(task);
-            continue;
-        }
         if let Some(kind) = core.pool.spares.start_next() {
             drop(core);
             inner.start_spare(&kind);
@@ -65,12 +56,7 @@ pub(crate) fn work(inner: &Arc<Inner>) {
             }
             continue;
         }
-        if core.table.is_supplied() && inner.holds_files.swap(false, Ordering::Relaxed) {
-            drop(core);
-            lock(&inner.templates).iter().for_each(Template::let_go_of_files);
-            continue;
-        }
-        let until = soonest.into_iter().chain(reads_log_at).chain(core.warms_at()).min();
+        let until = soonest.into_iter().chain(reads_log_at).min();
         inner.wait(core, until.unwrap_or(now + LONGEST_IDLE));
     }
 }

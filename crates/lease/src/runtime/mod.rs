@@ -26,4 +26,3 @@ pub(crate) mod stock;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
-mod warming;

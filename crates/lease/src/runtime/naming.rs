@@ -15,7 +15,7 @@ use crate::backends::backend::{CatalogStamp, WaitingBackend};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::lsn::Lsn;
-use crate::names::{ready, unready};
+use crate::names::ready;
 use crate::reset::catalog::TemplateCatalog;
 use crate::reset::rollback::TransactionSession;
 use crate::reset::stats::DatabaseStats;
@@ -220,9 +220,8 @@ impl Inner {
             Ok((Some(stats.mark), stats))
         })?;
         if let Some(copy) = database.copy_mut() {
-            let mut core = self.lock();
-            core.may_lack_backends |= copy.learn(&core.expected.ids());
-            drop(core);
+            let expected = self.lock().expected.ids();
+            copy.learn(&expected);
             copy.phase = Phase::Unleased(Some(stats));
         }
         Ok(())
@@ -252,19 +251,6 @@ impl Inner {
         copy.begin_lease(stamp);
         copy.last_lease = Some(Arc::from(name));
         Ok(())
-    }
-
-    /// Undoes [`Self::hide`], so that backends can start in a ready database.
-    pub(crate) fn reveal(&self, identity: &mut Identity) -> Result<(), Outcome> {
-        if identity.preparing.is_some() {
-            return Ok(());
-        }
-        let to = unready(&identity.address.name);
-        let claim = self.preparing.claim(&to);
-        self.change_name(identity, &to, Some(claim), |to, names| {
-            let (_stamp, mark) = rename(to, names, &self.options, &self.admin)?;
-            Ok((Some(mark), ()))
-        })
     }
 
     /// Hides a ready database from programs that list all databases and connect to each one. Idle sessions in the

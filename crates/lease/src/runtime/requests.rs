@@ -185,7 +185,9 @@ impl Core {
         // Learn now, because the lease may linger long after its last session while others begin.
         if clients.is_empty() {
             let expected = self.expected.ids();
-            self.may_lack_backends |= self.pool.copy_mut(id).is_some_and(|copy| copy.learn(&expected));
+            if let Some(copy) = self.pool.copy_mut(id) {
+                copy.learn(&expected);
+            }
         }
         Some(client.is_leaving())
     }

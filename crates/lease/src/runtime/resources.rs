@@ -66,8 +66,6 @@ pub(crate) struct PooledCopy {
     pub(crate) growth: Growth,
     /// Idle backends waiting for a client.
     pub(crate) waiting: Vec<WaitingBackend>,
-    /// Number of backends that pgfresh has tried to have waiting for the next lease.
-    pub(crate) tried: usize,
     /// pgfresh's own session in the database, once a reset has opened one.
     pub(crate) session: Option<AdminConnection>,
     /// The name of the database's current lease, or else of its last lease.
@@ -223,7 +221,6 @@ impl PooledCopy {
             files: None,
             growth: Growth::default(),
             waiting: Vec::new(),
-            tried: 0,
             session: None,
             last_lease: None,
             phase: Phase::Unleased(None),
@@ -249,21 +246,6 @@ impl PooledCopy {
         self.waiting.iter().filter(|at| at.params == *params).count()
     }
 
-    /// Returns how many backends with each of these sets of startup parameters the next lease is expected to need.
-    pub(crate) fn expects(&self, sets: &[StartupParams]) -> Vec<usize> {
-        let demand = lock(&self.template.demand);
-        sets.iter().map(|params| demand.expected(params_id(params))).collect()
-    }
-
-    /// Returns true if backends for the next lease are missing and pgfresh has not tried to start them yet.
-    pub(crate) fn lacks_backends(&self, sets: &[StartupParams]) -> bool {
-        let expected = self.expects(sets);
-        let is_missing = |(params, expected): (&StartupParams, &usize)| self.waiting_for(params) < *expected;
-        !self.template.fires_at_login
-            && self.tried < expected.iter().sum()
-            && sets.iter().zip(&expected).any(is_missing)
-    }
-
     /// Closes idle backends that recent leases haven't needed.
     pub(crate) fn close_unneeded(&mut self) {
         let demand = lock(&self.template.demand);
@@ -277,11 +259,10 @@ impl PooledCopy {
     }
 
     /// Learns how many backends a lease needs, so that the next copies can start as many. Only the startup parameters
-    /// in `expected` count. Returns true if they need more than before.
-    pub(crate) fn learn(&mut self, expected: &[ParamsId]) -> bool {
-        match &mut self.phase {
-            Phase::Leased { usage, .. } => lock(&self.template.demand).learn(usage, expected),
-            Phase::Unleased(_) => false,
+    /// in `expected` count.
+    pub(crate) fn learn(&mut self, expected: &[ParamsId]) {
+        if let Phase::Leased { usage, .. } = &mut self.phase {
+            lock(&self.template.demand).learn(usage, expected);
         }
     }
 
@@ -297,7 +278,6 @@ impl PooledCopy {
     pub(crate) fn begin_lease(&mut self, stamp: CatalogStamp) {
         self.phase = Phase::Leased { stamp, is_current: true, entered: false, usage: Usage::default() };
         self.waiting.iter_mut().for_each(|at| at.is_used = false);
-        self.tried = 0;
     }
 
     /// Returns the stamp that a session would have if it started now, or `None` if no lease has the database.

@@ -79,10 +79,7 @@ impl Leases {
         // If pgfresh hasn't started watching the shared state, it can't have found any changes.
         let leaks = self.0.shared.get().map(|watch| lock(watch).found()).unwrap_or_default();
         let core = self.0.lock();
-        let ready = |name: &String| {
-            let source = Source::Template(name.clone());
-            core.table.ready(&source) + core.table.warming(&source)
-        };
+        let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
         let now = Instant::now();
         let leases = core.table.leases().into_iter().map(|lease| LeaseStatus {
             since: lease.since.unwrap_or(now),

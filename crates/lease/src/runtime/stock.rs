@@ -1,9 +1,4 @@
-//! Tells the next run on the same cache entry how many copies of each template to make before its clients arrive, and
-//! how many backends they need.
-//!
-//! ```text
-//! CACHE/images/FINGERPRINT/copies-OID[-SUITE]: COPIES [PARAMETERS=BACKENDS]…
-//! ```
+//! Tells the next run on the same cache entry how many copies of each template to make before its clients arrive.
 
 use std::time::Instant;
 
@@ -23,9 +18,7 @@ impl Inner {
         let templates = lock(&self.templates).clone();
         let (mut core, now) = (self.lock(), Instant::now());
         for template in &templates {
-            let noted = template.recall_stock(&self.stock_note(template));
-            let needed = copies_in(&noted);
-            lock(&template.demand).recall(noted.split_whitespace().skip(1));
+            let needed = template.recall_stock(&self.stock_note(template));
             core.table.stock_up(&Source::Template(template.name.clone()), needed, now);
         }
     }
@@ -48,27 +41,22 @@ impl Inner {
 }
 
 impl Template {
-    /// Reads the note of previous runs. Returns an empty text if no run has left one.
-    fn recall_stock(&self, note: &str) -> String {
-        self.entry.as_ref().and_then(|entry| entry.recall(note)).unwrap_or_default()
+    /// Reads how many copies previous runs needed. Returns 0 if no run has left a note.
+    fn recall_stock(&self, note: &str) -> usize {
+        let noted = self.entry.as_ref().and_then(|entry| entry.recall(note));
+        noted.and_then(|noted| noted.parse().ok()).unwrap_or(0)
     }
 
-    /// Stores how many copies a run needed, and how many backends its leases. If it needed fewer copies than previous
-    /// runs, the number falls by only half of the difference, since the run may have stopped early.
+    /// Stores how many copies a run needed. If it needed fewer than previous runs, the number falls by only half of the
+    /// difference, since the run may have stopped early.
     fn note_stock(&self, note: &str, needed: usize) {
         let Some(entry) = &self.entry else { return };
-        let (before, pools) = (self.recall_stock(note), lock(&self.demand).note());
-        let now = needed.max(usize::midpoint(needed, copies_in(&before)));
-        let text = format!("{now}{pools}");
+        let before = self.recall_stock(note);
+        let now = needed.max(usize::midpoint(needed, before));
         // Every server starts with a few copies anyway, so don't store such a small number.
-        let is_known = text == before || before.is_empty() && now <= FIRST_READY && pools.is_empty();
-        if !is_known && let Err(error) = entry.remember(note, &text) {
+        let is_known = now == before || before == 0 && now <= FIRST_READY;
+        if !is_known && let Err(error) = entry.remember(note, &now.to_string()) {
             tracing::debug!(%error, template = self.name, "could not note how many copies a run needs");
         }
     }
-}
-
-/// Returns the number of copies in a note.
-fn copies_in(note: &str) -> usize {
-    note.split_whitespace().next().and_then(|copies| copies.parse().ok()).unwrap_or(0)
 }

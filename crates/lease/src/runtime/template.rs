@@ -250,8 +250,7 @@ impl Template {
     }
 
     /// Makes a copy called `name`, including the attributes that CREATE DATABASE omits, and returns the copy's oid. If
-    /// `go_on`, which is called periodically, returns `false`, stops copying and returns `None`. For a copy that
-    /// `is_one_of_many`, the template's files stay in memory until [`Self::let_go_of_files`].
+    /// `go_on`, which is called periodically, returns `false`, stops copying and returns `None`.
     ///
     /// # Errors
     /// Returns an error with SQLSTATE 42P04 if another database has the name, and [`LeaseError::Changed`] if the
@@ -262,10 +261,9 @@ impl Template {
         major: u32,
         admin: &AdminPool,
         evidence: &Evidence,
-        is_one_of_many: bool,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<u32>, LeaseError> {
-        let by_files = self.copy_cached(name, admin, evidence, is_one_of_many, go_on)?;
+        let by_files = self.copy_cached(name, admin, evidence, go_on)?;
         if by_files == CachedCopy::Stopped {
             return Ok(None);
         }
@@ -303,7 +301,6 @@ impl Template {
         name: &str,
         admin: &AdminPool,
         evidence: &Evidence,
-        is_one_of_many: bool,
         go_on: &dyn Fn() -> bool,
     ) -> Result<CachedCopy, LeaseError> {
         let Some(cached) = &self.cached else { return Ok(CachedCopy::Impossible) };
@@ -313,14 +310,7 @@ impl Template {
                 return Ok(CachedCopy::Impossible);
             }
         }
-        cached.copy(&self.database, name, admin, evidence, is_one_of_many, go_on)
-    }
-
-    /// Frees the memory with the template's files.
-    pub(crate) fn let_go_of_files(&self) {
-        if let Some(cached) = &self.cached {
-            cached.let_go();
-        }
+        cached.copy(&self.database, name, admin, evidence, go_on)
     }
 
     /// Sets the template's attributes on the copy and returns the copy's oid.

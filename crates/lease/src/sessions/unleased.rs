@@ -105,7 +105,7 @@ impl Inner {
             return None;
         }
         let seat = if self.lock().has_room() { self.seats.try_take()? } else { return None };
-        let backend = Backend::start_ahead(&self.options.directory, params, name)?.practise(&[])?;
+        let backend = Backend::start_ahead(&self.options.directory, params, name)?;
         if !has_unlimited(backend.is_superuser(), &stamp) {
             return None;
         }

@@ -61,8 +61,6 @@ pub(crate) enum Closes {
 pub(crate) enum Change {
     /// The database is being renamed to the name of the lease that receives it.
     Naming(String),
-    /// A task is starting backends for the next lease in a database that was ready and will be again.
-    Warming,
     /// The database is being renamed from its lease's name to one of pgfresh's own, to be reset afterwards (or removed
     /// if `retire` is set).
     Unnaming { retire: bool },
@@ -161,11 +159,11 @@ impl Database {
         }
     }
 
-    /// Returns true if the database is about to become ready again, after its lease or with more backends.
+    /// Returns true if the lease is over and the database is about to become ready again.
     pub(super) fn is_returning(&self) -> bool {
         matches!(
             self.state,
-            DatabaseState::Changing(Change::Unnaming { retire: false } | Change::Warming)
+            DatabaseState::Changing(Change::Unnaming { retire: false })
                 | DatabaseState::Resetting(Then::Ready)
         )
     }

@@ -13,9 +13,6 @@
 //!                     ─▶ gone                 the task lets another one go first
 //! Ready               ─▶ Changing(Naming)     a lease receives the database
 //!                     ─▶ Changing(Unnaming)   no lease needs the database, or a client needs its room
-//!                     ─▶ Changing(Warming)    it lacks backends, and no client needs the processors
-//! Changing(Warming)   ─▶ Ready                the backends are waiting, or could not be started
-//!                     ─▶ gone                 SQL has dropped or renamed the database
 //! Changing(Naming)    ─▶ Leased               the database has the name
 //!                     ─▶ Ready                SQL has given the name to a different database
 //!                     ─▶ Changing(Unnaming)   the task has failed, or the database is stale
@@ -50,7 +47,6 @@ mod stock;
 pub(crate) mod supply;
 #[cfg(test)]
 mod tests;
-mod warming;
 pub(crate) mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -282,8 +278,6 @@ pub(crate) enum TaskKind {
     /// Rename the database to a lease's name. `isolation` is the lease's, and `params` are the startup parameters of
     /// its first session.
     Name { to: String, isolation: Isolation, params: Option<ParamsId> },
-    /// Start the backends that the next lease is expected to need.
-    WarmUp,
     /// Rename the database to one of pgfresh's own names, which frees the lease's name.
     Unname,
     /// Reset the database.

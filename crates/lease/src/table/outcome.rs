@@ -18,7 +18,6 @@ impl LeaseTable {
         match database.state.clone() {
             DatabaseState::Creating => self.created(id, outcome, now),
             DatabaseState::Changing(Change::Naming(name)) => self.named(id, &name, outcome, now),
-            DatabaseState::Changing(Change::Warming) => self.warmed(id, &outcome, now),
             DatabaseState::Changing(Change::Unnaming { retire }) => {
                 self.unnamed(id, retire, &outcome, now);
             }
@@ -290,7 +289,7 @@ impl LeaseTable {
         self.set_due(id, DatabaseState::Retiring);
     }
 
-    pub(super) fn set_state(&mut self, id: DatabaseId, state: DatabaseState) {
+    fn set_state(&mut self, id: DatabaseId, state: DatabaseState) {
         if let Some(database) = self.databases.get_mut(id) {
             database.state = state;
         }
@@ -313,7 +312,7 @@ impl LeaseTable {
     }
 
     /// Forgets a database that no longer exists.
-    pub(super) fn forget(&mut self, id: DatabaseId) {
+    fn forget(&mut self, id: DatabaseId) {
         self.databases.remove(id);
         self.gone.push(id);
     }

@@ -344,8 +344,6 @@ impl Simulation {
             && let Ok(task) = self.table.next_task(self.now)
         {
             self.tasks.push(task);
-        } else if self.table.warms_at(self.now).is_some_and(|time| time <= self.now) {
-            self.tasks.extend(self.table.warm_first(|_| true));
         }
     }
 

@@ -95,19 +95,6 @@ impl LeaseTable {
         self.supplies.get(source).map_or(0, |supply| supply.stock.needed)
     }
 
-    /// Returns true if a task is creating this database.
-    pub(crate) fn is_being_made(&self, id: DatabaseId) -> bool {
-        self.databases.get(id).is_some_and(|database| database.state == DatabaseState::Creating)
-    }
-
-    /// Returns true if this database may be one of those that no client of this run needs.
-    pub(crate) fn is_one_of_stock(&self, id: DatabaseId) -> bool {
-        let Some(database) = self.databases.get(id).filter(|database| !database.was_leased) else {
-            return false;
-        };
-        self.supplies.get(&database.source).is_some_and(|supply| supply.stock.planned > 0)
-    }
-
     /// Returns true if a task is making this copy only because earlier runs needed more copies. Such a copy can give
     /// way to other programs.
     pub(crate) fn is_for_stock(&self, id: DatabaseId) -> bool {

@@ -5,7 +5,6 @@ mod line;
 mod linger;
 mod stock;
 mod turns;
-mod warming;
 
 use std::time::{Duration, Instant};
 

@@ -221,12 +221,6 @@ impl FakeServer {
                 self.give_name(id, Some(to));
                 Outcome::Done
             }
-            TaskKind::WarmUp => {
-                if let Some(inside) = self.start(id, None) {
-                    self.waiting.push((id, inside));
-                }
-                Outcome::Done
-            }
             TaskKind::Unname => {
                 self.give_name(id, None);
                 Outcome::Done
