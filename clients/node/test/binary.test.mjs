@@ -42,7 +42,7 @@ test("the command reports a missing binary", (t) => {
   const { shims } = folders(t);
   const { status, stderr } = run([shim, "--version"], [shims]);
   assert.equal(status, 127);
-  assert.match(stderr, /^pgfresh: cannot find "pgfresh": neither the package @pgfresh\/.* nor PATH has it\nHINT: {2}Install it/);
+  assert.match(stderr, /^pgfresh: cannot find "pgfresh": neither the package @pgfresh\/.* nor PATH has it\nHINT: {2}Run "make install"/);
 });
 
 test("the client runs the next pgfresh on PATH", (t) => {

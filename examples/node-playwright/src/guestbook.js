@@ -11,14 +11,24 @@ async function body(request) {
   return new URLSearchParams(text);
 }
 
+// A reset ends the pool's sessions, and the pool may notice this only when it uses one of them.
+async function query(pool, ...statement) {
+  try {
+    return await pool.query(...statement);
+  } catch (error) {
+    if (error.code !== "57P01" && !error.message.includes("terminated")) throw error;
+    return pool.query(...statement);
+  }
+}
+
 async function respond(pool, request, response) {
   if (request.method === "POST") {
     const form = await body(request);
-    await pool.query("INSERT INTO entry (name, text) VALUES ($1, $2)", [form.get("name"), form.get("text")]);
+    await query(pool, "INSERT INTO entry (name, text) VALUES ($1, $2)", [form.get("name"), form.get("text")]);
     response.writeHead(303, { location: "/" }).end();
     return;
   }
-  const { rows } = await pool.query("SELECT name, text FROM entry ORDER BY id DESC");
+  const { rows } = await query(pool, "SELECT name, text FROM entry ORDER BY id DESC");
   const entries = rows.map(({ name, text }) => `<li><b>${escape(name)}</b> ${escape(text)}</li>`);
   response.writeHead(200, { "content-type": "text/html; charset=utf-8" });
   response.end(`<!doctype html><title>Guest book</title>
