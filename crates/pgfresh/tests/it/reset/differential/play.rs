@@ -82,11 +82,15 @@ fn end(gateway: &Gateway, mut session: Connection, end: End) -> Option<Connectio
             let _ = session.read();
         }
         End::Terminated => {
-            let _ = session.rows("ROLLBACK; BEGIN; INSERT INTO note VALUES (1, 'terminated')");
+            let _ = session.rows("ROLLBACK");
+            // A session may be read-only, so ask before the INSERT can fail.
             let pid = session.value("SELECT pg_backend_pid()");
-            let _ = pid
+            let _ = session.rows("BEGIN; INSERT INTO note VALUES (1, 'terminated')");
+            let terminated = pid
                 .and_then(|pid| gateway.direct("postgres", &format!("SELECT pg_terminate_backend({pid})")));
-            session.wait_for_end();
+            if terminated.is_ok() {
+                session.wait_for_end();
+            }
         }
         End::Cancelled => {
             let _ = session.rows("ROLLBACK; SET statement_timeout = '20ms'");

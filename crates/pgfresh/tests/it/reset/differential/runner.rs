@@ -251,8 +251,11 @@ impl Runner {
 
     /// Reverts changes of roles and server settings.
     fn undo_shared(&self) {
-        self.gateway.wait_for_server();
-        self.gateway.direct("postgres", UNDO_SHARED).unwrap();
+        // The postmaster may notice a crash only now, and then closes all sessions.
+        wait_until("a session that undoes the changes", || {
+            self.gateway.wait_for_server();
+            self.gateway.direct("postgres", UNDO_SHARED).is_ok()
+        });
         let changed = "SELECT count(*) FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf'";
         let read = |sql| self.gateway.direct("postgres", sql).unwrap()[0][0].clone().unwrap_or_default();
         if read(changed) != "0" {
