@@ -16,7 +16,8 @@ async function query(pool, ...statement) {
   try {
     return await pool.query(...statement);
   } catch (error) {
-    if (error.code !== "57P01" && !error.message.includes("terminated")) throw error;
+    // A connection that broke without a word from the server has no code.
+    if (error.code && error.code !== "57P01") throw error;
     return pool.query(...statement);
   }
 }

@@ -112,9 +112,8 @@ final class Api {
                 }
             }
             return reader.read(connection);
-        } catch (HttpRetryException unauthorized) {
-            // HttpURLConnection does not return the response in this case.
-            throw new PgfreshException("the token is missing or wrong", HINTS.get("send_secret"));
+        } catch (HttpRetryException error) {
+            throw unauthorized();
         } catch (IOException | IllegalArgumentException error) {
             String hint = trust == null ? GONE : isUntrusted(error) ? UNTRUSTED : UNREACHABLE;
             throw new PgfreshException(
@@ -140,9 +139,17 @@ final class Api {
         return error instanceof CertificateException || error != null && isUntrusted(error.getCause());
     }
 
+    /** The error of a refused token, whose response HttpURLConnection withholds from a request with a fixed length. */
+    private static PgfreshException unauthorized() {
+        return new PgfreshException("the token is missing or wrong", HINTS.get("send_secret"));
+    }
+
     private static Json answer(HttpURLConnection connection) throws IOException {
         int status = connection.getResponseCode();
         try (InputStream in = status < 300 ? connection.getInputStream() : connection.getErrorStream()) {
+            if (in == null && status == HttpURLConnection.HTTP_UNAUTHORIZED) {
+                throw unauthorized();
+            }
             String text = in == null ? "" : new String(in.readAllBytes(), StandardCharsets.UTF_8);
             if (status >= 300) {
                 throw refusal(status, text);
