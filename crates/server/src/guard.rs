@@ -111,8 +111,9 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.run.release();
         if self.process.end() {
-            // A signal may have killed the guard before it finished, so finish its work here.
-            if let Ok(Some(abandoned)) = Abandoned::at(self.run.path())
+            // A signal may have killed the guard before it finished, so finish its work here. Wait like the guard: a
+            // child that another thread forks shares our lock until it runs its program.
+            if let Ok(Some(abandoned)) = Abandoned::wait_for_owner(self.run.path())
                 && let Err(error) = clean_up(abandoned)
             {
                 let path = self.run.path().display();
