@@ -35,12 +35,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("diff", &["contract", "server", "report"]),
     ("bench", &["pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api", "report"]),
     ("profile", &["pgwire", "sys", "server", "report"]),
+    ("plans", &["pgwire", "sys", "storage", "server", "template", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
         &[
             "contract", "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api",
-            "report", "diff", "bench", "doctor", "profile", "remote",
+            "report", "diff", "bench", "doctor", "profile", "plans", "remote",
         ],
     ),
 ];

@@ -1,0 +1,17 @@
+//! Shows which plans a test suite's statements would get in production, from production's statistics alone.
+//!
+//! [`Statistics`] is what the planner knows about production: sizes of tables and indexes, and the contents of columns.
+//! A scratch copy of the template gets these statistics and sparse files of production's sizes, so that its planner
+//! chooses production's plans. No statement is ever executed there. This crate prints nothing and knows nothing about
+//! the command line.
+
+mod plan;
+mod statement;
+mod statistics;
+
+pub use plan::{Node, Plan, PlanError};
+pub use statement::{Parameter, PlanMode, Statement};
+pub use statistics::{
+    ColumnStatistics, CommonCombination, ExtendedStatistics, RelationKind, RelationStatistics, Slot,
+    Statistics,
+};
