@@ -6,10 +6,15 @@
 //! the command line.
 
 mod plan;
+mod planner;
 mod statement;
 mod statistics;
 
 pub use plan::{Node, Plan, PlanError};
+pub use planner::{
+    Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey,
+    Planner,
+};
 pub use statement::{Parameter, PlanMode, Statement};
 pub use statistics::{
     ColumnStatistics, CommonCombination, ExtendedStatistics, RelationKind, RelationStatistics, Slot,
