@@ -5,17 +5,26 @@
 //! chooses production's plans. No statement is ever executed there. This crate prints nothing and knows nothing about
 //! the command line.
 
+mod analysis;
+mod limits;
 mod plan;
 mod planner;
+mod shape;
 mod statement;
 mod statistics;
 
+pub use analysis::{
+    Analysis, ExplainedPlan, ExplainedStatement, IndexGain, IndexSuggestion, PlanFinding, PlanFindingKind,
+    SequentialRead, Unexplained,
+};
+pub use limits::Limits;
 pub use plan::{Node, Plan, PlanError};
 pub use planner::{
     Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey,
     Planner,
 };
-pub use statement::{Parameter, PlanMode, Statement};
+pub use shape::Shape;
+pub use statement::{Parameter, PlanMode, RecordedStatement, Statement};
 pub use statistics::{
     ColumnStatistics, CommonCombination, ExtendedStatistics, RelationKind, RelationStatistics, Slot,
     Statistics,

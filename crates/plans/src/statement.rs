@@ -31,3 +31,16 @@ pub enum PlanMode {
     /// The plan for unknown values, which the server may choose for prepared statements.
     Generic,
 }
+
+/// A statement that a suite ran with one set of values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedStatement {
+    /// The statement with its values.
+    pub statement: Statement,
+    /// The statement with `?` in place of each value, which groups statements.
+    pub normalized: String,
+    /// Number of runs with these values.
+    pub runs: u64,
+    /// Names of the tests that ran it, without duplicates.
+    pub tests: Vec<String>,
+}
