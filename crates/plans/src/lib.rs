@@ -6,12 +6,17 @@
 //! the command line.
 
 mod analysis;
+mod conditions;
+mod definition;
 mod limits;
+mod names;
 mod plan;
 mod planner;
 mod shape;
 mod statement;
 mod statistics;
+mod tables;
+mod walk;
 
 pub use analysis::{
     Analysis, ExplainedPlan, ExplainedStatement, IndexGain, IndexSuggestion, PlanFinding, PlanFindingKind,

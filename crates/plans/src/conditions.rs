@@ -1,0 +1,236 @@
+//! Conditions of plans, which PostgreSQL prints as fully parenthesised expressions.
+//!
+//! A text of another form yields fewer parts and never an error, because PostgreSQL itself checks every index that
+//! comes from it.
+
+use pgwire::{SqlLexer, Token, TokenKind};
+
+use crate::names::unquoted;
+
+/// A column of one of the plan's relations.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Reference {
+    /// Alias of the relation in the plan.
+    pub(crate) alias: String,
+    /// Column, or `*` for the whole row.
+    pub(crate) column: String,
+}
+
+/// One condition of several that AND connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Test<'a> {
+    /// `left operator right`, or `left operator ANY (right)`.
+    Comparison { left: &'a str, operator: &'a str, right: &'a str, any: bool },
+    /// `of IS NULL` or `of IS NOT NULL`.
+    Null { of: &'a str, not: bool },
+    /// A Boolean column, or `NOT` with one.
+    Boolean { of: &'a str, not: bool },
+}
+
+/// A token with its place.
+#[derive(Debug, Clone, Copy)]
+struct Placed<'a> {
+    token: Token<'a>,
+    start: usize,
+    end: usize,
+    /// Number of parentheses and brackets around the token. Those themselves count as inside.
+    depth: usize,
+}
+
+impl Placed<'_> {
+    fn is_operator(&self) -> bool {
+        self.token.kind == TokenKind::Sign && b"+-*/<>=~!@#%^&|`?".contains(&self.token.text[0])
+    }
+}
+
+/// Returns the parts that AND connects, without the parentheses around all of them.
+pub(crate) fn conjuncts(text: &str) -> Vec<&str> {
+    split(text, b"and")
+}
+
+/// Returns the parts that OR connects, without the parentheses around all of them.
+pub(crate) fn disjuncts(text: &str) -> Vec<&str> {
+    split(text, b"or")
+}
+
+fn split<'a>(text: &'a str, word: &[u8]) -> Vec<&'a str> {
+    let text = without_parentheses(text);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for placed in tokens(text) {
+        if placed.depth == 0 && placed.token.is_word(word) {
+            parts.push(text[start..placed.start].trim());
+            start = placed.end;
+        }
+    }
+    parts.push(text[start..].trim());
+    parts
+}
+
+/// Returns the condition's kind and operands. `None` for conditions that no index can serve.
+pub(crate) fn test(text: &str) -> Option<Test<'_>> {
+    let text = without_parentheses(text);
+    let tokens = tokens(text);
+    let outer: Vec<&Placed<'_>> = tokens.iter().filter(|placed| placed.depth == 0).collect();
+    if let Some(of) = text_before_null(text, &outer) {
+        return Some(of);
+    }
+    let not = outer.first()?.token.is_word(b"not");
+    let of = if not { text[outer[0].end..].trim() } else { text };
+    if single_reference(of).is_some() {
+        return Some(Test::Boolean { of, not });
+    }
+    let first = outer.iter().position(|placed| placed.is_operator())?;
+    let joined = |pair: &[&Placed<'_>]| pair[0].end == pair[1].start && pair[1].is_operator();
+    let last = first + outer[first..].windows(2).take_while(|pair| joined(pair)).count();
+    if outer[last + 1..].iter().any(|placed| placed.is_operator()) {
+        return None;
+    }
+    let operator = &text[outer[first].start..outer[last].end];
+    let left = text[..outer[first].start].trim();
+    let mut right = text[outer[last].end..].trim();
+    let next = outer.get(last + 1);
+    if next.is_some_and(|placed| placed.token.is_word(b"all")) {
+        return None;
+    }
+    let any = next.is_some_and(|placed| placed.token.is_word(b"any"));
+    if any {
+        right = right["any".len()..].trim();
+    }
+    (!left.is_empty() && !right.is_empty()).then_some(Test::Comparison { left, operator, right, any })
+}
+
+/// Returns the test `of IS [NOT] NULL`.
+fn text_before_null<'a>(text: &'a str, outer: &[&Placed<'_>]) -> Option<Test<'a>> {
+    let [.., before_last, last] = outer else { return None };
+    if !last.token.is_word(b"null") {
+        return None;
+    }
+    let not = before_last.token.is_word(b"not");
+    let is = if not { outer.get(outer.len().checked_sub(3)?)? } else { before_last };
+    let of = text[..is.start].trim();
+    (is.token.is_word(b"is") && !of.is_empty()).then_some(Test::Null { of, not })
+}
+
+/// Returns all columns in the text, without duplicates, in their order.
+pub(crate) fn references(text: &str) -> Vec<Reference> {
+    let mut found = Vec::new();
+    for (reference, _, _) in places(text) {
+        if !found.contains(&reference) {
+            found.push(reference);
+        }
+    }
+    found
+}
+
+/// Returns the column if the text is nothing else, except for parentheses.
+pub(crate) fn single_reference(text: &str) -> Option<Reference> {
+    let text = without_parentheses(text);
+    match places(text).pop() {
+        Some((reference, 0, end)) if end == text.len() && reference.column != "*" => Some(reference),
+        _ => None,
+    }
+}
+
+/// Returns the text without the alias before each of its columns.
+pub(crate) fn without_alias(text: &str, alias: &str) -> String {
+    let mut rest = text.to_owned();
+    for (reference, start, end) in places(text).into_iter().rev() {
+        if reference.alias == alias {
+            let column = tokens(&text[start..end]).last().map_or(start, |placed| start + placed.start);
+            rest.replace_range(start..column, "");
+        }
+    }
+    rest
+}
+
+/// Returns each column with its first and last place.
+fn places(text: &str) -> Vec<(Reference, usize, usize)> {
+    let tokens = tokens(text);
+    let sign = |index: Option<usize>, byte| {
+        index
+            .and_then(|index| tokens.get(index))
+            .is_some_and(|placed: &Placed<'_>| placed.token.is_sign(byte))
+    };
+    let mut found = Vec::new();
+    for (index, part) in tokens.windows(3).enumerate() {
+        let [alias, point, column] = part else { continue };
+        let is_column = column.token.is_name() || column.token.is_sign(b'*');
+        if !(alias.token.is_name() && point.token.is_sign(b'.') && is_column) {
+            continue;
+        }
+        let before = index.checked_sub(1);
+        let collation = before.is_some_and(|before| tokens[before].token.is_word(b"collate"));
+        let is_type = sign(before, b':') || sign(before, b'.') || collation;
+        if is_type || sign(Some(index + 3), b'(') || sign(Some(index + 3), b'.') {
+            continue;
+        }
+        let name = |placed: &Placed<'_>| unquoted(&text[placed.start..placed.end]);
+        let reference = Reference { alias: name(alias), column: name(column) };
+        found.push((reference, alias.start, column.end));
+    }
+    found
+}
+
+/// Returns the text without white space and parentheses that enclose all of it.
+pub(crate) fn without_parentheses(text: &str) -> &str {
+    let mut text = text.trim();
+    loop {
+        let tokens = tokens(text);
+        let [first, inner @ .., last] = tokens.as_slice() else { return text };
+        let enclosed = first.token.is_sign(b'(')
+            && last.token.is_sign(b')')
+            && last.end == text.len()
+            && inner.iter().all(|placed| placed.depth > 0)
+            && inner.iter().filter(|placed| placed.depth == 1).all(|placed| !placed.token.is_sign(b')'));
+        if !enclosed {
+            return text;
+        }
+        text = text[first.end..last.start].trim();
+    }
+}
+
+/// Splits a list at its outer commas.
+pub(crate) fn list(text: &str) -> Vec<&str> {
+    let mut items = Vec::new();
+    let mut start = 0;
+    for placed in tokens(text) {
+        if placed.depth == 0 && placed.token.is_sign(b',') {
+            items.push(text[start..placed.start].trim());
+            start = placed.end;
+        }
+    }
+    items.push(text[start..].trim());
+    items
+}
+
+/// Returns all tokens. Only boundaries between characters are places.
+fn tokens(text: &str) -> Vec<Placed<'_>> {
+    let mut lexer = SqlLexer::new(text.as_bytes(), true);
+    let mut depth = 0_usize;
+    let mut tokens = Vec::new();
+    while let Some(token) = lexer.token() {
+        let end = lexer.position();
+        let start = end - token.text.len();
+        let opens = token.is_sign(b'(') || token.is_sign(b'[');
+        let closes = token.is_sign(b')') || token.is_sign(b']');
+        depth += usize::from(opens);
+        if text.is_char_boundary(start) && text.is_char_boundary(end) {
+            tokens.push(Placed { token, start, end, depth });
+        }
+        depth = depth.saturating_sub(usize::from(closes));
+    }
+    tokens
+}
+
+/// Returns the words and signs of a text outside parentheses, for callers that read more than conditions.
+pub(crate) fn outer_words(text: &str) -> Vec<(&str, usize)> {
+    tokens(text)
+        .into_iter()
+        .filter(|placed| placed.depth == 0)
+        .map(|placed| (&text[placed.start..placed.end], placed.start))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

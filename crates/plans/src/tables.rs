@@ -1,0 +1,113 @@
+//! Look-ups in a catalog.
+
+use std::collections::HashMap;
+
+use crate::{Catalog, CatalogTable, Node};
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 8192;
+
+/// The tables of a catalog by name.
+#[derive(Debug)]
+pub(crate) struct Tables<'a> {
+    catalog: &'a Catalog,
+    places: HashMap<(&'a str, &'a str), usize>,
+    /// Pages and rows of each table, including its partitions.
+    sizes: Vec<(u64, f64)>,
+}
+
+impl<'a> Tables<'a> {
+    pub(crate) fn new(catalog: &'a Catalog) -> Self {
+        let tables = &catalog.tables;
+        let places = tables.iter().enumerate();
+        let places =
+            places.map(|(place, table)| ((table.schema.as_str(), table.name.as_str()), place)).collect();
+        let mut found = Self { catalog, places, sizes: vec![(0, 0.0); tables.len()] };
+        for (place, table) in tables.iter().enumerate() {
+            let is_parent = table.kind == crate::RelationKind::PartitionedTable;
+            for place in if is_parent { Vec::new() } else { found.ancestors(place) } {
+                let (pages, rows) = &mut found.sizes[place];
+                *pages += table.pages;
+                *rows += table.rows.max(0.0);
+            }
+        }
+        found
+    }
+
+    /// Returns the place of a table and those of the partitioned tables above it, innermost first.
+    fn ancestors(&self, place: usize) -> Vec<usize> {
+        let mut places = vec![place];
+        while let Some((schema, name)) = &self.catalog.tables[places[places.len() - 1]].parent {
+            match self.places.get(&(schema.as_str(), name.as_str())) {
+                Some(parent) if !places.contains(parent) => places.push(*parent),
+                _ => break,
+            }
+        }
+        places
+    }
+
+    /// Returns the catalog.
+    pub(crate) fn catalog(&self) -> &'a Catalog {
+        self.catalog
+    }
+
+    /// Returns the place of a table by its name.
+    pub(crate) fn place(&self, schema: &str, name: &str) -> Option<usize> {
+        self.places.get(&(schema, name)).copied()
+    }
+
+    /// Returns the table at a place.
+    pub(crate) fn table(&self, place: usize) -> &'a CatalogTable {
+        &self.catalog.tables[place]
+    }
+
+    /// Returns the place of the relation that a node reads. A name without a schema must be unique.
+    pub(crate) fn of_node(&self, node: &Node) -> Option<usize> {
+        let name = node.text("Relation Name")?;
+        if let Some(schema) = node.text("Schema") {
+            return self.place(schema, name);
+        }
+        let mut named = self.catalog.tables.iter().enumerate().filter(|(_, table)| table.name == name);
+        match (named.next(), named.next()) {
+            (Some((place, _)), None) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// Returns the place of the outermost partitioned table above a table, or the table's own place.
+    pub(crate) fn root(&self, place: usize) -> usize {
+        self.ancestors(place).pop().unwrap_or(place)
+    }
+
+    /// Returns the number of pages of a table, including its partitions.
+    pub(crate) fn pages(&self, place: usize) -> u64 {
+        self.sizes[place].0
+    }
+
+    /// Returns the estimated number of rows of a table, including its partitions.
+    pub(crate) fn rows(&self, place: usize) -> f64 {
+        self.sizes[place].1
+    }
+
+    /// Returns a setting that is a size, such as `4MB`, in bytes.
+    pub(crate) fn memory(&self, setting: &str) -> Option<f64> {
+        let value = self.catalog.settings.get(setting)?;
+        let unit = value.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let number: f64 = value[..value.len() - unit.len()].parse().ok()?;
+        let factor = match unit.trim() {
+            "B" => 1.0,
+            "" | "kB" => 1024.0,
+            "MB" => 1024.0 * 1024.0,
+            "GB" => 1024.0 * 1024.0 * 1024.0,
+            "TB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+            _ => return None,
+        };
+        Some(number * factor)
+    }
+
+    /// Returns the factor by which hash tables may exceed `work_mem`. 1 for majors without the setting.
+    pub(crate) fn hash_multiplier(&self) -> f64 {
+        let value = self.catalog.settings.get("hash_mem_multiplier");
+        value.and_then(|value| value.parse().ok()).unwrap_or(1.0)
+    }
+}
