@@ -18,6 +18,8 @@ pub struct Analysis {
     pub unexplained: Vec<Unexplained>,
     /// Number of value sets that were not explained because their statement has too many.
     pub skipped_values: usize,
+    /// Sentences on work that was left out because of [`crate::Limits`].
+    pub notes: Vec<String>,
 }
 
 /// All plans of one normalised statement.

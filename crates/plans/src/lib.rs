@@ -6,10 +6,14 @@
 //! the command line.
 
 mod analysis;
+mod analyze;
+mod candidates;
 mod conditions;
 mod definition;
+mod findings;
 mod limits;
 mod names;
+mod numbers;
 mod plan;
 mod planner;
 mod shape;
@@ -17,11 +21,13 @@ mod statement;
 mod statistics;
 mod tables;
 mod walk;
+mod workload;
 
 pub use analysis::{
     Analysis, ExplainedPlan, ExplainedStatement, IndexGain, IndexSuggestion, PlanFinding, PlanFindingKind,
     SequentialRead, Unexplained,
 };
+pub use analyze::analyze;
 pub use limits::Limits;
 pub use plan::{Node, Plan, PlanError};
 pub use planner::{

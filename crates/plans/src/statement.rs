@@ -1,7 +1,7 @@
 //! Statements to explain, with the values that a client sent.
 
 /// One statement as a client sent it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Statement {
     /// The whole text of a single statement, with `$1` for its parameters.
     pub text: String,
@@ -10,6 +10,23 @@ pub struct Statement {
     /// Number of runs of the client's prepared statement, or 0 if the client did not prepare it under a name. The
     /// server may choose a generic plan from the sixth run on.
     pub prepared_runs: u64,
+    /// Settings of the client's session that concern plans and names, such as `search_path` and `role`, as `set_config`
+    /// takes them. Empty if the session had the defaults of its database.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A statement of a suite.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordedStatement {
+    /// The statement with the values of one run.
+    pub statement: Statement,
+    /// Text without values. Statements that differ only in values or settings have the same normalized text.
+    pub normalized: String,
+    /// Number of runs. If a normalized text has several recorded statements, only the first one counts the runs, and
+    /// the others have 0.
+    pub runs: u64,
+    /// Names of the tests that ran the statement, sorted. The name of the database if a test has no name.
+    pub tests: Vec<String>,
 }
 
 /// The value of a parameter, as in the Parse and Bind messages of PostgreSQL's protocol.
@@ -30,17 +47,4 @@ pub enum PlanMode {
     Custom,
     /// The plan for unknown values, which the server may choose for prepared statements.
     Generic,
-}
-
-/// A statement that a suite ran with one set of values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordedStatement {
-    /// The statement with its values.
-    pub statement: Statement,
-    /// The statement with `?` in place of each value, which groups statements.
-    pub normalized: String,
-    /// Number of runs with these values.
-    pub runs: u64,
-    /// Names of the tests that ran it, without duplicates.
-    pub tests: Vec<String>,
 }

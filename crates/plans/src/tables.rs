@@ -5,7 +5,12 @@ use std::collections::HashMap;
 use crate::{Catalog, CatalogTable, Node};
 
 /// Bytes of a page.
-pub(crate) const PAGE: u64 = 8192;
+const PAGE: f64 = 8192.0;
+
+/// Returns the size of pages in bytes.
+pub(crate) fn page_bytes(pages: u64) -> f64 {
+    PAGE * report::as_f64(pages)
+}
 
 /// The tables of a catalog by name.
 #[derive(Debug)]

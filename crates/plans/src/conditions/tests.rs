@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+#[expect(clippy::unnecessary_wraps, reason = "the tests compare it with an option")]
 fn comparison<'a>(left: &'a str, operator: &'a str, right: &'a str) -> Option<Test<'a>> {
     Some(Test::Comparison { left, operator, right, any: false })
 }

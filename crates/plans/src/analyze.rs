@@ -1,0 +1,394 @@
+//! Explains a suite's statements, finds problems, and looks for indexes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::candidates::{Advice, advise, unused};
+use crate::findings::{
+    ForeignKeyCheck, Problem, checks, describe, discarding, expensive_generic, growing_offset, is_chosen,
+    problems, sequential_reads,
+};
+use crate::names::short_name;
+use crate::numbers::whole;
+use crate::tables::Tables;
+use crate::workload::{Item, Oracle};
+use crate::{
+    Analysis, ExplainError, ExplainedPlan, ExplainedStatement, Limits, Plan, PlanFinding, PlanFindingKind,
+    PlanMode, Planner, RecordedStatement, Shape, Statement, Unexplained,
+};
+
+/// Explains each statement with each of its value sets, and returns what the plans show.
+///
+/// Statements with one normalised text are one. The work is bounded by [`Limits::value_sets`], [`Limits::explains`] and
+/// [`Limits::candidates`]; [`Analysis::notes`] says what was left out.
+pub fn analyze(planner: &mut dyn Planner, statements: &[RecordedStatement], limits: &Limits) -> Analysis {
+    let groups = groups(statements);
+    let catalog = match planner.catalog() {
+        Ok(catalog) => catalog,
+        Err(error) => return nothing(&groups, &error),
+    };
+    let tables = Tables::new(&catalog);
+    let mut run = Run { tables: &tables, limits, analysis: Analysis::default(), used: BTreeSet::new() };
+    let mut explained = run.explain(planner, groups);
+    explained.sort_by(|left, right| right.worst().total_cmp(&left.worst()));
+    let mut oracle = Oracle::new(planner, limits.explains);
+    run.judge(&mut oracle, &explained);
+    run.analysis.statements = explained.into_iter().map(|group| group.statement).collect();
+    run.analysis
+}
+
+/// All recorded statements with one normalised text.
+struct Group<'a> {
+    normalized: &'a str,
+    records: Vec<&'a RecordedStatement>,
+}
+
+/// A group with its plans.
+struct Explained<'a> {
+    statement: ExplainedStatement,
+    /// Values of each plan of the statement, at the same places.
+    questions: Vec<&'a Statement>,
+    /// Values of all runs.
+    values: Vec<&'a Statement>,
+    /// Generic plan and the most expensive custom plan.
+    generic: Option<(Plan, Plan)>,
+}
+
+impl Explained<'_> {
+    fn worst(&self) -> f64 {
+        self.statement.plans.first().map_or(0.0, |plan| plan.plan.root.total_cost)
+    }
+}
+
+fn groups(statements: &[RecordedStatement]) -> Vec<Group<'_>> {
+    let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
+    for record in statements {
+        let normalized = record.normalized.as_str();
+        let group = groups.entry(normalized).or_insert_with(|| Group { normalized, records: Vec::new() });
+        if !group
+            .records
+            .iter()
+            .any(|known| known.statement == record.statement && known.tests == record.tests)
+        {
+            group.records.push(record);
+        }
+    }
+    groups.into_values().collect()
+}
+
+/// Returns the analysis if the scratch server answers nothing.
+fn nothing(groups: &[Group<'_>], error: &ExplainError) -> Analysis {
+    let unexplained = groups.first().map(|group| Unexplained {
+        cause: error.to_string(),
+        count: groups.len(),
+        example: group.normalized.to_owned(),
+    });
+    Analysis { unexplained: unexplained.into_iter().collect(), ..Analysis::default() }
+}
+
+/// The state of one analysis.
+struct Run<'a> {
+    tables: &'a Tables<'a>,
+    limits: &'a Limits,
+    analysis: Analysis,
+    /// Names of the indexes in any plan.
+    used: BTreeSet<String>,
+}
+
+/// A problem with its place.
+struct Found {
+    problem: Problem,
+    statement: usize,
+    /// Place of the item whose plan has the problem. `None` if indexes do not concern it.
+    item: Option<usize>,
+    tests: BTreeSet<String>,
+}
+
+impl Run<'_> {
+    /// Explains all groups. Those without a plan are counted by cause.
+    fn explain<'r>(&mut self, planner: &mut dyn Planner, groups: Vec<Group<'r>>) -> Vec<Explained<'r>> {
+        let mut explained = Vec::new();
+        let mut causes: BTreeMap<String, Unexplained> = BTreeMap::new();
+        let mut gone = None;
+        for group in groups {
+            let result = match &gone {
+                Some(error) => Err(ExplainError::clone(error)),
+                None => self.explain_group(planner, &group),
+            };
+            match result {
+                Ok(group) => explained.push(group),
+                Err(error) => {
+                    let cause = error.to_string();
+                    let example = group.normalized.to_owned();
+                    let entry = causes.entry(cause.clone());
+                    entry.or_insert(Unexplained { cause, count: 0, example }).count += 1;
+                    gone = gone.or_else(|| matches!(error, ExplainError::Gone(_)).then_some(error));
+                }
+            }
+        }
+        self.analysis.unexplained = causes.into_values().collect();
+        self.analysis.unexplained.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+        explained
+    }
+
+    fn explain_group<'r>(
+        &mut self,
+        planner: &mut dyn Planner,
+        group: &Group<'r>,
+    ) -> Result<Explained<'r>, ExplainError> {
+        let records = &group.records[..group.records.len().min(self.limits.value_sets)];
+        self.analysis.skipped_values += group.records.len() - records.len();
+        let mut plans: Vec<(ExplainedPlan, &'r Statement)> = Vec::new();
+        let mut refused = None;
+        for record in records {
+            match planner.explain(&record.statement, PlanMode::Custom, &[], &[]) {
+                Ok(plan) => self.add_plan(&mut plans, PlanMode::Custom, plan, record),
+                Err(error @ ExplainError::Gone(_)) => return Err(error),
+                Err(error) => drop(refused.get_or_insert(error)),
+            }
+        }
+        if let (true, Some(error)) = (plans.is_empty(), refused) {
+            return Err(error);
+        }
+        let prepared = records.iter().max_by_key(|record| record.statement.prepared_runs);
+        let prepared = prepared
+            .filter(|record| record.statement.prepared_runs > 0 && !record.statement.parameters.is_empty());
+        let mut generic = None;
+        if let Some(record) = prepared
+            && let Ok(plan) = planner.explain(&record.statement, PlanMode::Generic, &[], &[])
+        {
+            let custom: Vec<&Plan> = plans.iter().map(|(plan, _)| &plan.plan).collect();
+            let chosen = is_chosen(&plan, &custom, record.statement.prepared_runs);
+            let worst = custom
+                .into_iter()
+                .max_by(|left, right| left.root.total_cost.total_cmp(&right.root.total_cost));
+            generic = worst.map(|worst| (plan.clone(), worst.clone()));
+            if chosen {
+                self.add_plan(&mut plans, PlanMode::Generic, plan, record);
+            }
+        }
+        plans.sort_by(|left, right| right.0.plan.root.total_cost.total_cmp(&left.0.plan.root.total_cost));
+        let (plans, questions) = plans.into_iter().unzip();
+        let tests: BTreeSet<String> =
+            group.records.iter().flat_map(|record| &record.tests).cloned().collect();
+        Ok(Explained {
+            statement: ExplainedStatement {
+                normalized: group.normalized.to_owned(),
+                runs: group.records.iter().map(|record| record.runs).sum(),
+                tests: tests.into_iter().collect(),
+                plans,
+            },
+            questions,
+            values: group.records.iter().map(|record| &record.statement).collect(),
+            generic,
+        })
+    }
+
+    /// Adds a plan, or its tests to a plan of the same shape, of which the more expensive one stays.
+    fn add_plan<'r>(
+        &mut self,
+        plans: &mut Vec<(ExplainedPlan, &'r Statement)>,
+        mode: PlanMode,
+        plan: Plan,
+        record: &'r RecordedStatement,
+    ) {
+        self.used.extend(plan.nodes().filter_map(|node| node.text("Index Name")).map(str::to_owned));
+        let shape = Shape::of(&plan);
+        let known = plans.iter_mut().find(|(known, _)| known.mode == mode && known.shape == shape);
+        let Some((known, question)) = known else {
+            let sequential = sequential_reads(&plan, self.tables);
+            let mut tests = record.tests.clone();
+            tests.sort();
+            tests.dedup();
+            plans.push((ExplainedPlan { mode, plan, shape, tests, sequential }, &record.statement));
+            return;
+        };
+        known.tests.extend(record.tests.iter().cloned());
+        known.tests.sort();
+        known.tests.dedup();
+        if plan.root.total_cost > known.plan.root.total_cost {
+            known.sequential = sequential_reads(&plan, self.tables);
+            known.plan = plan;
+            *question = &record.statement;
+        }
+    }
+
+    /// Finds problems and indexes in the plans.
+    fn judge(&mut self, oracle: &mut Oracle<'_>, explained: &[Explained<'_>]) {
+        let mut items = Vec::new();
+        let mut tests: Vec<BTreeSet<String>> = Vec::new();
+        for (statement, group) in explained.iter().enumerate() {
+            for (plan, question) in group.statement.plans.iter().zip(&group.questions) {
+                items.push(Item::new(
+                    statement,
+                    (*question).clone(),
+                    plan.mode,
+                    plan.plan.clone(),
+                    self.tables,
+                ));
+                tests.push(plan.tests.iter().cloned().collect());
+            }
+        }
+        let checks = self.checks(oracle, explained, &mut items, &mut tests);
+        let mut found: Vec<Found> = Vec::new();
+        for (place, item) in items.iter().enumerate() {
+            let problems = match checks.get(&place) {
+                Some(check) => vec![describe(check, self.tables)],
+                None => self.problems(oracle, item, &item.before),
+            };
+            found.extend(problems.into_iter().map(|problem| Found {
+                problem,
+                statement: item.statement,
+                item: Some(place),
+                tests: tests[place].clone(),
+            }));
+        }
+        for (statement, group) in explained.iter().enumerate() {
+            let generic = group.generic.as_ref();
+            let generic = generic.and_then(|(plan, custom)| expensive_generic(plan, custom, self.limits));
+            let offset = growing_offset(oracle, &group.values, self.limits);
+            found.extend(generic.into_iter().chain(offset).map(|problem| Found {
+                problem,
+                statement,
+                item: None,
+                tests: group.statement.tests.iter().cloned().collect(),
+            }));
+        }
+        let advice = advise(oracle, &items, self.tables, self.limits);
+        self.finish(oracle, &items, found, &advice, &checks);
+        let set = advice.set();
+        for (place, item) in items.iter().enumerate() {
+            let outcome = oracle.outcome((place, item), &set, &[]);
+            self.used.extend(outcome.into_iter().flat_map(|outcome| outcome.indexes));
+        }
+        let read: BTreeSet<usize> = items.iter().flat_map(|item| item.tables.iter().copied()).collect();
+        self.analysis.unused = unused(&self.used, &read, self.tables);
+        let replaced: BTreeSet<&String> =
+            advice.suggestions.iter().flat_map(|suggestion| &suggestion.replaces).collect();
+        self.analysis.unused.retain(|index| !replaced.contains(index));
+        self.analysis.suggestions = advice.suggestions;
+        self.analysis.notes.extend(advice.notes);
+    }
+
+    /// Adds the checks of foreign keys to the items, one for each foreign key. The result has them by the place of the
+    /// item.
+    fn checks(
+        &self,
+        oracle: &mut Oracle<'_>,
+        explained: &[Explained<'_>],
+        items: &mut Vec<Item>,
+        tests: &mut Vec<BTreeSet<String>>,
+    ) -> BTreeMap<usize, ForeignKeyCheck> {
+        let mut found: BTreeMap<usize, ForeignKeyCheck> = BTreeMap::new();
+        for (statement, group) in explained.iter().enumerate() {
+            for (plan, question) in group.statement.plans.iter().zip(&group.questions) {
+                for check in checks(&question.text, &plan.plan, self.tables, self.limits) {
+                    let same =
+                        |known: &&ForeignKeyCheck| (known.table, known.key) == (check.table, check.key);
+                    if let Some(place) = found.iter().find(|(_, known)| same(known)).map(|(place, _)| *place)
+                    {
+                        tests[place].extend(plan.tests.iter().cloned());
+                        continue;
+                    }
+                    let Some(before) = oracle.ask(&check.question, PlanMode::Generic) else { continue };
+                    if before.root.total_cost < self.limits.cost {
+                        continue;
+                    }
+                    let question = check.question.clone();
+                    let item = Item::new(statement, question, PlanMode::Generic, before, self.tables);
+                    found.insert(items.len(), check);
+                    items.push(Item { foreign_key: true, ..item });
+                    tests.push(plan.tests.iter().cloned().collect());
+                }
+            }
+        }
+        found
+    }
+
+    fn problems(&self, oracle: &mut Oracle<'_>, item: &Item, plan: &Plan) -> Vec<Problem> {
+        let mut found = problems(plan, self.tables, self.limits);
+        found.extend(discarding(oracle, item, plan, self.tables, self.limits));
+        found
+    }
+
+    /// Turns problems into findings with the indexes that solve them, one for each statement, kind and table.
+    fn finish(
+        &mut self,
+        oracle: &mut Oracle<'_>,
+        items: &[Item],
+        found: Vec<Found>,
+        advice: &Advice,
+        checks: &BTreeMap<usize, ForeignKeyCheck>,
+    ) {
+        let set = advice.set();
+        let mut merged: BTreeMap<(usize, PlanFindingKind, Option<String>), PlanFinding> = BTreeMap::new();
+        let mut after: BTreeMap<usize, Option<Plan>> = BTreeMap::new();
+        for Found { problem, statement, item, tests } in found {
+            let mut finding = finding(problem.clone(), statement, tests, self.tables);
+            if let Some(place) = item {
+                let item = &items[place];
+                finding.cost = item.before.root.total_cost;
+                let plan = after.entry(place).or_insert_with(|| {
+                    let used =
+                        oracle.outcome((place, item), &set, &[]).is_some_and(|found| !found.used.is_empty());
+                    used.then(|| oracle.plan(item, &set, &[])).flatten()
+                });
+                if let Some(plan) = plan.clone() {
+                    let still = |rest: &Problem| (rest.kind, rest.table) == (problem.kind, problem.table);
+                    let is_solved =
+                        checks.contains_key(&place) || !self.problems(oracle, item, &plan).iter().any(still);
+                    if is_solved && let Some(suggestion) = self.solution(&plan, &problem, advice) {
+                        finding.suggestion = Some(suggestion);
+                        finding.cost_after = Some(plan.root.total_cost);
+                        finding.change.clone_from(&advice.suggestions[suggestion].sql);
+                    }
+                }
+            }
+            let key = (finding.statement, finding.kind, finding.table.clone());
+            match merged.get_mut(&key) {
+                None => drop(merged.insert(key, finding)),
+                Some(known) => merge(known, finding),
+            }
+        }
+        self.analysis.findings = merged.into_values().collect();
+        self.analysis.findings.sort_by(|left, right| right.cost.total_cmp(&left.cost));
+    }
+
+    /// Returns the place of the suggestion that a plan uses for a problem's table, or for any table if the problem has none.
+    fn solution(&self, plan: &Plan, problem: &Problem, advice: &Advice) -> Option<usize> {
+        let name = problem.table.map(|place| self.tables.table(place));
+        let name = name.map(|table| short_name(&table.schema, &table.name));
+        let used = crate::workload::Outcome::of(plan).used;
+        let mut places = (0..advice.ids.len()).filter(|place| used.contains(&advice.ids[*place]));
+        places.find(|place| name.as_ref().is_none_or(|name| *name == advice.suggestions[*place].table))
+    }
+}
+
+fn finding(problem: Problem, statement: usize, tests: BTreeSet<String>, tables: &Tables<'_>) -> PlanFinding {
+    let table = problem.table.map(|place| tables.table(place));
+    PlanFinding {
+        kind: problem.kind,
+        statement,
+        tests: tests.into_iter().collect(),
+        node: problem.node,
+        table: table.map(|table| short_name(&table.schema, &table.name)),
+        rows: problem.rows,
+        bytes: whole(problem.bytes),
+        cost: problem.costs.map_or(0.0, |(before, _)| before),
+        cost_after: problem.costs.map(|(_, after)| after),
+        seconds: problem.seconds,
+        evidence: problem.evidence,
+        change: problem.change,
+        suggestion: None,
+    }
+}
+
+/// Keeps the more expensive of two findings, with the tests of both.
+fn merge(known: &mut PlanFinding, other: PlanFinding) {
+    let tests: BTreeSet<String> = known.tests.iter().chain(&other.tests).cloned().collect();
+    // Of two findings, one without a solution says more.
+    let rank = |finding: &PlanFinding| (finding.suggestion.is_none(), finding.cost);
+    if rank(&other).partial_cmp(&rank(known)) == Some(std::cmp::Ordering::Greater) {
+        *known = other;
+    }
+    known.tests = tests.into_iter().collect();
+}

@@ -1,0 +1,246 @@
+//! Chooses a minimal set of candidates for all statements together.
+//!
+//! The planner sees all candidates and uses what serves each statement best. From these, pgfresh removes each index
+//! whose absence costs little, narrow indexes with a wider neighbour first, until no further one can go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::definition::IndexDefinition;
+use crate::workload::{Item, Oracle, Outcome};
+use crate::{CandidateId, Limits};
+
+/// Maximum rise of a cost, as a fraction, if a wider index takes over the searches of a narrow one.
+const WIDER_LOSS: f64 = 0.5;
+
+/// Minimum rise of a cost in comparison with the cost without any suggestion.
+const NOTABLE: f64 = 0.001;
+
+/// Maximum number of INCLUDE columns.
+const INCLUDED: usize = 3;
+
+/// Ratio of costs or sizes from which on a partial or a covering index is clearly better.
+const CLEARLY: f64 = 0.5;
+
+/// Number of times that a whole index is larger than the partial one that replaces it.
+const SMALLER: u64 = 4;
+
+/// A candidate that PostgreSQL has created.
+#[derive(Debug, Clone)]
+pub(crate) struct Created {
+    pub(crate) definition: IndexDefinition,
+    /// Place of the table in the catalog.
+    pub(crate) table: usize,
+    pub(crate) bytes: u64,
+}
+
+/// Chooses among candidates.
+pub(crate) struct Chooser<'o, 'p, 'i> {
+    pub(crate) oracle: &'o mut Oracle<'p>,
+    pub(crate) items: &'i [Item],
+    pub(crate) limits: &'i Limits,
+    /// All candidates by their numbers.
+    pub(crate) created: BTreeMap<CandidateId, Created>,
+}
+
+impl Chooser<'_, '_, '_> {
+    /// Creates candidates, and leaves those out that PostgreSQL refuses.
+    pub(crate) fn create(&mut self, drafts: Vec<(usize, IndexDefinition)>) -> Vec<CandidateId> {
+        let candidates: Vec<_> = drafts.iter().map(|(_, draft)| draft.candidate()).collect();
+        let results = self.oracle.planner().create(&candidates);
+        let mut ids = Vec::new();
+        for ((table, definition), result) in drafts.into_iter().zip(results) {
+            if let Ok((id, bytes)) = result {
+                self.oracle.home(id, table);
+                self.created.insert(id, Created { definition, table, bytes });
+                ids.push(id);
+            }
+        }
+        ids
+    }
+
+    /// Returns the minimal set out of whole candidates, with partial ones and INCLUDE where they are clearly better.
+    pub(crate) fn choose(
+        &mut self,
+        whole: &[CandidateId],
+        partial: &[CandidateId],
+        columns: &BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>>,
+    ) -> BTreeSet<CandidateId> {
+        let all: BTreeSet<CandidateId> = whole.iter().copied().collect();
+        let used = self.used(&all);
+        let pruned = self.prune(used);
+        let mut set = self.used(&pruned);
+        set = self.with_partial(set, partial);
+        set = self.with_included(set, columns);
+        let set = self.prune(set);
+        self.used(&set)
+    }
+
+    /// Returns the candidates of a set in the plans of those items that gain enough.
+    fn used(&mut self, set: &BTreeSet<CandidateId>) -> BTreeSet<CandidateId> {
+        let mut used = BTreeSet::new();
+        for (place, item) in self.items.iter().enumerate() {
+            if let Some(outcome) = self.oracle.outcome((place, item), set, &[])
+                && self.pays(item, outcome.cost)
+            {
+                used.extend(outcome.used);
+            }
+        }
+        used
+    }
+
+    /// Returns true if a lower cost of an item is worth an index.
+    pub(crate) fn pays(&self, item: &Item, cost: f64) -> bool {
+        let before = item.before.root.total_cost;
+        before >= self.limits.cost && before - cost >= self.limits.index_gain * before
+    }
+
+    /// Removes each candidate whose absence costs little, until no further one can go.
+    fn prune(&mut self, mut set: BTreeSet<CandidateId>) -> BTreeSet<CandidateId> {
+        loop {
+            let size = set.len();
+            for id in self.by_worth(&set) {
+                let mut without = set.clone();
+                without.remove(&id);
+                let tolerance =
+                    if self.has_wider(id, &without) { WIDER_LOSS } else { self.limits.index_loss };
+                if !self.is_worse(&set, &without, Some(id), tolerance) {
+                    set = without;
+                }
+            }
+            if set.len() == size || self.oracle.is_exhausted() {
+                return set;
+            }
+        }
+    }
+
+    /// Returns candidates, first those with a wider neighbour, then those that gain least.
+    fn by_worth(&mut self, set: &BTreeSet<CandidateId>) -> Vec<CandidateId> {
+        let mut gains: BTreeMap<CandidateId, f64> = set.iter().map(|id| (*id, 0.0)).collect();
+        for (place, item) in self.items.iter().enumerate() {
+            if let Some(outcome) = self.oracle.outcome((place, item), set, &[]) {
+                for id in &outcome.used {
+                    *gains.entry(*id).or_default() += item.before.root.total_cost - outcome.cost;
+                }
+            }
+        }
+        let mut ids: Vec<CandidateId> = set.iter().copied().collect();
+        ids.sort_by(|left, right| {
+            let narrow = |id: &CandidateId| !self.has_wider(*id, set);
+            narrow(left).cmp(&narrow(right)).then(gains[left].total_cmp(&gains[right])).then(left.cmp(right))
+        });
+        ids
+    }
+
+    fn has_wider(&self, id: CandidateId, set: &BTreeSet<CandidateId>) -> bool {
+        let definition = &self.created[&id].definition;
+        set.iter().any(|other| *other != id && definition.is_part_of(&self.created[other].definition))
+    }
+
+    /// Returns true if an item that gains from `set` would notably lose by a change to `other`. `id` restricts this to items
+    /// whose plans use that candidate.
+    fn is_worse(
+        &mut self,
+        set: &BTreeSet<CandidateId>,
+        other: &BTreeSet<CandidateId>,
+        id: Option<CandidateId>,
+        tolerance: f64,
+    ) -> bool {
+        let items = self.items;
+        items.iter().enumerate().any(|(place, item)| {
+            let Some(with) = self.oracle.outcome((place, item), set, &[]) else { return false };
+            if id.is_some_and(|id| !with.used.contains(&id)) || !self.pays(item, with.cost) {
+                return false;
+            }
+            let without = self.oracle.outcome((place, item), other, &[]);
+            // Without an answer, the index stays.
+            without.is_none_or(|without| notably_worse(item, &with, &without, tolerance))
+        })
+    }
+
+    /// Adds partial indexes that halve a cost, and replaces whole indexes by much smaller partial ones.
+    fn with_partial(
+        &mut self,
+        mut set: BTreeSet<CandidateId>,
+        partial: &[CandidateId],
+    ) -> BTreeSet<CandidateId> {
+        for id in partial {
+            let mut more = set.clone();
+            more.insert(*id);
+            let items = self.items;
+            let halves = items.iter().enumerate().any(|(place, item)| {
+                let before = self.oracle.outcome((place, item), &set, &[]);
+                let after = self.oracle.outcome((place, item), &more, &[]);
+                let (Some(before), Some(after)) = (before, after) else { return false };
+                after.used.contains(id)
+                    && self.pays(item, after.cost)
+                    && after.cost <= CLEARLY * before.cost
+                    && notably_worse(item, &after, &before, self.limits.index_loss)
+            });
+            if halves {
+                set = more;
+            }
+        }
+        set = self.prune(set);
+        for id in partial {
+            let part = self.created[id].clone();
+            for whole in set.clone() {
+                let replaced = &self.created[&whole];
+                let is_smaller = part.bytes <= replaced.bytes / SMALLER;
+                if part.table == replaced.table && replaced.definition.predicate.is_none() && is_smaller {
+                    let mut other = set.clone();
+                    other.remove(&whole);
+                    other.insert(*id);
+                    if !self.is_worse(&set, &other, Some(whole), self.limits.index_loss) {
+                        set = other;
+                    }
+                }
+            }
+        }
+        set
+    }
+
+    /// Replaces indexes by those with INCLUDE where an index-only scan halves the costs of the statements.
+    fn with_included(
+        &mut self,
+        mut set: BTreeSet<CandidateId>,
+        columns: &BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>>,
+    ) -> BTreeSet<CandidateId> {
+        for id in set.clone() {
+            let Created { definition, table, .. } = self.created[&id].clone();
+            let users: Vec<usize> = (0..self.items.len())
+                .filter(|place| {
+                    let outcome = self.oracle.outcome((*place, &self.items[*place]), &set, &[]);
+                    outcome.is_some_and(|outcome| outcome.used.contains(&id))
+                })
+                .collect();
+            let needed = users.iter().filter_map(|place| columns.get(place)?.get(&table));
+            let mut included: BTreeSet<String> = needed.flatten().cloned().collect();
+            included.retain(|column| !definition.keys.contains(column));
+            if definition.method != "btree" || included.is_empty() || included.len() > INCLUDED {
+                continue;
+            }
+            let wider = IndexDefinition { included: included.into_iter().collect(), ..definition };
+            let Some(covering) = self.create(vec![(table, wider)]).pop() else { continue };
+            let mut other = set.clone();
+            other.remove(&id);
+            other.insert(covering);
+            let costs = |chooser: &mut Self, set: &BTreeSet<CandidateId>| -> Option<f64> {
+                let costs = users.iter().map(|place| {
+                    chooser.oracle.outcome((*place, &chooser.items[*place]), set, &[]).map(|found| found.cost)
+                });
+                costs.sum()
+            };
+            let (Some(plain), Some(cheaper)) = (costs(self, &set), costs(self, &other)) else { continue };
+            if cheaper <= CLEARLY * plain && plain - cheaper >= self.limits.cost {
+                set = other;
+            }
+        }
+        set
+    }
+}
+
+/// Returns true if an item costs notably more without something.
+pub(crate) fn notably_worse(item: &Item, with: &Outcome, without: &Outcome, tolerance: f64) -> bool {
+    let rise = without.cost - with.cost;
+    rise > tolerance * with.cost && rise > NOTABLE * item.before.root.total_cost
+}

@@ -1,0 +1,159 @@
+//! Makes candidate indexes: equality first, then one range, then the order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::access::Access;
+use crate::definition::IndexDefinition;
+use crate::tables::Tables;
+use crate::{CatalogTable, Limits};
+
+/// Maximum number of ranges and of orders of one access that become candidates.
+const VARIANTS: usize = 3;
+
+/// How often the suite's statements compare a key of a table by equality. Frequent keys come first in an index, so that
+/// one index serves several statements.
+pub(crate) type Frequencies = BTreeMap<(usize, String), usize>;
+
+/// Returns the candidates of one access, without those that existing indexes contain.
+pub(crate) fn drafts(
+    access: &Access,
+    tables: &Tables<'_>,
+    frequencies: &Frequencies,
+    limits: &Limits,
+) -> Vec<IndexDefinition> {
+    let table = tables.table(access.table);
+    let mut maker = Maker { access, table, limits, frequencies, found: BTreeSet::new() };
+    maker.restrictions();
+    maker.joins();
+    maker.special();
+    let existing = existing(table);
+    let is_new = |draft: &IndexDefinition| !existing.iter().any(|index| draft.is_part_of(index));
+    maker.found.into_iter().filter(is_new).collect()
+}
+
+/// Returns the definitions of a table's indexes.
+pub(crate) fn existing(table: &CatalogTable) -> Vec<IndexDefinition> {
+    let parse =
+        |index: &crate::CatalogIndex| IndexDefinition::parse(&table.schema, &table.name, &index.definition);
+    table.indexes.iter().filter_map(parse).collect()
+}
+
+struct Maker<'a> {
+    access: &'a Access,
+    table: &'a CatalogTable,
+    limits: &'a Limits,
+    frequencies: &'a Frequencies,
+    found: BTreeSet<IndexDefinition>,
+}
+
+impl Maker<'_> {
+    fn restrictions(&mut self) {
+        let equal = self.sorted(&self.access.equal);
+        let access = self.access;
+        self.add("btree", &equal);
+        for key in &equal {
+            self.add("btree", std::slice::from_ref(key));
+        }
+        let ranges = access.ranges.iter().chain(&access.prefixes).take(VARIANTS);
+        let ranges: Vec<Vec<String>> = ranges.map(|key| vec![key.clone()]).collect();
+        let orders: Vec<Vec<String>> = access.orders.iter().take(VARIANTS).cloned().collect();
+        for last in ranges.iter().chain(&orders) {
+            self.add("btree", last);
+            self.add("btree", &joined(&equal, last));
+            for condition in &access.fixed {
+                // NULL as a condition keeps no order, so it belongs to the predicate.
+                let others: Vec<String> =
+                    equal.iter().filter(|key| *condition != format!("({key} IS NULL)")).cloned().collect();
+                self.add_partial(&joined(&others, last), condition);
+            }
+        }
+        for condition in &access.fixed {
+            let others: Vec<String> =
+                equal.iter().filter(|key| *condition != format!("({key} IS NULL)")).cloned().collect();
+            self.add_partial(&others, condition);
+        }
+    }
+
+    fn joins(&mut self) {
+        let equal = self.sorted(&self.access.equal);
+        for keys in self.access.joins.values() {
+            let keys = self.sorted(keys);
+            self.add("btree", &keys);
+            self.add("btree", &joined(&keys, &equal));
+            for key in &keys {
+                self.add("btree", std::slice::from_ref(key));
+            }
+            for last in self.access.ranges.iter().take(VARIANTS) {
+                self.add("btree", &joined(&keys, std::slice::from_ref(last)));
+            }
+            for order in self.access.orders.iter().take(VARIANTS) {
+                self.add("btree", &joined(&keys, order));
+            }
+        }
+    }
+
+    fn special(&mut self) {
+        for (method, key) in &self.access.contained {
+            self.add(method, std::slice::from_ref(key));
+        }
+        for key in &self.access.alternatives {
+            self.add("btree", std::slice::from_ref(key));
+        }
+    }
+
+    /// Returns keys in the order of their use by the suite, then of their number of distinct values.
+    fn sorted(&self, keys: &BTreeSet<String>) -> Vec<String> {
+        let mut keys: Vec<String> = keys.iter().cloned().collect();
+        keys.sort_by(|left, right| {
+            let frequency = |key: &String| self.frequencies.get(&(self.access.table, key.clone())).copied();
+            let distinct = |key: &String| self.distinct(key);
+            frequency(right)
+                .cmp(&frequency(left))
+                .then(distinct(right).total_cmp(&distinct(left)))
+                .then(left.cmp(right))
+        });
+        keys
+    }
+
+    /// Returns the number of distinct values of a column, and of expressions that of all rows.
+    fn distinct(&self, key: &str) -> f64 {
+        let rows = self.table.rows.max(1.0);
+        let mut columns = self.table.columns.iter();
+        let column = columns.find(|column| crate::names::sql_name(&column.name) == key);
+        match column.and_then(|column| column.distinct) {
+            Some(part) if part < 0.0 => -part * rows,
+            Some(number) => number,
+            None => rows,
+        }
+    }
+
+    fn add(&mut self, method: &str, keys: &[String]) {
+        self.insert(method, keys, None);
+    }
+
+    fn add_partial(&mut self, keys: &[String], condition: &str) {
+        self.insert("btree", keys, Some(condition.to_owned()));
+    }
+
+    fn insert(&mut self, method: &str, keys: &[String], predicate: Option<String>) {
+        let keys: Vec<String> = keys.iter().take(self.limits.index_columns).cloned().collect();
+        if keys.is_empty() {
+            return;
+        }
+        self.found.insert(IndexDefinition {
+            schema: self.table.schema.clone(),
+            table: self.table.name.clone(),
+            method: method.to_owned(),
+            keys,
+            included: Vec::new(),
+            predicate,
+        });
+    }
+}
+
+/// Returns both lists, without keys of the second that the first has.
+fn joined(first: &[String], second: &[String]) -> Vec<String> {
+    let column = |key: &String| key.split(' ').next().unwrap_or_default().to_owned();
+    let known: BTreeSet<String> = first.iter().map(column).collect();
+    first.iter().chain(second.iter().filter(|key| !known.contains(&column(key)))).cloned().collect()
+}

@@ -1,0 +1,189 @@
+//! Index suggestions: candidates from all plans, a minimal set of them, and existing indexes that are superfluous.
+
+mod access;
+mod choose;
+mod drafts;
+mod existing;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) use self::existing::{covers, unused};
+
+use self::access::{Access, accesses};
+use self::choose::{Chooser, Created};
+use self::drafts::{Frequencies, drafts};
+use crate::definition::IndexDefinition;
+use crate::names::short_name;
+use crate::tables::Tables;
+use crate::workload::{Item, Oracle};
+use crate::{CandidateId, IndexGain, IndexSuggestion, Limits, RelationKind};
+
+/// The chosen indexes.
+#[derive(Debug, Default)]
+pub(crate) struct Advice {
+    /// Suggestions, each at the place of its number in `ids`.
+    pub(crate) suggestions: Vec<IndexSuggestion>,
+    pub(crate) ids: Vec<CandidateId>,
+    /// Sentences on what was left out.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Advice {
+    /// Returns the numbers of all suggestions.
+    pub(crate) fn set(&self) -> BTreeSet<CandidateId> {
+        self.ids.iter().copied().collect()
+    }
+}
+
+/// Chooses indexes for all items together.
+pub(crate) fn advise(
+    oracle: &mut Oracle<'_>,
+    items: &[Item],
+    tables: &Tables<'_>,
+    limits: &Limits,
+) -> Advice {
+    let asked: Vec<(usize, Vec<Access>)> = items
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| item.before.root.total_cost >= limits.cost)
+        .map(|(place, item)| (place, accesses(&item.before, tables)))
+        .collect();
+    let mut notes = Vec::new();
+    let drafts = all_drafts(items, &asked, tables, limits, &mut notes);
+    let (partial, whole): (Vec<_>, Vec<_>) =
+        drafts.into_iter().partition(|(_, draft)| draft.predicate.is_some());
+    let mut chooser = Chooser { oracle, items, limits, created: BTreeMap::new() };
+    let (whole, partial) = (chooser.create(whole), chooser.create(partial));
+    let set = chooser.choose(&whole, &partial, &columns(&asked));
+    let created = chooser.created;
+    if oracle.is_exhausted() {
+        notes.push(format!(
+            "pgfresh stopped after {} EXPLAINs to choose indexes, so that a smaller set of indexes can exist",
+            limits.explains
+        ));
+    }
+    let chosen: Vec<(CandidateId, Created)> = set.iter().map(|id| (*id, created[id].clone())).collect();
+    suggestions(oracle, items, tables, &chosen, notes, limits)
+}
+
+/// Returns the candidates of all plans, those of the most expensive plans first, without duplicates.
+fn all_drafts(
+    items: &[Item],
+    asked: &[(usize, Vec<Access>)],
+    tables: &Tables<'_>,
+    limits: &Limits,
+    notes: &mut Vec<String>,
+) -> Vec<(usize, IndexDefinition)> {
+    let mut frequencies = Frequencies::new();
+    for access in asked.iter().flat_map(|(_, accesses)| accesses) {
+        for key in access.equal.iter().chain(access.joins.values().flatten()) {
+            *frequencies.entry((access.table, key.clone())).or_default() += 1;
+        }
+    }
+    let mut by_cost: Vec<&(usize, Vec<Access>)> = asked.iter().collect();
+    let cost = |place: usize| items[place].before.root.total_cost;
+    by_cost.sort_by(|left, right| cost(right.0).total_cmp(&cost(left.0)));
+    let mut known = BTreeSet::new();
+    let mut found = Vec::new();
+    for access in by_cost.iter().flat_map(|(_, accesses)| accesses) {
+        let is_indexable = tables.table(access.table).kind != RelationKind::ForeignTable;
+        if is_indexable && tables.pages(access.table) >= limits.index_pages {
+            let new = drafts(access, tables, &frequencies, limits);
+            let new = new.into_iter().filter(|draft| known.insert(draft.clone()));
+            found.extend(new.map(|draft| (access.table, draft)));
+        }
+    }
+    if found.len() > limits.candidates {
+        notes.push(format!(
+            "pgfresh tried the first {} of {} candidate indexes, those of the most expensive statements",
+            limits.candidates,
+            found.len()
+        ));
+        found.truncate(limits.candidates);
+    }
+    found
+}
+
+/// Returns the columns that each item needs from each table.
+fn columns(asked: &[(usize, Vec<Access>)]) -> BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>> {
+    let mut columns: BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>> = BTreeMap::new();
+    for (place, accesses) in asked {
+        for access in accesses {
+            let needed = columns.entry(*place).or_default().entry(access.table).or_default();
+            needed.extend(access.columns.iter().map(|column| crate::names::sql_name(column)));
+        }
+    }
+    columns
+}
+
+/// Describes the chosen indexes, the largest gain first.
+fn suggestions(
+    oracle: &mut Oracle<'_>,
+    items: &[Item],
+    tables: &Tables<'_>,
+    chosen: &[(CandidateId, Created)],
+    notes: Vec<String>,
+    limits: &Limits,
+) -> Advice {
+    let set: BTreeSet<CandidateId> = chosen.iter().map(|(id, _)| *id).collect();
+    let mut found: Vec<(CandidateId, IndexSuggestion)> = Vec::new();
+    for (id, created) in chosen {
+        let table = tables.table(created.table);
+        found.push((
+            *id,
+            IndexSuggestion {
+                sql: created.definition.to_string(),
+                table: short_name(&table.schema, &table.name),
+                bytes: created.bytes,
+                gains: gains(oracle, items, *id, &set),
+                replaces: existing::superfluous(oracle, items, created, tables, &set, limits),
+                writers: writers(items, created.table),
+            },
+        ));
+    }
+    let total = |suggestion: &IndexSuggestion| -> f64 {
+        suggestion.gains.iter().map(|gain| gain.before - gain.after).sum()
+    };
+    found.sort_by(|left, right| total(&right.1).total_cmp(&total(&left.1)));
+    let (ids, suggestions) = found.into_iter().unzip();
+    Advice { suggestions, ids, notes }
+}
+
+/// Returns the gain of each statement that uses a candidate, the best of its plans.
+fn gains(
+    oracle: &mut Oracle<'_>,
+    items: &[Item],
+    id: CandidateId,
+    set: &BTreeSet<CandidateId>,
+) -> Vec<IndexGain> {
+    let mut gains: BTreeMap<(usize, bool), IndexGain> = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        let Some(outcome) = oracle.outcome((place, item), set, &[]) else { continue };
+        let before = item.before.root.total_cost;
+        if !outcome.used.contains(&id) || outcome.cost >= before {
+            continue;
+        }
+        let gain = IndexGain {
+            statement: item.statement,
+            before,
+            after: outcome.cost,
+            foreign_key: item.foreign_key,
+        };
+        let known = gains.entry((item.statement, item.foreign_key)).or_insert(gain);
+        if gain.before - gain.after > known.before - known.after {
+            *known = gain;
+        }
+    }
+    let mut gains: Vec<IndexGain> = gains.into_values().collect();
+    gains.sort_by(|left, right| (right.before - right.after).total_cmp(&(left.before - left.after)));
+    gains
+}
+
+/// Returns the number of statements that write to a table.
+fn writers(items: &[Item], table: usize) -> usize {
+    let writes = |item: &&Item| item.writes.contains(&table);
+    items.iter().filter(writes).map(|item| item.statement).collect::<BTreeSet<_>>().len()
+}

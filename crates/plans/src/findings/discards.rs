@@ -1,0 +1,130 @@
+//! Index scans that discard most of the rows that the index finds.
+//!
+//! EXPLAIN does not say how many rows an index finds before the filter. pgfresh explains the index condition alone. If
+//! the condition compares with another table, it takes the table's rows divided by the distinct values of the columns.
+
+use super::{Problem, read_seconds};
+use crate::conditions::{Test, conjuncts, references, single_reference, test};
+use crate::names::{full_name, short_name, sql_name};
+use crate::numbers::{number, percent};
+use crate::tables::{Tables, page_bytes};
+use crate::walk::Visit;
+use crate::workload::{Item, Oracle};
+use crate::{Limits, Node, PlanFindingKind, PlanMode, Statement};
+
+/// Duration of fetching a row by an index, from memory and from a disk, in seconds.
+const FETCH: (f64, f64) = (0.5e-6, 100e-6);
+
+/// Returns a problem for each index scan that discards most rows.
+pub(super) fn discarding(
+    oracle: &mut Oracle<'_>,
+    item: &Item,
+    visits: &[Visit<'_>],
+    tables: &Tables<'_>,
+    limits: &Limits,
+) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for visit in visits {
+        let node = visit.node;
+        let is_index = matches!(node.kind.as_str(), "Index Scan" | "Index Only Scan" | "Bitmap Heap Scan");
+        let (true, Some(filter), Some(place)) = (is_index, node.text("Filter"), tables.of_node(node)) else {
+            continue;
+        };
+        let enough = tables.table(place).rows >= limits.discarded_rows;
+        let Some(each) =
+            Some(()).filter(|()| enough).and_then(|()| rows_of_index(oracle, item, node, place, tables))
+        else {
+            continue;
+        };
+        // The planner gives rows for one of the processes.
+        let kept = node.rows * visit.processes;
+        let scale = visit.fraction * visit.loops;
+        let discarded = (each - kept).max(0.0) * scale;
+        let fraction = discarded / (each * scale).max(1.0);
+        if discarded >= limits.discarded_rows && fraction >= limits.discarded_fraction {
+            found.push(problem(visit, place, tables, (each * scale, discarded), filter));
+        }
+    }
+    found
+}
+
+fn problem(
+    visit: &Visit<'_>,
+    place: usize,
+    tables: &Tables<'_>,
+    (rows, discarded): (f64, f64),
+    filter: &str,
+) -> Problem {
+    let node = visit.node;
+    let table = tables.table(place);
+    let index = index_of(node).unwrap_or("the index");
+    let pages = rows.min(page_bytes(table.pages) / page_bytes(1) * visit.loops.max(1.0));
+    let scan = read_seconds(page_bytes(table.pages), 0.0, 1.0).1;
+    let high = (pages * FETCH.1).min(scan.max(rows * FETCH.0) * visit.loops.max(1.0));
+    let root = tables.root(place);
+    Problem {
+        kind: PlanFindingKind::DiscardingScan,
+        node: node.kind.clone(),
+        table: Some(root),
+        rows,
+        bytes: 0.0,
+        seconds: Some((rows * FETCH.0, high.max(rows * FETCH.0))),
+        evidence: format!(
+            "{index} finds about {} rows of {}, and the condition {} discards {} of them.",
+            number(rows.round()),
+            short_name(&table.schema, &table.name),
+            super::scans::cut(filter),
+            percent(discarded / rows.max(1.0))
+        ),
+        change: "pgfresh found no index that serves this condition better. Compare a column or an immutable expression \
+                 with a value, so that an index can have it."
+            .to_owned(),
+        costs: None,
+    }
+}
+
+fn index_of(node: &Node) -> Option<&str> {
+    node.text("Index Name").or_else(|| node.children.iter().find_map(index_of))
+}
+
+/// Returns the number of rows that one search of the index finds. `None` if it cannot be estimated.
+fn rows_of_index(
+    oracle: &mut Oracle<'_>,
+    item: &Item,
+    node: &Node,
+    place: usize,
+    tables: &Tables<'_>,
+) -> Option<f64> {
+    let table = tables.table(place);
+    if node.kind == "Bitmap Heap Scan" {
+        return node.children.first().map(|bitmap| bitmap.rows);
+    }
+    let Some(condition) = node.text("Index Cond") else { return Some(table.rows) };
+    let alias = node.text("Alias")?;
+    let is_own = references(condition).iter().all(|reference| reference.alias == alias);
+    let has_values = !condition.contains('$') && !condition.contains("Plan ");
+    if is_own && has_values {
+        let text = format!(
+            "SELECT FROM {} AS {} WHERE {condition}",
+            full_name(&table.schema, &table.name),
+            sql_name(alias)
+        );
+        let question = Statement { text, settings: item.question.settings.clone(), ..Statement::default() };
+        let plan = oracle.ask(&question, PlanMode::Custom)?;
+        // Below Gather, the rows of the outermost node are those of all processes.
+        return Some(plan.root.rows);
+    }
+    let mut rows = table.rows;
+    for part in conjuncts(condition) {
+        let Some(Test::Comparison { left, operator: "=", any: false, .. }) = test(part) else { continue };
+        let column = single_reference(left)?;
+        let column = table.columns.iter().find(|known| known.name == column.column)?;
+        rows *= (1.0 - column.null_fraction) / distinct(column.distinct?, table.rows);
+    }
+    // Without a comparison by equality, there is no estimate.
+    (rows < table.rows).then_some(rows)
+}
+
+fn distinct(distinct: f64, rows: f64) -> f64 {
+    if distinct < 0.0 { (-distinct * rows).max(1.0) } else { distinct.max(1.0) }
+}

@@ -1,0 +1,49 @@
+//! Generic plans of prepared statements.
+
+use report::as_f64;
+
+use super::Problem;
+use crate::numbers::cost;
+use crate::{Limits, Plan, PlanFindingKind};
+
+/// Runs of a prepared statement with custom plans, before the server considers a generic plan.
+const CUSTOM_RUNS: u64 = 5;
+
+/// The planner's cost of planning a custom plan: 1,000 `cpu_operator_cost` for each relation and one more.
+fn planning_cost(plan: &Plan) -> f64 {
+    let relations = plan.nodes().filter(|node| node.text("Relation Name").is_some()).count();
+    1000.0 * 0.0025 * (as_f64(relations) + 1.0)
+}
+
+/// Returns true if the server would choose the generic plan of a statement that it has run so often.
+pub(crate) fn is_chosen(generic: &Plan, custom: &[&Plan], prepared_runs: u64) -> bool {
+    let total: f64 = custom.iter().map(|plan| plan.root.total_cost + planning_cost(plan)).sum();
+    prepared_runs > CUSTOM_RUNS
+        && !custom.is_empty()
+        && generic.root.total_cost < total / as_f64(custom.len())
+}
+
+/// Returns a problem if a generic plan costs far more than a custom plan.
+pub(crate) fn expensive_generic(generic: &Plan, custom: &Plan, limits: &Limits) -> Option<Problem> {
+    let (before, after) = (generic.root.total_cost, custom.root.total_cost);
+    if before < limits.cost || before < limits.generic_ratio * after {
+        return None;
+    }
+    Some(Problem {
+        kind: PlanFindingKind::GenericPlan,
+        node: generic.root.kind.clone(),
+        table: None,
+        rows: generic.root.rows,
+        bytes: 0.0,
+        seconds: None,
+        evidence: format!(
+            "The application prepares this statement. Its generic plan costs {}, the plan for the test's values {}. By \
+             default the server keeps planning each run, and with plan_cache_mode = force_generic_plan it does not.",
+            cost(before),
+            cost(after)
+        ),
+        change: "Do not prepare this statement, or set plan_cache_mode = force_custom_plan for it."
+            .to_owned(),
+        costs: Some((before, after)),
+    })
+}

@@ -1,0 +1,102 @@
+//! Sorts and hash tables that exceed their memory, so that the server writes temporary files.
+
+use serde_json::Value;
+
+use super::{DISK_RATE, MEMORY_RATE, Problem};
+use crate::numbers::{bytes, number};
+use crate::tables::Tables;
+use crate::walk::Visit;
+use crate::{Limits, PlanFindingKind};
+
+/// Default of `work_mem` in bytes.
+const DEFAULT_MEMORY: f64 = 4.0 * 1024.0 * 1024.0;
+
+/// Bytes of a row's header in sorts and hash tables, as the planner counts.
+const HEADER: f64 = 24.0;
+
+/// Bytes of a group's header in hashed aggregates: a hash entry and the state of an aggregate.
+const GROUP_HEADER: f64 = 64.0;
+
+/// Returns a problem for each large sort and hash table.
+pub(super) fn large(visits: &[Visit<'_>], tables: &Tables<'_>, limits: &Limits) -> Vec<Problem> {
+    let work_mem = tables.memory("work_mem").unwrap_or(DEFAULT_MEMORY);
+    let mut found: Vec<Problem> = Vec::new();
+    for visit in visits {
+        let Some((kind, rows, size)) = demand(visit, visits) else { continue };
+        let multiplier = if kind == PlanFindingKind::LargeHash { tables.hash_multiplier() } else { 1.0 };
+        let memory = work_mem * multiplier;
+        if size > memory && size >= limits.spill_bytes {
+            found.push(problem(kind, visit, rows, size, memory));
+        }
+    }
+    found
+}
+
+/// Returns the rows and bytes that a node holds at once.
+fn demand(visit: &Visit<'_>, visits: &[Visit<'_>]) -> Option<(PlanFindingKind, f64, f64)> {
+    let node = visit.node;
+    let bytes = |rows: f64, width: f64, header: f64| rows * (aligned(width) + header);
+    match node.kind.as_str() {
+        "Sort" => {
+            let input = node.children.first()?;
+            let parent = visit.parent.map(|parent| visits[parent].node);
+            // LIMIT bounds the rows that a sort below it holds.
+            let rows = match parent.filter(|parent| parent.kind == "Limit") {
+                Some(limit) => limit.rows.min(input.rows),
+                None => input.rows,
+            };
+            Some((PlanFindingKind::LargeSort, rows, bytes(rows, input.width, HEADER)))
+        }
+        "Hash" => {
+            let input = node.children.first()?;
+            Some((PlanFindingKind::LargeHash, input.rows, bytes(input.rows, input.width, HEADER)))
+        }
+        "Aggregate" if node.text("Strategy") == Some("Hashed") => {
+            Some((PlanFindingKind::LargeHash, node.rows, bytes(node.rows, node.width, GROUP_HEADER)))
+        }
+        _ => None,
+    }
+}
+
+fn aligned(width: f64) -> f64 {
+    (width / 8.0).ceil() * 8.0
+}
+
+fn problem(kind: PlanFindingKind, visit: &Visit<'_>, rows: f64, size: f64, memory: f64) -> Problem {
+    let node = visit.node;
+    let (node_name, verb) = match node.kind.as_str() {
+        "Aggregate" => ("HashAggregate", "groups"),
+        kind => (kind, "rows"),
+    };
+    let keys = ["Sort Key", "Group Key"].iter().find_map(|name| node.properties.get(*name));
+    let keys: Vec<&str> =
+        keys.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let by =
+        if keys.is_empty() { String::new() } else { format!(" by {}", super::scans::cut(&keys.join(", "))) };
+    let (setting, share) = if kind == PlanFindingKind::LargeHash {
+        ("work_mem × hash_mem_multiplier", size / memory)
+    } else {
+        ("work_mem", size / memory)
+    };
+    // The server writes what exceeds its memory once and reads it once.
+    let traffic = 2.0 * size * visit.loops.max(1.0);
+    Problem {
+        kind,
+        node: node_name.to_owned(),
+        table: None,
+        rows,
+        bytes: size,
+        seconds: Some((traffic / MEMORY_RATE, traffic / DISK_RATE)),
+        evidence: format!(
+            "The {node_name}{by} holds {} {verb}, about {}, and {setting} is {}. The rest goes to temporary files.",
+            number(rows),
+            bytes(size),
+            bytes(memory)
+        ),
+        change: format!(
+            "Fetch fewer rows or columns, or give this statement about {share:.0} times as much work_mem with SET LOCAL.",
+            share = share.ceil()
+        ),
+        costs: None,
+    }
+}

@@ -1,0 +1,130 @@
+//! OFFSET, whose cost grows from page to page.
+
+use std::collections::BTreeSet;
+
+use super::Problem;
+use crate::conditions::outer_words;
+use crate::numbers::{cost, number};
+use crate::workload::Oracle;
+use crate::{Limits, Parameter, PlanFindingKind, PlanMode, Statement};
+
+/// Ratio of a later page's cost to that of the first page, from which on it is a finding.
+const GROWTH: f64 = 10.0;
+
+/// The value of OFFSET in a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Offset {
+    /// A number in the text, from one byte to another.
+    Literal { start: usize, end: usize },
+    /// The parameter at a place in the list.
+    Parameter(usize),
+}
+
+/// Returns a problem if the statements, which differ only in values, have an OFFSET that can grow.
+pub(crate) fn growing_offset(
+    oracle: &mut Oracle<'_>,
+    statements: &[&Statement],
+    limits: &Limits,
+) -> Option<Problem> {
+    let first = statements.first()?;
+    let offset = find(&first.text)?;
+    let is_constant = match offset {
+        Offset::Literal { .. } => {
+            let texts: BTreeSet<&str> =
+                statements.iter().filter_map(|statement| literal(&statement.text)).collect();
+            texts.len() < 2
+        }
+        Offset::Parameter(index) => index >= first.parameters.len(),
+    };
+    if is_constant {
+        return None;
+    }
+    let mut ask = |value: u64| oracle.ask(&with_offset(first, offset, value), PlanMode::Custom);
+    let (near, far) = (ask(0)?, ask(limits.offset)?);
+    let (before, after) = (far.root.total_cost, near.root.total_cost);
+    if before < limits.cost || before < GROWTH * after.max(1.0) {
+        return None;
+    }
+    Some(Problem {
+        kind: PlanFindingKind::GrowingOffset,
+        node: far.root.kind.clone(),
+        table: None,
+        rows: far.root.rows,
+        bytes: 0.0,
+        seconds: None,
+        evidence: format!(
+            "The first page costs {}, and the page at OFFSET {} costs {}, because the server reads and discards all rows \
+             before it.",
+            cost(after),
+            number(report::as_f64(limits.offset)),
+            cost(before)
+        ),
+        change: "Continue after the last row's key instead: WHERE (sort columns) > (values of the last row) ORDER BY … \
+                 LIMIT n, with an index in that order."
+            .to_owned(),
+        costs: Some((before, after)),
+    })
+}
+
+/// Returns the OFFSET of the outermost query.
+fn find(text: &str) -> Option<Offset> {
+    let words = outer_words(text);
+    let at = words.iter().rposition(|(word, _)| word.eq_ignore_ascii_case("offset"))?;
+    let (value, start) = *words.get(at + 1)?;
+    if let Some(number) = value.strip_prefix('$') {
+        let number: usize = number.parse().ok()?;
+        return number.checked_sub(1).map(Offset::Parameter);
+    }
+    value.parse::<u64>().ok().map(|_| Offset::Literal { start, end: start + value.len() })
+}
+
+fn literal(text: &str) -> Option<&str> {
+    match find(text)? {
+        Offset::Literal { start, end } => Some(&text[start..end]),
+        Offset::Parameter(_) => None,
+    }
+}
+
+fn with_offset(statement: &Statement, offset: Offset, value: u64) -> Statement {
+    let mut statement = statement.clone();
+    match offset {
+        Offset::Literal { start, end } => statement.text.replace_range(start..end, &value.to_string()),
+        Offset::Parameter(index) => {
+            if let Some(parameter) = statement.parameters.get_mut(index) {
+                *parameter =
+                    Parameter { format: 0, value: Some(value.to_string().into_bytes()), ..parameter.clone() };
+            }
+        }
+    }
+    statement
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offset_of_the_outermost_query_is_found() {
+        let parameter = find("SELECT * FROM (SELECT 1 OFFSET 3) a LIMIT $1 OFFSET $2");
+        assert_eq!(parameter, Some(Offset::Parameter(1)));
+        assert_eq!(literal("SELECT 1 OFFSET 20 ROWS"), Some("20"));
+        assert_eq!(find("SELECT (SELECT 1 OFFSET 3)"), None);
+        assert_eq!(find("SELECT 1 OFFSET $1 + 3 "), Some(Offset::Parameter(0)));
+        assert_eq!(find("SELECT 'OFFSET 3'"), None);
+    }
+
+    #[test]
+    fn offset_is_replaced_where_it_stands() {
+        let literal = Statement { text: "SELECT 1 OFFSET 20 FOR UPDATE".to_owned(), ..Statement::default() };
+        let replaced = with_offset(&literal, find(&literal.text).unwrap(), 100_000);
+        assert_eq!(replaced.text, "SELECT 1 OFFSET 100000 FOR UPDATE");
+        let binary = Parameter { type_oid: 20, format: 1, value: Some(vec![0; 8]) };
+        let bound = Statement {
+            text: "SELECT 1 OFFSET $1".to_owned(),
+            parameters: vec![binary],
+            ..Statement::default()
+        };
+        let replaced = with_offset(&bound, find(&bound.text).unwrap(), 7);
+        assert_eq!(replaced.parameters[0], Parameter { type_oid: 20, format: 0, value: Some(b"7".to_vec()) });
+    }
+}

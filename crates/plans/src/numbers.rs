@@ -1,0 +1,82 @@
+//! Numbers in sentences.
+
+use report::{Quantity, Unit};
+
+/// Returns a rounded number with commas, such as `774,288`, or in millions, such as `48 million`.
+pub(crate) fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    for (least, word) in [(1e9, "billion"), (1e6, "million")] {
+        if value >= 0.9995 * least {
+            let scaled = value / least;
+            let decimals = usize::from(scaled < 9.95 && (scaled * 10.0).round() % 10.0 != 0.0);
+            return format!("{scaled:.decimals$} {word}");
+        }
+    }
+    cost(value)
+}
+
+/// Returns a cost with commas and without decimals, such as `774,288`.
+pub(crate) fn cost(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.char_indices() {
+        let is_group = index > 0 && (digits.len() - index).is_multiple_of(3);
+        if is_group && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Returns a number without its fraction, at least 0.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "such casts saturate")]
+pub(crate) fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+/// Returns a size, such as `4.29 GB`.
+pub(crate) fn bytes(value: f64) -> String {
+    Quantity::new(value.round(), Unit::Bytes).to_string()
+}
+
+/// Returns a fraction in per cent, such as `97 %`. Nothing but 1 is `100 %`, and nothing but 0 is `0 %`.
+pub(crate) fn percent(fraction: f64) -> String {
+    let percent = fraction * 100.0;
+    if percent < 1.0 && percent > 0.0 {
+        return "less than 1 %".to_owned();
+    }
+    if percent > 99.0 && percent < 100.0 {
+        return "more than 99 %".to_owned();
+    }
+    format!("{percent:.0} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_easy_to_read() {
+        for (value, text) in [
+            (7.0, "7"),
+            (1234.4, "1,234"),
+            (774_288.0, "774,288"),
+            (1e6, "1 million"),
+            (1_260_000.0, "1.3 million"),
+            (48e6, "48 million"),
+            (2.5e9, "2.5 billion"),
+            (999_700.0, "1 million"),
+            (-1234.0, "-1,234"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!((cost(48e6), bytes(4_294_967_296.0)), ("48,000,000".to_owned(), "4.29 GB".to_owned()));
+        assert_eq!(
+            (percent(0.999), percent(0.97), percent(1.0)),
+            ("more than 99 %".into(), "97 %".into(), "100 %".into())
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! The suite's plans as questions to the planner: each with its cost for any set of candidate indexes.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::tables::Tables;
+use crate::{CandidateId, Plan, PlanMode, Planner, Statement};
+
+/// One plan to improve.
+#[derive(Debug)]
+pub(crate) struct Item {
+    /// Place of the statement in [`crate::Analysis::statements`].
+    pub(crate) statement: usize,
+    /// Text and values to explain.
+    pub(crate) question: Statement,
+    pub(crate) mode: PlanMode,
+    /// Plan without candidates.
+    pub(crate) before: Plan,
+    /// Whether the question is the check of a foreign key, which the statement causes.
+    pub(crate) foreign_key: bool,
+    /// Places of the tables in the catalog. Partitions count as their outermost partitioned table.
+    pub(crate) tables: BTreeSet<usize>,
+    /// Places of the tables that the statement writes to.
+    pub(crate) writes: BTreeSet<usize>,
+}
+
+impl Item {
+    /// Creates an item of a plan without candidates.
+    pub(crate) fn new(
+        statement: usize,
+        question: Statement,
+        mode: PlanMode,
+        before: Plan,
+        tables: &Tables<'_>,
+    ) -> Self {
+        let places = |writes: bool| -> BTreeSet<usize> {
+            let nodes = before.nodes().filter(|node| !writes || node.kind == "ModifyTable");
+            nodes.filter_map(|node| tables.of_node(node)).map(|place| tables.root(place)).collect()
+        };
+        let (tables, writes) = (places(false), places(true));
+        Self { statement, question, mode, before, foreign_key: false, tables, writes }
+    }
+}
+
+/// The cost of an item with certain candidates.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) cost: f64,
+    /// Candidates in the plan.
+    pub(crate) used: BTreeSet<CandidateId>,
+    /// Names of all indexes in the plan.
+    pub(crate) indexes: BTreeSet<String>,
+}
+
+impl Outcome {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let indexes: BTreeSet<String> =
+            plan.nodes().filter_map(|node| node.text("Index Name")).map(str::to_owned).collect();
+        let used = indexes.iter().filter_map(|name| CandidateId::of_index(name)).collect();
+        Self { cost: plan.root.total_cost, used, indexes }
+    }
+}
+
+type Question = (usize, Vec<CandidateId>, Vec<(String, String)>);
+
+/// Asks the planner, each question once and a bounded number of them.
+pub(crate) struct Oracle<'a> {
+    planner: &'a mut dyn Planner,
+    answers: HashMap<Question, Option<Outcome>>,
+    /// Table of each candidate.
+    homes: HashMap<CandidateId, usize>,
+    left: usize,
+}
+
+impl<'a> Oracle<'a> {
+    /// Creates an oracle that explains at most `limit` statements.
+    pub(crate) fn new(planner: &'a mut dyn Planner, limit: usize) -> Self {
+        Self { planner, answers: HashMap::new(), homes: HashMap::new(), left: limit }
+    }
+
+    /// Returns the planner, for everything that no answer is remembered of.
+    pub(crate) fn planner(&mut self) -> &mut dyn Planner {
+        self.planner
+    }
+
+    /// Whether the limit is reached.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Tells the table of a candidate, by its place in the catalog.
+    pub(crate) fn home(&mut self, candidate: CandidateId, table: usize) {
+        self.homes.insert(candidate, table);
+    }
+
+    /// Explains a statement of our own. `None` if there is no plan, or the limit is reached.
+    pub(crate) fn ask(&mut self, question: &Statement, mode: PlanMode) -> Option<Plan> {
+        self.left = self.left.checked_sub(1)?;
+        self.planner.explain(question, mode, &[], &[]).ok()
+    }
+
+    /// Returns an item's plan with certain candidates and without certain existing indexes.
+    pub(crate) fn plan(
+        &mut self,
+        item: &Item,
+        visible: &BTreeSet<CandidateId>,
+        hidden: &[(String, String)],
+    ) -> Option<Plan> {
+        let visible = self.relevant(item, visible);
+        self.left = self.left.checked_sub(1)?;
+        self.planner.explain(&item.question, item.mode, &visible, hidden).ok()
+    }
+
+    /// Returns an item's cost with certain candidates and without certain existing indexes.
+    pub(crate) fn outcome(
+        &mut self,
+        (place, item): (usize, &Item),
+        visible: &BTreeSet<CandidateId>,
+        hidden: &[(String, String)],
+    ) -> Option<Outcome> {
+        let visible = self.relevant(item, visible);
+        if visible.is_empty() && hidden.is_empty() {
+            return Some(Outcome::of(&item.before));
+        }
+        let question = (place, visible, hidden.to_vec());
+        if let Some(answer) = self.answers.get(&question) {
+            return answer.clone();
+        }
+        self.left = self.left.checked_sub(1)?;
+        let plan = self.planner.explain(&item.question, item.mode, &question.1, hidden);
+        let outcome = plan.ok().map(|plan| Outcome::of(&plan));
+        self.answers.insert(question, outcome.clone());
+        outcome
+    }
+
+    /// Returns the candidates on the item's tables. Others cannot change its plan.
+    fn relevant(&self, item: &Item, visible: &BTreeSet<CandidateId>) -> Vec<CandidateId> {
+        let is_relevant =
+            |id: &&CandidateId| self.homes.get(id).is_some_and(|home| item.tables.contains(home));
+        visible.iter().filter(is_relevant).copied().collect()
+    }
+}
