@@ -37,6 +37,6 @@ pub use planner::{
 pub use shape::Shape;
 pub use statement::{Parameter, PlanMode, RecordedStatement, Statement};
 pub use statistics::{
-    ColumnStatistics, CommonCombination, ExtendedStatistics, RelationKind, RelationStatistics, Slot,
-    Statistics,
+    ColumnStatistics, CommonCombination, Dependency, DistinctCombinations, ExtendedStatistics, RelationKind,
+    RelationName, RelationStatistics, Slot, Statistics,
 };

@@ -50,12 +50,28 @@ pub struct RelationStatistics {
     /// `pg_get_indexdef` of an index. Two indexes with the same definition but for their names are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
+    /// Tables that this one inherits from, or the partitioned table of a partition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<RelationName>,
+    /// Generated columns, each with the columns that its expression reads.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub generated: BTreeMap<String, Vec<String>>,
     /// Height of a B-tree, `btm_fastlevel`, if it could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
     /// Statistics of columns, or of the expressions of an index.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ColumnStatistics>,
+}
+
+/// Name of a relation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelationName {
+    /// Name of the schema.
+    pub schema: String,
+    /// Name of the relation.
+    pub name: String,
 }
 
 /// Kind of a relation that has statistics.
@@ -74,16 +90,27 @@ pub enum RelationKind {
     Index,
     /// An index on a partitioned table, which has no file.
     PartitionedIndex,
+    /// Any of these kinds: the output of `pg_dump` does not say which.
+    Unknown,
 }
 
 /// Statistics of one column, as in `pg_stats`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnStatistics {
-    /// Name of the table's column. The index's column, such as `lower`, if this is an expression of an index.
+    /// Name of the table's column. The index's column, such as `lower`, if this is an expression of an index. The
+    /// expression itself, if it belongs to extended statistics. Empty if only `number` is known.
     pub column: String,
-    /// Type of the column in SQL, such as `character varying(20)`, with the schema if it is not in `pg_catalog`.
+    /// Position of an index's column, from 1. Only for the output of `pg_dump`, which does not name these columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<i16>,
+    /// Type of the column in SQL, such as `character varying(20)`, with the schema if it is not in `pg_catalog`. Empty
+    /// if it is unknown: in the output of `pg_dump`, and for expressions of extended statistics.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub type_name: String,
+    /// Whether tokens replace the values, or values are left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
     /// Whether the statistics include child tables.
     pub inherited: bool,
     /// Fraction of NULLs, from 0 to 1.
@@ -112,7 +139,8 @@ pub struct Slot {
     pub values: Option<Vec<String>>,
 }
 
-/// Extended statistics of one object of `CREATE STATISTICS`.
+/// Extended statistics of one object of `CREATE STATISTICS`. Expressions stand for themselves wherever a column's name
+/// is expected, in the words of `pg_get_statisticsobjdef_expressions`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendedStatistics {
@@ -120,20 +148,47 @@ pub struct ExtendedStatistics {
     pub schema: String,
     /// Name of the object.
     pub name: String,
+    /// Table of the object.
+    pub table: RelationName,
     /// Whether the statistics include child tables.
     pub inherited: bool,
-    /// `pg_stats_ext.n_distinct`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distinct: Option<String>,
-    /// `pg_stats_ext.dependencies`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dependencies: Option<String>,
+    /// Columns of the object, in the order of the table's columns, then its expressions in their order. The values of
+    /// `common` have this order.
+    pub columns: Vec<String>,
+    /// Number of distinct combinations, `pg_stats_ext.n_distinct`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distinct: Vec<DistinctCombinations>,
+    /// Functional dependencies, `pg_stats_ext.dependencies`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<Dependency>,
     /// Most common combinations of values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub common: Vec<CommonCombination>,
     /// Statistics of the object's expressions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expressions: Vec<ColumnStatistics>,
+}
+
+/// Number of distinct combinations of some columns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DistinctCombinations {
+    /// Two columns or more.
+    pub columns: Vec<String>,
+    /// Number of distinct combinations of their values.
+    pub count: f64,
+}
+
+/// Degree to which some columns determine another one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dependency {
+    /// Columns that determine.
+    pub columns: Vec<String>,
+    /// Column that they determine.
+    pub determines: String,
+    /// Fraction of the rows that agree, from 0 to 1.
+    pub degree: f64,
 }
 
 /// A combination of values of an extended statistics object.
