@@ -167,6 +167,7 @@ failures! {
     BenchError: detail hint;
     DoctorError: hint;
     ProfileError: detail hint;
+    plans::import::ImportError: hint;
 }
 
 impl From<ErrorDescription> for Failure {

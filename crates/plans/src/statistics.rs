@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// Version of the file format.
+pub(crate) const FORMAT: u32 = 1;
+
 /// Statistics of one database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +27,21 @@ pub struct Statistics {
     /// Extended statistics (`CREATE STATISTICS`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended: Vec<ExtendedStatistics>,
+}
+
+impl Statistics {
+    /// Puts relations and columns into the order of their names.
+    pub(crate) fn sort(&mut self) {
+        self.relations.sort_by_cached_key(RelationStatistics::relation_name);
+        for relation in &mut self.relations {
+            relation.parents.sort();
+            relation
+                .columns
+                .sort_by(|a, b| (&a.column, a.number, a.inherited).cmp(&(&b.column, b.number, b.inherited)));
+        }
+        self.extended
+            .sort_by(|a, b| (&a.schema, &a.name, a.inherited).cmp(&(&b.schema, &b.name, b.inherited)));
+    }
 }
 
 /// Size and columns of one relation.
@@ -62,6 +80,14 @@ pub struct RelationStatistics {
     /// Statistics of columns, or of the expressions of an index.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ColumnStatistics>,
+}
+
+impl RelationStatistics {
+    /// Returns the name with its schema.
+    #[must_use]
+    pub fn relation_name(&self) -> RelationName {
+        RelationName { schema: self.schema.clone(), name: self.name.clone() }
+    }
 }
 
 /// Name of a relation.

@@ -75,6 +75,18 @@ impl ConnectionString {
         Ok(Self { open: text.to_owned(), password: None })
     }
 
+    /// Returns the connection string without the password.
+    #[must_use]
+    pub fn without_password(&self) -> &str {
+        &self.open
+    }
+
+    /// Returns the password, if the connection string has one.
+    #[must_use]
+    pub fn password(&self) -> Option<&str> {
+        self.password.as_deref()
+    }
+
     /// Adds the connection to the arguments and the environment of `command`, a `PostgreSQL` client program.
     pub fn describe_to(&self, command: &mut Command) {
         command.arg(format!("--dbname={}", self.open));
@@ -148,8 +160,11 @@ fn store_password(
     Ok(name == "password")
 }
 
-/// Decodes `%XX` sequences.
-fn percent_decode(text: &str) -> Result<String, ConnectionStringError> {
+/// Decodes `%XX` sequences of a URL as libpq does.
+///
+/// # Errors
+/// Returns an error if a `%` is not followed by two hexadecimal digits, or the result is not UTF-8 or contains NUL.
+pub fn percent_decode(text: &str) -> Result<String, ConnectionStringError> {
     let malformed = || ConnectionStringError::Malformed("\"%\" is not followed by two hexadecimal digits");
     let mut bytes = Vec::new();
     let mut rest = text.bytes();

@@ -41,7 +41,7 @@ mod version;
 pub use address::{Address, SOCKET, SUPERUSER, percent_encode};
 pub use admin::{AdminConnection, Rows, SessionError, identifier, literal};
 pub use boot::{Data, Phases, RestartFailure, Server, StartOptions};
-pub use connection_string::{ConnectionString, ConnectionStringError};
+pub use connection_string::{ConnectionString, ConnectionStringError, percent_decode};
 pub use error::{
     FetchError, InitdbError, InstallationError, SettingError, StartError, StopError, time_after,
 };

@@ -23,7 +23,7 @@ pub(crate) enum Template {
     Show(Show),
     /// Remove templates that are not in use from the cache
     Rm(Remove),
-    /// Write the schema of a live database to an SQL file; that server is only read
+    /// Write the schema of a live database to an SQL file, or print its statistics; that server is only read
     Import(Import),
     /// Copy a template to the remote template cache, or to a directory, for other machines
     Push(Push),
@@ -91,12 +91,24 @@ pub(crate) struct Remove {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: pgfresh template import postgresql://me@db.example/shop schema.sql")]
+#[command(
+    override_usage = "pgfresh template import [OPTIONS] <URL> <FILE>\n       \
+    pgfresh template import --statistics <URL|FILE> [--redact <COLUMN>]",
+    after_help = "Examples:\n  pgfresh template import postgresql://me@db.example/shop schema.sql\n  \
+    pgfresh template import --statistics postgresql://me@db.example/shop > statistics.json"
+)]
 pub(crate) struct Import {
     /// URL of the database, as for psql, without the password: put that in PGPASSWORD or ~/.pgpass
-    pub(crate) url: String,
+    #[arg(required_unless_present = "statistics")]
+    pub(crate) url: Option<String>,
     /// File to write
-    pub(crate) file: PathBuf,
+    #[arg(required_unless_present = "statistics")]
+    pub(crate) file: Option<PathBuf>,
+    /// Print the planner's statistics instead, as JSON, of a database or a file
+    ///
+    /// A file may come from this command, or from "pg_dump --statistics-only" of PostgreSQL 18.
+    #[arg(long, value_name = "URL|FILE", conflicts_with_all = ["url", "file"])]
+    pub(crate) statistics: Option<String>,
     #[command(flatten)]
     options: InstallationOptions,
 }

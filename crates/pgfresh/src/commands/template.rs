@@ -2,6 +2,7 @@
 
 mod shared;
 mod signed;
+mod statistics;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -255,10 +256,17 @@ fn remove(context: &Context, arguments: &Remove) -> Result<(), Failure> {
 }
 
 fn import(context: &Context, arguments: &Import) -> Result<(), Failure> {
-    let file = &arguments.file;
+    match (&arguments.statistics, &arguments.url, &arguments.file) {
+        (Some(source), ..) => statistics::import(context, source),
+        (None, Some(url), Some(file)) => import_schema(context, url, file),
+        (None, ..) => Err(Failure::new("a URL and a file are missing")),
+    }
+}
+
+fn import_schema(context: &Context, url: &str, file: &Path) -> Result<(), Failure> {
     let target = DumpFile::for_schema(file)?;
     let installation = provisioning::installation(context)?;
-    let left_out = template::import(&installation, &arguments.url, target)?;
+    let left_out = template::import(&installation, url, target)?;
     if context.verbosity.is_quiet() {
         return Ok(());
     }

@@ -1,0 +1,209 @@
+//! The session with production's server: one transaction, bounded in time.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+
+use super::{ImportError, StatisticsServer};
+
+/// Oldest version that pgfresh supports.
+const OLDEST_VERSION: u32 = 130_000;
+/// Page size of pgfresh's own servers, in bytes.
+const PAGE_SIZE: u32 = 8192;
+/// Number of rows that a cursor returns at once. A row of column statistics may have a megabyte.
+const ROWS: u32 = 200;
+
+/// Begins the transaction. The values' text must not depend on the role's settings.
+const BEGIN: &str = "
+    BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+    SET LOCAL statement_timeout = '60s';
+    SET LOCAL lock_timeout = '1s';
+    SET LOCAL idle_in_transaction_session_timeout = '60s';
+    SET LOCAL search_path = pg_catalog;
+    SET LOCAL datestyle = 'ISO, YMD';
+    SET LOCAL intervalstyle = 'postgres';
+    SET LOCAL timezone = 'UTC';
+    SET LOCAL extra_float_digits = 1;
+    SET LOCAL bytea_output = 'hex';
+    SET LOCAL lc_monetary = 'C';
+    SET LOCAL quote_all_identifiers = off;
+    SELECT current_setting('server_version_num') AS version, current_setting('block_size') AS page,
+        extract(epoch FROM now())::int8 AS taken";
+/// Keeps the import's own queries from using more than one processor. It comes after reading the settings, which it
+/// changes.
+const BOUND: &str = "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off";
+/// Settings that the planner reads, in addition to those that begin with `enable_`.
+const SETTINGS: &str = "
+    SELECT name, current_setting(name) AS value FROM pg_settings
+    WHERE name LIKE 'enable\\_%' OR name IN (
+        'constraint_exclusion', 'cpu_index_tuple_cost', 'cpu_operator_cost', 'cpu_tuple_cost',
+        'cursor_tuple_fraction', 'debug_parallel_query', 'default_statistics_target', 'effective_cache_size',
+        'effective_io_concurrency', 'force_parallel_mode', 'from_collapse_limit', 'geqo', 'geqo_effort',
+        'geqo_generations', 'geqo_pool_size', 'geqo_seed', 'geqo_selection_bias', 'geqo_threshold',
+        'hash_mem_multiplier', 'jit', 'jit_above_cost', 'jit_inline_above_cost', 'jit_optimize_above_cost',
+        'join_collapse_limit', 'max_parallel_workers', 'max_parallel_workers_per_gather',
+        'min_parallel_index_scan_size', 'min_parallel_table_scan_size', 'parallel_leader_participation',
+        'parallel_setup_cost', 'parallel_tuple_cost', 'plan_cache_mode', 'random_page_cost',
+        'recursive_worktable_factor', 'seq_page_cost', 'work_mem')";
+
+/// Server that the transaction reads.
+pub(super) struct ServerFacts {
+    /// Version in the server's own numbers.
+    pub(super) version: u32,
+    /// When the transaction began, in seconds since 1970.
+    pub(super) taken: u64,
+}
+
+pub(super) struct Session {
+    client: Client,
+}
+
+impl Session {
+    pub(super) fn open(server: &StatisticsServer) -> Result<Self, ImportError> {
+        Ok(Self { client: server.connect()? })
+    }
+
+    /// Begins the transaction and checks the server.
+    pub(super) fn begin(&mut self) -> Result<ServerFacts, ImportError> {
+        let part = "the version of the server";
+        let rows = self.rows(part, BEGIN)?;
+        let row = rows.first().ok_or(ImportError::Answer { part, column: "version" })?;
+        let version = row.number("version")?;
+        let page = row.number("page")?;
+        if version < OLDEST_VERSION {
+            return Err(ImportError::OldServer(version / 10_000));
+        }
+        if page != PAGE_SIZE {
+            return Err(ImportError::PageSize(page));
+        }
+        Ok(ServerFacts { version, taken: row.number("taken")? })
+    }
+
+    pub(super) fn settings(&mut self) -> Result<BTreeMap<String, String>, ImportError> {
+        let rows = self.rows("the planner's settings", SETTINGS)?;
+        rows.iter().map(|row| Ok((row.text("name")?.to_owned(), row.text("value")?.to_owned()))).collect()
+    }
+
+    pub(super) fn bound(&mut self) -> Result<(), ImportError> {
+        self.rows("the planner's settings", BOUND).map(drop)
+    }
+
+    pub(super) fn end(mut self) -> Result<(), ImportError> {
+        self.rows("the end of the transaction", "COMMIT").map(drop)
+    }
+
+    /// Returns the rows of a query.
+    pub(super) fn rows(&mut self, part: &'static str, query: &str) -> Result<Vec<Row>, ImportError> {
+        let messages = self
+            .client
+            .simple_query(query)
+            .map_err(|error| ImportError::Query { part, reason: reason(&error) })?;
+        Ok(messages
+            .into_iter()
+            .filter_map(|message| match message {
+                SimpleQueryMessage::Row(row) => Some(Row { part, row }),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// Passes each row of a query to `each`. A cursor bounds the memory of both sides.
+    pub(super) fn each(
+        &mut self,
+        part: &'static str,
+        query: &str,
+        mut each: impl FnMut(&Row) -> Result<(), ImportError>,
+    ) -> Result<(), ImportError> {
+        self.rows(part, &format!("DECLARE pgfresh_rows NO SCROLL CURSOR FOR {query}"))?;
+        loop {
+            let rows = self.rows(part, &format!("FETCH {ROWS} FROM pgfresh_rows"))?;
+            if rows.is_empty() {
+                break;
+            }
+            rows.iter().try_for_each(&mut each)?;
+        }
+        self.rows(part, "CLOSE pgfresh_rows").map(drop)
+    }
+
+    /// Returns the rows of a query that may wait for a lock, or `None` if the server refuses it for a reason that
+    /// concerns single relations. The transaction goes on.
+    pub(super) fn try_rows(
+        &mut self,
+        part: &'static str,
+        query: &str,
+    ) -> Result<Option<Vec<Row>>, ImportError> {
+        self.rows(part, "SAVEPOINT pgfresh_try")?;
+        let answer = match self.client.simple_query(query) {
+            Ok(messages) => messages,
+            Err(error) if is_about_a_relation(&error) => {
+                self.rows(part, "ROLLBACK TO SAVEPOINT pgfresh_try")?;
+                return Ok(None);
+            }
+            Err(error) => return Err(ImportError::Query { part, reason: reason(&error) }),
+        };
+        self.rows(part, "RELEASE SAVEPOINT pgfresh_try")?;
+        let row = |message| match message {
+            SimpleQueryMessage::Row(row) => Some(Row { part, row }),
+            _ => None,
+        };
+        Ok(Some(answer.into_iter().filter_map(row).collect()))
+    }
+}
+
+/// Returns true if another relation may still be readable after this error: a lock that another session holds, a
+/// relation that has been dropped, a damaged file.
+fn is_about_a_relation(error: &postgres::Error) -> bool {
+    error.code().is_some_and(|code| !["08", "57"].contains(&&code.code()[..2]))
+}
+
+/// Describes an error without its detail and context, which may contain values.
+pub(super) fn reason(error: &postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(error) => format!("{} ({})", error.message(), error.code().code()),
+        None => {
+            let mut text = error.to_string();
+            let mut source = std::error::Error::source(error);
+            while let Some(cause) = source {
+                text = format!("{text}: {cause}");
+                source = cause.source();
+            }
+            text
+        }
+    }
+}
+
+/// A row of an answer.
+pub(super) struct Row {
+    part: &'static str,
+    row: SimpleQueryRow,
+}
+
+impl Row {
+    /// Returns a field, or `None` for NULL and for text that is not UTF-8, as a database in `SQL_ASCII` may contain.
+    pub(super) fn optional(&self, column: &'static str) -> Option<&str> {
+        self.row.try_get(column).ok().flatten()
+    }
+
+    pub(super) fn text(&self, column: &'static str) -> Result<&str, ImportError> {
+        self.optional(column).ok_or(self.invalid(column))
+    }
+
+    pub(super) fn number<N: FromStr>(&self, column: &'static str) -> Result<N, ImportError> {
+        self.text(column)?.parse().map_err(|_| self.invalid(column))
+    }
+
+    pub(super) fn is_true(&self, column: &'static str) -> bool {
+        self.optional(column) == Some("t")
+    }
+
+    /// Returns an array of texts. Empty for NULL.
+    pub(super) fn list(&self, column: &'static str) -> Result<Vec<String>, ImportError> {
+        let Some(text) = self.optional(column) else { return Ok(Vec::new()) };
+        super::array::values(text, ',').ok_or(self.invalid(column))
+    }
+
+    pub(super) fn invalid(&self, column: &'static str) -> ImportError {
+        ImportError::Answer { part: self.part, column }
+    }
+}
