@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use sys::lock;
 
+use crate::statement_collection::StatementCollection;
+
 /// Maximum number of entries waiting for the reader. A full log needs 5 MB, plus up to 70 MB if each entry contains a
 /// different statement of maximum length.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -16,13 +18,23 @@ const MAX_ENTRIES: usize = 1 << 16;
 #[derive(Debug, Clone, Default)]
 pub struct EventLog(Arc<Mutex<State>>);
 
-/// Creates a gateway's event log on demand, when a reader calls [`Self::follow`]. Clones share the log.
+/// Creates a gateway's event log and its collection of statements on demand, when a reader calls [`Self::follow`] or
+/// [`Self::collect`]. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct EventSource(Arc<OnceLock<EventLog>>);
+pub struct EventSource(Arc<Listeners>);
+
+#[derive(Debug, Default)]
+struct Listeners {
+    log: OnceLock<EventLog>,
+    collection: OnceLock<Arc<StatementCollection>>,
+}
 
 impl EventSource {
     /// Logs that the test using `database` has ended. `name` is the test's name in its test runner.
     pub fn test_ended(&self, database: &str, name: Option<&str>) {
+        if let Some(collection) = self.collection() {
+            collection.test_ended(database, name);
+        }
         if let Some(log) = self.log() {
             let kind = SessionEventKind::TestEnded { name: name.map(Into::into) };
             log.push(SessionEvent {
@@ -35,12 +47,21 @@ impl EventSource {
     }
 
     pub(crate) fn log(&self) -> Option<&EventLog> {
-        self.0.get()
+        self.0.log.get()
+    }
+
+    pub(crate) fn collection(&self) -> Option<&Arc<StatementCollection>> {
+        self.0.collection.get()
     }
 
     /// Returns the log that all new sessions will write to.
     pub(crate) fn follow(&self) -> EventLog {
-        self.0.get_or_init(EventLog::default).clone()
+        self.0.log.get_or_init(EventLog::default).clone()
+    }
+
+    /// Returns the collection that all new sessions will add their statements to.
+    pub(crate) fn collect(&self) -> Arc<StatementCollection> {
+        Arc::clone(self.0.collection.get_or_init(Arc::default))
     }
 }
 

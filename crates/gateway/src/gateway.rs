@@ -17,6 +17,7 @@ use crate::history::StatementHistory;
 use crate::http::HttpService;
 use crate::listener::Listener;
 use crate::state::GatewayState;
+use crate::statement_collection::StatementCollection;
 use crate::statement_recorder::StatementRecorder;
 use crate::statement_tap::Taps;
 use crate::workers::{self, Threads};
@@ -187,6 +188,12 @@ impl Gateway {
     #[must_use]
     pub fn follow(&self) -> EventLog {
         self.state.taps.events.follow()
+    }
+
+    /// Returns a collection of the statements in all future sessions.
+    #[must_use]
+    pub fn collect(&self) -> Arc<StatementCollection> {
+        self.state.taps.events.collect()
     }
 
     /// Returns how long there has been no open connection, or `None` while there is one.

@@ -171,7 +171,7 @@ mod tests {
 
     fn add_statement(record: &mut StatementRecord, sql: &str, values: Option<u64>, ran: bool) {
         let (statement, begun) = (sql.into(), Instant::now());
-        let done = Completed { statement, begun, ran, values, rows: 2, error: None, rests: None };
+        let done = Completed { statement, begun, ran, values, sent: None, rows: 2, error: None, rests: None };
         record.add(&done, 1e-3);
     }
 

@@ -93,6 +93,7 @@ fn start(
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
     let record = state.taps.record(&database, &settings, &state.leases);
+    let collector = state.taps.collector(&database, &params, &state.leases).filter(|_| !replication);
     // Some client may be about to drop databases with SQL, which would fail if backends were waiting in them.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
@@ -104,7 +105,8 @@ fn start(
             let observed = Observed::new(replication, &greeting);
             let mut response = for_client(greeting.clone());
             let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
-            let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);
+            let tap =
+                state.taps.tap(&database, key.as_ref(), since, record, collector).filter(|_| !replication);
             let leases = state.leases.clone();
             let vacate = end_waiting_backends(leases.clone());
             let session = Session { leases, greeting, seat, key, guard, maintenance, closing };
@@ -124,7 +126,7 @@ fn start(
             let Ok(key) = state.keys.issue(&mut response, &stream, Some(Arc::clone(&gate))) else {
                 return;
             };
-            let tap = state.taps.tap(&database, key.as_ref(), since, record);
+            let tap = state.taps.tap(&database, key.as_ref(), since, record, collector);
             let session = RollbackConnection { lease, key, gate, session, tap, closing };
             run_session(workers, socket, unread, stream, response, |client, server, rest| {
                 session.run(client, server, rest, presence)

@@ -1,4 +1,5 @@
-//! Follows a session's statements on behalf of its listeners: the event log, the history and the recorder.
+//! Follows a session's statements on behalf of its listeners: the event log, the history, the recorder and the
+//! collection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,13 +7,14 @@ use std::time::{Instant, SystemTime};
 
 use contract::{ExecutedStatement, SqlError};
 use lease::Leases;
-use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
+use pgwire::{Completed, StartupParams, StatementError, StatementEvent, StatementTracker};
 use sys::lock;
 
 use crate::cancel::CancelKey;
 use crate::events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 use crate::history::{self, StatementHistory, StatementRing, seconds_of};
 use crate::session_settings::SessionSettings;
+use crate::statement_collection::SessionCollector;
 use crate::statement_recorder::{SharedRecord, StatementRecorder};
 
 /// The listeners of a gateway.
@@ -39,30 +41,49 @@ impl Taps {
         self.recorder.record_for_session(database, settings, leases)
     }
 
+    /// Returns a collector for the statements of a new session in `database`, or `None` if there is no collection or
+    /// the database has no template.
+    pub(crate) fn collector(
+        &self,
+        database: &str,
+        params: &StartupParams,
+        leases: &Leases,
+    ) -> Option<SessionCollector> {
+        let collection = self.events.collection().filter(|_| !Leases::is_always_there(database))?;
+        Some(collection.session(database, leases.template(database)?, params))
+    }
+
     /// Creates a tap for a new session in `database`, or returns `None` if no listener needs the session's statements.
     ///
-    /// `key` is the cancel key of the session's backend, `since` is the time of the client's request, and `record` is
-    /// the lease's record.
+    /// `key` is the cancel key of the session's backend, and `since` is the time of the client's request. `record` and
+    /// `collector` are listeners of this session.
     pub(crate) fn tap(
         &self,
         database: &str,
         key: Option<&CancelKey>,
         since: Instant,
         record: Option<SharedRecord>,
+        collector: Option<SessionCollector>,
     ) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let events = self.events.log().cloned();
         let ring = self.history.as_ref().map(|history| history.ring(database));
-        (events.is_some() || ring.is_some() || record.is_some()).then(|| {
+        (events.is_some() || ring.is_some() || record.is_some() || collector.is_some()).then(|| {
             let session = NEXT.fetch_add(1, Ordering::Relaxed);
-            let listeners = Subscribers { session, database: database.into(), events, ring, record };
+            let tracker = if collector.is_some() {
+                StatementTracker::with_values()
+            } else {
+                StatementTracker::default()
+            };
+            let listeners =
+                Subscribers { session, database: database.into(), events, ring, record, collector };
             let now = Instant::now();
             let backend = key.map_or(0, CancelKey::process);
             listeners.log_event(
                 now,
                 SessionEventKind::Began { waited: now.saturating_duration_since(since), backend },
             );
-            Box::new(Tap { tracker: Some(StatementTracker::default()), listeners })
+            Box::new(Tap { tracker: Some(tracker), listeners })
         })
     }
 }
@@ -82,6 +103,7 @@ struct Subscribers {
     events: Option<EventLog>,
     ring: Option<StatementRing>,
     record: Option<SharedRecord>,
+    collector: Option<SessionCollector>,
 }
 
 impl Tap {
@@ -104,6 +126,7 @@ impl Tap {
             *tracker = None;
             listeners.events.iter().for_each(EventLog::count_lost);
             listeners.record.iter().for_each(|record| lock(record).mark_incomplete());
+            listeners.collector.iter().for_each(SessionCollector::count_lost);
         }
     }
 }
@@ -115,14 +138,17 @@ impl Drop for Tap {
 }
 
 impl Subscribers {
-    fn handle_event(&self, event: StatementEvent, now: Instant) {
+    fn handle_event(&mut self, event: StatementEvent, now: Instant) {
         let kind = match event {
             StatementEvent::Requested => SessionEventKind::Requested,
             StatementEvent::Completed(done) => {
                 if let Some(record) = &self.record {
                     lock(record).add(&done, now.saturating_duration_since(done.begun).as_secs_f64());
                 }
-                let Completed { statement, begun, ran, values, rows, error, rests } = done;
+                if let Some(collector) = &mut self.collector {
+                    collector.add(&done);
+                }
+                let Completed { statement, begun, ran, values, rows, error, rests, .. } = done;
                 if let Some(ring) = self.ring.as_ref().filter(|_| ran || error.is_some()) {
                     let took = now.saturating_duration_since(begun);
                     let executed = ExecutedStatement {
@@ -161,16 +187,20 @@ impl Subscribers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statement_collection::StatementCollection;
 
     #[test]
     fn session_is_observed_only_with_a_subscriber() {
         let now = Instant::now();
-        assert!(Taps::default().tap("d", None, now, None).is_none());
-        assert!(Taps::default().tap("d", None, now, Some(SharedRecord::default())).is_some());
+        assert!(Taps::default().tap("d", None, now, None, None).is_none());
+        assert!(Taps::default().tap("d", None, now, Some(SharedRecord::default()), None).is_some());
         let history = Some(Arc::default());
-        assert!(Taps { history, ..Taps::default() }.tap("d", None, now, None).is_some());
+        assert!(Taps { history, ..Taps::default() }.tap("d", None, now, None, None).is_some());
+        let params = StartupParams::new([]);
+        let collector = Arc::<StatementCollection>::default().session("d", "app".to_owned(), &params);
+        assert!(Taps::default().tap("d", None, now, None, Some(collector)).is_some());
         let taps = Taps::default();
         let _log = taps.events.follow();
-        assert!(taps.tap("d", None, now, None).is_some());
+        assert!(taps.tap("d", None, now, None, None).is_some());
     }
 }

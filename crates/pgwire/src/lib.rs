@@ -21,6 +21,8 @@ mod negotiation;
 mod normalized;
 mod query_runs;
 mod scram;
+mod sent_statement;
+mod split;
 mod sql;
 mod startup;
 mod statement;
@@ -37,6 +39,8 @@ pub use negotiation::{SupportedProtocols, negotiation, unsupported_protocol, wit
 pub use normalized::{NormalizedStatement, StatementKind};
 pub use query_runs::{QueryRuns, RepeatedPart};
 pub use scram::{Exchange, Verifier, sasl_request, sasl_response};
+pub use sent_statement::{BoundValue, SentStatement};
+pub use split::{planned_query, split_statements};
 pub use sql::{SqlLexer, Token, TokenKind};
 pub use startup::{Startup, StartupPacket, StartupParams};
 pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};

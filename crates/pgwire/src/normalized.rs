@@ -98,7 +98,13 @@ impl NormalizedStatement {
         let (kind, part) = weighty.unwrap_or((StatementKind::Other, &[]));
         let clears = kind == StatementKind::Truncate
             || (kind == StatementKind::Delete && !part.iter().any(|token| token.is_word("where")));
-        Self { kind, text: spell(&tokens), clears }
+        Self { kind, text: spell(&tokens, LONGEST), clears }
+    }
+
+    /// Returns the whole text of a statement without its values, however long it is.
+    #[must_use]
+    pub fn whole_text(sql: &str) -> String {
+        spell(&tokens(sql), usize::MAX)
     }
 
     /// Returns a placeholder for a statement that got no response because the session ended first.
@@ -228,9 +234,9 @@ fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     StatementKind::Select
 }
 
-/// Formats the tokens as one line. Values become `?`, lists of values become `(?, …)`, and several rows of
+/// Formats the tokens as one line of at most `longest` bytes, and an ellipsis if that is too short. Values become `?`, lists of values become `(?, …)`, and several rows of
 /// values become a single list.
-fn spell(tokens: &[OperatorToken<'_>]) -> String {
+fn spell(tokens: &[OperatorToken<'_>], longest: usize) -> String {
     let mut words: Vec<&str> = Vec::with_capacity(tokens.len());
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
@@ -267,8 +273,8 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
         // A quoted name can contain any character.
         text.extend(word.chars().map(|letter| if letter.is_control() { ' ' } else { letter }));
         before = word;
-        if text.len() > LONGEST {
-            text.truncate(text.floor_char_boundary(LONGEST));
+        if text.len() > longest {
+            text.truncate(text.floor_char_boundary(longest));
             text.push('…');
             break;
         }

@@ -4,15 +4,16 @@
 //! The server processes one message at a time. A statement therefore starts when the client sends it or, if
 //! that is later, when the previous statement ends. It ends with its CommandComplete, or with the
 //! ReadyForQuery after that. A commit caused by a Sync thus counts as part of the statement before the Sync.
-//! The tracker stores only the first part of each statement. Source: the manual's "Message Flow", 13 to 18.
+//! The tracker stores only the first part of each statement, unless its caller wants whole statements with
+//! their values. Source: the manual's "Message Flow", 13 to 18.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ErrorResponse;
 use crate::frame::{FrameDecoder, FramePrefix, split_zero};
+use crate::{ErrorResponse, SentStatement};
 
 /// How many bytes of a statement the tracker stores, at most. `pg_stat_activity` shows the same number.
 const TEXT: usize = 1023;
@@ -20,6 +21,8 @@ const TEXT: usize = 1023;
 const NAME: usize = 256;
 /// How many bytes of the bound values are in their digest, at most.
 const VALUES: usize = 1024;
+/// Length of the longest message that the tracker stores as a whole, in bytes.
+const WHOLE: usize = 256 << 10;
 /// How many bytes of a command tag the tracker reads, at most.
 const TAG: usize = 64;
 /// Maximum number of steps without a response, and of stored names. Real clients don't reach these limits.
@@ -46,6 +49,9 @@ pub struct Completed {
     pub ran: bool,
     /// Digest of the bound values. `None` for a Query or for a statement in a batch.
     pub values: Option<u64>,
+    /// The whole statement with its values, or with the first values of a batch. `None` if the tracker doesn't
+    /// store them, or if the statement is too long or not UTF-8.
+    pub sent: Option<Arc<SentStatement>>,
     /// Number of rows returned or changed, according to the command tags.
     pub rows: u64,
     /// The error, if the statement failed.
@@ -67,7 +73,7 @@ pub struct StatementError {
 #[derive(Debug)]
 enum Step {
     /// A Query, which lasts until its ReadyForQuery.
-    Query(Arc<str>),
+    Query(Portal),
     /// An Execute of a portal, and the number of equal Executes in a row, each of which lasts until its
     /// CommandComplete.
     Execute(Execution, usize),
@@ -81,6 +87,15 @@ enum Step {
 struct Portal {
     statement: Arc<str>,
     values: Option<u64>,
+    sent: Option<Arc<SentStatement>>,
+}
+
+/// A prepared statement, and the number of times the client has bound it.
+#[derive(Debug, Clone, Default)]
+struct Prepared {
+    statement: Arc<str>,
+    sent: Option<Arc<SentStatement>>,
+    runs: u64,
 }
 
 /// The portal of an Execute, and whether the client bound a portal just before it.
@@ -95,8 +110,10 @@ struct Execution {
 pub struct StatementTracker {
     client: FrameDecoder,
     server: FrameDecoder,
+    /// Whether to store whole statements with their values.
+    keeps_whole: bool,
     /// Prepared statements keyed by name.
-    prepared: HashMap<Vec<u8>, Arc<str>>,
+    prepared: HashMap<Vec<u8>, Prepared>,
     portals: HashMap<Vec<u8>, Portal>,
     /// Whether the client has bound a portal that it hasn't executed yet.
     bound: bool,
@@ -115,6 +132,12 @@ pub struct StatementTracker {
 }
 
 impl StatementTracker {
+    /// Creates a tracker that also stores whole statements with their values.
+    #[must_use]
+    pub fn with_values() -> Self {
+        Self { keeps_whole: true, ..Self::default() }
+    }
+
     /// Returns true if the tracker can no longer follow the session, because it doesn't know where the next
     /// frame starts or because the server owes too many responses.
     #[must_use]
@@ -125,20 +148,24 @@ impl StatementTracker {
     /// Processes bytes that the client sent at `now`.
     pub fn client_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         let mut client = std::mem::take(&mut self.client);
+        let keeps_whole = self.keeps_whole;
         let wanted = |tag| match tag {
+            b'Q' | b'P' | b'B' if keeps_whole => WHOLE,
             b'Q' => TEXT,
             b'P' => NAME + TEXT,
             b'B' => 2 * NAME + VALUES,
             b'E' | b'C' => NAME,
             _ => 0,
         };
-        client.decode(bytes, wanted, |FramePrefix { tag, body, .. }| {
-            self.asks(tag, &body[..body.len().min(wanted(tag))], now, tell);
+        client.decode(bytes, wanted, |FramePrefix { tag, length, body }| {
+            let body = &body[..body.len().min(wanted(tag))];
+            self.asks(FramePrefix { tag, length, body }, now, tell);
         });
         self.client = client;
     }
 
-    fn asks(&mut self, tag: u8, body: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
+    fn asks(&mut self, frame: FramePrefix<'_>, now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
+        let FramePrefix { tag, length, body } = frame;
         match tag {
             b'd' | b'H' | b'X' => return,
             b'c' | b'f' => return self.ends_copy(),
@@ -150,18 +177,28 @@ impl StatementTracker {
         }
         self.unsynchronized = !matches!(tag, b'Q' | b'F' | b'S');
         let (first, rest) = split_zero(body);
+        let is_whole = self.keeps_whole && body.len() == length;
         match tag {
-            b'Q' => self.steps.push_back(Step::Query(text(first))),
-            b'F' => self.steps.push_back(Step::Query("(a function is called)".into())),
+            b'Q' => {
+                let sent = is_whole.then(|| SentStatement::query(first)).flatten().map(Arc::new);
+                let statement = shown(first, sent.as_deref());
+                self.steps.push_back(Step::Query(Portal { statement, values: None, sent }));
+            }
+            b'F' => {
+                let statement = "(a function is called)".into();
+                self.steps.push_back(Step::Query(Portal { statement, ..Portal::default() }));
+            }
             b'S' => self.steps.push_back(Step::Sync(Arc::clone(&self.last.statement))),
             b'P' => {
-                self.last = Portal { statement: text(split_zero(rest).0), values: None };
-                remember(&mut self.prepared, first, &self.last.statement);
+                let (sql, types) = split_zero(rest);
+                let sent = is_whole.then(|| SentStatement::prepared(sql, types)).flatten().map(Arc::new);
+                let statement = shown(sql, sent.as_deref());
+                self.last = Portal { statement: Arc::clone(&statement), ..Portal::default() };
+                remember(&mut self.prepared, first, &Prepared { statement, sent, runs: 0 });
             }
             b'B' => {
                 let (name, values) = split_zero(rest);
-                let statement = self.prepared.get(name).cloned().unwrap_or_else(|| "".into());
-                self.last = Portal { statement, values: Some(digest(values)) };
+                self.last = self.binds(name, values, is_whole);
                 remember(&mut self.portals, first, &self.last);
                 self.bound = true;
             }
@@ -170,6 +207,17 @@ impl StatementTracker {
             b'C' if body.first() == Some(&b'P') => drop(self.portals.remove(&first[1..])),
             _ => {}
         }
+    }
+
+    /// Returns the portal for a Bind of the prepared statement `name`.
+    fn binds(&mut self, name: &[u8], values: &[u8], is_whole: bool) -> Portal {
+        let digest = Some(digest(values));
+        let Some(Prepared { statement, sent, runs }) = self.prepared.get_mut(name) else {
+            return Portal { values: digest, ..Portal::default() };
+        };
+        *runs += u64::from(!name.is_empty());
+        let sent = sent.as_ref().filter(|_| is_whole).map(|sent| Arc::new(sent.bound(values, *runs)));
+        Portal { statement: Arc::clone(statement), values: digest, sent }
     }
 
     fn executes(&mut self, portal: &[u8]) {
@@ -247,12 +295,13 @@ impl StatementTracker {
         while let Some(Step::Execute(..)) = self.steps.front() {
             self.steps.pop_front();
         }
-        let of = |statement, bound| Execution { portal: Portal { statement, values: None }, bound };
+        let prepared =
+            |statement| Execution { portal: Portal { statement, ..Portal::default() }, bound: false };
         let execution = match (self.steps.pop_front(), self.executed.take()) {
-            (Some(Step::Query(statement)), _) => of(statement, true),
+            (Some(Step::Query(portal)), _) => Execution { portal, bound: true },
             (_, Some(executed)) => executed,
-            (Some(Step::Sync(statement)), None) => of(statement, false),
-            (_, None) => of(Arc::clone(&self.last.statement), false),
+            (Some(Step::Sync(statement)), None) => prepared(statement),
+            (_, None) => prepared(Arc::clone(&self.last.statement)),
         };
         let rests = (self.steps.is_empty() && !self.unsynchronized).then_some(in_transaction);
         self.done(execution, rests, now, tell);
@@ -267,9 +316,26 @@ impl StatementTracker {
     ) {
         let Some(begun) = self.since else { return };
         self.since = rests.is_none().then_some(now);
-        let Execution { portal: Portal { statement, values }, bound: ran } = execution;
+        let Execution { portal: Portal { statement, values, sent }, bound: ran } = execution;
         let (error, rows) = (self.error.take(), std::mem::take(&mut self.rows));
-        tell(StatementEvent::Completed(Completed { statement, begun, ran, values, rows, error, rests }));
+        tell(StatementEvent::Completed(Completed {
+            statement,
+            begun,
+            ran,
+            values,
+            sent,
+            rows,
+            error,
+            rests,
+        }));
+    }
+}
+
+/// Returns the start of a statement. A short one shares its text with `sent`.
+fn shown(bytes: &[u8], sent: Option<&SentStatement>) -> Arc<str> {
+    match sent {
+        Some(sent) if bytes.len() <= TEXT => Arc::clone(&sent.text),
+        _ => text(bytes),
     }
 }
 

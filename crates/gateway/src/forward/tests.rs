@@ -45,7 +45,7 @@ impl Fixture {
         let vacate = Box::new(move || count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
         let observed = Observed::new(false, STARTUP_RESPONSE);
         let begun = Instant::now();
-        let tap = taps.tap("d", None, begun, None);
+        let tap = taps.tap("d", None, begun, None, None);
         let forward = Forward::new(near, far, observed, vacate, tap, Vec::new());
         Self { forward, client, server, taps, begun, vacated }
     }

@@ -320,6 +320,12 @@ impl Leases {
         self.0.lock().table.isolation(cut(name))
     }
 
+    /// Returns the template of the lease with this name, or `None` if there is no such lease.
+    #[must_use]
+    pub fn template(&self, name: &str) -> Option<String> {
+        self.0.lock().table.lease(cut(name)).map(|lease| lease.terms.template)
+    }
+
     /// Returns true if [`Leases::keep`] gave this name to a database that still exists.
     #[must_use]
     pub fn is_kept(&self, name: &str) -> bool {

@@ -63,7 +63,7 @@ impl Fixture {
         let ((client, near), (far, server)) = (pair(room), pair(room));
         let ends = (duplicate(&near), duplicate(&far));
         let begun = Instant::now();
-        let tap = taps.tap("d", None, begun, None);
+        let tap = taps.tap("d", None, begun, None, None);
         let drive = Drive::new(near, far, new_session(), Arc::new(Gate::new()), tap);
         Self { drive, client, server, near: ends.0, far: ends.1, taps, begun }
     }

@@ -1,0 +1,412 @@
+//! Collects a suite's distinct statements: with the values of a few runs, the sessions' settings, and the tests that
+//! ran them. A reader can then ask a planner for their plans.
+//!
+//! Of many runs of one statement, the collection keeps those whose text and values have the lowest digests. This
+//! choice is random, yet the same in each run of the suite, whatever the order of its tests.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use lease::cut;
+use pgwire::{
+    BoundValue, Completed, NormalizedStatement, SentStatement, SqlLexer, StartupParams, planned_query,
+    split_statements,
+};
+use sys::lock;
+
+use crate::planner_settings::PlannerSettings;
+
+/// Maximum number of distinct statements.
+const MAX_STATEMENTS: usize = 10_000;
+/// Maximum size of all texts and values, in bytes.
+const MAX_BYTES: usize = 64 << 20;
+/// Number of runs of each statement whose values are kept.
+const RUNS: usize = 3;
+/// Maximum number of pairs of a statement and a test that ran it.
+const MAX_PAIRS: usize = 1_000_000;
+/// Maximum number of original texts, as clients sent them, whose parts are kept.
+const MAX_CACHED_TEXTS: usize = 2000;
+
+/// A collected statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectedStatement {
+    /// Name of the template of the statement's database.
+    pub template: String,
+    /// Text without values.
+    pub normalized: String,
+    /// Settings of the session that concern plans and names, sorted by name.
+    pub settings: Vec<(String, String)>,
+    /// Some runs with different texts or values. There is at least one.
+    pub runs: Vec<CollectedRun>,
+    /// Number of all runs.
+    pub count: u64,
+    /// Highest number of runs of one prepared statement with a name. 0 if clients prepared it without a name only.
+    pub prepared_runs: u64,
+    /// Names of the tests that ran the statement, sorted. The name of the database if a test has no name.
+    pub tests: Vec<String>,
+}
+
+/// A run of a collected statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectedRun {
+    /// Text of the single statement. The query of a cursor or of a COPY.
+    pub text: String,
+    /// Bound values.
+    pub values: Vec<BoundValue>,
+}
+
+/// All collected statements, and the numbers of runs that are missing there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CollectedStatements {
+    /// Statements that the server plans, sorted by their normalized text.
+    pub statements: Vec<CollectedStatement>,
+    /// Runs of statements that the server doesn't plan, such as CREATE TABLE or COPY of a table. Transaction control,
+    /// settings and FETCH don't count.
+    pub utilities: u64,
+    /// Runs of EXECUTE, whose statement was prepared in SQL.
+    pub sql_executions: u64,
+    /// Runs of statements that are too long, not UTF-8, or in a session that the gateway could no longer follow.
+    pub unread: u64,
+    /// Runs of statements beyond the limits of number and size.
+    pub beyond_limits: u64,
+    /// Pairs of a statement and a test beyond the limit.
+    pub tests_beyond_limit: u64,
+}
+
+/// Collection for all sessions of a gateway.
+#[derive(Debug, Default)]
+pub struct StatementCollection(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    statements: Vec<Entry>,
+    /// Indexes in `statements`.
+    indexes: HashMap<Key, usize>,
+    /// Parts of the texts that clients sent last.
+    parts: HashMap<Arc<str>, Arc<[Part]>>,
+    normalized: Interner<String>,
+    settings: Interner<Vec<(String, String)>>,
+    names: Interner<String>,
+    /// Statements of the running tests by the name of their database.
+    running: HashMap<u32, HashSet<usize>>,
+    bytes: usize,
+    pairs: usize,
+    missing: CollectedStatements,
+}
+
+/// Numbers of the template, the normalized text and the settings.
+type Key = (u32, u32, u32);
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    /// Runs with their digests, in ascending order.
+    runs: Vec<(u64, SentStatement)>,
+    count: u64,
+    prepared_runs: u64,
+    tests: BTreeSet<u32>,
+}
+
+/// A part of a client's text.
+#[derive(Debug, Clone)]
+enum Part {
+    /// A statement that the server plans: the number of its normalized text unless that is beyond the limit, and its
+    /// text unless that is the client's whole text.
+    Planned(Option<u32>, Option<Arc<str>>),
+    Setting(Arc<str>),
+    /// The end of a transaction, and whether it commits.
+    End(bool),
+    SqlExecution,
+    Utility,
+    /// BEGIN, SAVEPOINT, FETCH and the like, which are neither planned nor missed.
+    Other,
+}
+
+/// Numbers equal values, beginning with 0.
+#[derive(Debug)]
+struct Interner<T> {
+    numbers: HashMap<Arc<T>, u32>,
+    values: Vec<Arc<T>>,
+}
+
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Self { numbers: HashMap::new(), values: Vec::new() }
+    }
+}
+
+impl<T: std::hash::Hash + Eq> Interner<T> {
+    fn number(&mut self, value: T) -> u32 {
+        if let Some(number) = self.numbers.get(&value) {
+            return *number;
+        }
+        let number = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        let value = Arc::new(value);
+        self.values.push(Arc::clone(&value));
+        self.numbers.insert(value, number);
+        number
+    }
+
+    /// Like [`Self::number`], but returns `None` for a new value beyond [`MAX_STATEMENTS`].
+    fn limited_number(&mut self, value: T) -> Option<u32> {
+        let has_room = self.values.len() < MAX_STATEMENTS || self.numbers.contains_key(&value);
+        has_room.then(|| self.number(value))
+    }
+
+    fn value(&self, number: u32) -> &T {
+        &self.values[number as usize]
+    }
+}
+
+/// Adds the statements of one session to a collection.
+#[derive(Debug)]
+pub(crate) struct SessionCollector {
+    collection: Arc<StatementCollection>,
+    template: u32,
+    database: u32,
+    settings: PlannerSettings,
+    /// Number of the present settings. `None` beyond the limit.
+    settings_number: Option<u32>,
+}
+
+impl StatementCollection {
+    /// Returns a collector for a new session in the lease `database`.
+    pub(crate) fn session(
+        self: &Arc<Self>,
+        database: &str,
+        template: String,
+        params: &StartupParams,
+    ) -> SessionCollector {
+        let settings = PlannerSettings::at_startup(params);
+        let mut state = lock(&self.0);
+        let template = state.names.number(template);
+        let database = state.names.number(cut(database).to_owned());
+        let settings_number = state.settings.limited_number(settings.current());
+        drop(state);
+        SessionCollector { collection: Arc::clone(self), template, database, settings, settings_number }
+    }
+
+    /// Ends the test that used the lease `database`. `name` is the test's name in its test runner.
+    pub(crate) fn test_ended(&self, database: &str, name: Option<&str>) {
+        let mut state = lock(&self.0);
+        let database = state.names.number(cut(database).to_owned());
+        if let Some(statements) = state.running.remove(&database) {
+            let test = name.map_or(database, |name| state.names.number(name.to_owned()));
+            state.add_test(test, statements);
+        }
+    }
+
+    /// Counts a session that the gateway could no longer follow.
+    pub(crate) fn count_lost(&self) {
+        lock(&self.0).missing.unread += 1;
+    }
+
+    /// Ends all tests, and removes and returns all statements.
+    #[must_use]
+    pub fn finish(&self) -> CollectedStatements {
+        let mut state = std::mem::take(&mut *lock(&self.0));
+        let running: BTreeMap<_, _> = state.running.drain().collect();
+        running.into_iter().for_each(|(database, statements)| state.add_test(database, statements));
+        let State { statements, normalized, settings, names, missing, .. } = state;
+        let collected = |Entry { key, runs, count, prepared_runs, tests }: Entry| {
+            let mut tests: Vec<_> = tests.into_iter().map(|test| names.value(test).clone()).collect();
+            tests.sort_unstable();
+            let runs = runs.into_iter().filter_map(|(_, sent)| {
+                Some(CollectedRun { text: sent.text.as_ref().to_owned(), values: sent.parameters()? })
+            });
+            let (template, text, session) = key;
+            CollectedStatement {
+                template: names.value(template).clone(),
+                normalized: normalized.value(text).clone(),
+                settings: settings.value(session).clone(),
+                runs: runs.collect(),
+                count,
+                prepared_runs,
+                tests,
+            }
+        };
+        let mut statements: Vec<_> =
+            statements.into_iter().map(collected).filter(|statement| !statement.runs.is_empty()).collect();
+        statements.sort_by(|one, other| {
+            (&one.normalized, &one.settings, &one.template).cmp(&(
+                &other.normalized,
+                &other.settings,
+                &other.template,
+            ))
+        });
+        CollectedStatements { statements, ..missing }
+    }
+}
+
+impl SessionCollector {
+    /// Adds a completed message.
+    pub(crate) fn add(&mut self, done: &Completed) {
+        if done.error.is_some() {
+            self.settings.failed();
+        } else if done.ran {
+            match &done.sent {
+                Some(sent) => self.add_parts(sent),
+                None => lock(&self.collection.0).missing.unread += 1,
+            }
+        }
+        if done.rests == Some(false) {
+            self.end_transaction(done.error.is_none());
+        }
+    }
+
+    fn add_parts(&mut self, sent: &SentStatement) {
+        let collection = Arc::clone(&self.collection);
+        let parts = lock(&collection.0).parts(&sent.text);
+        for part in parts.iter() {
+            match part {
+                Part::Planned(normalized, text) => {
+                    let key = normalized.zip(self.settings_number);
+                    let key = key.map(|(normalized, settings)| (self.template, normalized, settings));
+                    lock(&collection.0).add(key, self.database, sent, text.as_ref());
+                }
+                Part::Setting(text) => {
+                    if self.settings.apply(text, &sent.parameters().unwrap_or_default()) {
+                        self.renumber();
+                    }
+                }
+                Part::End(commits) => self.end_transaction(*commits),
+                Part::SqlExecution => lock(&collection.0).missing.sql_executions += 1,
+                Part::Utility => lock(&collection.0).missing.utilities += 1,
+                Part::Other => {}
+            }
+        }
+    }
+
+    fn end_transaction(&mut self, commits: bool) {
+        if self.settings.end_transaction(commits) {
+            self.renumber();
+        }
+    }
+
+    fn renumber(&mut self) {
+        self.settings_number = lock(&self.collection.0).settings.limited_number(self.settings.current());
+    }
+
+    /// Counts this session as one that the gateway could no longer follow.
+    pub(crate) fn count_lost(&self) {
+        self.collection.count_lost();
+    }
+}
+
+impl State {
+    fn parts(&mut self, text: &Arc<str>) -> Arc<[Part]> {
+        if let Some(parts) = self.parts.get(text) {
+            return Arc::clone(parts);
+        }
+        let parts: Arc<[Part]> =
+            split_statements(text).into_iter().map(|part| self.part(text, part)).collect();
+        if self.parts.len() >= MAX_CACHED_TEXTS {
+            self.parts.clear();
+        }
+        self.parts.insert(Arc::clone(text), Arc::clone(&parts));
+        parts
+    }
+
+    fn part(&mut self, whole: &str, part: &str) -> Part {
+        let mut lexer = SqlLexer::new(part.as_bytes(), true);
+        let mut words = std::iter::from_fn(|| lexer.token()).map(|token| token.text.to_ascii_lowercase());
+        let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if first == b"select" && part.contains("set_config") && PlannerSettings::default().apply(part, &[]) {
+            return Part::Setting(part.into());
+        }
+        match (first.as_slice(), second.as_slice()) {
+            (b"set" | b"reset" | b"discard", _) => return Part::Setting(part.into()),
+            (b"prepare", b"transaction") | (b"commit" | b"end", _) => return Part::End(true),
+            (b"rollback" | b"abort", b"to") => return Part::Other,
+            (b"rollback" | b"abort", third) if third != b"prepared" => {
+                let is_to = words.next().is_some_and(|word| word == b"to");
+                return if is_to { Part::Other } else { Part::End(false) };
+            }
+            (b"execute", _) => return Part::SqlExecution,
+            (
+                b"begin" | b"start" | b"savepoint" | b"release" | b"fetch" | b"move" | b"close" | b"show"
+                | b"prepare" | b"deallocate" | b"listen" | b"unlisten" | b"notify" | b"lock",
+                _,
+            ) => return Part::Other,
+            _ => {}
+        }
+        match planned_query(part) {
+            Some(query) => {
+                let text = (query.len() < whole.trim().len()).then(|| query.into());
+                Part::Planned(self.normalized.limited_number(NormalizedStatement::whole_text(query)), text)
+            }
+            None => Part::Utility,
+        }
+    }
+
+    /// Adds a run. `key` is `None` beyond the limits. `text` is the text of the statement unless that is the client's
+    /// whole text.
+    fn add(&mut self, key: Option<Key>, database: u32, sent: &SentStatement, text: Option<&Arc<str>>) {
+        let Some(index) = key.and_then(|key| self.index(key)) else {
+            self.missing.beyond_limits += 1;
+            return;
+        };
+        let text = text.unwrap_or(&sent.text);
+        let statement = sent.with_text(Arc::clone(text));
+        let entry = &mut self.statements[index];
+        entry.count += 1;
+        entry.prepared_runs = entry.prepared_runs.max(statement.prepared_runs);
+        let before = entry.size();
+        if before == 0 || self.bytes < MAX_BYTES {
+            entry.keep(statement);
+        }
+        self.bytes = self.bytes - before + entry.size();
+        self.running.entry(database).or_default().insert(index);
+    }
+
+    /// Returns the index of the statement, or `None` if it is new and beyond the limits.
+    fn index(&mut self, key: Key) -> Option<usize> {
+        if let Some(index) = self.indexes.get(&key) {
+            return Some(*index);
+        }
+        if self.statements.len() >= MAX_STATEMENTS || self.bytes >= MAX_BYTES {
+            return None;
+        }
+        let index = self.statements.len();
+        self.bytes += self.normalized.value(key.1).len();
+        self.indexes.insert(key, index);
+        self.statements.push(Entry {
+            key,
+            runs: Vec::new(),
+            count: 0,
+            prepared_runs: 0,
+            tests: BTreeSet::new(),
+        });
+        Some(index)
+    }
+
+    fn add_test(&mut self, test: u32, statements: HashSet<usize>) {
+        for index in statements {
+            let tests = &mut self.statements[index].tests;
+            if self.pairs >= MAX_PAIRS && !tests.contains(&test) {
+                self.missing.tests_beyond_limit += 1;
+            } else if tests.insert(test) {
+                self.pairs += 1;
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Keeps the run if its digest is among the lowest.
+    fn keep(&mut self, statement: SentStatement) {
+        let digest = statement.digest();
+        let Err(at) = self.runs.binary_search_by_key(&digest, |(digest, _)| *digest) else { return };
+        if at < RUNS {
+            self.runs.insert(at, (digest, statement));
+            self.runs.truncate(RUNS);
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.runs.iter().map(|(_, statement)| statement.size()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;
