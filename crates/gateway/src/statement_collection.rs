@@ -20,11 +20,11 @@ use crate::planner_settings::PlannerSettings;
 const MAX_STATEMENTS: usize = 10_000;
 /// Maximum size of all texts and values, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// Number of runs of each statement whose values are kept.
+/// Maximum number of runs of each statement with their values.
 const RUNS: usize = 3;
 /// Maximum number of pairs of a statement and a test that ran it.
 const MAX_PAIRS: usize = 1_000_000;
-/// Maximum number of original texts, as clients sent them, whose parts are kept.
+/// Maximum number of original texts (as clients sent them) in the cache.
 const MAX_CACHED_TEXTS: usize = 2000;
 
 /// A collected statement.

@@ -69,8 +69,7 @@ impl SentStatement {
                 [all] => all,
                 _ => *formats.get(index)?,
             };
-            let type_oid = types.get(index).copied().unwrap_or(0);
-            Some(BoundValue { type_oid, format, value: bind.value()? })
+            bind.value(types.get(index).copied().unwrap_or(0), format)
         };
         (0..count).map(value).collect()
     }
@@ -114,12 +113,14 @@ impl Reader<'_> {
     }
 
     /// Reads a length and as many bytes. The length -1 stands for NULL.
-    fn value(&mut self) -> Option<Option<Vec<u8>>> {
+    fn value(&mut self, type_oid: u32, format: i16) -> Option<BoundValue> {
         let length = self.chunk().map(i32::from_be_bytes)?;
-        let Ok(length) = usize::try_from(length) else { return Some(None) };
+        let Ok(length) = usize::try_from(length) else {
+            return Some(BoundValue { type_oid, format, value: None });
+        };
         let (value, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        Some(Some(value.to_vec()))
+        Some(BoundValue { type_oid, format, value: Some(value.to_vec()) })
     }
 }
 
@@ -135,14 +136,14 @@ mod tests {
     fn parse(name: &str, text: &[u8], types: &[u32]) -> Vec<u8> {
         let count = u16::try_from(types.len()).unwrap();
         let mut body = [name.as_bytes(), b"\0", text, b"\0", &count.to_be_bytes()].concat();
-        types.iter().for_each(|oid| body.extend(oid.to_be_bytes()));
+        body.extend(types.iter().flat_map(|oid| oid.to_be_bytes()));
         encode(b'P', &body)
     }
 
     fn bind(name: &str, formats: &[i16], values: &[Option<Vec<u8>>]) -> Vec<u8> {
         let count = |length: usize| u16::try_from(length).unwrap().to_be_bytes();
         let mut body = [b"\0", name.as_bytes(), b"\0", &count(formats.len())].concat();
-        formats.iter().for_each(|format| body.extend(format.to_be_bytes()));
+        body.extend(formats.iter().flat_map(|format| format.to_be_bytes()));
         body.extend(count(values.len()));
         for value in values {
             let length = value.as_ref().map_or(-1, |value| i32::try_from(value.len()).unwrap());
@@ -183,7 +184,7 @@ mod tests {
             formats in prop::sample::select(&[0_usize, 1, 9][..]),
             chunk in 1_usize..400,
         ) {
-            let formats: Vec<i16> = (0..formats.min(values.len())).map(|index| (index % 2) as i16).collect();
+            let formats: Vec<i16> = [0, 1].into_iter().cycle().take(formats.min(values.len())).collect();
             let client =
                 [parse("", text.as_bytes(), &types), bind("", &formats, &values), EXECUTE.into(), SYNC.into()];
             let server = [complete(), READY.to_vec()].concat();
