@@ -87,6 +87,12 @@ impl PlannerSettings {
         self.current.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
+    /// Returns true if a statement has the form of a change of settings.
+    pub(crate) fn is_change(statement: &str) -> bool {
+        let any = BoundValue { type_oid: 0, format: 0, value: Some(Vec::new()) };
+        Change::read(statement, &[any.clone(), any.clone(), any]).is_some()
+    }
+
     /// Applies a statement that has succeeded. Returns true if it has the form of a change of settings.
     pub(crate) fn apply(&mut self, statement: &str, values: &[BoundValue]) -> bool {
         let Some(change) = Change::read(statement, values) else { return false };
@@ -144,19 +150,12 @@ impl Change {
         let mut lexer = SqlLexer::new(statement.as_bytes(), true);
         let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).take(64).collect();
         let (first, rest) = tokens.split_first()?;
-        let all = Some(Self { name: None, value: None, is_local: false });
         if first.is_word(b"set") {
             Self::set(rest)
         } else if first.is_word(b"discard") {
-            all.filter(|_| rest.first().is_some_and(|what| what.is_word(b"all")))
+            rest.first().is_some_and(|what| what.is_word(b"all")).then(Self::reset_all)
         } else if first.is_word(b"reset") {
-            match rest {
-                [name] if name.is_word(b"all") => all,
-                [session, _] if session.is_word(b"session") => Self::of("session_authorization", None),
-                [time, _] if time.is_word(b"time") => Self::of("timezone", None),
-                [name] => Self::of(&name_of(name)?, None),
-                _ => None,
-            }
+            Self::reset(rest)
         } else if first.is_word(b"select") {
             Self::set_config(rest, values)
         } else {
@@ -164,37 +163,52 @@ impl Change {
         }
     }
 
-    fn of(name: &str, value: Option<String>) -> Option<Self> {
-        Some(Self { name: Some(name.to_lowercase()), value, is_local: false })
+    fn reset_all() -> Self {
+        Self { name: None, value: None, is_local: false }
+    }
+
+    fn of(name: &str, value: Option<String>) -> Self {
+        Self { name: Some(name.to_lowercase()), value, is_local: false }
+    }
+
+    /// Reads the tokens after RESET.
+    fn reset(tokens: &[Token<'_>]) -> Option<Self> {
+        match tokens {
+            [name] if name.is_word(b"all") => Some(Self::reset_all()),
+            [name] => Some(Self::of(&name_of(name)?, None)),
+            [session, _] if session.is_word(b"session") => Some(Self::of("session_authorization", None)),
+            [time, _] if time.is_word(b"time") => Some(Self::of("timezone", None)),
+            _ => None,
+        }
     }
 
     /// Reads the tokens after SET.
     fn set(tokens: &[Token<'_>]) -> Option<Self> {
-        let (first, rest) = tokens.split_first()?;
-        if first.is_word(b"local") {
-            return Some(Self { is_local: true, ..Self::set(rest)? });
+        match tokens {
+            [local, rest @ ..] if local.is_word(b"local") => {
+                Some(Self { is_local: true, ..Self::set(rest)? })
+            }
+            [session, authorization, user @ ..]
+                if session.is_word(b"session") && authorization.is_word(b"authorization") =>
+            {
+                Some(Self::of("session_authorization", value_of(user, false)))
+            }
+            [session, rest @ ..] if session.is_word(b"session") => Self::set(rest),
+            [time, zone, value @ ..] if time.is_word(b"time") && zone.is_word(b"zone") => {
+                Some(Self::of("timezone", value_of(value, false)))
+            }
+            [schema, value] if schema.is_word(b"schema") => {
+                Some(Self::of("search_path", value_of(std::slice::from_ref(value), true)))
+            }
+            [name, to, value @ ..] if to.is_word(b"to") || to.is_sign(b'=') => {
+                let name = name_of(name)?.to_lowercase();
+                Some(Self::of(&name, value_of(value, name == "search_path")))
+            }
+            [role, value] if role.is_word(b"role") => {
+                Some(Self::of("role", value_of(std::slice::from_ref(value), false)))
+            }
+            _ => None,
         }
-        let second = rest.first()?;
-        if first.is_word(b"session") {
-            return match rest {
-                [_, user] if second.is_word(b"authorization") => {
-                    Self::of("session_authorization", value_of(std::slice::from_ref(user), false))
-                }
-                _ => Self::set(rest),
-            };
-        }
-        if first.is_word(b"time") && second.is_word(b"zone") {
-            return Self::of("timezone", value_of(&rest[1..], false));
-        }
-        if first.is_word(b"role") {
-            return Self::of("role", value_of(rest, false));
-        }
-        if first.is_word(b"schema") {
-            return Self::of("search_path", value_of(rest, true));
-        }
-        let name = name_of(first)?.to_lowercase();
-        (second.is_word(b"to") || second.is_sign(b'='))
-            .then(|| Self::of(&name, value_of(&rest[1..], name == "search_path")))?
     }
 
     /// Reads the tokens after SELECT if they are one call of `set_config`.
@@ -216,7 +230,7 @@ impl Change {
             _ => text_of(token),
         };
         let is_local = ["true", "t", "on", "1", "\u{1}"].contains(&&*argument(local)?);
-        Some(Self { is_local, ..Self::of(&argument(name)?, Some(argument(value)?))? })
+        Some(Self { is_local, ..Self::of(&argument(name)?, Some(argument(value)?)) })
     }
 }
 
@@ -304,7 +318,8 @@ mod tests {
         let value = |text: &str| BoundValue { type_oid: 25, format: 0, value: Some(text.into()) };
         let mut settings = settings(&[]);
         let values = [value("search_path"), value("a, b"), value("f")];
-        assert!(settings.apply("SELECT set_config($1, $2, $3)", &values));
+        let statement = "SELECT set_config($1, $2, $3)";
+        assert!(PlannerSettings::is_change(statement) && settings.apply(statement, &values));
         assert_eq!(settings.current(), [("search_path".to_owned(), "a, b".to_owned())]);
     }
 

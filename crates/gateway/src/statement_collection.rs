@@ -27,6 +27,25 @@ const MAX_PAIRS: usize = 1_000_000;
 /// Maximum number of original texts (as clients sent them) in the cache.
 const MAX_CACHED_TEXTS: usize = 2000;
 
+/// First words of statements that are neither planned nor missed.
+const OTHERS: &[&[u8]] = &[
+    b"begin",
+    b"start",
+    b"rollback",
+    b"savepoint",
+    b"release",
+    b"fetch",
+    b"move",
+    b"close",
+    b"show",
+    b"prepare",
+    b"deallocate",
+    b"listen",
+    b"unlisten",
+    b"notify",
+    b"lock",
+];
+
 /// A collected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectedStatement {
@@ -205,8 +224,9 @@ impl StatementCollection {
     #[must_use]
     pub fn finish(&self) -> CollectedStatements {
         let mut state = std::mem::take(&mut *lock(&self.0));
-        let running: BTreeMap<_, _> = state.running.drain().collect();
-        running.into_iter().for_each(|(database, statements)| state.add_test(database, statements));
+        for (database, statements) in state.running.drain().collect::<BTreeMap<_, _>>() {
+            state.add_test(database, statements);
+        }
         let State { statements, normalized, settings, names, missing, .. } = state;
         let collected = |Entry { key, runs, count, prepared_runs, tests }: Entry| {
             let mut tests: Vec<_> = tests.into_iter().map(|test| names.value(test).clone()).collect();
@@ -311,23 +331,18 @@ impl State {
         let mut lexer = SqlLexer::new(part.as_bytes(), true);
         let mut words = std::iter::from_fn(|| lexer.token()).map(|token| token.text.to_ascii_lowercase());
         let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        if first == b"select" && part.contains("set_config") && PlannerSettings::default().apply(part, &[]) {
+        if first == b"select" && part.contains("set_config") && PlannerSettings::is_change(part) {
             return Part::Setting(part.into());
         }
         match (first.as_slice(), second.as_slice()) {
             (b"set" | b"reset" | b"discard", _) => return Part::Setting(part.into()),
             (b"prepare", b"transaction") | (b"commit" | b"end", _) => return Part::End(true),
-            (b"rollback" | b"abort", b"to") => return Part::Other,
-            (b"rollback" | b"abort", third) if third != b"prepared" => {
-                let is_to = words.next().is_some_and(|word| word == b"to");
-                return if is_to { Part::Other } else { Part::End(false) };
+            (b"rollback" | b"abort", second) if second != b"prepared" => {
+                let is_savepoint = second == b"to" || words.next().is_some_and(|third| third == b"to");
+                return if is_savepoint { Part::Other } else { Part::End(false) };
             }
             (b"execute", _) => return Part::SqlExecution,
-            (
-                b"begin" | b"start" | b"savepoint" | b"release" | b"fetch" | b"move" | b"close" | b"show"
-                | b"prepare" | b"deallocate" | b"listen" | b"unlisten" | b"notify" | b"lock",
-                _,
-            ) => return Part::Other,
+            (first, _) if OTHERS.contains(&first) => return Part::Other,
             _ => {}
         }
         match planned_query(part) {
