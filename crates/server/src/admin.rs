@@ -69,6 +69,10 @@ pub enum SessionError {
         message: String,
         /// The detail of the server's error, if any.
         detail: Option<String>,
+        /// The server's advice, if any.
+        hint: Option<String>,
+        /// Position of the error in the statement, in characters from 1, if the server knows it.
+        position: Option<u32>,
     },
 }
 
@@ -276,6 +280,16 @@ impl<S: Read + Write> AdminConnection<S> {
         self.read_frames(&mut |_| ())
     }
 
+    /// Sends messages of the extended protocol, the last of which must be Sync, and passes the answers other
+    /// than errors to `take`.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::query`]. `take` may have received some answers by then.
+    pub fn exchange(&mut self, messages: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<(), SessionError> {
+        self.send(messages)?;
+        self.read_frames(take)
+    }
+
     /// Frees the buffer until the next query.
     pub fn shrink(&mut self) {
         if self.unread.is_empty() {
@@ -417,12 +431,14 @@ fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
 
 impl From<ErrorResponse> for SessionError {
     fn from(error: ErrorResponse) -> Self {
-        let ErrorResponse { severity, sqlstate, message, detail, .. } = error;
+        let ErrorResponse { severity, sqlstate, message, detail, hint, position } = error;
         Self::Server {
             severity: severity.into(),
             sqlstate: sqlstate.into(),
             message: message.into(),
             detail: detail.map(Into::into),
+            hint: hint.map(Into::into),
+            position,
         }
     }
 }

@@ -37,7 +37,7 @@ pub use linux::{
     mount::{Mount, Roots},
     namespace::{may_become, run_in_user_namespace},
     nvme::Heat,
-    open_file_limit::{limit_hint, raise_open_file_limit, restore_open_file_limit},
+    open_file_limit::{file_size_limit, limit_hint, raise_open_file_limit, restore_open_file_limit},
     permissions::{expect_usable, expect_writable, may_enter},
     pipe::narrow_pipe,
     poll::wait_readable,

@@ -98,6 +98,18 @@ impl Directory {
         }
     }
 
+    /// Opens the regular file `name` for reading and writing. Returns an error if the file has another name, too,
+    /// because a change would then show there.
+    pub fn file_to_change(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = openat(&self.0, single_component(name.as_ref())?, flags, Mode::empty())?;
+        let stat = fstat(&file)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if stat.st_nlink == 1 => Ok(File::from(file)),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file with one name")),
+        }
+    }
+
     /// Returns the contents of the regular file `name`, up to `most` bytes.
     pub fn read(&self, name: impl AsRef<OsStr>, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -279,6 +291,10 @@ mod tests {
         assert!(inside.directory("folder").is_err());
         assert!(inside.file("file").is_err());
         assert!(inside.create_file("file").is_err());
+        assert!(inside.file_to_change("file").is_err());
+        fs::hard_link(path.join("outside/file"), path.join("inside/second")).unwrap();
+        assert!(inside.file_to_change("second").is_err());
+        inside.remove_file("second").unwrap();
         assert!(Directory::open(&path.join("inside/folder")).is_err());
         for name in ["..", ".", "", "folder/below", "/", "folder/"] {
             assert_eq!(inside.directory(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name:?}");

@@ -30,6 +30,13 @@ pub fn restore_open_file_limit(command: &mut Command) {
     }
 }
 
+/// Returns the maximum size of a file that this process may write, in bytes. `None` means no limit. The kernel ends a
+/// process that exceeds the limit (SIGXFSZ).
+#[must_use]
+pub fn file_size_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
 /// Returns advice for an error caused by a limit on files, processes or threads. Don't use this for calls
 /// with a timeout, because an expired timeout has the same error number.
 #[must_use]
