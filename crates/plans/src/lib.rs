@@ -18,6 +18,7 @@ mod names;
 mod numbers;
 mod plan;
 mod planner;
+mod scratch;
 mod shape;
 mod statement;
 mod statistics;
@@ -36,6 +37,7 @@ pub use planner::{
     Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey,
     Planner,
 };
+pub use scratch::{Applied, LeftOut, Reason, Refusal, Scratch, ScratchError};
 pub use shape::Shape;
 pub use statement::{Parameter, PlanMode, RecordedStatement, Statement};
 pub use statistics::{

@@ -131,7 +131,7 @@ impl Account {
     }
 
     /// Makes this account the owner of `file`. Does nothing if this is our own account.
-    pub(crate) fn change_owner(&self, file: impl AsFd) -> io::Result<()> {
+    pub fn change_owner(&self, file: impl AsFd) -> io::Result<()> {
         if self.foreign {
             fchown(file, Some(self.uid), Some(self.gid))?;
         }

@@ -1,0 +1,367 @@
+//! Writes production's column statistics into `pg_statistic`, on all majors in the same way.
+//!
+//! A row of `pg_statistic` has operators and collations, which differ from one database to the next. Therefore they come
+//! from the copy, and only numbers and values from the file. Values go through the input functions of their types. A
+//! value that such a function refuses costs its slot, not the import.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use server::{AdminConnection, SessionError};
+
+use super::applied::{Applied, Reason};
+use super::error::{During, ScratchError};
+use super::relations::label;
+use super::rows::{Rows, array};
+use crate::{ColumnStatistics, Slot, Statistics};
+
+/// Matches columns and prepares slots. [`MULTIRANGE`] takes the place of a comment in it.
+const PREPARE: &str = include_str!("columns.sql");
+/// Range type of a multirange type. Multirange types exist since 14.
+const MULTIRANGE: &str =
+    "WHEN t.typtype = 'm' THEN (SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = t.oid)";
+/// Number of columns in one INSERT.
+const BATCH: usize = 1000;
+/// Number of slots in a row of `pg_statistic`. Source: `STATISTIC_NUM_SLOTS`.
+const SLOTS: usize = 5;
+/// Maximum width of a column's values in bytes: 1 GB.
+const MOST_WIDTH: i32 = 1 << 30;
+
+const TABLES: &str = "
+CREATE TEMP TABLE production_column (
+    ord int4, relation int4, name text, number int2, type text, inherited bool,
+    null_fraction float4, width int4, \"distinct\" float4);
+CREATE TEMP TABLE production_slot (ord int4, position int4, kind int2, numbers float4[], vals text)";
+
+/// Columns that the copy lacks, and columns whose types have different names.
+const DIFFERENT: &str = "
+SELECT m.ord, format_type(m.type, NULL)
+FROM column_match m JOIN production_column p ON p.ord = m.ord
+WHERE m.number IS NULL OR (p.type <> '' AND p.type <> format_type(m.type, NULL))
+ORDER BY m.ord";
+
+/// Columns of tables with statistics for which the file has none.
+const MISSING: &str = "
+SELECT r.schema, r.name, a.attname
+FROM template_relation r JOIN pg_attribute a ON a.attrelid = r.oid
+WHERE r.table_oid IS NULL AND a.attnum > 0 AND NOT a.attisdropped AND a.attstattarget IS DISTINCT FROM 0
+      AND r.oid IN (SELECT relation FROM column_match)
+      AND NOT EXISTS (SELECT FROM column_match m WHERE m.relation = r.oid AND m.number = a.attnum)
+ORDER BY 1, 2, a.attnum";
+
+/// Groups of types whose values have the same texts and the same order.
+const INTERCHANGEABLE: [&[&str]; 4] = [
+    &["smallint", "integer", "bigint", "numeric", "real", "double precision"],
+    &["text", "character varying", "character", "name"],
+    &["date", "timestamp without time zone", "timestamp with time zone"],
+    &["json", "jsonb"],
+];
+
+/// Imports column statistics. [`super::relations::import`] has matched the relations.
+pub(super) fn import(
+    session: &mut AdminConnection,
+    major: u32,
+    statistics: &Statistics,
+    applied: &mut Applied,
+) -> Result<(), ScratchError> {
+    session.query(TABLES).during("prepare the import")?;
+    let columns = send(session, statistics, applied)?;
+    let (before, after) = PREPARE.split_once("-- Types as ANALYZE").unwrap_or((PREPARE, ""));
+    session.query(before).during("match columns")?;
+    compare(session, &columns, applied)?;
+    let multirange = if major < 14 { "" } else { MULTIRANGE };
+    let prepare = format!("--{after}").replace("/* multirange */", multirange);
+    session.query(&prepare).during("prepare the statistics of columns")?;
+    let mut start = 0;
+    while start < columns.len() {
+        let end = columns.len().min(start + BATCH);
+        insert(session, start..end, &columns, applied)?;
+        start = end;
+    }
+    Ok(())
+}
+
+/// A column of the file, by its number.
+struct Column<'a> {
+    label: String,
+    column: &'a ColumnStatistics,
+}
+
+/// Sends all columns whose statistics are plausible. The result is in the order of their numbers.
+fn send<'a>(
+    session: &mut AdminConnection,
+    statistics: &'a Statistics,
+    applied: &mut Applied,
+) -> Result<Vec<Column<'a>>, ScratchError> {
+    let (mut columns, mut rows, mut slots) = (Vec::new(), Rows::default(), Rows::default());
+    for (relation, owner) in statistics.relations.iter().enumerate() {
+        for column in &owner.columns {
+            let name = column.number.filter(|_| column.column.is_empty());
+            let name = name.map_or_else(|| column.column.clone(), |number| format!("column {number}"));
+            let label = format!("{}.{name}", label(owner));
+            if let Err(why) = check(column) {
+                applied.leave_out(label, Reason::Invalid(why));
+                continue;
+            }
+            let ord = columns.len();
+            add(&mut rows, ord, relation, column);
+            for (position, slot) in column.slots.iter().enumerate() {
+                match check_slot(slot) {
+                    Ok(()) => add_slot(&mut slots, ord, position, slot),
+                    Err(why) => applied.leave_out(label.clone(), Reason::Invalid(why)),
+                }
+            }
+            columns.push(Column { label, column });
+        }
+    }
+    rows.copy_to(session, "production_column").during("import the statistics of columns")?;
+    slots.copy_to(session, "production_slot").during("import the statistics of columns")?;
+    Ok(columns)
+}
+
+/// Returns the reason for which a column's numbers cannot be true.
+fn check(column: &ColumnStatistics) -> Result<(), &'static str> {
+    if column.column.contains('\0') || column.type_name.contains('\0') {
+        return Err("a name has a zero byte");
+    }
+    if !(0.0..=1.0).contains(&column.null_fraction) {
+        return Err("the fraction of NULLs is not from 0 to 1");
+    }
+    if !(0..=MOST_WIDTH).contains(&column.width) {
+        return Err("the width is out of range");
+    }
+    if !(-1.0..=1e15).contains(&column.distinct) {
+        return Err("the number of distinct values is out of range");
+    }
+    if column.slots.len() > SLOTS {
+        return Err("there are more than five slots");
+    }
+    Ok(())
+}
+
+/// Returns the reason for which the planner could not use a slot. Some contradictions would crash the server: it
+/// trusts, for example, that each common value has a frequency.
+fn check_slot(slot: &Slot) -> Result<(), &'static str> {
+    let numbers = slot.numbers.as_deref().unwrap_or_default();
+    let values = slot.values.as_deref().map_or(0, <[String]>::len);
+    if numbers.iter().any(|number| !number.is_finite()) {
+        return Err("a number is out of range");
+    }
+    if slot.values.iter().flatten().any(|value| value.contains('\0')) {
+        return Err("a value has a zero byte");
+    }
+    let fits = match slot.kind {
+        1 => {
+            values == numbers.len() && values > 0 && numbers.iter().all(|number| (0.0..=1.0).contains(number))
+        }
+        2 => values >= 2 && numbers.is_empty(),
+        3 => values == 0 && numbers.len() == 1 && numbers[0].abs() <= 1.0,
+        // The lowest and highest frequency follow those of the elements, for arrays also that of NULL.
+        4 => values > 0 && (values + 2..=values + 3).contains(&numbers.len()),
+        // Counts, then their average.
+        5 => values == 0 && numbers.len() >= 3 && numbers.iter().all(|number| *number >= 0.0),
+        6 => values >= 2 && numbers.len() == 1 && (0.0..=1.0).contains(&numbers[0]),
+        7 => values >= 2 && numbers.is_empty(),
+        _ => return Err("the kind of a slot is unknown"),
+    };
+    if fits { Ok(()) } else { Err("the values and numbers of a slot do not belong together") }
+}
+
+fn add(rows: &mut Rows, ord: usize, relation: usize, column: &ColumnStatistics) {
+    rows.add(&[
+        Some(&ord.to_string()),
+        Some(&relation.to_string()),
+        Some(&column.column),
+        column.number.map(|number| number.to_string()).as_deref(),
+        Some(&without_modifier(&column.type_name)),
+        Some(if column.inherited { "t" } else { "f" }),
+        Some(&column.null_fraction.to_string()),
+        Some(&column.width.to_string()),
+        Some(&column.distinct.to_string()),
+    ]);
+}
+
+fn add_slot(rows: &mut Rows, ord: usize, position: usize, slot: &Slot) {
+    let numbers = slot.numbers.as_ref().map(|numbers| array(numbers.iter().map(ToString::to_string)));
+    rows.add(&[
+        Some(&ord.to_string()),
+        Some(&position.to_string()),
+        Some(&slot.kind.to_string()),
+        numbers.as_deref(),
+        slot.values.as_ref().map(array).as_deref(),
+    ]);
+}
+
+/// Removes the length or precision from the name of a type: `character varying(20)[]` becomes `character varying[]`.
+fn without_modifier(name: &str) -> String {
+    // Quoted names may contain parentheses, and their types have no modifiers in practice.
+    match (name.find('('), name.find(')')) {
+        (Some(start), Some(end)) if start < end && !name.contains('"') => {
+            format!("{}{}", &name[..start], &name[end + 1..])
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// Reports columns that only one side has and types that differ, and discards values of incompatible types.
+fn compare(
+    session: &mut AdminConnection,
+    columns: &[Column<'_>],
+    applied: &mut Applied,
+) -> Result<(), ScratchError> {
+    let mut incompatible = Vec::new();
+    for row in session.query(DIFFERENT).during("compare columns")? {
+        let Some(ord) = row[0].as_ref().and_then(|ord| ord.parse::<usize>().ok()) else { continue };
+        let Column { label, column } = &columns[ord];
+        let Some(template) = row[1].clone() else {
+            applied.leave_out(label.clone(), Reason::ColumnOnlyInProduction);
+            continue;
+        };
+        let production = without_modifier(&column.type_name);
+        let is_in =
+            |group: &&[&str]| group.contains(&production.as_str()) && group.contains(&template.as_str());
+        if !INTERCHANGEABLE.iter().any(|group| is_in(group)) {
+            incompatible.push(ord.to_string());
+            applied.leave_out(label.clone(), Reason::Type { production, template });
+        }
+    }
+    if !incompatible.is_empty() {
+        let sql =
+            format!("DELETE FROM production_slot WHERE kind <> 3 AND ord IN ({})", incompatible.join(","));
+        session.query(&sql).during("compare columns")?;
+    }
+    for row in session.query(MISSING).during("compare columns")? {
+        if let [Some(schema), Some(table), Some(column)] = &row[..] {
+            applied.leave_out(format!("{schema}.{table}.{column}"), Reason::ColumnOnlyInTemplate);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the statement that writes the statistics of columns in `range`. Its rows are the number of columns written.
+fn insert_sql(range: &Range<usize>) -> String {
+    let each = |text: &str| {
+        (0..SLOTS).map(|slot| text.replace('?', &format!("s{slot}"))).collect::<Vec<_>>().join(", ")
+    };
+    let joins = (0..SLOTS).map(|slot| {
+        format!(" LEFT JOIN column_slot s{slot} ON s{slot}.ord = m.ord AND s{slot}.position = {slot}")
+    });
+    format!(
+        "WITH written AS (INSERT INTO pg_statistic SELECT m.relation, m.number, c.inherited, c.null_fraction, c.width, \
+         c.\"distinct\", {}, {}, {}, {}, {} FROM column_match m JOIN production_column c ON c.ord = m.ord{} \
+         WHERE m.number IS NOT NULL AND m.ord >= {} AND m.ord < {} RETURNING 1) SELECT count(*) FROM written",
+        each("coalesce(?.kind, 0)"),
+        each("coalesce(?.operator, 0)"),
+        each("coalesce(?.collation, 0)"),
+        each("?.numbers"),
+        each("CASE WHEN ?.vals IS NOT NULL THEN array_in(textout(?.vals), ?.element, -1) END"),
+        joins.collect::<String>(),
+        range.start,
+        range.end,
+    )
+}
+
+/// Inserts the columns of a range. If the server refuses them, tries each half, down to the column and slot that cause
+/// the error.
+fn insert(
+    session: &mut AdminConnection,
+    range: Range<usize>,
+    columns: &[Column<'_>],
+    applied: &mut Applied,
+) -> Result<(), ScratchError> {
+    match session.query(&insert_sql(&range)) {
+        Ok(rows) => {
+            let count =
+                rows.first().and_then(|row| row[0].as_ref()).and_then(|count| count.parse::<u64>().ok());
+            applied.columns += count.unwrap_or(0);
+            Ok(())
+        }
+        Err(error) if error.is_fatal() => Err(error).during("import the statistics of columns"),
+        Err(error) if range.len() == 1 => insert_without_refused(session, &range, columns, applied, &error),
+        Err(_) => {
+            let middle = range.start + range.len() / 2;
+            insert(session, range.start..middle, columns, applied)?;
+            insert(session, middle..range.end, columns, applied)
+        }
+    }
+}
+
+/// Inserts one column without the slots whose values the server refuses.
+fn insert_without_refused(
+    session: &mut AdminConnection,
+    range: &Range<usize>,
+    columns: &[Column<'_>],
+    applied: &mut Applied,
+    first: &SessionError,
+) -> Result<(), ScratchError> {
+    let (ord, label) = (range.start, &columns[range.start].label);
+    let mut refused = BTreeSet::new();
+    for position in 0..SLOTS {
+        let slot = format!("FROM column_slot WHERE ord = {ord} AND position = {position}");
+        let tried = session.query(&format!("SELECT array_in(textout(vals), element, -1) IS NULL {slot}"));
+        if let Err(error) = tried {
+            refused.insert(message(&error));
+            session.query(&format!("DELETE {slot}")).during("import the statistics of columns")?;
+        }
+    }
+    match session.query(&insert_sql(range)) {
+        Ok(_) => applied.columns += 1,
+        Err(error) if error.is_fatal() => return Err(error).during("import the statistics of columns"),
+        Err(_) => {
+            refused.insert(message(first));
+        }
+    }
+    for message in refused {
+        applied.leave_out(label.clone(), Reason::Refused(message));
+    }
+    Ok(())
+}
+
+/// Returns the server's message.
+fn message(error: &SessionError) -> String {
+    match error {
+        SessionError::Server { message, .. } => message.clone(),
+        SessionError::Io { .. } => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn type_modifiers_are_removed() {
+        for (name, plain) in [
+            ("character varying(20)", "character varying"),
+            ("numeric(10,2)[]", "numeric[]"),
+            ("timestamp(3) without time zone", "timestamp without time zone"),
+            ("shop.\"a(b)\"", "shop.\"a(b)\""),
+        ] {
+            assert_eq!(without_modifier(name), plain);
+        }
+    }
+
+    #[test]
+    fn slots_with_contradictions_are_refused() {
+        let slot = |kind, numbers: &[f32], values: usize| Slot {
+            kind,
+            numbers: Some(numbers.to_vec()).filter(|numbers| !numbers.is_empty()),
+            values: Some(vec!["1".to_owned(); values]).filter(|values| !values.is_empty()),
+        };
+        for good in [slot(1, &[0.5], 1), slot(2, &[], 2), slot(3, &[-1.0], 0), slot(4, &[0.5, 0.1, 0.2], 1)] {
+            assert_eq!(check_slot(&good), Ok(()), "{good:?}");
+        }
+        for bad in [
+            slot(1, &[0.5], 2),
+            slot(1, &[2.0], 1),
+            slot(1, &[f32::INFINITY], 1),
+            slot(2, &[], 1),
+            slot(3, &[], 0),
+            slot(4, &[0.5], 1),
+            slot(6, &[], 2),
+            slot(99, &[], 2),
+        ] {
+            assert!(check_slot(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Matches production's tables and indexes with those of the copy, and writes their sizes into `pg_class`.
+//!
+//! Tables are matched by schema and name, indexes by name and definition, or else by definition alone: frameworks name
+//! indexes differently from one version to the next.
+
+use server::AdminConnection;
+
+use super::applied::{Applied, Reason};
+use super::error::{During, ScratchError};
+use super::rows::Rows;
+use crate::{RelationKind, RelationStatistics, Statistics};
+
+/// Matches relations and updates `pg_class`.
+const MATCH: &str = include_str!("relations.sql");
+/// Maximum of `reltuples` that pgfresh writes. It is beyond what 2^32 pages can hold.
+const MOST_ROWS: f64 = 1e13;
+/// First version whose `reltuples` is -1 for a table that was never analyzed. Before, both numbers are 0.
+const UNKNOWN_ROWS_SINCE: u32 = 140_000;
+
+const TABLES: &str = "
+CREATE TEMP TABLE production_relation (
+    ord int4, schema text, name text, kind text, table_name text, definition text,
+    analyzed_pages int8, rows float8, all_visible int8);
+CREATE FUNCTION pg_temp.without_name(definition text, name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN substr(definition, strpos(definition, ' INDEX ') + 7, length(quote_ident(name))) = quote_ident(name)
+           THEN left(definition, strpos(definition, ' INDEX '))
+                || substr(definition, strpos(definition, ' INDEX ') + 7 + length(quote_ident(name)))
+           ELSE definition END
+$$";
+
+/// Relations of production that the copy lacks or defines differently. Indexes whose table is missing are omitted.
+const ONLY_IN_PRODUCTION: &str = "
+SELECT p.ord, CASE WHEN l.oid IS NULL THEN 'missing' WHEN l.table_name IS NOT NULL AND p.table_name IS NOT NULL THEN 'definition'
+              ELSE 'kind' END
+FROM production_relation p LEFT JOIN template_relation l ON l.schema = p.schema AND l.name = p.name
+WHERE p.ord NOT IN (SELECT ord FROM relation_match)
+      AND (p.table_name IS NULL OR EXISTS (
+          SELECT FROM relation_match m JOIN production_relation t ON t.ord = m.ord
+          WHERE t.schema = p.schema AND t.name = p.table_name))
+ORDER BY p.ord";
+
+/// Relations of the copy that production lacks. Indexes whose table production lacks are omitted.
+const ONLY_IN_TEMPLATE: &str = "
+SELECT l.schema, l.name, l.table_name IS NOT NULL
+FROM template_relation l
+WHERE l.oid NOT IN (SELECT oid FROM relation_match)
+      AND (l.table_oid IS NULL OR l.table_oid IN (SELECT oid FROM relation_match))
+      AND NOT EXISTS (SELECT FROM production_relation p WHERE p.schema = l.schema AND p.name = l.name)
+ORDER BY 1, 2";
+
+/// Imports the sizes of relations into the copy that `session` is connected to. Leaves the temporary tables
+/// `production_relation`, `template_relation` and `relation_match` for later steps.
+pub(super) fn import(
+    session: &mut AdminConnection,
+    major: u32,
+    statistics: &Statistics,
+    applied: &mut Applied,
+) -> Result<(), ScratchError> {
+    session.query(TABLES).during("prepare the import")?;
+    let mut rows = Rows::default();
+    for (ord, relation) in statistics.relations.iter().enumerate() {
+        match check(relation) {
+            Ok(()) => add(&mut rows, ord, relation, statistics.server_version, major),
+            Err(why) => applied.leave_out(label(relation), Reason::Invalid(why)),
+        }
+    }
+    rows.copy_to(session, "production_relation").during("import the sizes of tables")?;
+    session.query(MATCH).during("match tables and indexes")?;
+    report(session, statistics, applied)
+}
+
+/// Returns the reason for which the numbers of a relation cannot be true.
+fn check(relation: &RelationStatistics) -> Result<(), &'static str> {
+    let names =
+        [Some(&relation.schema), Some(&relation.name), relation.table.as_ref(), relation.definition.as_ref()];
+    if names.into_iter().flatten().any(|name| name.contains('\0')) {
+        return Err("a name has a zero byte");
+    }
+    if !relation.rows.is_finite() || relation.rows > MOST_ROWS {
+        return Err("the number of rows is out of range");
+    }
+    // The highest number is no page's number. Source: `InvalidBlockNumber`.
+    if relation.pages == u32::MAX || relation.analyzed_pages == u32::MAX || relation.all_visible == u32::MAX {
+        return Err("the number of pages is out of range");
+    }
+    Ok(())
+}
+
+fn add(rows: &mut Rows, ord: usize, relation: &RelationStatistics, version: u32, major: u32) {
+    let mut count = relation.rows;
+    let unknown = count < 0.0 || version < UNKNOWN_ROWS_SINCE && count == 0.0 && relation.analyzed_pages == 0;
+    if unknown {
+        count = if major * 10_000 < UNKNOWN_ROWS_SINCE { 0.0 } else { -1.0 };
+    }
+    rows.add(&[
+        Some(&ord.to_string()),
+        Some(&relation.schema),
+        Some(&relation.name),
+        Some(kind(relation.kind)),
+        relation.table.as_deref(),
+        relation.definition.as_deref(),
+        Some(&relation.analyzed_pages.to_string()),
+        Some(&count.to_string()),
+        Some(&relation.all_visible.min(relation.pages).to_string()),
+    ]);
+}
+
+/// Returns `pg_class.relkind`, or `?` for an unknown kind.
+fn kind(kind: RelationKind) -> &'static str {
+    match kind {
+        RelationKind::Table => "r",
+        RelationKind::PartitionedTable => "p",
+        RelationKind::MaterializedView => "m",
+        RelationKind::ForeignTable => "f",
+        RelationKind::Index => "i",
+        RelationKind::PartitionedIndex => "I",
+        RelationKind::Unknown => "?",
+    }
+}
+
+/// Returns the name of a relation for messages.
+pub(super) fn label(relation: &RelationStatistics) -> String {
+    format!("{}.{}", relation.schema, relation.name)
+}
+
+fn report(
+    session: &mut AdminConnection,
+    statistics: &Statistics,
+    applied: &mut Applied,
+) -> Result<(), ScratchError> {
+    for row in session.query(ONLY_IN_PRODUCTION).during("compare tables and indexes")? {
+        let [Some(ord), Some(why)] = &row[..] else { continue };
+        let Some(relation) = ord.parse().ok().and_then(|ord: usize| statistics.relations.get(ord)) else {
+            continue;
+        };
+        let reason = match (why.as_str(), &relation.table) {
+            ("definition", _) => Reason::Definition,
+            ("kind", _) => Reason::Kind,
+            (_, Some(_)) => Reason::IndexOnlyInProduction,
+            (_, None) => Reason::TableOnlyInProduction,
+        };
+        applied.leave_out(label(relation), reason);
+    }
+    for row in session.query(ONLY_IN_TEMPLATE).during("compare tables and indexes")? {
+        let [Some(schema), Some(name), Some(is_index)] = &row[..] else { continue };
+        let reason = if is_index == "t" { Reason::IndexOnlyInTemplate } else { Reason::TableOnlyInTemplate };
+        applied.leave_out(format!("{schema}.{name}"), reason);
+    }
+    Ok(())
+}

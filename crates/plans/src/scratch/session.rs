@@ -1,0 +1,441 @@
+//! The session that explains: its settings, its transaction around each statement, and its replacement after a failure.
+
+use std::io;
+use std::time::Duration;
+
+use pgwire::{Frame, SqlLexer, TokenKind, columns, encode};
+use server::{AdminConnection, Server, SessionError, literal};
+
+use super::applied::{Applied, Reason};
+use super::error::{During, ScratchError};
+use crate::{ExplainError, PlanMode, Statement};
+
+/// Maximum time to plan one statement.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+/// First major whose EXPLAIN has the option `GENERIC_PLAN`.
+const FIRST_WITH_GENERIC_PLAN: u32 = 16;
+/// Name of the prepared statement for generic plans before that.
+const PREPARED: &str = "pgfresh_generic";
+/// Kinds of statements that EXPLAIN accepts. Words before a statement, such as parentheses, do not count.
+const EXPLAINABLE: [&[u8]; 12] = [
+    b"select", b"insert", b"update", b"delete", b"merge", b"values", b"with", b"table", b"execute",
+    b"declare", b"create", b"refresh",
+];
+/// Settings of production that the session gets. All of them only concern the planner, and none names a file or a
+/// library. Other settings of the file are ignored.
+const PLANNER_SETTINGS: [&str; 56] = [
+    "constraint_exclusion",
+    "cpu_index_tuple_cost",
+    "cpu_operator_cost",
+    "cpu_tuple_cost",
+    "cursor_tuple_fraction",
+    "effective_cache_size",
+    "effective_io_concurrency",
+    "enable_async_append",
+    "enable_bitmapscan",
+    "enable_distinct_reordering",
+    "enable_gathermerge",
+    "enable_group_by_reordering",
+    "enable_hashagg",
+    "enable_hashjoin",
+    "enable_incremental_sort",
+    "enable_indexonlyscan",
+    "enable_indexscan",
+    "enable_material",
+    "enable_memoize",
+    "enable_mergejoin",
+    "enable_nestloop",
+    "enable_parallel_append",
+    "enable_parallel_hash",
+    "enable_partition_pruning",
+    "enable_partitionwise_aggregate",
+    "enable_partitionwise_join",
+    "enable_presorted_aggregate",
+    "enable_self_join_elimination",
+    "enable_seqscan",
+    "enable_sort",
+    "enable_tidscan",
+    "from_collapse_limit",
+    "geqo",
+    "geqo_effort",
+    "geqo_generations",
+    "geqo_pool_size",
+    "geqo_seed",
+    "geqo_selection_bias",
+    "geqo_threshold",
+    "hash_mem_multiplier",
+    "jit",
+    "jit_above_cost",
+    "jit_inline_above_cost",
+    "jit_optimize_above_cost",
+    "join_collapse_limit",
+    "max_parallel_workers_per_gather",
+    "min_parallel_index_scan_size",
+    "min_parallel_table_scan_size",
+    "parallel_leader_participation",
+    "parallel_setup_cost",
+    "parallel_tuple_cost",
+    "plan_cache_mode",
+    "random_page_cost",
+    "recursive_worktable_factor",
+    "seq_page_cost",
+    "work_mem",
+];
+
+/// Reason why PostgreSQL does not explain a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason in short.
+    pub error: ExplainError,
+    /// PostgreSQL's detail.
+    pub detail: Option<String>,
+    /// PostgreSQL's advice.
+    pub hint: Option<String>,
+    /// Position of the error in the statement's text, in characters from 1.
+    pub position: Option<usize>,
+}
+
+impl From<ExplainError> for Refusal {
+    fn from(error: ExplainError) -> Self {
+        Self { error, detail: None, hint: None, position: None }
+    }
+}
+
+/// A session in the scratch copy.
+#[derive(Debug)]
+pub(super) struct Session {
+    database: String,
+    major: u32,
+    /// Production's settings that the server has accepted.
+    settings: Vec<(String, String)>,
+    /// `None` after a failure, until the next statement.
+    connection: Option<AdminConnection>,
+}
+
+impl Session {
+    /// Opens a session in `database` and gives it those of production's settings that concern the planner.
+    pub(super) fn open<'a>(
+        server: &Server,
+        database: &str,
+        major: u32,
+        settings: impl IntoIterator<Item = (&'a String, &'a String)>,
+        applied: &mut Applied,
+    ) -> Result<Self, ScratchError> {
+        let mut connection = server.session(database)?;
+        let mut accepted = Vec::new();
+        for (name, value) in settings {
+            if !PLANNER_SETTINGS.contains(&name.as_str()) {
+                continue;
+            }
+            if value.contains('\0') {
+                applied.leave_out(name, Reason::Invalid("the value has a zero byte"));
+                continue;
+            }
+            match connection.query(&set(name, value, false)) {
+                Ok(_) => accepted.push((name.clone(), value.clone())),
+                Err(SessionError::Server { message, severity, .. }) if severity == "ERROR" => {
+                    applied.leave_out(name, Reason::Refused(message));
+                }
+                Err(error) => return Err(error).during("set production's settings"),
+            }
+        }
+        Ok(Self { database: database.to_owned(), major, settings: accepted, connection: Some(connection) })
+    }
+
+    /// Returns the connection, after opening another one if the last one failed.
+    pub(super) fn connection(&mut self, server: &Server) -> Result<&mut AdminConnection, ExplainError> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.reopen(server)?,
+        };
+        Ok(self.connection.insert(connection))
+    }
+
+    fn reopen(&self, server: &Server) -> Result<AdminConnection, ExplainError> {
+        let gone = |error: &dyn std::fmt::Display| ExplainError::Gone(error.to_string());
+        let mut connection = server.session(&self.database).map_err(|error| gone(&error))?;
+        for (name, value) in &self.settings {
+            connection.query(&set(name, value, false)).map_err(|error| gone(&error))?;
+        }
+        Ok(connection)
+    }
+
+    /// Closes the connection. The next statement opens another one, which sees changed files.
+    pub(super) fn close(&mut self) {
+        self.connection = None;
+    }
+
+    /// Runs SQL outside of a statement's transaction.
+    pub(super) fn query(&mut self, server: &Server, sql: &str) -> Result<server::Rows, ExplainError> {
+        let result = self.connection(server)?.query(sql);
+        result.map_err(|error| {
+            if error.is_fatal() {
+                self.close();
+            }
+            to_refusal(&error, None).error
+        })
+    }
+
+    /// Explains one statement and returns the rows of the answer. `options` are those of EXPLAIN, and `indexes` is SQL
+    /// that changes which indexes are visible.
+    ///
+    /// The transaction is read-only and always rolled back. EXPLAIN does not execute the statement. It may call
+    /// immutable and stable functions of the template, as the role of the client's session, and within [`LIMIT`].
+    pub(super) fn explain(
+        &mut self,
+        server: &Server,
+        statement: &Statement,
+        mode: PlanMode,
+        options: &[&str],
+        indexes: &str,
+    ) -> Result<Vec<String>, Refusal> {
+        if !is_explainable(&statement.text) {
+            return Err(ExplainError::Utility.into());
+        }
+        let (major, limit) = (self.major, LIMIT.as_millis());
+        let mut begin = format!("BEGIN; SET LOCAL statement_timeout = {limit}; {indexes}");
+        for (name, value) in &statement.settings {
+            begin += &set(name, value, true);
+        }
+        begin += "SET TRANSACTION READ ONLY";
+        let connection = self.connection(server)?;
+        let generic = mode == PlanMode::Generic;
+        let explained = connection.query(&begin).map_err(|error| (error, None)).and_then(|_| {
+            if !generic || count_parameters(&statement.text) == 0 {
+                custom(connection, statement, options)
+            } else if major >= FIRST_WITH_GENERIC_PLAN {
+                generic_plan(connection, statement, options)
+            } else {
+                prepared_plan(connection, statement, options)
+            }
+        });
+        let fatal = match &explained {
+            Err((error, _)) if error.is_fatal() => true,
+            _ => {
+                let sql = if generic { "ROLLBACK; DEALLOCATE ALL" } else { "ROLLBACK" };
+                connection.query(sql).is_err()
+            }
+        };
+        if fatal {
+            self.close();
+        }
+        explained.map_err(|(error, prefix)| to_refusal(&error, prefix))
+    }
+}
+
+/// An error with the length of the text before the statement, in characters. `None` if the text of the statement was
+/// changed, too.
+type Positioned = (SessionError, Option<usize>);
+
+fn set(name: &str, value: &str, local: bool) -> String {
+    format!("SELECT pg_catalog.set_config({}, {}, {local});", literal(name), literal(value))
+}
+
+/// Returns the list of EXPLAIN's options with a blank behind it.
+fn explain_words(options: &[&str]) -> String {
+    if options.is_empty() { "EXPLAIN ".to_owned() } else { format!("EXPLAIN ({}) ", options.join(", ")) }
+}
+
+fn custom(
+    connection: &mut AdminConnection,
+    statement: &Statement,
+    options: &[&str],
+) -> Result<Vec<String>, Positioned> {
+    let words = explain_words(options);
+    let sql = format!("{words}{}", statement.text);
+    run(connection, &sql, statement).map_err(|error| (error, Some(words.chars().count())))
+}
+
+/// Asks for the generic plan from version 16 on. Types that the client declared become casts, because this EXPLAIN takes
+/// no types.
+fn generic_plan(
+    connection: &mut AdminConnection,
+    statement: &Statement,
+    options: &[&str],
+) -> Result<Vec<String>, Positioned> {
+    let types = declared_types(connection, statement).map_err(|error| (error, None))?;
+    let words = explain_words(&[options, &["GENERIC_PLAN"]].concat());
+    let (text, changed) = with_casts(&statement.text, &types);
+    let plain = Statement::default();
+    let prefix = Some(words.chars().count()).filter(|_| !changed);
+    run(connection, &format!("{words}{text}"), &plain).map_err(|error| (error, prefix))
+}
+
+/// Asks for the generic plan before version 16.
+fn prepared_plan(
+    connection: &mut AdminConnection,
+    statement: &Statement,
+    options: &[&str],
+) -> Result<Vec<String>, Positioned> {
+    let types = declared_types(connection, statement).map_err(|error| (error, None))?;
+    let types: Vec<&str> = types.iter().map(|name| name.as_deref().unwrap_or("unknown")).collect();
+    let types = if types.is_empty() { String::new() } else { format!(" ({})", types.join(", ")) };
+    let words = format!("PREPARE {PREPARED}{types} AS ");
+    let plain = Statement::default();
+    run(connection, &format!("{words}{}", statement.text), &plain)
+        .map_err(|error| (error, Some(words.chars().count())))?;
+    let value = |number: usize| match statement.parameters.get(number) {
+        Some(parameter) if parameter.format == 0 => match parameter.value.as_deref().map(std::str::from_utf8)
+        {
+            Some(Ok(text)) => literal(text),
+            _ => "NULL".to_owned(),
+        },
+        _ => "NULL".to_owned(),
+    };
+    let values: Vec<String> = (0..count_parameters(&statement.text)).map(value).collect();
+    let execute = format!("{}EXECUTE {PREPARED} ({})", explain_words(options), values.join(", "));
+    let force = "SET LOCAL plan_cache_mode = force_generic_plan";
+    connection.query(force).and_then(|_| run(connection, &execute, &plain)).map_err(|error| (error, None))
+}
+
+/// Returns the names of the types that the client declared, with `None` for those that it left to the server.
+fn declared_types(
+    connection: &mut AdminConnection,
+    statement: &Statement,
+) -> Result<Vec<Option<String>>, SessionError> {
+    if statement.parameters.iter().all(|parameter| parameter.type_oid == 0) {
+        return Ok(vec![None; statement.parameters.len()]);
+    }
+    let oids: Vec<String> =
+        statement.parameters.iter().map(|parameter| parameter.type_oid.to_string()).collect();
+    let sql = format!(
+        "SELECT CASE WHEN oid > 0 THEN pg_catalog.format_type(oid, NULL) END \
+         FROM pg_catalog.unnest('{{{}}}'::pg_catalog.oid[]) WITH ORDINALITY AS o(oid, position) ORDER BY position",
+        oids.join(",")
+    );
+    Ok(connection.query(&sql)?.into_iter().map(|row| row.into_iter().next().flatten()).collect())
+}
+
+/// Adds casts to the parameters whose types are declared. Returns true if there was one.
+fn with_casts(text: &str, types: &[Option<String>]) -> (String, bool) {
+    let (mut lexer, mut result, mut last) = (SqlLexer::new(text.as_bytes(), true), String::new(), 0);
+    while let Some(token) = lexer.token() {
+        let (end, start) = (lexer.position(), lexer.position() - token.text.len());
+        let number = parameter_number(token.kind, token.text);
+        let Some(Some(name)) = number.and_then(|number| types.get(number - 1)) else { continue };
+        result += &text[last..start];
+        result += &format!("({}::{name})", &text[start..end]);
+        last = end;
+    }
+    let changed = last > 0;
+    result += &text[last..];
+    (result, changed)
+}
+
+fn parameter_number(kind: TokenKind, text: &[u8]) -> Option<usize> {
+    let digits = std::str::from_utf8(text.get(1..)?).ok()?;
+    if kind == TokenKind::Parameter {
+        digits.parse().ok().filter(|number| (1..=65_535).contains(number))
+    } else {
+        None
+    }
+}
+
+/// Returns the highest number of a parameter such as `$1` in a statement.
+pub(super) fn count_parameters(text: &str) -> usize {
+    let mut lexer = SqlLexer::new(text.as_bytes(), true);
+    let numbers =
+        std::iter::from_fn(|| lexer.token()).filter_map(|token| parameter_number(token.kind, token.text));
+    numbers.max().unwrap_or(0)
+}
+
+/// Returns true if EXPLAIN may accept a statement of this kind.
+fn is_explainable(text: &str) -> bool {
+    let mut lexer = SqlLexer::new(text.as_bytes(), true);
+    let first = std::iter::from_fn(|| lexer.token()).find(|token| !token.is_sign(b'('));
+    // PostgreSQL explains errors of other statements better.
+    first.is_none_or(|first| !first.is_name() || EXPLAINABLE.iter().any(|word| first.is_word(word)))
+}
+
+/// Runs one statement by the extended protocol, with the statement's parameters. Returns the first column of all rows.
+fn run(
+    connection: &mut AdminConnection,
+    sql: &str,
+    statement: &Statement,
+) -> Result<Vec<String>, SessionError> {
+    let mut lines = Vec::new();
+    connection.exchange(&messages(sql, statement), &mut |frame: Frame<'_>| {
+        if frame.tag == b'D' {
+            let first = columns(frame.body).next().flatten().unwrap_or_default();
+            lines.push(String::from_utf8_lossy(first).into_owned());
+        }
+    })?;
+    Ok(lines)
+}
+
+/// Encodes Parse, Bind, Execute and Sync. The client declared the types and chose the formats of the values.
+#[allow(clippy::cast_possible_truncation)]
+fn messages(sql: &str, statement: &Statement) -> Vec<u8> {
+    let parameters = &statement.parameters;
+    let count = (parameters.len() as u16).to_be_bytes();
+    // A zero byte would end the text early, and the server finds the message malformed.
+    let sql = sql.replace('\0', "\u{fffd}");
+    let mut parse = [b"\0", sql.as_bytes(), b"\0", &count].concat();
+    let mut bind = [b"\0\0", &count[..]].concat();
+    for parameter in parameters {
+        parse.extend(parameter.type_oid.to_be_bytes());
+        bind.extend(parameter.format.to_be_bytes());
+    }
+    bind.extend(count);
+    for parameter in parameters {
+        match &parameter.value {
+            None => bind.extend((-1_i32).to_be_bytes()),
+            Some(value) => {
+                bind.extend((value.len() as i32).to_be_bytes());
+                bind.extend(value);
+            }
+        }
+    }
+    bind.extend([0, 0]);
+    [encode(b'P', &parse), encode(b'B', &bind), encode(b'E', b"\0\0\0\0\0"), encode(b'S', b"")].concat()
+}
+
+fn to_refusal(error: &SessionError, prefix: Option<usize>) -> Refusal {
+    match error {
+        SessionError::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut => {
+            ExplainError::TooSlow { limit: LIMIT }.into()
+        }
+        SessionError::Server { sqlstate, .. } if sqlstate == "57014" => {
+            ExplainError::TooSlow { limit: LIMIT }.into()
+        }
+        SessionError::Server { sqlstate, message, detail, hint, position, .. } if !error.is_fatal() => {
+            Refusal {
+                error: ExplainError::Refused { code: sqlstate.clone(), message: message.clone() },
+                detail: detail.clone(),
+                hint: hint.clone(),
+                position: prefix.and_then(|prefix| usize::try_from((*position)?).ok()?.checked_sub(prefix)),
+            }
+        }
+        other => ExplainError::Gone(other.detail().unwrap_or_else(|| other.to_string())).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declared_types_become_casts() {
+        let types = [Some("bigint".to_owned()), None];
+        let (text, changed) = with_casts("SELECT '$1', $1, $2, $3 -- $1", &types);
+        assert_eq!(text, "SELECT '$1', ($1::bigint), $2, $3 -- $1");
+        assert!(changed && !with_casts("SELECT $2", &types).1);
+        assert_eq!(count_parameters("SELECT '$9', $2, $3 /* $7 */"), 3);
+    }
+
+    #[test]
+    fn utility_statements_are_not_explained() {
+        for sql in [
+            "SELECT 1",
+            "  ( ( select 1))",
+            "/* a */ WITH x AS (SELECT 1) TABLE x",
+            "",
+            "create table a as select 1",
+        ] {
+            assert!(is_explainable(sql), "{sql}");
+        }
+        for sql in ["VACUUM", "BEGIN", "COPY t FROM STDIN", "set x = 1"] {
+            assert!(!is_explainable(sql), "{sql}");
+        }
+    }
+}
