@@ -51,5 +51,5 @@ release-files:
 
 clean:
 	cargo clean
-	rm -rf clients/node/node_modules examples/node-knex/node_modules peers/node/node_modules
+	rm -rf clients/node/node_modules examples/*/node_modules peers/node/node_modules
 	@source scripts/common && rm -rf "$$outside"

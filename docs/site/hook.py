@@ -17,6 +17,7 @@ OTHERS = ["LICENSE", "action.yml", "docker/*", "packaging/devcontainer/pgfresh/*
 # Quick starts that show whole files, and the example that has these files. Each block begins with a comment that names its file.
 QUICK_STARTS = {
     "docs/quickstart/playwright.md": "examples/node-playwright",
+    "docs/quickstart/prisma.md": "examples/node-prisma",
     "docs/quickstart/pytest.md": "examples/python-fastapi",
     "docs/quickstart/vitest.md": "examples/node-vitest-jest",
 }
@@ -54,7 +55,7 @@ def on_page_markdown(markdown, page, **_):
     example = QUICK_STARTS.get(page.file.src_uri)
     if example is None:
         return
-    blocks = re.findall(r"^( *)```\w+\n *(?:#|//) (\S+\.\w+)\n(.*?)^\1```$", markdown, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^( *)```\w+\n *(?:#|//|--|<!--) (\S+\.\w+)(?: -->)?\n(.*?)^\1```$", markdown, re.DOTALL | re.MULTILINE)
     if not blocks:
         raise PluginError(f"{page.file.src_uri} shows no file of {example}")
     for _, name, text in blocks:

@@ -13,7 +13,7 @@ use crate::common::{Outcome, Scene, User, finish, ground};
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 
 /// Each example with the command that init prints for its tests.
-const TESTS: [(&str, &str); 15] = [
+const TESTS: [(&str, &str); 16] = [
     ("dotnet-harbour", "dotnet test"),
     ("elixir-kiosk", "mix test"),
     ("go-library", "go test ./..."),
@@ -22,6 +22,7 @@ const TESTS: [(&str, &str); 15] = [
     ("java-spring", "mvn -B test"),
     ("node-knex", "npm test"),
     ("node-playwright", "npm test"),
+    ("node-prisma", "npm test"),
     ("node-vitest-jest", "npm test"),
     ("php-parking", "phpunit tests"),
     ("python-django", "pytest"),

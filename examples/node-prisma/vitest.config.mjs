@@ -1,0 +1,4 @@
+import { defineConfig } from "vitest/config";
+
+// Builds the template before the first test.
+export default defineConfig({ test: { globalSetup: "pgfresh/global-setup" } });
