@@ -16,6 +16,7 @@ OTHERS = ["LICENSE", "action.yml", "docker/*", "packaging/devcontainer/pgfresh/*
 
 # Quick starts that show whole files, and the example that has these files. Each block begins with a comment that names its file.
 QUICK_STARTS = {
+    "docs/quickstart/junit-liquibase.md": "examples/java-liquibase",
     "docs/quickstart/playwright.md": "examples/node-playwright",
     "docs/quickstart/prisma.md": "examples/node-prisma",
     "docs/quickstart/pytest.md": "examples/python-fastapi",
