@@ -44,7 +44,13 @@ func newAPI(address, secret string, trust *trust) api {
 		transport.TLSHandshakeTimeout = connectTimeout
 		transport.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	}
-	return api{address, secret, trust, &http.Client{Transport: transport, Timeout: responseTimeout}}
+	return api{address, secret, trust, newClient(transport, responseTimeout)}
+}
+
+// newClient returns a client that follows no redirects. It would send the secret along, also to a server without TLS.
+func newClient(transport http.RoundTripper, timeout time.Duration) *http.Client {
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}
 }
 
 // leaseRequest is the body of a request for a database.
@@ -74,8 +80,7 @@ func (a api) release(name string, failed bool, test string) (string, error) {
 		query = append(query, "failed=true")
 	}
 	if test != "" {
-		// QueryEscape encodes for forms: a space becomes a plus, and a plus becomes %2B.
-		query = append(query, "test="+strings.ReplaceAll(url.QueryEscape(test), "+", "%20"))
+		query = append(query, "test="+escape(test))
 	}
 	path := "/v1/databases/" + url.PathEscape(name)
 	if query != nil {
@@ -84,6 +89,11 @@ func (a api) release(name string, failed bool, test string) (string, error) {
 	var kept struct{ URL string }
 	err := a.call("DELETE", path, nil, &kept)
 	return a.trust.addTo(kept.URL), err
+}
+
+// escape percent-encodes the value of a parameter. QueryEscape encodes for forms: a space becomes a plus, and a plus becomes %2B.
+func escape(value string) string {
+	return strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
 }
 
 // resetRequest is the body of a request for a reset. All fields but the first describe the test that has ended.

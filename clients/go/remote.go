@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 )
@@ -37,7 +35,7 @@ func newTrust(file string) (*trust, error) {
 		}
 		return nil, fmt.Errorf("cannot read the certificate %q, which PGSSLROOTCERT names: %w", file, err)
 	}
-	return &trust{roots, "sslmode=verify-full&sslrootcert=" + url.QueryEscape(file)}, nil
+	return &trust{roots, "sslmode=verify-full&sslrootcert=" + escape(file)}, nil
 }
 
 // addTo returns the URL of a database with the parameters that verify the server. An empty URL stays empty.
@@ -68,7 +66,7 @@ func remote(address, secret, holder string) (*server, error) {
 // hold returns a new holder, which ends when the lifeline closes.
 func (a api) hold() (holder string, lifeline io.Closer, err error) {
 	// The response stays open for as long as the tests run.
-	untimed := &http.Client{Transport: a.client.Transport}
+	untimed := newClient(a.client.Transport, 0)
 	response, err := a.send(untimed, "GET", "/v1/hold", nil)
 	if err != nil {
 		return "", nil, err
@@ -77,6 +75,9 @@ func (a api) hold() (holder string, lifeline io.Closer, err error) {
 	line, err := bufio.NewReader(response.Body).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &named)
+	}
+	if err == nil && named.Holder == "" {
+		err = errors.New("it names no holder")
 	}
 	if err != nil {
 		response.Body.Close()

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -88,14 +89,18 @@ func notRun(path string, err error) error {
 	return fmt.Errorf("cannot run %q: %w\n%s", path, err, set)
 }
 
-// existing returns the server that a parent process has started.
+// secretForm matches the secrets that a header can have.
+var secretForm = regexp.MustCompile("^[!-~]+$")
+
+// existing returns the server that a parent process has started, or one on another machine.
 func existing(control, holder string) (*server, error) {
 	if address, err := url.Parse(control); err == nil {
-		secret, given := address.User.Password()
+		secret, _ := address.User.Password()
+		isComplete := address.Hostname() != "" && address.Port() != "" && secretForm.MatchString(secret)
 		switch {
-		case given && address.Scheme == "http":
+		case isComplete && address.Scheme == "http":
 			return &server{api: newAPI(address.Host, secret, nil), holder: holder}, nil
-		case given && address.Scheme == "https":
+		case isComplete && address.Scheme == "https":
 			return remote(address.Host, secret, holder)
 		}
 	}

@@ -224,6 +224,9 @@ func (s *stage) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	if s.step.Answer == nil {
 		panic(http.ErrAbortHandler)
 	}
+	if status := s.step.Answer.Status; status >= 300 && status < 400 {
+		response.Header().Set("Location", "/elsewhere")
+	}
 	response.WriteHeader(s.step.Answer.Status)
 	response.Write(s.step.Answer.Body)
 }

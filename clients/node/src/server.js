@@ -92,7 +92,7 @@ class Server {
   async request(method, path, body) {
     const [status, text] = await this.#exchange(method, path, body && JSON.stringify(body), read);
     if (status >= 300) throw refusal(status, text);
-    const answer = text ? JSON.parse(text) : {};
+    const answer = text ? this.#parse(text) : {};
     return this.#trust ? this.#trust.addTo(answer) : answer;
   }
 
@@ -102,8 +102,25 @@ class Server {
       response.statusCode >= 300 ? read(response) : readHeld(response),
     );
     if (status >= 300) throw refusal(status, text);
-    this.holder = JSON.parse(text).holder;
+    this.holder = this.#parse(text).holder;
+    if (typeof this.holder !== "string") throw this.#unreadable("it names no holder");
     return this;
+  }
+
+  // Returns the object in an answer.
+  #parse(text) {
+    let answer;
+    try {
+      answer = JSON.parse(text);
+    } catch (cause) {
+      throw this.#unreadable(cause.message, cause);
+    }
+    if (answer === null || typeof answer !== "object" || Array.isArray(answer)) throw this.#unreadable("it is not a JSON object");
+    return answer;
+  }
+
+  #unreadable(why, cause) {
+    return new PgfreshError(`could not read the answer of pgfresh at ${this.#host}:${this.#port}: ${why}`, { cause });
   }
 
   // Sends a request and resolves to what `receive` makes of the response.
@@ -237,13 +254,24 @@ async function find() {
 async function fromEnvironment(control) {
   const url = URL.canParse(control) ? new URL(control) : undefined;
   const isRemote = url?.protocol === "https:";
-  if (!(isRemote || (url?.protocol === "http:" && url.port)) || !url.password) {
+  const secret = url && decoded(url.password);
+  // A header has no other characters.
+  if (!(isRemote || (url?.protocol === "http:" && url.port)) || !/^[!-~]+$/.test(secret ?? "")) {
     throw new PgfreshError("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT");
   }
   const holder = process.env.PGFRESH_HOLDER;
   const trust = isRemote ? readTrust(process.env.PGSSLROOTCERT) : undefined;
-  const server = new Server(url, decodeURIComponent(url.password), holder, { trust });
+  const server = new Server(url, secret, holder, { trust });
   return isRemote && !holder ? server.hold() : server;
+}
+
+// Returns the text behind percent signs, or undefined if it is none.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function readTrust(file) {

@@ -17,7 +17,8 @@ export async function counterpart(answer, host = "127.0.0.1") {
     const authorized = request.headers.authorization === `Bearer ${SECRET}`;
     const reply = authorized ? answer(received) : { status: 401 };
     if (reply === null) return request.socket.destroy();
-    response.writeHead(reply.status).end(reply.body && JSON.stringify(reply.body));
+    const isRedirect = reply.status >= 300 && reply.status < 400;
+    response.writeHead(reply.status, isRedirect ? { location: "/elsewhere" } : {}).end(reply.body && JSON.stringify(reply.body));
   });
   server.listen(0, host);
   await once(server, "listening");

@@ -55,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         text = json.dumps(answer["body"]).encode() if "body" in answer else b""
         self.send_response(answer["status"])
+        if 300 <= answer["status"] < 400:
+            self.send_header("Location", "/elsewhere")
         if text:
             self.send_header("Content-Length", str(len(text)))
         self.end_headers()

@@ -41,7 +41,7 @@ pub(crate) struct Api {
 pub(crate) type Lifeline = BufReader<BodyReader<'static>>;
 
 impl Api {
-    /// Returns a client that ignores the proxies of the environment and keeps no connections. The server closes idle ones, and
+    /// Returns a client that ignores the proxies of the environment, follows no redirects and keeps no connections. The server closes idle ones, and
     /// a client cannot tell whether the server has processed a request that fails for this reason.
     pub(crate) fn new(address: &str, secret: &str, trust: Option<Trust>) -> Self {
         let config = configuration(trust.as_ref()).timeout_global(Some(RESPONSE_TIMEOUT));
@@ -125,7 +125,11 @@ impl Api {
 }
 
 fn configuration(trust: Option<&Trust>) -> ConfigBuilder<AgentScope> {
-    let config = Agent::config_builder().max_idle_connections(0).proxy(None).http_status_as_error(false);
+    let config = Agent::config_builder()
+        .max_idle_connections(0)
+        .max_redirects(0)
+        .proxy(None)
+        .http_status_as_error(false);
     match trust {
         Some(trust) => trust.configure(config.timeout_connect(Some(CONNECT_TIMEOUT))),
         None => config,

@@ -79,6 +79,9 @@ impl Server {
         let (scheme, rest) = control.split_once("://:").ok_or_else(unreadable)?;
         let (secret, address) = rest.trim_end_matches('/').split_once('@').ok_or_else(unreadable)?;
         let secret = percent_decode_str(secret).decode_utf8().map_err(|_| unreadable())?;
+        if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(unreadable());
+        }
         let trust = match scheme {
             "http" => None,
             "https" => Some(Trust::read(root)?),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -110,7 +111,7 @@ class Server:
             raise self._lost(error) from error
         if response.status >= 300:
             raise _refusal(response.status, answer)
-        fields = json.loads(answer) if answer else {}
+        fields = self._parse(answer) if answer else {}
         return fields if self._trust is None else self._trust.add_to(fields)
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> HTTPResponse:
@@ -143,9 +144,11 @@ class Server:
             response = self._send("GET", "/v1/hold", None)
             if response.status >= 300:
                 raise _refusal(response.status, response.read())
-            holder: str = json.loads(response.readline())["holder"]
+            holder = self._parse(response.readline()).get("holder")
         except (OSError, HTTPException) as error:
             raise self._lost(error) from error
+        if not isinstance(holder, str):
+            raise self._unreadable("it names no holder")
         self._lifeline = response
         atexit.register(self.close)
         return holder
@@ -154,6 +157,19 @@ class Server:
         """Closes the lifeline to another machine, so that pgfresh releases the databases."""
         if self._lifeline is not None:
             self._lifeline.close()
+
+    def _parse(self, answer: bytes) -> dict[str, Any]:
+        """Returns the JSON object in an answer."""
+        try:
+            fields = json.loads(answer)
+        except ValueError as error:
+            raise self._unreadable(str(error)) from None
+        if not isinstance(fields, dict):
+            raise self._unreadable("it is not a JSON object")
+        return fields
+
+    def _unreadable(self, why: str) -> Error:
+        return Error(f"could not read the answer of pgfresh at {self._where}: {why}")
 
     def _lost(self, error: Exception) -> Error:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -273,13 +289,15 @@ def is_found() -> bool:
 def _from_environment(control: str) -> Server:
     url = urlsplit(control)
     try:
-        host, port, secret = url.hostname, url.port, url.password
+        host, port, secret = url.hostname, url.port, unquote(url.password or "")
     except ValueError:
         host = port = secret = None
-    if url.scheme not in ("http", "https") or not (host and port and secret):
+    # An error about a header with other characters would contain the secret.
+    is_secret = secret is not None and re.fullmatch("[!-~]+", secret)
+    if url.scheme not in ("http", "https") or not (host and port and secret and is_secret):
         raise Error("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT")
     trust = Trust() if url.scheme == "https" else None
-    return Server(host, port, unquote(secret), os.environ.get("PGFRESH_HOLDER"), trust)
+    return Server(host, port, secret, os.environ.get("PGFRESH_HOLDER"), trust)
 
 
 def _bundled_binary() -> str | None:

@@ -24,9 +24,10 @@ pub(super) fn serve(answer: impl Fn(Request) -> Option<(u64, Option<Value>)> + S
             if let Some((status, body)) = answer(read(&stream)) {
                 let body = body.map(|body| body.to_string()).unwrap_or_default();
                 let length = body.len();
+                let location = if (300..400).contains(&status) { "Location: /elsewhere\r\n" } else { "" };
                 write!(
                     stream,
-                    "HTTP/1.1 {status} So\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+                    "HTTP/1.1 {status} So\r\n{location}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
                 )
                 .unwrap();
             }

@@ -79,7 +79,11 @@ final class Api {
             for (int next = in.read(); next >= 0 && next != '\n'; next = in.read()) {
                 line.write(next);
             }
-            return new Hold(Json.read(line.toString(StandardCharsets.UTF_8)).text("holder"), in);
+            String holder = Json.read(line.toString(StandardCharsets.UTF_8)).text("holder");
+            if (holder.isEmpty()) {
+                throw new IllegalArgumentException("it names no holder");
+            }
+            return new Hold(holder, in);
         });
     }
 
@@ -98,6 +102,8 @@ final class Api {
     private <T> T exchange(String method, String path, Optional<String> body, Reader<T> reader) {
         try {
             HttpURLConnection connection = open(path);
+            // Another server must not get the secret.
+            connection.setInstanceFollowRedirects(false);
             connection.setRequestMethod(method);
             connection.setRequestProperty("Authorization", "Bearer " + secret);
             connection.setRequestProperty("Connection", "close");
@@ -113,8 +119,13 @@ final class Api {
             }
             return reader.read(connection);
         } catch (HttpRetryException error) {
-            throw unauthorized();
-        } catch (IOException | IllegalArgumentException error) {
+            throw error.responseCode() == HttpURLConnection.HTTP_UNAUTHORIZED
+                    ? unauthorized()
+                    : refusal(error.responseCode(), "");
+        } catch (IllegalArgumentException unreadable) {
+            throw new PgfreshException(
+                    "could not read the answer of pgfresh at " + address + ": " + unreadable.getMessage(), unreadable);
+        } catch (IOException error) {
             String hint = trust == null ? GONE : isUntrusted(error) ? UNTRUSTED : UNREACHABLE;
             throw new PgfreshException(
                     "could not talk to pgfresh at " + address + ": " + error.getMessage(), hint, error);

@@ -4,7 +4,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.URI;
-import java.net.URISyntaxException;
+import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -17,6 +17,8 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -25,6 +27,13 @@ final class Server {
 
     /** Arguments of the binary. */
     private static final List<String> SERVE = List.of("serve", "--shared", "--json");
+
+    /** Form of PGFRESH_CONTROL. {@link URI} knows no underscores in a host, and names of containers may have them. */
+    private static final Pattern CONTROL =
+            Pattern.compile("(?<scheme>https?)://:(?<secret>[^@/]+)@(?<host>\\[[^]@/]+]|[^:@/\\[]+):(?<port>\\d{1,5})/?");
+
+    /** Form of a secret. The exception about a header with other characters would contain the secret. */
+    private static final Pattern SECRET = Pattern.compile("[!-~]+");
 
     /** Hint if the binary is missing or another program. */
     private static final String SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
@@ -74,19 +83,26 @@ final class Server {
         if (control.isEmpty()) {
             return start(binary(environment), environment);
         }
-        try {
-            URI address = new URI(control);
-            String user = address.getUserInfo();
-            boolean isRemote = "https".equals(address.getScheme());
-            if (user != null && user.startsWith(":") && (isRemote || "http".equals(address.getScheme()))) {
-                Trust trust = isRemote ? Trust.in(environment.getOrDefault("PGSSLROOTCERT", "")) : null;
-                Api api = new Api(address.getHost(), address.getPort(), user.substring(1), trust);
-                return existing(api, environment.getOrDefault("PGFRESH_HOLDER", ""), isRemote);
-            }
-        } catch (URISyntaxException unreadable) {
-            // The error below omits the text, which may contain the secret.
+        Matcher address = CONTROL.matcher(control);
+        String secret = address.matches() ? decode(address.group("secret")) : "";
+        if (!SECRET.matcher(secret).matches()) {
+            // The error omits the text, which may contain the secret.
+            throw new PgfreshException("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT", "");
         }
-        throw new PgfreshException("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT", "");
+        boolean isRemote = address.group("scheme").equals("https");
+        Trust trust = isRemote ? Trust.in(environment.getOrDefault("PGSSLROOTCERT", "")) : null;
+        Api api = new Api(address.group("host"), Integer.parseInt(address.group("port")), secret, trust);
+        return existing(api, environment.getOrDefault("PGFRESH_HOLDER", ""), isRemote);
+    }
+
+    /** Decodes the characters behind percent signs. Returns "" if a percent sign has none. */
+    private static String decode(String text) {
+        try {
+            // URLDecoder decodes forms, in which a plus is a space.
+            return URLDecoder.decode(text.replace("+", "%2B"), StandardCharsets.UTF_8);
+        } catch (IllegalArgumentException malformed) {
+            return "";
+        }
     }
 
     /** Returns the server of a parent process, or one on another machine, with a holder for this process if it has none. */

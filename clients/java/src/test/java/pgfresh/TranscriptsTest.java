@@ -183,6 +183,9 @@ class TranscriptsTest {
                 assertEquals(request.path("body"), JSON.readTree(exchange.getRequestBody()));
                 JsonNode answer = step.path("answer");
                 exchange.getResponseHeaders().set("Connection", "close");
+                if (answer.path("status").asInt() / 100 == 3) {
+                    exchange.getResponseHeaders().set("Location", "/elsewhere");
+                }
                 if (answer.has("body")) {
                     byte[] body = JSON.writeValueAsBytes(answer.path("body"));
                     exchange.sendResponseHeaders(answer.path("status").asInt(), body.length);
