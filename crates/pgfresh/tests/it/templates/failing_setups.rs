@@ -15,8 +15,12 @@ fn only_setups_without_effect_are_reported() {
     let scene = project(User::Ourselves, "");
     scene.write("empty.sql", "-- Nothing yet.");
     let elsewhere = "createdb second && psql -Xqc 'CREATE TABLE orders ()' second && psql -Xqc 'CREATE TEMP TABLE orders ()'";
+    // A session that has ended may still be dropping its temporary tables, like this one that goes on.
+    let going_on = "( psql -Xqc 'CREATE TEMP TABLE orders ()' -c '\\! touch made' -c 'SELECT pg_sleep(600)' & ) >/dev/null 2>&1; \
+        until test -e made; do sleep 0.01; done";
     for (step, words, is_told) in [
         ("--setup", elsewhere, true),
+        ("--setup", going_on, true),
         ("--setup", "psql -Xqc 'CREATE TABLE orders ()'", false),
         ("--setup", "psql -Xqc 'CREATE FUNCTION seven() RETURNS int LANGUAGE sql AS $$SELECT 7$$'", false),
         ("--setup", "psql -Xqc 'CREATE DOMAIN positive AS int CHECK (VALUE > 0)'", false),
