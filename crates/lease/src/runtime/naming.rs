@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use server::literal;
 use sys::lock;
 
 use crate::address::DatabaseAddress;
@@ -258,14 +257,11 @@ impl Inner {
     /// database retains its lease's name.
     pub(crate) fn hide(&self, identity: &mut Identity) {
         let Some(claim) = &identity.preparing else { return };
-        let (from, to) = (claim.name().to_owned(), ready(claim.name()));
+        let to = ready(claim.name());
         let hidden = self.change_name(identity, &to, None, |to, names| {
-            // SQL never uses this name, so a database with this name belongs to pgfresh even if the connection was
-            // lost.
-            names.insert(to.name.clone());
-            let arguments = [&*to.oid.to_string(), &literal(&from), &literal(&to.name)];
-            let rows = self.admin.execute("hide a database", &HIDE, &arguments)?;
-            rows.first().map(|_| (None, ())).ok_or_else(|| LeaseError::NotLeased(from.clone()))
+            // Nothing relies on the log here.
+            let (rows, _mark) = self.admin.rename_and_mark("hide a database", &HIDE, to, names)?;
+            rows.first().map(|_| (None, ())).ok_or_else(|| LeaseError::NotLeased(to.name.clone()))
         });
         if let Err(outcome) = hidden {
             tracing::debug!(?outcome, "a ready database can be seen");

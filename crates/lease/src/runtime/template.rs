@@ -430,13 +430,12 @@ macro_rules! name {
     };
 }
 
-/// Renames a database from its name during preparation ($2) to its name as a ready database ($3) and forbids
-/// connections to it. Programs that visit all databases usually skip those that forbid connections. Running this
-/// statement twice is safe.
+/// Renames a database to its name as a ready database and forbids connections to it. Programs that visit all databases
+/// usually skip those that forbid connections. `$3` lists the database's possible previous names.
 pub(crate) const HIDE: Prepared = Prepared {
     name: "hide",
-    types: &["oid", "name", "name"],
-    sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3) RETURNING oid",
+    types: &["oid", "name", "name[]"],
+    sql: "UPDATE pg_database SET datname = $2, datallowconn = false WHERE oid = $1 AND datname = ANY ($3) RETURNING oid",
 };
 
 /// Returns the statement that renames a database and selects its stamp, for servers with this major version.
