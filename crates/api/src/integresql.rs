@@ -71,37 +71,45 @@ pub(crate) async fn initialize(
         Problem::new(StatusCode::LOCKED, ErrorCode::InUse, "template is already initialized")
             .hint(Remedy::TakeTests, "Ask for test databases; they wait until it is finalized.")
     })?;
-    let name = template.building();
-    let given_up = (Arc::clone(&api), Arc::clone(&template), hash.clone());
-    let (owner, of) = (Arc::clone(&api), hash.clone());
-    let work = async move {
-        let leased = lease_empty(&owner, &template).await;
-        if leased.is_err() {
-            give_up(owner, template, of).await;
+    let empty = Empty { api, template, hash };
+    let Empty { api, template, hash } = deliver(empty.lease(), Empty::give_up).await?;
+    Ok(found(&api, ends, &hash, &template.building(), None))
+}
+
+/// Empty database of a new template, to be filled by the client.
+#[derive(Clone)]
+struct Empty {
+    api: Arc<ApiState>,
+    template: Arc<Template>,
+    hash: String,
+}
+
+impl Empty {
+    /// Leases the database, or gives the template up.
+    async fn lease(self) -> Result<Self, Problem> {
+        match self.try_lease().await {
+            Ok(()) => Ok(self),
+            Err(problem) => {
+                self.give_up().await;
+                Err(problem)
+            }
         }
-        leased
-    };
-    let undo = move |()| {
-        let (api, template, hash) = given_up;
-        give_up(api, template, hash)
-    };
-    deliver(work, undo).await?;
-    Ok(found(&api, ends, &hash, &name, None))
-}
+    }
 
-/// Leases the empty database that the client will fill.
-async fn lease_empty(api: &ApiState, template: &Template) -> Result<(), Problem> {
-    let name = template.building();
-    let lease = move |leases: &Leases| leases.lease(Isolation::Clone, Some(&name), Some(EMPTY)).map(|_| ());
-    blocking(&api.leases, lease).await?;
-    unless_discarded(api, template, template.building()).await
-}
+    async fn try_lease(&self) -> Result<(), Problem> {
+        let name = self.template.building();
+        let lease =
+            move |leases: &Leases| leases.lease(Isolation::Clone, Some(&name), Some(EMPTY)).map(|_| ());
+        blocking(&self.api.leases, lease).await?;
+        unless_discarded(&self.api, &self.template, self.template.building()).await
+    }
 
-/// Discards a template that no client will fill, unless another client has done so.
-async fn give_up(api: Arc<ApiState>, template: Arc<Template>, hash: String) {
-    let is_discarded = *template.phase.borrow() == Phase::Discarded;
-    if !is_discarded {
-        undone(discard(State(api), Path(hash)).await);
+    /// Discards a template that no client will fill, unless another client has done so.
+    async fn give_up(self) {
+        let is_discarded = *self.template.phase.borrow() == Phase::Discarded;
+        if !is_discarded {
+            undone(discard(State(self.api), Path(self.hash)).await);
+        }
     }
 }
 
