@@ -42,6 +42,11 @@ fn create(scene: &Scene, names: &[&str]) -> Outcome {
     scene.run(words)
 }
 
+/// Runs a query in a database that `schema.sql` of the scene has filled, on the server in `bin`.
+fn query_after_schema(scene: &Scene, bin: &str, psql: &str, query: &str) -> Outcome {
+    scene.run(["run", "--quiet", "--postgres", bin, "--sql", "schema.sql", "--", psql, "-XAtqc", query])
+}
+
 /// Python that answers `--version`, and else runs `script`, with the directory of the download in `$dest`.
 fn fake_pip(scene: &Scene, script: &str) {
     let start = "case \"$*\" in *--version*) exit ;; esac
@@ -83,19 +88,7 @@ fn newest_download_has_contrib_and_clients() {
     scene.write("schema.sql", &sql.concat());
     let query =
         "SELECT count(*) FROM pg_extension; SELECT length(gen_salt('bf')), uuid_generate_v4() IS NOT NULL";
-    let psql = format!("{bin}/psql");
-    let used = scene.run([
-        "run",
-        "--quiet",
-        "--postgres",
-        &bin,
-        "--sql",
-        "schema.sql",
-        "--",
-        &psql,
-        "-XAtqc",
-        query,
-    ]);
+    let used = query_after_schema(&scene, &bin, &format!("{bin}/psql"), query);
     assert_eq!((used.code, used.stdout.as_str()), (Some(0), "9\n29|t\n"), "{used}");
 }
 
@@ -111,21 +104,36 @@ fn apt_adds_extensions_without_root() {
         let bin = outcome.stdout.split('"').nth(1).unwrap().to_owned();
         scene.write("schema.sql", "CREATE EXTENSION hll;");
         let query = "SELECT hll_cardinality(hll_add(hll_empty(), hll_hash_integer(1)))";
-        let used = scene.run([
-            "run",
-            "--quiet",
-            "--postgres",
-            &bin,
-            "--sql",
-            "schema.sql",
-            "--",
-            "psql",
-            "-XAtqc",
-            query,
-        ]);
+        let used = query_after_schema(&scene, &bin, "psql", query);
         assert_eq!((used.code, used.stdout.as_str()), (Some(0), "1\n"), "{used}");
         assert_eq!(fs::read("/var/lib/dpkg/status").unwrap(), status);
     }
+}
+
+/// Such a module asks the server whether `shared_preload_libraries` has loaded it. The extension needs a setting, and is not broken.
+#[test]
+fn extensions_that_want_preloading_stay() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let prefix = downloaded(&scene);
+    let extensions = prefix.join("share/postgresql/extension");
+    for (name, module) in [
+        ("needy", "code\0process_shared_preload_libraries_in_progress\0code"),
+        ("broken", "code\0process_shared_preload_libraries_of_ours\0code"),
+    ] {
+        let control = format!("default_version = '1.0'\nmodule_pathname = '$libdir/{name}_module'\n");
+        fs::write(extensions.join(format!("{name}.control")), control).unwrap();
+        let script = "DO $$BEGIN RAISE 'the module is not loaded'; END$$;";
+        fs::write(extensions.join(format!("{name}--1.0.sql")), script).unwrap();
+        fs::write(prefix.join(format!("lib/postgresql/{name}_module.so")), module).unwrap();
+    }
+    let needy = install(&scene, &["18", "--with", "needy"]);
+    assert_eq!(needy.code, Some(0), "{needy}");
+    assert!(needy.stderr.contains("extension \"needy\" needs a setting: "), "{needy}");
+    assert!(extensions.join("needy.control").exists(), "{needy}");
+    let broken = install(&scene, &["18", "--with", "broken"]);
+    assert_eq!(broken.code, Some(1), "{broken}");
+    assert!(broken.stderr.contains("extension \"broken\" does not work: "), "{broken}");
+    assert!(!extensions.join("broken.control").exists(), "{broken}");
 }
 
 #[test]
