@@ -21,203 +21,67 @@ abstract class DockerCalls<SELF extends DockerCalls<SELF>> {
         return (SELF) this;
     }
 
-    private static UnsupportedOperationException unsupported(String call, String hint) {
+    /** Returns the exception of the calling method. */
+    private static UnsupportedOperationException unsupported(String hint) {
+        String call = StackWalker.getInstance().walk(frames -> frames.skip(1).findFirst().orElseThrow().getMethodName());
         return new UnsupportedOperationException("pgfresh does not support " + call + "\nHINT:  " + hint);
     }
 
     // Without effect: pgfresh starts within milliseconds, in RAM, and pulls no image. A database is never reused.
 
-    public SELF withStartupTimeout(Duration timeout) {
-        return self();
-    }
-
-    public SELF withStartupTimeoutSeconds(int seconds) {
-        return self();
-    }
-
-    public SELF withConnectTimeoutSeconds(int seconds) {
-        return self();
-    }
-
-    public SELF withStartupAttempts(int attempts) {
-        return self();
-    }
-
-    public SELF withMinimumRunningDuration(Duration duration) {
-        return self();
-    }
-
-    public SELF withLabel(String key, String value) {
-        return self();
-    }
-
-    public SELF withLabels(Map<String, String> labels) {
-        return self();
-    }
-
-    public SELF withTmpFs(Map<String, String> mapping) {
-        return self();
-    }
-
-    public SELF withSharedMemorySize(Long bytes) {
-        return self();
-    }
-
-    public SELF withImagePullPolicy(Object policy) {
-        return self();
-    }
-
-    public SELF waitingFor(Object strategy) {
-        return self();
-    }
-
-    public SELF withStartupCheckStrategy(Object strategy) {
-        return self();
-    }
-
-    public SELF withReuse(boolean reusable) {
-        return self();
-    }
-
-    public SELF withPrivilegedMode(boolean mode) {
-        return self();
-    }
+    public SELF withStartupTimeout(Duration timeout) { return self(); }
+    public SELF withStartupTimeoutSeconds(int seconds) { return self(); }
+    public SELF withConnectTimeoutSeconds(int seconds) { return self(); }
+    public SELF withStartupAttempts(int attempts) { return self(); }
+    public SELF withMinimumRunningDuration(Duration duration) { return self(); }
+    public SELF withLabel(String key, String value) { return self(); }
+    public SELF withLabels(Map<String, String> labels) { return self(); }
+    public SELF withTmpFs(Map<String, String> mapping) { return self(); }
+    public SELF withSharedMemorySize(Long bytes) { return self(); }
+    public SELF withImagePullPolicy(Object policy) { return self(); }
+    public SELF waitingFor(Object strategy) { return self(); }
+    public SELF withStartupCheckStrategy(Object strategy) { return self(); }
+    public SELF withReuse(boolean reusable) { return self(); }
+    public SELF withPrivilegedMode(boolean mode) { return self(); }
 
     // Not supported.
 
-    public SELF withCommand(String command) {
-        throw unsupported("withCommand", SETTINGS);
-    }
+    public SELF withCommand(String command) { throw unsupported(SETTINGS); }
+    public SELF withCommand(String... parts) { throw unsupported(SETTINGS); }
+    public void setCommand(String... parts) { throw unsupported(SETTINGS); }
+    public SELF withEnv(String key, String value) { throw unsupported(SETTINGS); }
+    public SELF withEnv(Map<String, String> variables) { throw unsupported(SETTINGS); }
+    public void addEnv(String key, String value) { throw unsupported(SETTINGS); }
+    public SELF withCreateContainerCmdModifier(Object modifier) { throw unsupported(SETTINGS); }
 
-    public SELF withCommand(String... parts) {
-        throw unsupported("withCommand", SETTINGS);
-    }
+    public SELF withNetwork(Object network) { throw unsupported(NETWORK); }
+    public SELF withNetworkAliases(String... aliases) { throw unsupported(NETWORK); }
+    public SELF withNetworkMode(String mode) { throw unsupported(NETWORK); }
+    public SELF withExtraHost(String name, String address) { throw unsupported(NETWORK); }
+    public SELF withAccessToHost(boolean access) { throw unsupported(NETWORK); }
+    public Object getNetwork() { throw unsupported(NETWORK); }
+    public List<String> getNetworkAliases() { throw unsupported(NETWORK); }
 
-    public void setCommand(String... parts) {
-        throw unsupported("setCommand", SETTINGS);
-    }
+    public SELF withFileSystemBind(String from, String to) { throw unsupported(TEMPLATE); }
+    public SELF withFileSystemBind(String from, String to, Object mode) { throw unsupported(TEMPLATE); }
+    public SELF withVolumesFrom(Object container, Object mode) { throw unsupported(TEMPLATE); }
+    public SELF withClasspathResourceMapping(String resource, String to, Object mode) { throw unsupported(TEMPLATE); }
+    public SELF withCopyFileToContainer(Object file, String to) { throw unsupported(TEMPLATE); }
+    public SELF withCopyToContainer(Object content, String to) { throw unsupported(TEMPLATE); }
+    public void copyFileToContainer(Object file, String to) { throw unsupported(TEMPLATE); }
 
-    public SELF withEnv(String key, String value) {
-        throw unsupported("withEnv", SETTINGS);
-    }
+    public SELF withWorkingDirectory(String directory) { throw unsupported(PROCESS); }
+    public SELF dependsOn(Object... others) { throw unsupported(PROCESS); }
+    public void copyFileFromContainer(String from, String to) { throw unsupported(PROCESS); }
+    public Object execInContainer(String... command) { throw unsupported(PROCESS); }
+    public Object execInContainerWithUser(String user, String... command) { throw unsupported(PROCESS); }
+    public String getContainerId() { throw unsupported(PROCESS); }
+    public String getContainerName() { throw unsupported(PROCESS); }
+    public Object getContainerInfo() { throw unsupported(PROCESS); }
+    public Object getCurrentContainerInfo() { throw unsupported(PROCESS); }
+    public Object getDockerClient() { throw unsupported(PROCESS); }
 
-    public SELF withEnv(Map<String, String> variables) {
-        throw unsupported("withEnv", SETTINGS);
-    }
-
-    public void addEnv(String key, String value) {
-        throw unsupported("addEnv", SETTINGS);
-    }
-
-    public SELF withCreateContainerCmdModifier(Object modifier) {
-        throw unsupported("withCreateContainerCmdModifier", SETTINGS);
-    }
-
-    public SELF withNetwork(Object network) {
-        throw unsupported("withNetwork", NETWORK);
-    }
-
-    public SELF withNetworkAliases(String... aliases) {
-        throw unsupported("withNetworkAliases", NETWORK);
-    }
-
-    public SELF withNetworkMode(String mode) {
-        throw unsupported("withNetworkMode", NETWORK);
-    }
-
-    public SELF withExtraHost(String name, String address) {
-        throw unsupported("withExtraHost", NETWORK);
-    }
-
-    public SELF withAccessToHost(boolean access) {
-        throw unsupported("withAccessToHost", NETWORK);
-    }
-
-    public Object getNetwork() {
-        throw unsupported("getNetwork", NETWORK);
-    }
-
-    public List<String> getNetworkAliases() {
-        throw unsupported("getNetworkAliases", NETWORK);
-    }
-
-    public SELF withFileSystemBind(String from, String to) {
-        throw unsupported("withFileSystemBind", TEMPLATE);
-    }
-
-    public SELF withFileSystemBind(String from, String to, Object mode) {
-        throw unsupported("withFileSystemBind", TEMPLATE);
-    }
-
-    public SELF withVolumesFrom(Object container, Object mode) {
-        throw unsupported("withVolumesFrom", TEMPLATE);
-    }
-
-    public SELF withClasspathResourceMapping(String resource, String to, Object mode) {
-        throw unsupported("withClasspathResourceMapping", TEMPLATE);
-    }
-
-    public SELF withCopyFileToContainer(Object file, String to) {
-        throw unsupported("withCopyFileToContainer", TEMPLATE);
-    }
-
-    public SELF withCopyToContainer(Object content, String to) {
-        throw unsupported("withCopyToContainer", TEMPLATE);
-    }
-
-    public void copyFileToContainer(Object file, String to) {
-        throw unsupported("copyFileToContainer", TEMPLATE);
-    }
-
-    public SELF withWorkingDirectory(String directory) {
-        throw unsupported("withWorkingDirectory", PROCESS);
-    }
-
-    public SELF dependsOn(Object... others) {
-        throw unsupported("dependsOn", PROCESS);
-    }
-
-    public void copyFileFromContainer(String from, String to) {
-        throw unsupported("copyFileFromContainer", PROCESS);
-    }
-
-    public Object execInContainer(String... command) {
-        throw unsupported("execInContainer", PROCESS);
-    }
-
-    public Object execInContainerWithUser(String user, String... command) {
-        throw unsupported("execInContainerWithUser", PROCESS);
-    }
-
-    public String getContainerId() {
-        throw unsupported("getContainerId", PROCESS);
-    }
-
-    public String getContainerName() {
-        throw unsupported("getContainerName", PROCESS);
-    }
-
-    public Object getContainerInfo() {
-        throw unsupported("getContainerInfo", PROCESS);
-    }
-
-    public Object getCurrentContainerInfo() {
-        throw unsupported("getCurrentContainerInfo", PROCESS);
-    }
-
-    public Object getDockerClient() {
-        throw unsupported("getDockerClient", PROCESS);
-    }
-
-    public SELF withLogConsumer(Object consumer) {
-        throw unsupported("withLogConsumer", LOG);
-    }
-
-    public void followOutput(Object consumer) {
-        throw unsupported("followOutput", LOG);
-    }
-
-    public String getLogs(Object... types) {
-        throw unsupported("getLogs", LOG);
-    }
+    public SELF withLogConsumer(Object consumer) { throw unsupported(LOG); }
+    public void followOutput(Object consumer) { throw unsupported(LOG); }
+    public String getLogs(Object... types) { throw unsupported(LOG); }
 }
