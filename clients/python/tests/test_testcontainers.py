@@ -154,6 +154,7 @@ def test_one_error_lists_unsupported_calls(tmp_path: Path) -> None:
     )
     container.with_env_file(tmp_path / "env").with_bind_ports(5432, 5432).with_exposed_ports(80)
     container.with_volume_mapping(tmp_path / "a.sh", "/docker-entrypoint-initdb.d/a.sh")
+    container.with_volume_mapping(tmp_path / "none", "/docker-entrypoint-initdb.d/")
     container.with_name("database").with_envs(POSTGRES_USER="app").with_tmpfs_mount("/data")
     for _ in range(2):
         with pytest.raises(Error) as raised:
@@ -166,6 +167,7 @@ def test_one_error_lists_unsupported_calls(tmp_path: Path) -> None:
             "port 80: the server has only 5432",
             "variable POSTGRES_INITDB_ARGS: use [postgres] settings in pgfresh.toml",
             "variable TZ: use [postgres] settings in pgfresh.toml",
+            f"volume /docker-entrypoint-initdb.d/: {tmp_path}/none is no directory",
             "volume /var/lib/postgresql/data: only /docker-entrypoint-initdb.d can have one",
             "with_bind_ports: read the port from get_exposed_port",
         ]

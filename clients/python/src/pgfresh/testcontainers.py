@@ -230,7 +230,9 @@ class PostgresContainer:
     ) -> _Self:
         """Runs SQL files: those that testcontainers would mount in /docker-entrypoint-initdb.d."""
         path, target = Path(host), PurePosixPath(container)
-        if target == _INIT_FOLDER and path.is_dir():
+        if target == _INIT_FOLDER:
+            if not path.is_dir():
+                return self._refuse(f"volume {container}", f"{path} is no directory")
             for file in path.iterdir():
                 self._add_script(file, file.name)
         elif target.parent == _INIT_FOLDER:

@@ -1,15 +1,20 @@
 //! Reads `.env` files and replaces variables, as Docker Compose does.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::folder;
 
 /// Maximum depth of variables within default values.
 const MAX_DEPTH: usize = 8;
+/// Maximum number of bytes of a value. A longer one is no name, version or setting, and may grow in each line of a file.
+const MAX_VALUE: usize = 1000;
+/// Number of bytes that variables may add to a text before the rest of them stays as it is.
+const MAX_GROWTH: usize = 10_000;
 
-/// Names and values of variables. The first one of several with the same name counts.
+/// Names and values of variables.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Variables(Vec<(String, String)>);
+pub(crate) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
     /// Reads a `.env` file. A file that can't be read has no variables.
@@ -29,23 +34,25 @@ impl Variables {
                 (value, true) => value,
                 (value, false) => variables.expand(&value),
             };
-            variables.0.insert(0, (name.trim().to_owned(), value));
+            if value.len() <= MAX_VALUE {
+                variables.0.insert(name.trim().to_owned(), value);
+            }
         }
         variables
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0.get(name).map(String::as_str)
     }
 
     /// Adds a variable unless there is one of this name.
     pub(super) fn add_default(&mut self, name: &str, value: String) {
-        self.0.push((name.to_owned(), value));
+        self.0.entry(name.to_owned()).or_insert(value);
     }
 
-    /// Returns all names and values, the first one of several with the same name last.
+    /// Returns all names and values.
     pub(super) fn into_pairs(self) -> impl Iterator<Item = (String, String)> {
-        self.0.into_iter().rev()
+        self.0.into_iter()
     }
 
     /// Replaces `$NAME` and `${NAME}`, also with a default (`:-`, `-`), an alternative (`:+`, `+`) or an error (`:?`,
@@ -57,7 +64,9 @@ impl Variables {
     fn expand_within(&self, text: &str, depth: usize) -> String {
         let mut result = String::new();
         let mut rest = text;
-        while let Some((before, after)) = rest.split_once('$') {
+        while let Some((before, after)) = rest.split_once('$')
+            && result.len() <= text.len() + MAX_GROWTH
+        {
             result += before;
             rest = if let Some(after) = after.strip_prefix('$') {
                 result.push('$');
@@ -158,6 +167,17 @@ mod tests {
         ] {
             assert_eq!(variables.expand(text), expected, "{text}");
         }
+    }
+
+    /// Each line repeats the one before ten times.
+    #[test]
+    fn growing_values_are_bounded() {
+        let lines: String =
+            (1..200).map(|line| format!("A{line}={}\n", format!("${{A{}}}", line - 1).repeat(10))).collect();
+        let variables = Variables::parse(&format!("A0=0123456789\n{lines}"));
+        assert_eq!(variables.get("A2").map(str::len), Some(1000));
+        let text = "${A2}".repeat(100_000);
+        assert!(variables.expand(&text).len() < 3 * text.len());
     }
 
     proptest! {

@@ -83,7 +83,8 @@ fn settings(service: &DatabaseService) -> String {
         match setting.decision {
             Decision::Taken => taken.push((setting.name.clone(), setting.value.clone())),
             Decision::LeftOut(why) => {
-                left_out += &comment(&format!("Left out: {} = {} ({why})", setting.name, setting.value));
+                let value = if setting.value.is_empty() { "" } else { &format!(" = {}", setting.value) };
+                left_out += &comment(&format!("Left out: {}{value} ({why})", setting.name));
             }
         }
     }

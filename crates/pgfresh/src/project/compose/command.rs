@@ -4,6 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerSetting {
     pub(crate) name: String,
+    /// Value, or nothing if it may be a secret.
     pub(crate) value: String,
     pub(crate) decision: Decision,
 }
@@ -42,9 +43,35 @@ const SIZES: [&str; 16] = [
 impl ServerSetting {
     pub(super) fn new(name: &str, value: &str) -> Self {
         let name = name.trim().replace('-', "_").to_ascii_lowercase();
+        if is_secret(&name, value) {
+            let decision = Decision::LeftOut("its value may be a secret");
+            return Self { decision, name, value: String::new() };
+        }
         let decision = decide(&name, value);
         Self { decision, name, value: value.to_owned() }
     }
+}
+
+/// Returns true if a setting's value may be a secret, such as a password or a key that comes from `.env`.
+fn is_secret(name: &str, value: &str) -> bool {
+    const LAST_WORDS: [&str; 10] = [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "key",
+        "credentials",
+        "conninfo",
+        "dsn",
+        "command",
+    ];
+    let last = name.rsplit(['.', '_']).next().unwrap_or_default();
+    let has_password = value.contains("password=")
+        || value
+            .split_once("://")
+            .is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|host| host.contains('@')));
+    LAST_WORDS.contains(&last) || has_password
 }
 
 fn decide(name: &str, value: &str) -> Decision {

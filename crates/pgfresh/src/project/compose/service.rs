@@ -1,6 +1,8 @@
 //! Loads the services of Compose files, with overrides, `extends`, `include` and variables.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use super::image::Image;
 use super::yaml::{self, Node};
@@ -9,6 +11,8 @@ use crate::project::variables::Variables;
 
 /// Maximum length of a chain of files and services that refer to each other.
 const MAX_CHAIN: usize = 8;
+/// Maximum number of files to which a Compose file may refer.
+const MAX_FILES: usize = 200;
 
 /// A service, with its paths resolved.
 #[derive(Debug, Clone, Default)]
@@ -45,12 +49,25 @@ impl Service {
 pub(super) struct Loader<'a> {
     project: &'a Path,
     variables: &'a Variables,
+    /// Compose files by path, without the unreadable ones. Many services may extend those of one file.
+    documents: BTreeMap<PathBuf, Option<Rc<Node>>>,
+    /// Files whose services are there. Files may include each other in a circle, and a file many times.
+    included: BTreeSet<PathBuf>,
+    /// Number of files read so far.
+    files: usize,
     pub(super) problems: Vec<String>,
 }
 
 impl<'a> Loader<'a> {
     pub(super) fn new(project: &'a Path, variables: &'a Variables) -> Self {
-        Self { project, variables, problems: Vec::new() }
+        Self {
+            project,
+            variables,
+            documents: BTreeMap::new(),
+            included: BTreeSet::new(),
+            files: 0,
+            problems: Vec::new(),
+        }
     }
 
     /// Returns the services of the file at `path` and of its override file.
@@ -70,7 +87,10 @@ impl<'a> Loader<'a> {
 
     fn services(&mut self, path: &Path, chain: usize) -> Vec<Service> {
         let mut services = Vec::new();
-        let Some(document) = self.document(path).filter(|_| chain < MAX_CHAIN) else { return services };
+        if chain >= MAX_CHAIN || !self.included.insert(path.to_owned()) {
+            return services;
+        }
+        let Some(document) = self.document(path) else { return services };
         let folder = path.parent().unwrap_or(Path::new(""));
         for included in document.get("include").map(Node::items).unwrap_or_default() {
             let paths = included.get("path").unwrap_or(included);
@@ -88,15 +108,37 @@ impl<'a> Loader<'a> {
         services
     }
 
-    fn document(&mut self, path: &Path) -> Option<Node> {
+    fn document(&mut self, path: &Path) -> Option<Rc<Node>> {
+        if let Some(known) = self.documents.get(path) {
+            return known.clone();
+        }
+        let document = if self.may_read(path) { self.read(path) } else { None };
+        self.documents.insert(path.to_owned(), document.clone());
+        document
+    }
+
+    fn read(&mut self, path: &Path) -> Option<Rc<Node>> {
         let read = folder::read(path).map_err(|error| error.to_string()).and_then(|text| yaml::parse(&text));
         match read {
-            Ok(document) => Some(document.map_texts(&|text| self.variables.expand(text))),
+            Ok(document) => Some(Rc::new(document.map_texts(&|text| self.variables.expand(text)))),
             Err(why) => {
-                self.problems.push(format!("could not read \"{}\": {why}", relative(self.project, path)));
+                self.report(path, &why);
                 None
             }
         }
+    }
+
+    /// Counts a file. Returns false if it is one too many, and reports the first of these.
+    fn may_read(&mut self, path: &Path) -> bool {
+        self.files += 1;
+        if self.files == MAX_FILES + 1 {
+            self.report(path, &format!("the services need more than {MAX_FILES} files"));
+        }
+        self.files <= MAX_FILES
+    }
+
+    fn report(&mut self, path: &Path, why: &str) {
+        self.problems.push(format!("could not read \"{}\": {why}", relative(self.project, path)));
     }
 
     fn service(&mut self, document: &Node, path: &Path, name: &str, chain: usize) -> Option<Service> {
@@ -118,7 +160,9 @@ impl<'a> Loader<'a> {
     fn own_keys(&mut self, document: &Node, node: &Node, folder: &Path, name: &str) -> Service {
         let mut service = Service { name: name.to_owned(), ..Service::default() };
         service.image = node.get("image").and_then(Node::text).map(str::to_owned);
-        if let Some(build) = node.get("build") {
+        if let Some(build) = node.get("build")
+            && self.may_read(folder)
+        {
             let built = dockerfile::read(build, |path| resolve(folder, path));
             service.mounts.extend(built.mounts);
             // An image beside a build is only the name of the result.
@@ -126,8 +170,10 @@ impl<'a> Loader<'a> {
         }
         for file in node.get("env_file").map(Node::items).unwrap_or_default() {
             if let Some(file) = file.get("path").unwrap_or(file).text() {
-                let variables = Variables::read(&resolve(folder, file));
-                service.environment.extend(variables.into_pairs());
+                let path = resolve(folder, file);
+                if self.may_read(&path) {
+                    service.environment.extend(Variables::read(&path).into_pairs());
+                }
             }
         }
         // A variable without a value comes from the environment of Docker Compose.

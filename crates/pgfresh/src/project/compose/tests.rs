@@ -271,3 +271,43 @@ fn unreadable_files_are_reported_and_others_read() {
         assert!(problem.starts_with(begin), "{problem}");
     }
 }
+
+/// Each of ten lines would read the file with ten lines again.
+#[test]
+fn included_and_extended_files_are_read_once() {
+    let again = "  - compose.yaml\n".repeat(10);
+    let extending: String = (0..1000)
+        .map(|service| format!("  s{service}:\n    extends: {{ file: none.yml, service: base }}\n"))
+        .collect();
+    let search = search(&[(
+        "compose.yaml",
+        &format!("include:\n{again}services:\n{extending}  db:\n    image: postgres:16\n"),
+    )]);
+    assert_eq!(search.service.unwrap().image.major, Some(16));
+    assert_eq!(search.problems.len(), 1, "{:?}", search.problems);
+}
+
+#[test]
+fn services_of_many_files_are_refused() {
+    let many: String =
+        (0..1000).map(|service| format!("  s{service}:\n    env_file: {service}.env\n")).collect();
+    let search = search(&[("compose.yaml", &format!("services:\n{many}  db:\n    image: postgres:16\n"))]);
+    assert_eq!(search.service.unwrap().image.major, Some(16));
+    assert_eq!(search.problems, ["could not read \"199.env\": the services need more than 200 files"]);
+}
+
+/// The file goes into the repository, and `.env` does not.
+#[test]
+fn secrets_in_settings_stay_out() {
+    let service = service(&[
+        (".env", "JWT=hush\n"),
+        (
+            "compose.yaml",
+            "services:\n  db:\n    image: postgres:16\n    command: -c app.jwt_secret=$JWT -c app.url=postgres://u:hush@h/d \
+             -c ssl_passphrase_command='echo hush' -c primary_conninfo=password=hush -c app.lang=de \
+             -c password_encryption=md5\n",
+        ),
+    ]);
+    assert_eq!(taken(&service), [("app.lang", "de"), ("password_encryption", "md5")]);
+    assert!(!service.settings.iter().any(|setting| setting.value.contains("hush")), "{:?}", service.settings);
+}
