@@ -276,9 +276,10 @@ fn unreadable_files_are_reported_and_others_read() {
 #[test]
 fn included_and_extended_files_are_read_once() {
     let again = "  - compose.yaml\n".repeat(10);
-    let extending: String = (0..1000)
+    let extending: Vec<_> = (0..1000)
         .map(|service| format!("  s{service}:\n    extends: {{ file: none.yml, service: base }}\n"))
         .collect();
+    let extending = extending.concat();
     let search = search(&[(
         "compose.yaml",
         &format!("include:\n{again}services:\n{extending}  db:\n    image: postgres:16\n"),
@@ -289,8 +290,9 @@ fn included_and_extended_files_are_read_once() {
 
 #[test]
 fn services_of_many_files_are_refused() {
-    let many: String =
+    let many: Vec<_> =
         (0..1000).map(|service| format!("  s{service}:\n    env_file: {service}.env\n")).collect();
+    let many = many.concat();
     let search = search(&[("compose.yaml", &format!("services:\n{many}  db:\n    image: postgres:16\n"))]);
     assert_eq!(search.service.unwrap().image.major, Some(16));
     assert_eq!(search.problems, ["could not read \"199.env\": the services need more than 200 files"]);
