@@ -8,14 +8,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy, end_sessions};
 use server::{Rows, literal, set_admin_settings};
 use storage::Entry;
-use sys::{lock, sound};
+use sys::{ProcessHandle, lock, sound, wait_readable};
 
 use crate::address::DatabaseAddress;
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, text};
@@ -344,18 +343,25 @@ impl Template {
 /// How long to wait for sessions to exit. If any remain, CREATE DATABASE waits for another 5 s. Source:
 /// `CountOtherDBBackends` in `src/backend/storage/ipc/procarray.c`.
 const SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
-const SESSIONS_POLL: Duration = Duration::from_millis(1);
 
-/// Terminates all sessions in `database` and waits for them to exit, but no longer than the timeout.
+/// Terminates all sessions in `database` and waits for their processes to exit, but no longer than the timeout.
 pub(crate) fn evict(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
-    let begun = Instant::now();
+    let end = Instant::now() + SESSIONS_TIMEOUT;
     let sql = end_sessions(database);
-    while !admin.run("end the sessions of a database", &sql)?.is_empty() && begun.elapsed() < SESSIONS_TIMEOUT
-    {
-        // The server doesn't notify us when a session exits, so poll.
-        thread::sleep(SESSIONS_POLL);
+    loop {
+        let rows = admin.run("end the sessions of a database", &sql)?;
+        if rows.is_empty() || Instant::now() >= end {
+            return Ok(());
+        }
+        let pids = rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok());
+        for process in pids.filter_map(ProcessHandle::of_number) {
+            let left = end.saturating_duration_since(Instant::now());
+            if let Err(error) = wait_readable(process, left) {
+                tracing::debug!(%error, "could not wait for the end of a session");
+                return Ok(());
+            }
+        }
     }
-    Ok(())
 }
 
 /// Runs `sql`, which copies `database`. If sessions prevent the copy, terminates them and retries once.
