@@ -128,10 +128,18 @@ pub fn hang(lead: &str, text: &str, columns: usize) -> String {
     lines.collect()
 }
 
-/// Replaces control characters with spaces. The result is a single line that can't affect the terminal.
+/// Replaces control characters with spaces, and those that change the writing direction with U+FFFD. The result is a single
+/// line that can't affect the terminal, nor the text around it.
 pub(crate) fn plain(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(|c: char| c.is_control() || "\u{2028}\u{2029}".contains(c), " ")
+        .replace(DIRECTIONS, "\u{fffd}")
 }
+
+/// Embeddings, overrides and isolates, whose effect lasts beyond their cell. Source: Unicode Standard Annex 9, 2.
+const DIRECTIONS: [char; 9] = [
+    '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}',
+    '\u{2069}',
+];
 
 /// Escapes `text` as a single line of Markdown. Characters for emphasis, code, links, HTML and table bars appear
 /// literally.
@@ -232,7 +240,8 @@ pub(crate) mod tests {
 
     #[test]
     fn plain_removes_escape_sequences() {
-        assert_eq!(plain("a\u{1b}[31mb\nc\td"), "a [31mb c d");
+        assert_eq!(plain("a\u{1b}[31mb\nc\td\u{2028}e"), "a [31mb c d e");
+        assert_eq!(plain("a\u{202e}b \u{5d0}\u{2066}"), "a\u{fffd}b \u{5d0}\u{fffd}");
     }
 
     #[test]
