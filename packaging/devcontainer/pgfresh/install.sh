@@ -42,7 +42,7 @@ if [ "${POSTGRES:-true}" = true ] && ! has_postgres; then
     if command -v apt-get >/dev/null; then
         # The package would start a server of its own in each container.
         mkdir -p /etc/postgresql-common
-        echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
+        echo "create_main_cluster = false" >>/etc/postgresql-common/createcluster.conf
         apt-get update -qq
         DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends postgresql >/dev/null
         rm -rf /var/lib/apt/lists/*
