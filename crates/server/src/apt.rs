@@ -18,6 +18,22 @@ const SYSTEM_LISTS: &str = "/var/lib/apt/lists";
 /// The packages that the system has installed.
 const SYSTEM_STATUS: &str = "/var/lib/dpkg/status";
 
+/// Options that keep apt in a run directory, each with a path below it. A file of settings could not have every path: a double
+/// quote has no escape there.
+const DIRECTORIES: [(&str, &str); 4] = [
+    ("Dir::State::status", "status"),
+    ("Dir::State::extended_states", "extended"),
+    ("Dir::Cache", "cache"),
+    ("Dir::Log", "log"),
+];
+/// Settings that let apt refuse unsigned packages, and remove the system's hooks.
+const SETTINGS: &str = "Debug::NoLocking \"true\";\n\
+    APT::Sandbox::User \"\";\nAPT::Get::AllowUnauthenticated \"false\";\n\
+    Acquire::AllowInsecureRepositories \"false\";\nAcquire::Languages \"none\";\nAcquire::Retries \"3\";\n\
+    #clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
+    #clear APT::Update::Post-Invoke-Success;\n#clear DPkg::Pre-Invoke;\n#clear DPkg::Post-Invoke;\n\
+    #clear DPkg::Pre-Install-Pkgs;\n";
+
 /// Returns true if the system has Debian's package tools.
 pub(crate) fn is_installed() -> bool {
     ["/usr/bin/apt-get", "/usr/bin/dpkg-deb", SYSTEM_STATUS].iter().all(|path| Path::new(path).exists())
@@ -74,7 +90,7 @@ impl<'a> Apt<'a> {
         }
         // To apt, the server is installed: the extensions go to another one of the same major version.
         let status = Path::new(SYSTEM_STATUS);
-        let mut text = fs::read_to_string(status).attempt("read", status)?;
+        let mut text = String::from_utf8_lossy(&fs::read(status).attempt("read", status)?).into_owned();
         let server = format!("postgresql-{major}");
         if !text.contains(&format!("Package: {server}\n")) {
             text.push_str(&format!(
@@ -86,7 +102,7 @@ impl<'a> Apt<'a> {
         let own = folder.join("status");
         fs::write(&own, text).attempt("write", &own)?;
         let settings = folder.join("settings");
-        fs::write(&settings, settings_text(&folder)).attempt("write", &settings)?;
+        fs::write(&settings, SETTINGS).attempt("write", &settings)?;
         Ok(Self { package, run })
     }
 
@@ -97,10 +113,14 @@ impl<'a> Apt<'a> {
     /// Runs apt-get with the package lists in `lists`.
     fn run(&self, arguments: &[&str], lists: &str) -> Result<Output, FetchError> {
         let mut command = plain_command("/usr/bin/apt-get");
-        command.arg("--config-file").arg(self.run.path().join("apt/settings")).arg("--quiet=2");
+        let folder = self.run.path().join("apt");
+        command.arg("--config-file").arg(folder.join("settings")).arg("--quiet=2");
+        for (option, path) in DIRECTORIES {
+            command.arg("--option").arg(format!("{option}={}/{path}", folder.display()));
+        }
         command.arg("--option").arg(format!("Dir::State::lists={lists}")).args(arguments);
         command.env("DEBIAN_FRONTEND", "noninteractive");
-        command.env("TMPDIR", self.run.path().join("apt"));
+        command.env("TMPDIR", folder);
         self.output(command)
     }
 
@@ -115,20 +135,6 @@ impl<'a> Apt<'a> {
     fn failed(&self, output: String) -> FetchError {
         FetchError::Client { package: self.package.to_owned(), client: "apt", output }
     }
-}
-
-/// Settings that keep apt in `folder`, let it refuse unsigned packages, and remove the system's hooks.
-fn settings_text(folder: &Path) -> String {
-    let folder = folder.display();
-    format!(
-        "Dir::State::status \"{folder}/status\";\nDir::State::extended_states \"{folder}/extended\";\n\
-         Dir::Cache \"{folder}/cache\";\nDir::Log \"{folder}/log\";\nDebug::NoLocking \"true\";\n\
-         APT::Sandbox::User \"\";\nAPT::Get::AllowUnauthenticated \"false\";\n\
-         Acquire::AllowInsecureRepositories \"false\";\nAcquire::Languages \"none\";\nAcquire::Retries \"3\";\n\
-         #clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
-         #clear APT::Update::Post-Invoke-Success;\n#clear DPkg::Pre-Invoke;\n#clear DPkg::Post-Invoke;\n\
-         #clear DPkg::Pre-Install-Pkgs;\n"
-    )
 }
 
 /// Returns Debian's name of this machine's architecture.

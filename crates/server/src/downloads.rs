@@ -1,5 +1,6 @@
 //! Paths of downloaded installations.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Directory in the cache that contains the downloaded installations.
@@ -10,7 +11,13 @@ pub(crate) const LIBRARIES: &str = "extensions/lib";
 /// Returns the prefix of an installation with these binaries, or `None` if pgfresh has not downloaded it.
 pub(crate) fn downloaded_prefix(bin: &Path) -> Option<PathBuf> {
     let bin = bin.canonicalize().ok()?;
-    let is_ours = bin.ancestors().any(|path| path.file_name().is_some_and(|name| name == FOLDER));
+    // The user may have moved the folder of the installations, and put a link in its place.
+    let is_version =
+        |name: &OsStr| name.to_string_lossy().starts_with(|letter: char| letter.is_ascii_digit());
+    let is_ours = bin.ancestors().filter(|path| path.file_name().is_some_and(is_version)).any(|path| {
+        let link = path.join("bin");
+        link.is_symlink() && link.canonicalize().is_ok_and(|target| target == bin)
+    });
     is_ours.then(|| bin.parent().map(Path::to_owned)).flatten()
 }
 

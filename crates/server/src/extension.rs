@@ -71,41 +71,83 @@ pub fn add_extensions(
     let _lock = sys::Lock::take(&lock).attempt("lock", &lock)?;
     let ours = Layout::of_installation(installation)
         .ok_or_else(|| FetchError::NotOurs(installation.bin().to_owned()))?;
+    let major = installation.version().major;
+    let system = Layout::of_system(major);
     for name in names {
         if ours.has(name.as_str()) {
             continue;
         }
-        let major = installation.version().major;
-        let missing = || FetchError::NoExtension { name: name.clone(), major };
-        if download == Download::Forbidden {
+        if system.has(name.as_str()) {
+            system.copy(name.as_str(), &ours)?;
+        } else if download == Download::Forbidden {
             return Err(FetchError::Forbidden(major));
-        }
-        let account = Account::ours();
-        let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
-        let guard = Guard::over(&place, &account, program)?;
-        let pinned = Package::with_extension(name.as_str(), major);
-        if let Some(package) = pinned.iter().find(|package| package.client.is_installed()) {
-            notify(name, ExtensionSource::Pinned(package));
-            let staging = download_and_unpack(package, major, &guard)?;
-            let theirs = staging.join("bin").canonicalize().attempt("resolve", &staging)?;
-            let theirs = theirs.parent().and_then(Layout::of).ok_or_else(missing)?;
-            theirs.copy(name.as_str(), &ours)?;
-        } else if apt::is_installed() {
-            let package = name.debian_package(major);
-            notify(name, ExtensionSource::Debian(&package));
-            let tree = guard.run().path().join("tree");
-            DirBuilder::new().mode(0o755).create(&tree).attempt("create", &tree)?;
-            if !apt::unpack(&package, major, &tree, guard.run())? {
-                return Err(missing());
-            }
-            Layout::of_debian(&tree, major).copy_all(&tree, &ours)?;
+        } else {
+            bring(name, major, &ours, cache, program, notify)?;
         }
         if !ours.has(name.as_str()) {
-            return Err(missing());
+            return Err(FetchError::NoExtension { name: name.clone(), major });
         }
     }
     Ok(())
 }
+
+/// Downloads a package with extension `name` and copies its files to `ours`. Does nothing if no package has it. After an error,
+/// tries the next source.
+fn bring(
+    name: &ExtensionName,
+    major: u32,
+    ours: &Layout,
+    cache: &Cache,
+    program: &Path,
+    notify: &dyn Fn(&ExtensionName, ExtensionSource<'_>),
+) -> Result<(), FetchError> {
+    let account = Account::ours();
+    let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
+    let mut failure = None;
+    let pinned = Package::with_extension(name.as_str(), major);
+    for package in pinned.iter().filter(|package| package.client.is_installed()) {
+        notify(name, ExtensionSource::Pinned(package));
+        let guard = Guard::over(&place, &account, program)?;
+        match download_and_unpack(package, major, &guard).and_then(|staging| add_from(&staging, name, ours)) {
+            Ok(()) => return Ok(()),
+            // A wrong digest means an attack or a damaged registry.
+            Err(error @ FetchError::Digest { .. }) => return Err(error),
+            Err(error) => failure = Some(error),
+        }
+    }
+    if apt::is_installed() {
+        let package = name.debian_package(major);
+        notify(name, ExtensionSource::Debian(&package));
+        let guard = Guard::over(&place, &account, program)?;
+        let tree = guard.run().path().join("tree");
+        DirBuilder::new().mode(0o755).create(&tree).attempt("create", &tree)?;
+        if apt::unpack(&package, major, &tree, guard.run())? {
+            return Layout::of_debian(&tree, major).copy_all(ours);
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Copies an extension of the unpacked package in `staging` to `ours`.
+fn add_from(staging: &Path, name: &ExtensionName, ours: &Layout) -> Result<(), FetchError> {
+    let bin = staging.join("bin").canonicalize().attempt("resolve", staging)?;
+    match bin.parent().and_then(Layout::of) {
+        Some(theirs) => theirs.copy(name.as_str(), ours),
+        None => Ok(()),
+    }
+}
+
+/// Returns advice if a line of `PostgreSQL`'s is about an extension that is missing, or that the server must load at its start.
+#[must_use]
+pub fn extension_advice(line: &str, installation: &Installation) -> Option<String> {
+    if let Some(missing) = ExtensionName::missing_in(line) {
+        return Some(missing.install_commands(installation));
+    }
+    line.contains("shared_preload_libraries").then(|| PRELOAD.to_owned())
+}
+
+const PRELOAD: &str = "Name the extension in --set shared_preload_libraries=NAME, or in pgfresh.toml: [postgres.settings] \
+    shared_preload_libraries = \"NAME\".";
 
 /// Withdraws an extension whose files do not work.
 ///
@@ -134,6 +176,8 @@ struct Layout {
     extensions: PathBuf,
     /// Modules that the server loads (`$libdir`).
     modules: PathBuf,
+    /// Directories with libraries of the modules.
+    libraries: Vec<PathBuf>,
 }
 
 impl Layout {
@@ -150,6 +194,7 @@ impl Layout {
             prefix: prefix.to_owned(),
             extensions: shares.into_iter().find(|path| path.join("plpgsql.control").exists())?,
             modules: libraries.into_iter().find(|path| path.join("plpgsql.so").exists())?,
+            libraries: vec![prefix.join("lib")],
         })
     }
 
@@ -159,21 +204,39 @@ impl Layout {
             prefix: tree.join("usr"),
             extensions: tree.join(format!("usr/share/postgresql/{major}/extension")),
             modules: tree.join(format!("usr/lib/postgresql/{major}/lib")),
+            libraries: Vec::from(["usr/lib", "lib"].map(|folder| tree.join(folder))),
         }
+    }
+
+    /// Returns the layout of Debian's packages that the system has installed. The dynamic linker finds their libraries.
+    fn of_system(major: u32) -> Self {
+        Self { libraries: Vec::new(), ..Self::of_debian(Path::new("/"), major) }
     }
 
     fn control(&self, name: &str) -> PathBuf {
         self.extensions.join(format!("{name}.control"))
     }
 
+    /// Returns true if the extension's control file exists, and the module that it names.
     fn has(&self, name: &str) -> bool {
-        self.control(name).exists()
+        fs::read_to_string(self.control(name)).is_ok_and(|control| {
+            control_value(&control, "module_pathname").is_none() || self.module(name, &control).exists()
+        })
     }
 
     /// Returns the path of an extension's module, which not every extension has. `control` is the text of its control file.
     fn module(&self, name: &str, control: &str) -> PathBuf {
         let path = control_value(control, "module_pathname").unwrap_or(name);
         self.modules.join(format!("{}.so", path.trim_start_matches("$libdir/")))
+    }
+
+    /// Returns the libraries that a module may need and the system may lack, by their names.
+    fn available_libraries(&self) -> Result<BTreeMap<String, PathBuf>, FileError> {
+        let mut found = BTreeMap::new();
+        for folder in &self.libraries {
+            found.extend(libraries_in(folder)?);
+        }
+        Ok(found)
     }
 
     /// Copies extension `name`, and those that it requires, to `target`.
@@ -187,8 +250,7 @@ impl Layout {
         }
         let module = self.module(name, &text);
         if module.exists() {
-            let available = libraries_in(&self.prefix.join("lib"))?;
-            copy_needed(&module, &available, target)?;
+            copy_needed(&module, &self.available_libraries()?, target)?;
             copy_file(&module, &target.modules)?;
         }
         if let (Some(from), Some(to)) = (self.extensions.parent(), target.extensions.parent()) {
@@ -200,10 +262,9 @@ impl Layout {
         Ok(())
     }
 
-    /// Copies all extensions of Debian's packages in `tree` to `target`.
-    fn copy_all(&self, tree: &Path, target: &Self) -> Result<(), FetchError> {
-        let mut available = libraries_in(&tree.join("usr/lib"))?;
-        available.extend(libraries_in(&tree.join("lib"))?);
+    /// Copies all extensions of Debian's packages to `target`.
+    fn copy_all(&self, target: &Self) -> Result<(), FetchError> {
+        let available = self.available_libraries()?;
         for module in entries(&self.modules)?.into_iter().filter(|path| path.is_file()) {
             copy_needed(&module, &available, target)?;
             copy_file(&module, &target.modules)?;
@@ -360,6 +421,7 @@ mod tests {
         let control = "requires = 'base'\nmodule_pathname = '$libdir/other'\n";
         for (path, text) in [
             ("share/extension/new.control", control),
+            ("share/extension/half.control", "module_pathname = '$libdir/absent'"),
             ("share/extension/new--1.0.sql", "SELECT 1"),
             ("share/extension/base.control", "comment = 'nothing'"),
             ("lib/other.so", "code\0libneeded.so.1\0libsystem.so.6\0"),
@@ -382,7 +444,7 @@ mod tests {
         assert!(!to.has("new") && !to.has("base"));
         fs::remove_dir(&obstacle).unwrap();
         from.copy("new", &to).unwrap();
-        assert!(to.has("new") && to.has("base"));
+        assert!(to.has("new") && to.has("base") && !from.has("half"));
         for path in [
             "share/extension/new--1.0.sql",
             "lib/other.so",

@@ -17,10 +17,13 @@ impl FromStr for ExtensionName {
     type Err = ParseExtensionNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
         let is_letter =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
         let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
-        (first && text.len() < 64 && text.bytes().all(is_letter))
+        // apt removes a package whose name a hyphen follows.
+        let last = text.bytes().next_back().is_some_and(|byte| !b"_-".contains(&byte));
+        (first && last && text.len() < 64 && text.bytes().all(is_letter) && !text.contains("--"))
             .then(|| Self(text.to_owned()))
             .ok_or(ParseExtensionNameError)
     }
@@ -33,14 +36,22 @@ impl ExtensionName {
         &self.0
     }
 
-    /// Finds the name in a line of `PostgreSQL`'s about an extension without a control file.
+    /// Finds the name in a line of `PostgreSQL`'s about an extension without a control file or without its module.
     #[must_use]
     pub fn missing_in(line: &str) -> Option<Self> {
         if let Some((before, _)) = line.split_once("\" is not available") {
             return before.rsplit_once("extension \"")?.1.parse().ok();
         }
-        let (_, path) = line.split_once("could not open extension control file \"")?;
-        path.split_once(".control\"")?.0.rsplit('/').next()?.parse().ok()
+        if let Some((_, path)) = line.split_once("could not open extension control file \"") {
+            return path.split_once(".control\"")?.0.rsplit('/').next()?.parse().ok();
+        }
+        let (_, module) = line.split_once("could not access file \"")?;
+        let (module, _) = module.split_once("\": No such file")?;
+        // Since 18, PostgreSQL leaves out the directory.
+        let module = module.strip_prefix("$libdir/").unwrap_or(module);
+        // PostGIS has its version in the name: `postgis-3`.
+        let name = module.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        name.strip_suffix('-').unwrap_or(module).parse().ok()
     }
 
     /// Returns the Debian package with the extension for `major`. PostgreSQL's own apt repository uses the same names.
@@ -92,6 +103,15 @@ mod tests {
                 "psql:a.sql:1: ERROR:  could not open extension control file \"/usr/share/extension/vector.control\": No such file",
                 Some("vector"),
             ),
+            ("ERROR:  could not access file \"$libdir/vector\": No such file or directory", Some("vector")),
+            (
+                "ERROR:  could not access file \"$libdir/postgis-3\": No such file or directory",
+                Some("postgis"),
+            ),
+            ("ERROR:  could not access file \"$libdir/xml2\": No such file or directory", Some("xml2")),
+            ("ERROR:  could not access file \"$libdir/vector\": Permission denied", None),
+            ("ERROR:  could not access file \"vector\": No such file or directory", Some("vector")),
+            ("ERROR:  could not access file \"my/own\": No such file or directory", None),
             ("ERROR:  extension \"Bad name\" is not available", None),
             ("ERROR:  extension \"vector\" already exists", None),
             ("ERROR:  language \"plperl\" is not available", None),
@@ -103,10 +123,10 @@ mod tests {
 
     #[test]
     fn names_have_no_paths_or_options() {
-        for name in ["", "-c", "../x", "a/b", "Vector", "a b", "a;b", "\u{e9}"] {
+        for name in ["", "-c", "../x", "a/b", "Vector", "a b", "a;b", "\u{e9}", "hll-", "hll_", "a--b"] {
             assert!(name.parse::<ExtensionName>().is_err(), "{name}");
         }
-        for name in ["vector", "uuid-ossp", "xml2", "pg_trgm"] {
+        for name in ["vector", "uuid-ossp", "xml2", "pg_trgm", " pg_trgm "] {
             name.parse::<ExtensionName>().unwrap();
         }
     }

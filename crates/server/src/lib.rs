@@ -45,7 +45,7 @@ pub use connection_string::{ConnectionString, ConnectionStringError, percent_dec
 pub use error::{
     FetchError, InitdbError, InstallationError, SettingError, StartError, StopError, time_after,
 };
-pub use extension::{ExtensionSource, add_extensions, expects_preload, withdraw_extension};
+pub use extension::{ExtensionSource, add_extensions, expects_preload, extension_advice, withdraw_extension};
 pub use extension_name::{ExtensionName, ParseExtensionNameError};
 pub use fetch::{Download, discard, fetch};
 pub use guard::{Guard, GuardedCommand, guard_main, sweep};
@@ -57,7 +57,7 @@ pub use loopback::{LoopbackEncryption, LoopbackListener};
 pub use major::{MAJORS, Major, NEWEST_PACKAGED};
 pub use package::{Package, PackageTool};
 pub use preset::{ParsePresetError, Preset};
-pub use printable::printable;
+pub use printable::{printable, printable_lines};
 pub use session_settings::{Setting, admin_params, set_admin_settings};
 pub use settings::Settings;
 pub use trim::{discard_statistics, trim};

@@ -15,8 +15,32 @@ pub fn printable(text: &str) -> String {
     line
 }
 
+/// Like [`printable`], but keeps line breaks and tabs.
+#[must_use]
+pub fn printable_lines(text: &str) -> String {
+    text.split_inclusive(['\n', '\t'])
+        .map(|part| {
+            let (text, end) = part.split_at(part.trim_end_matches(['\n', '\t']).len());
+            printable(text) + end
+        })
+        .collect()
+}
+
 fn is_safe_character(sign: char) -> bool {
     // Prepend another character, because the standard library escapes a combining character only at the start
     // of a string.
     matches!(sign, ' '..='~') || format!("x{sign}").escape_debug().nth(1) == Some(sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_never_sees_control_characters() {
+        let text = "a\u{1b}]0;title\u{7}\r\n\tb \u{202e}c \u{9b}2J \u{e9} \u{1f418}\n";
+        let expected = "a\\u{1b}]0;title\\u{7}\\r\n\tb \\u{202e}c \\u{9b}2J \u{e9} \u{1f418}\n";
+        assert_eq!(printable_lines(text), expected);
+        assert!(!printable(text).contains(char::is_control));
+    }
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use server::{
-    Address, AdminConnection, ExtensionName, Installation, LoopbackEncryption, LoopbackListener, SUPERUSER,
-    Server, SessionError, StartError, end_of_log, identifier,
+    Address, AdminConnection, Installation, LoopbackEncryption, LoopbackListener, SUPERUSER, Server,
+    SessionError, StartError, end_of_log, extension_advice, identifier,
 };
 use storage::{Account, Attempt};
 
@@ -167,14 +167,13 @@ impl Setup<'_> {
         lines[lines.len().saturating_sub(MAX_LINES)..].iter().map(|&line| line.to_owned()).collect()
     }
 
-    /// Returns advice if the step's output, or the last error in the server's log, is about a missing extension. Not every tool
+    /// Returns advice if the step's output, or the last error in the server's log, is about an extension. Not every tool
     /// prints the server's error.
     pub(crate) fn advice_for_extension(server: &Server, installation: &Installation) -> Option<String> {
         let output = end_of_log(&Self::log(server), LOG_TAIL).unwrap_or_default();
         let log = end_of_log(&server.run().path().join("log"), LOG_TAIL).unwrap_or_default();
         let last_error = log.lines().rfind(|line| line.contains("ERROR:  "));
-        let missing = output.lines().chain(last_error).filter_map(ExtensionName::missing_in).next_back()?;
-        Some(missing.install_commands(installation))
+        output.lines().chain(last_error).filter_map(|line| extension_advice(line, installation)).next_back()
     }
 
     fn create_database(&self, start: StartingPoint<'_>) -> Result<(), ProvisionError> {
@@ -294,8 +293,7 @@ impl Setup<'_> {
             return Err(SetupError::NeedsPsql { file: file.to_owned(), line: line + 1 }.into());
         }
         let failed = |source: SessionError| {
-            let missing = ExtensionName::missing_in(&source.to_string());
-            let extension = missing.map(|name| name.install_commands(self.installation));
+            let extension = extension_advice(&source.to_string(), self.installation);
             SetupError::Sql { file: file.to_owned(), extension, source }
         };
         let socket = self.server.run().socket_directory();

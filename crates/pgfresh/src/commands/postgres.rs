@@ -1,5 +1,6 @@
 //! `pgfresh postgres`: lists and downloads installations and shows which one pgfresh uses.
 
+use std::cell::Cell;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -54,7 +55,11 @@ fn list(context: &Context, arguments: &ListInstallations) -> Result<(), Failure>
 fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     let cache = context.cache()?;
     let (major, policy) = (arguments.major, arguments.download());
-    let installation = provisioning::download(&cache, major, policy, context.verbosity)?;
+    let is_new = Cell::new(false);
+    let installation = server::fetch(major, &cache, sys::this_program(), policy, &|package, folder| {
+        is_new.set(true);
+        provisioning::announce(package, major, folder, context.verbosity);
+    })?;
     if !arguments.with.is_empty() {
         provisioning::add_extensions(&installation, &arguments.with, &cache, policy, context.verbosity)?;
     }
@@ -69,7 +74,10 @@ fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     let server = match start() {
         Ok(server) => server,
         Err(failure) => {
-            server::discard(&installation, &cache)?;
+            // The reason may be a full disk, and other servers may use an installation that was there.
+            if is_new.get() {
+                server::discard(&installation, &cache)?;
+            }
             return Err(failure);
         }
     };
@@ -95,13 +103,23 @@ fn create_extensions(
                 notice!("pgfresh: extension \"{}\" needs a setting: {error}", name.as_str());
             }
             Err(error) => {
-                server::withdraw_extension(installation, name)?;
+                if !is_about_machine(&error) {
+                    server::withdraw_extension(installation, name)?;
+                }
                 let failure = Failure::new(format!("extension \"{}\" does not work: {error}", name.as_str()));
                 return Err(failure.detail(error.detail()));
             }
         }
     }
     Ok(())
+}
+
+/// Returns true for a lack of resources, or an end of the server. The extension may work.
+fn is_about_machine(error: &SessionError) -> bool {
+    match error {
+        SessionError::Io { .. } => true,
+        SessionError::Server { sqlstate, .. } => ["53", "57"].iter().any(|class| sqlstate.starts_with(class)),
+    }
 }
 
 /// Notes that pgfresh prefers another installation of this major version.

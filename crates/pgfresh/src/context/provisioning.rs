@@ -80,17 +80,22 @@ pub(crate) fn prepare(context: &Context, provisioner: &Provisioner) -> Result<()
 }
 
 /// Downloads an installation, announcing where it comes from.
-pub(crate) fn download(
+fn download(
     cache: &Cache,
     major: u32,
     policy: Download,
     verbosity: Verbosity,
 ) -> Result<Installation, FetchError> {
     server::fetch(major, cache, sys::this_program(), policy, &|package, folder| {
-        if !verbosity.is_quiet() {
-            notice!("{}", announcement(package, major, folder));
-        }
+        announce(package, major, folder, verbosity);
     })
+}
+
+/// Says where an installation comes from.
+pub(crate) fn announce(package: &Package, major: u32, folder: &Path, verbosity: Verbosity) {
+    if !verbosity.is_quiet() {
+        notice!("{}", announcement(package, major, folder));
+    }
 }
 
 /// Adds extensions to a downloaded installation, announcing where each comes from.

@@ -219,6 +219,88 @@ fn full_disks_add_no_extension() {
     fs::remove_dir_all(format!("{}.copy", scene.cache.display())).unwrap();
 }
 
+/// Debian's package of `hll` counts as installed, so that apt would download nothing. Its files lie where it installs them.
+#[test]
+fn system_packages_serve_downloaded_installations() {
+    let Some(scene) = mounts::scene() else { return };
+    let mount = "for folder in share/postgresql/15/extension lib/postgresql/15/lib; do
+            mkdir -p \"$HOME/$folder\"; cp -a /usr/$folder/. \"$HOME/$folder\"
+            mount --bind \"$HOME/$folder\" /usr/$folder
+        done
+        cd /usr/share/postgresql/15/extension
+        printf \"comment = ''\\nrequires = 'own_base'\\n\" >own_part.control; echo 'SELECT 1' >own_part--1.sql
+        printf \"default_version = '1'\\n\" >own_base.control; echo 'SELECT 1' >own_base--1.sql
+        sed -i \"s/comment.*/default_version = '1'/\" own_part.control";
+    let outcome = mounts::run(&scene, mount, &["postgres", "install", "15", "--with", "own_part"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(!outcome.stderr.contains("apt is configured"), "{outcome}");
+}
+
+#[test]
+fn lost_modules_are_added_again() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    let prefix = downloaded(&scene);
+    assert_eq!(install(&scene, &["18", "--with", "vector"]).code, Some(0));
+    fs::remove_file(prefix.join("lib/postgresql/vector.so")).unwrap();
+    scene.write("schema.sql", "CREATE EXTENSION vector;");
+    let bin = scene.cache.join("installations/18.4/bin");
+    let broken = scene.run(["run", "--postgres", bin.to_str().unwrap(), "--sql", "schema.sql", "--", "true"]);
+    assert!(
+        broken.stderr.contains("HINT:  Install the extension: pgfresh postgres install 18 --with vector."),
+        "{broken}"
+    );
+    assert_eq!(install(&scene, &["18", "--with", "vector"]).code, Some(0));
+    assert_eq!(create(&scene, &["vector"]).code, Some(0));
+}
+
+/// A double quote has no escape in apt's files of settings. The installation lies behind a link, as a user may put it.
+#[test]
+fn odd_paths_of_caches_work() {
+    let mut scene = Scene::with_empty_cache(User::Ourselves);
+    let moved = scene.directory.join("moved");
+    downloaded(&scene);
+    fs::rename(scene.cache.join("installations"), &moved).unwrap();
+    scene.cache = scene.directory.join("a \"b' \u{e9}");
+    fs::create_dir(&scene.cache).unwrap();
+    std::os::unix::fs::symlink(&moved, scene.cache.join("installations")).unwrap();
+    let unknown = install(&scene, &["18", "--with", "no_such"]);
+    assert!(unknown.stderr.contains("could not find extension \"no_such\""), "{unknown}");
+    let added = install(&scene, &["18", "--with", "vector"]);
+    assert_eq!(added.code, Some(0), "{added}");
+}
+
+/// Other servers may use the installation. The scenes stay where they are, below an empty `/var/tmp`.
+#[test]
+fn full_disks_keep_installations() {
+    let Some(scene) = mounts::scene() else { return };
+    downloaded(&scene);
+    let mount = format!(
+        "tests=$(dirname \"$HOME\"); mount --bind \"$tests\" /mnt; CACHE='{cache}'
+        for folder in /dev/shm /var/tmp /tmp; do mount -t tmpfs -o size=200k none $folder; done
+        mkdir -p \"$tests\"; mount --bind /mnt \"$tests\"
+        mv \"$CACHE\" \"$CACHE.copy\"; mkdir \"$CACHE\"
+        mount -t tmpfs -o size=$(( $(du -sk \"$CACHE.copy\" | cut -f 1) + 20000 ))k none \"$CACHE\"
+        cp -a \"$CACHE.copy/.\" \"$CACHE\"; cd /; trap 'ls \"$CACHE/installations\"' EXIT",
+        cache = scene.cache.display()
+    );
+    let outcome = mounts::run(&scene, &mount, &["postgres", "install", "18"]);
+    assert!(outcome.code == Some(1) && outcome.stderr.contains("cannot place"), "{outcome}");
+    assert!(outcome.stdout.contains("18.4\n"), "{outcome}");
+}
+
+#[test]
+fn migrations_hint_at_preloaded_libraries() {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("schema.sql", "CREATE EXTENSION pg_stat_statements; SELECT * FROM pg_stat_statements;");
+    let file = scene.run(["run", "--postgres", "15", "--sql", "schema.sql", "--", "true"]);
+    let hint = "HINT:  Name the extension in --set shared_preload_libraries=NAME, or in pgfresh.toml: \
+        [postgres.settings] shared_preload_libraries = \"NAME\".";
+    assert!(file.code == Some(125) && file.stderr.contains(hint), "{file}");
+    let set = "shared_preload_libraries=pg_stat_statements";
+    let loaded = scene.run(["run", "--postgres", "15", "--sql", "schema.sql", "--set", set, "--", "true"]);
+    assert_eq!(loaded.code, Some(0), "{loaded}");
+}
+
 /// psql, the server's log and pgfresh's own session each show the error in another way.
 #[test]
 fn migrations_hint_at_missing_extensions() {
