@@ -13,7 +13,7 @@ use profile::ProfileError;
 use storage::{CacheError, FileError};
 use template::ProvisionError;
 
-use crate::notice::print_notice;
+use crate::notice::{plain, print_notice};
 
 /// Styles of the labels at the start of lines.
 const STYLES: [(&str, Style); 3] = [
@@ -82,7 +82,7 @@ impl Failure {
     /// Prints the failure, in color if standard error is a terminal. Returns the failure's own exit code, or `usual` if
     /// it has none.
     pub(crate) fn report(&self, usual: u8) -> ExitCode {
-        let mut text = self.to_string();
+        let mut text = plain(self);
         for (word, style) in STYLES {
             if let Some(at) =
                 text.starts_with(word).then_some(0).or_else(|| Some(text.find(&format!("\n{word}"))? + 1))

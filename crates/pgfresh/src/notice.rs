@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
+use anstream::adapter::strip_str;
+
 /// Writes `text` to standard error, without colors unless standard error is a terminal. Ignores write errors so that
 /// the command continues, whereas `eprintln!` would panic.
 #[expect(clippy::let_underscore_must_use, reason = "no other place could show the text")]
@@ -11,8 +13,15 @@ pub(crate) fn print_notice(text: impl Display) {
     let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Writes a line to standard error, like [`print_notice`].
+/// Returns a text without escape sequences, so that names and statements of users cannot change the terminal.
+pub(crate) fn plain(text: impl Display) -> String {
+    server::printable_lines(&strip_str(&text.to_string()).to_string())
+}
+
+/// Writes a line to standard error, like [`print_notice`], but without escape sequences.
 macro_rules! notice {
-    ($($words:tt)*) => { $crate::notice::print_notice(format_args!("{}\n", format_args!($($words)*))) };
+    ($($words:tt)*) => {
+        $crate::notice::print_notice($crate::notice::plain(format_args!($($words)*)) + "\n")
+    };
 }
 pub(crate) use notice;
