@@ -265,7 +265,7 @@ async function fromEnvironment(control) {
   return isRemote && !holder ? server.hold() : server;
 }
 
-// Returns the text behind percent signs, or undefined if it is none.
+// Decodes the characters behind percent signs. Returns undefined if a percent sign has none.
 function decoded(text) {
   try {
     return decodeURIComponent(text);
