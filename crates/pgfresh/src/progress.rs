@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::time::{Duration, Instant};
 
+use report::display_width;
 use server::printable;
 use storage::human_bytes;
 use template::{BuildPlan, CachedTemplate, Step};
 
-use crate::notice::notice;
+use crate::notice::{notice, plain};
 use crate::output::Verbosity;
 
 /// How long a step must take before the changing line shows it.
@@ -106,8 +107,14 @@ impl Drop for StatusLine {
 
 /// Truncates `line` to `width` columns and appends `hint` if it fits completely.
 fn fitting(line: &str, hint: &str, width: usize) -> String {
-    let mut fitting: String = line.chars().filter(|letter| !letter.is_control()).take(width).collect();
-    if fitting.chars().count() + hint.chars().count() <= width {
+    let mut columns = 0;
+    let letters = plain(line).chars().filter(|letter| !letter.is_control()).collect::<Vec<_>>();
+    let fits = |letter: &&char| {
+        columns += display_width(letter.encode_utf8(&mut [0; 4]));
+        columns <= width
+    };
+    let mut fitting: String = letters.iter().take_while(fits).collect();
+    if display_width(&fitting) + display_width(hint) <= width {
         fitting.push_str(hint);
     }
     fitting
@@ -215,5 +222,6 @@ mod tests {
         for (width, expected) in [(3, "3 s"), (8, "3 s left"), (15, "3 s left"), (16, "3 s left; Ctrl-C")] {
             assert_eq!(fitting("3 s\t left", "; Ctrl-C", width), expected, "{width}");
         }
+        assert_eq!(fitting("\u{1b}[2J日本\u{202e}", "", 3), "日");
     }
 }

@@ -40,6 +40,22 @@ fn profiles_fit_terminals_of_any_width() {
     }
 }
 
+/// A program prints escape sequences, and a file has them in its name. They would change the title, or clear the screen.
+#[test]
+fn terminals_get_no_escape_sequences_of_others() {
+    let scene = Scene::new(User::Ourselves);
+    let name = "\u{1b}[2J\u{1b}]0;title\u{7}\u{202e}.sql";
+    scene.write(name, "CREATE EXTENSION nothing;");
+    let setup = "printf '\\033[2J\\033]0;title\\007\\033[31mred\\342\\200\\256\\n' >&2; sleep 1; exit 1";
+    for words in [["--setup", setup], ["--sql", name], ["--setup", "true"], ["--template", name]] {
+        let words = ["run", words[0], words[1], "--inputs", name, "--", "true"];
+        let (code, text) = Terminal::of_width(80).run(scene.pgfresh(words));
+        for sequence in ["\u{1b}[2J", "\u{1b}]", "\u{7}", "\u{202e}", "\u{1b}[31mred"] {
+            assert!(!text.contains(sequence), "{words:?} {code:?}: {text:?}");
+        }
+    }
+}
+
 #[test]
 fn comparisons_fit_terminals_of_any_width() {
     let scene = Scene::new(User::Ourselves);
