@@ -168,6 +168,7 @@ failures! {
     DoctorError: hint;
     ProfileError: detail hint;
     plans::import::ImportError: hint;
+    plans::redact::RedactError: hint;
 }
 
 impl From<ErrorDescription> for Failure {

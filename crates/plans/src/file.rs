@@ -1,17 +1,74 @@
-//! The file format of statistics: one line for each relation and each column, so that a diff of two files is readable.
+//! Files of statistics: our own format, which has a line for each relation and each column, and the output of
+//! `pg_dump --statistics-only`.
+
+mod dump;
+mod validation;
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
 
 use crate::Statistics;
+use crate::statistics::FORMAT;
+
+/// Reasons why a file has no valid statistics. The messages contain no values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StatisticsFileError {
+    /// The file is not UTF-8.
+    #[error("line {line}: a byte is not UTF-8")]
+    Encoding {
+        /// Line from 1.
+        line: usize,
+    },
+    /// The text does not have the expected form.
+    #[error("line {line}: {reason}")]
+    Syntax {
+        /// Line from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A field has a value that PostgreSQL cannot have written.
+    #[error("{place}: {reason}")]
+    Invalid {
+        /// Relation and column.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Another version of pgfresh wrote the file.
+    #[error("the file has format {0}, but this pgfresh reads format {FORMAT}")]
+    Format(u32),
+}
 
 /// Depths of JSON at which each element has its own line: the file's fields, the settings and relations, and the columns
 /// of a relation.
 const LINES: [usize; 3] = [1, 2, 4];
 
 impl Statistics {
+    /// Parses a file in our format, or the output of `pg_dump --statistics-only`, and checks all fields.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the line, or the relation and the column, and what is wrong there.
+    pub fn parse(file: &[u8]) -> Result<Self, StatisticsFileError> {
+        let text = std::str::from_utf8(file)
+            .map_err(|error| StatisticsFileError::Encoding { line: line(&file[..error.valid_up_to()]) })?;
+        let mut statistics = if text.trim_start().starts_with('{') {
+            let format = serde_json::from_str::<Head>(text).ok().and_then(|head| head.format);
+            if let Some(format) = format.filter(|format| *format != FORMAT) {
+                return Err(StatisticsFileError::Format(format));
+            }
+            serde_json::from_str(text).map_err(|error| syntax(&error))?
+        } else {
+            dump::parse(text)?
+        };
+        validation::check(&statistics)?;
+        statistics.sort();
+        Ok(statistics)
+    }
+
     /// Returns the statistics in the file format. Equal statistics give equal files.
     ///
     /// # Panics
@@ -25,6 +82,34 @@ impl Statistics {
         bytes.push(b'\n');
         String::from_utf8(bytes).expect("JSON is UTF-8")
     }
+}
+
+/// Field that says whether the others can be understood.
+#[derive(Deserialize)]
+struct Head {
+    format: Option<u32>,
+}
+
+/// Returns the number of the line that follows `before`, from 1.
+fn line(before: &[u8]) -> usize {
+    before.iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// Describes a JSON error without the values that the message of `serde_json` repeats.
+fn syntax(error: &serde_json::Error) -> StatisticsFileError {
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    let reason = match message.rfind(", expected ") {
+        Some(at) if error.is_data() => format!("this is not as {}", &message[at + 2..]),
+        None if error.is_data()
+            && !message.starts_with("missing field")
+            && !message.starts_with("duplicate field") =>
+        {
+            "a field has an invalid value".to_owned()
+        }
+        _ => message.to_owned(),
+    };
+    StatisticsFileError::Syntax { line: error.line(), reason }
 }
 
 /// Begins a line for each element at the depths of [`LINES`].

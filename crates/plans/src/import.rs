@@ -15,6 +15,8 @@ mod tls;
 
 use crate::{RelationName, Statistics};
 
+pub(crate) use array::{numbers, values};
+pub(crate) use catalog::MOST_PAGES;
 pub use server::StatisticsServer;
 
 /// Statistics that were read, and a list of what could not be read.

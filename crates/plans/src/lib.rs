@@ -18,7 +18,9 @@ mod names;
 mod numbers;
 mod plan;
 mod planner;
+pub mod redact;
 mod scratch;
+mod settings;
 mod shape;
 mod statement;
 mod statistics;
@@ -31,6 +33,7 @@ pub use analysis::{
     SequentialRead, Unexplained,
 };
 pub use analyze::analyze;
+pub use file::StatisticsFileError;
 pub use limits::Limits;
 pub use plan::{Node, Plan, PlanError};
 pub use planner::{

@@ -109,6 +109,12 @@ pub(crate) struct Import {
     /// A file may come from this command, or from "pg_dump --statistics-only" of PostgreSQL 18.
     #[arg(long, value_name = "URL|FILE", conflicts_with_all = ["url", "file"])]
     pub(crate) statistics: Option<String>,
+    /// More columns whose values to redact, as [[SCHEMA.]TABLE.]COLUMN with * and ?; all; or none but these
+    ///
+    /// Texts become tokens in the same order; other values are left out. By default, columns are redacted
+    /// whose names suggest personal data, such as email, phone, client_ip and password.
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "statistics")]
+    pub(crate) redact: Vec<String>,
     #[command(flatten)]
     options: InstallationOptions,
 }

@@ -257,7 +257,7 @@ fn remove(context: &Context, arguments: &Remove) -> Result<(), Failure> {
 
 fn import(context: &Context, arguments: &Import) -> Result<(), Failure> {
     match (&arguments.statistics, &arguments.url, &arguments.file) {
-        (Some(source), ..) => statistics::import(context, source),
+        (Some(source), ..) => statistics::import(context, source, &arguments.redact),
         (None, Some(url), Some(file)) => import_schema(context, url, file),
         (None, ..) => Err(Failure::new("a URL and a file are missing")),
     }

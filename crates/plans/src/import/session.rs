@@ -6,6 +6,7 @@ use std::str::FromStr;
 use postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use super::{ImportError, StatisticsServer};
+use crate::settings::{SETTINGS, SWITCH};
 
 /// Oldest version that pgfresh supports.
 const OLDEST_VERSION: u32 = 130_000;
@@ -33,20 +34,6 @@ const BEGIN: &str = "
 /// Keeps the import's own queries from using more than one processor. It comes after reading the settings, which it
 /// changes.
 const BOUND: &str = "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off";
-/// Settings that the planner reads, in addition to those that begin with `enable_`.
-const SETTINGS: &str = "
-    SELECT name, current_setting(name) AS value FROM pg_settings
-    WHERE name LIKE 'enable\\_%' OR name IN (
-        'constraint_exclusion', 'cpu_index_tuple_cost', 'cpu_operator_cost', 'cpu_tuple_cost',
-        'cursor_tuple_fraction', 'debug_parallel_query', 'default_statistics_target', 'effective_cache_size',
-        'effective_io_concurrency', 'force_parallel_mode', 'from_collapse_limit', 'geqo', 'geqo_effort',
-        'geqo_generations', 'geqo_pool_size', 'geqo_seed', 'geqo_selection_bias', 'geqo_threshold',
-        'hash_mem_multiplier', 'jit', 'jit_above_cost', 'jit_inline_above_cost', 'jit_optimize_above_cost',
-        'join_collapse_limit', 'max_parallel_workers', 'max_parallel_workers_per_gather',
-        'min_parallel_index_scan_size', 'min_parallel_table_scan_size', 'parallel_leader_participation',
-        'parallel_setup_cost', 'parallel_tuple_cost', 'plan_cache_mode', 'random_page_cost',
-        'recursive_worktable_factor', 'seq_page_cost', 'work_mem')";
-
 /// Server that the transaction reads.
 pub(super) struct ServerFacts {
     /// Version in the server's own numbers.
@@ -81,7 +68,12 @@ impl Session {
     }
 
     pub(super) fn settings(&mut self) -> Result<BTreeMap<String, String>, ImportError> {
-        let rows = self.rows("the planner's settings", SETTINGS)?;
+        let names = SETTINGS.map(|name| format!("'{name}'")).join(", ");
+        let query = format!(
+            "SELECT name, current_setting(name) AS value FROM pg_settings
+            WHERE starts_with(name, '{SWITCH}') OR name IN ({names})"
+        );
+        let rows = self.rows("the planner's settings", &query)?;
         rows.iter().map(|row| Ok((row.text("name")?.to_owned(), row.text("value")?.to_owned()))).collect()
     }
 

@@ -1,0 +1,212 @@
+//! Checks of statistics from a file: everything that PostgreSQL itself could not have written is an error.
+
+use std::collections::HashSet;
+
+use crate::import::MOST_PAGES;
+use crate::settings;
+use crate::{
+    ColumnStatistics, CommonCombination, ExtendedStatistics, RelationKind, RelationStatistics, Slot,
+    Statistics, StatisticsFileError,
+};
+
+/// Maximum statistics target, `MAX_STATISTICS_TARGET`.
+const MOST_VALUES: usize = 10_000;
+/// Maximum number of most common elements: ten for each of [`MOST_VALUES`].
+const MOST_ELEMENTS: usize = 10 * MOST_VALUES;
+/// Slots of a row of `pg_statistic`, `STATISTIC_NUM_SLOTS`.
+const SLOTS: usize = 5;
+/// Maximum number of columns and expressions of extended statistics, `STATS_MAX_DIMENSIONS`.
+const DIMENSIONS: usize = 8;
+/// Maximum height of a B-tree: a taller one would have more pages than a file can.
+const HEIGHT: u32 = 32;
+/// Versions of servers that `pg_dump --statistics-only` reads, and more.
+const VERSIONS: std::ops::Range<u32> = 90_200..1_000_000;
+
+/// Result of one check: the reason why it fails.
+type Check = Result<(), String>;
+
+pub(super) fn check(statistics: &Statistics) -> Result<(), StatisticsFileError> {
+    let invalid = |place: String| |reason: String| StatisticsFileError::Invalid { place, reason };
+    head(statistics).map_err(invalid("the file".to_owned()))?;
+    let mut names = HashSet::new();
+    for relation in &statistics.relations {
+        let place = format!("relation {:?}.{:?}", relation.schema, relation.name);
+        self::relation(relation).map_err(invalid(place.clone()))?;
+        ensure(names.insert((&relation.schema, &relation.name)), "it occurs twice")
+            .map_err(invalid(place))?;
+        columns(&relation.columns)
+            .map_err(|(column, reason)| invalid(format!("column {column} of {}", relation.name))(reason))?;
+    }
+    let mut names = HashSet::new();
+    for extended in &statistics.extended {
+        let place = format!("extended statistics {:?}.{:?}", extended.schema, extended.name);
+        let is_new = names.insert((&extended.schema, &extended.name, extended.inherited));
+        ensure(is_new, "they occur twice").map_err(invalid(place.clone()))?;
+        self::extended(extended).map_err(invalid(place.clone()))?;
+        columns(&extended.expressions)
+            .map_err(|(column, reason)| invalid(format!("expression {column} of {place}"))(reason))?;
+    }
+    Ok(())
+}
+
+fn ensure(is_met: bool, reason: &str) -> Check {
+    if is_met { Ok(()) } else { Err(reason.to_owned()) }
+}
+
+fn head(statistics: &Statistics) -> Check {
+    ensure(VERSIONS.contains(&statistics.server_version), "\"server_version\" is no version of PostgreSQL")?;
+    statistics.settings.iter().try_for_each(|(name, value)| {
+        ensure(settings::is_planner_setting(name), &format!("{name:?} is no setting of the planner"))?;
+        ensure(
+            settings::is_plausible_value(value),
+            &format!("the value of {name:?} is no number, size or word"),
+        )
+    })
+}
+
+fn relation(relation: &RelationStatistics) -> Check {
+    is_name(&relation.schema)?;
+    is_name(&relation.name)?;
+    for (field, pages) in [("pages", relation.pages), ("analyzed_pages", relation.analyzed_pages)] {
+        ensure(pages <= MOST_PAGES, &format!("\"{field}\" is above {MOST_PAGES}"))?;
+    }
+    let limit = f64::from(f32::MAX);
+    ensure((-1.0..=limit).contains(&relation.rows), "\"rows\" is no number from -1")?;
+    ensure(relation.height.is_none_or(|height| height <= HEIGHT), &format!("\"height\" is above {HEIGHT}"))?;
+    if let Some(table) = &relation.table {
+        is_name(table)?;
+    }
+    let is_index = matches!(relation.kind, RelationKind::Index | RelationKind::PartitionedIndex);
+    ensure(!is_index || relation.table.is_some(), "it is an index without a \"table\"")?;
+    has_no_nul(relation.definition.as_deref().unwrap_or_default())?;
+    let parents = relation.parents.iter().flat_map(|parent| [&parent.schema, &parent.name]);
+    parents
+        .chain(relation.generated.iter().flat_map(|(name, from)| from.iter().chain([name])))
+        .try_for_each(is_name)
+}
+
+fn is_name(name: impl AsRef<str>) -> Check {
+    ensure(!name.as_ref().is_empty(), "a name is empty")?;
+    has_no_nul(name.as_ref())
+}
+
+fn has_no_nul(text: &str) -> Check {
+    ensure(!text.contains('\0'), "a text contains NUL")
+}
+
+/// Checks columns. The error names the column.
+fn columns(columns: &[ColumnStatistics]) -> Result<(), (String, String)> {
+    let mut names = HashSet::new();
+    columns.iter().try_for_each(|statistics| {
+        let named = |reason| {
+            let number = statistics.number.map_or_else(String::new, |number| number.to_string());
+            (if statistics.column.is_empty() { number } else { format!("{:?}", statistics.column) }, reason)
+        };
+        let is_new = names.insert((&statistics.column, statistics.number, statistics.inherited));
+        ensure(is_new, "it occurs twice").map_err(named)?;
+        column(statistics).map_err(named)
+    })
+}
+
+fn column(column: &ColumnStatistics) -> Check {
+    match column.number {
+        Some(number) => ensure(number > 0, "\"number\" is not positive")?,
+        None => is_name(&column.column)?,
+    }
+    has_no_nul(&column.type_name)?;
+    ensure((0.0..=1.0).contains(&column.null_fraction), "\"null_fraction\" is not between 0 and 1")?;
+    ensure(column.width >= 0, "\"width\" is negative")?;
+    ensure(column.distinct.is_finite() && column.distinct >= -1.0, "\"distinct\" is no number from -1")?;
+    ensure(column.slots.len() <= SLOTS, "it has more than five slots")?;
+    let mut kinds = HashSet::new();
+    column.slots.iter().try_for_each(|slot| {
+        ensure(kinds.insert(slot.kind), &format!("it has two slots of kind {}", slot.kind))?;
+        self::slot(slot).map_err(|reason| format!("slot of kind {}: {reason}", slot.kind))
+    })
+}
+
+fn slot(slot: &Slot) -> Check {
+    let numbers = slot.numbers.as_deref().unwrap_or_default();
+    let values = slot.values.as_deref().unwrap_or_default();
+    ensure(numbers.iter().all(|number| number.is_finite()), "\"numbers\" has one that is not finite")?;
+    values.iter().try_for_each(|value| has_no_nul(value))?;
+    let fractions = || {
+        ensure(
+            numbers.iter().all(|number| (0.0..=1.0).contains(number)),
+            "a frequency is not between 0 and 1",
+        )
+    };
+    let has_bounds =
+        || ensure((2..=MOST_VALUES + 1).contains(&values.len()), "it has not between 2 and 10001 values");
+    let numbers_are =
+        |count: usize| ensure(numbers.len() == count, &format!("it has not {count} \"numbers\""));
+    match slot.kind {
+        1 => {
+            fractions()?;
+            ensure((1..=MOST_VALUES).contains(&values.len()), "it has not between 1 and 10000 values")?;
+            numbers_are(values.len())
+        }
+        2 | 7 => has_bounds().and_then(|()| numbers_are(0)),
+        // The server computes it with rounding errors.
+        3 => {
+            numbers_are(1)?;
+            ensure(numbers[0].abs() <= 1.001 && slot.values.is_none(), "it is no correlation")
+        }
+        // Minimum and maximum, and the frequency of NULL elements for arrays, follow the frequencies.
+        4 => {
+            fractions()?;
+            ensure((1..=MOST_ELEMENTS).contains(&values.len()), "it has not between 1 and 100000 values")?;
+            let extra = numbers.len().wrapping_sub(values.len());
+            ensure((2..=3).contains(&extra), "it has not two or three \"numbers\" more than values")
+        }
+        5 => {
+            ensure(numbers.iter().all(|number| *number >= 0.0), "a count is negative")?;
+            let is_histogram = (2..=MOST_VALUES + 2).contains(&numbers.len()) && slot.values.is_none();
+            ensure(is_histogram, "it is no histogram of counts")
+        }
+        6 => {
+            has_bounds()?;
+            fractions()?;
+            numbers_are(1)
+        }
+        _ => Err("PostgreSQL has no such kind".to_owned()),
+    }
+}
+
+fn extended(extended: &ExtendedStatistics) -> Check {
+    for name in [&extended.schema, &extended.name, &extended.table.schema, &extended.table.name] {
+        is_name(name)?;
+    }
+    ensure((1..=DIMENSIONS).contains(&extended.columns.len()), "they have not between 1 and 8 columns")?;
+    extended.columns.iter().try_for_each(is_name)?;
+    let known: HashSet<&String> = extended.columns.iter().collect();
+    ensure(known.len() == extended.columns.len(), "a column occurs twice")?;
+    let combination = |columns: &[String], least: usize| {
+        let distinct: HashSet<&String> = columns.iter().collect();
+        let is_one = columns.len() >= least && distinct.len() == columns.len() && distinct.is_subset(&known);
+        ensure(is_one, "a combination has not some of their columns, each once")
+    };
+    for distinct in &extended.distinct {
+        combination(&distinct.columns, 2)?;
+        ensure(distinct.count.is_finite() && distinct.count >= 0.0, "\"count\" is no number from 0")?;
+    }
+    for dependency in &extended.dependencies {
+        combination(&dependency.columns, 1)?;
+        let is_other =
+            known.contains(&dependency.determines) && !dependency.columns.contains(&dependency.determines);
+        ensure(is_other, "\"determines\" is not another one of their columns")?;
+        ensure((0.0..=1.0).contains(&dependency.degree), "\"degree\" is not between 0 and 1")?;
+    }
+    ensure(extended.common.len() <= MOST_VALUES, "they have more than 10000 combinations")?;
+    extended.common.iter().try_for_each(|common| self::common(common, extended.columns.len()))?;
+    let are_known = extended.expressions.iter().all(|expression| known.contains(&expression.column));
+    ensure(are_known, "an expression is not one of their columns")
+}
+
+fn common(common: &CommonCombination, columns: usize) -> Check {
+    ensure(common.values.len() == columns, "a combination has not one value for each column")?;
+    common.values.iter().flatten().try_for_each(|value| has_no_nul(value))?;
+    let is_fraction = |number: f64| (0.0..=1.0).contains(&number);
+    let are_fractions = is_fraction(common.frequency) && is_fraction(common.base_frequency);
+    ensure(are_fractions, "a frequency is not between 0 and 1")
+}
