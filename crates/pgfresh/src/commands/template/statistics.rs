@@ -1,6 +1,5 @@
 //! `pgfresh template import --statistics`: prints the planner's statistics of a database.
 
-use plans::RelationName;
 use std::fs;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
