@@ -43,6 +43,15 @@ pub struct Gaps {
     pub extended: Vec<RelationName>,
 }
 
+impl Gaps {
+    fn sort(&mut self) {
+        let Self { without_privilege, row_security, locked, never_analyzed, extended } = self;
+        for names in [without_privilege, row_security, locked, never_analyzed, extended] {
+            names.sort();
+        }
+    }
+}
+
 /// Reasons why pgfresh could not read statistics from a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
@@ -122,6 +131,7 @@ pub fn read(server: &StatisticsServer) -> Result<Import, ImportError> {
     columns::read(&mut session, facts.version, &mut relations)?;
     let extended = extended::read(&mut session, facts.version, &mut gaps)?;
     session.end()?;
+    gaps.sort();
     let mut statistics = Statistics {
         format: crate::statistics::FORMAT,
         server_version: facts.version,

@@ -113,7 +113,7 @@ pub(crate) struct Import {
     ///
     /// Texts become tokens in the same order; other values are left out. By default, columns are redacted
     /// whose names suggest personal data, such as email, phone, client_ip and password.
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "statistics")]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "statistics", conflicts_with_all = ["url", "file"])]
     pub(crate) redact: Vec<String>,
     #[command(flatten)]
     options: InstallationOptions,

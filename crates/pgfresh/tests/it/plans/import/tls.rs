@@ -26,7 +26,7 @@ fn import_has_the_modes_of_libpq() {
     let (root, wrong) = (root(&serve), wrong.to_str().unwrap().replace(' ', "%20"));
     for (host, parameters) in [
         ("127.0.0.1", "sslmode=disable".to_owned()),
-        ("127.0.0.1", String::new()),
+        ("127.0.0.1", "connect_timeout=100".to_owned()),
         ("127.0.0.1", "sslmode=require&sslnegotiation=direct".to_owned()),
         ("127.0.0.1", format!("sslmode=require&sslrootcert={root}")),
         ("127.0.0.1", format!("sslmode=verify-ca&sslrootcert={root}")),
