@@ -168,3 +168,6 @@ impl Formatter for Lines {
         self.element(writer, first)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -263,3 +263,6 @@ impl RelationStatistics {
         Some(RelationName { schema: self.schema.clone(), name })
     }
 }
+
+#[cfg(test)]
+mod tests;

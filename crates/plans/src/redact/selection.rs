@@ -10,7 +10,7 @@ use super::Redaction;
 use crate::{ExtendedStatistics, RelationName, RelationStatistics};
 
 /// Number of ancestors of a table that are followed. A table with more is redacted as a whole.
-const ANCESTORS: usize = 1000;
+const ANCESTORS: usize = 100;
 
 /// A pattern of columns: COLUMN, TABLE.COLUMN or SCHEMA.TABLE.COLUMN, each with `*` and `?`, in any case.
 #[derive(Debug, Clone)]
@@ -164,13 +164,15 @@ impl<'a> Selection<'a> {
                 .extend(sources.filter(|source| seen.insert((*source).clone())).cloned().collect::<Vec<_>>());
             next += 1;
         }
+        let by_name = columns.iter().any(|column| self.redaction.selects(column));
         // All pairs, so that every pattern with a use is noted.
         let pairs = columns.iter().flat_map(|column| tables.iter().map(move |table| (table, column)));
-        pairs.fold(false, |selected, (table, column)| self.matches(table, column) || selected)
+        pairs.fold(by_name, |selected, (table, column)| self.matches(table, column) || selected)
     }
 
+    /// Returns true if a pattern matches.
     fn matches(&self, table: &RelationName, column: &str) -> bool {
-        let mut is_match = self.redaction.selects(column);
+        let mut is_match = false;
         for (pattern, used) in self.redaction.patterns.iter().zip(&self.used) {
             if pattern.matches(table, column) {
                 used.set(true);
