@@ -92,7 +92,7 @@ struct Head {
 
 /// Returns the number of the line that follows `before`, from 1.
 fn line(before: &[u8]) -> usize {
-    before.iter().filter(|byte| **byte == b'\n').count() + 1
+    before.split(|byte| *byte == b'\n').count()
 }
 
 /// Describes a JSON error without the values that the message of `serde_json` repeats.

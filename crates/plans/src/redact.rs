@@ -97,14 +97,14 @@ impl Redaction {
         if let Some(pattern) = selection.unmatched() {
             return Err(RedactError::Unmatched(pattern));
         }
-        let mut tokens = self.tokens(statistics, &plan, &extended);
+        let tokens = tokens(statistics, &plan, &extended);
         for (relation, selected) in statistics.relations.iter_mut().zip(&plan) {
             let name = relation.relation_name();
             for (column, _) in
                 relation.columns.iter_mut().zip(&selected.columns).filter(|(_, is_one)| **is_one)
             {
                 let key = (name.clone(), key(column));
-                redact_column(column, tokens.get_mut(&key));
+                redact_column(column, tokens.get(&key));
             }
             if selected.literals {
                 relation.definition = relation.definition.as_deref().map(without_literals);
@@ -116,37 +116,36 @@ impl Redaction {
         Ok(())
     }
 
-    /// Makes the tokens of all selected columns whose values have the type of a text.
-    fn tokens(
-        &self,
-        statistics: &Statistics,
-        plan: &[selection::Selected],
-        extended: &[Vec<bool>],
-    ) -> HashMap<(RelationName, String), Tokens> {
-        let mut all: HashMap<(RelationName, String), Tokens> = HashMap::new();
-        for (relation, selected) in statistics.relations.iter().zip(plan) {
-            let columns = relation.columns.iter().zip(&selected.columns);
-            for (column, _) in columns.filter(|(column, is_one)| **is_one && is_text(&column.type_name)) {
-                let tokens = all.entry((relation.relation_name(), key(column))).or_default();
-                let values = |kind| column.slots.iter().find(|slot| slot.kind == kind)?.values.as_deref();
-                tokens.add_sorted(values(2).unwrap_or_default());
-                tokens.add(values(1).unwrap_or_default().iter());
-            }
-        }
-        for (object, selected) in statistics.extended.iter().zip(extended) {
-            for (position, column) in object.columns.iter().enumerate().filter(|(at, _)| selected[*at]) {
-                if let Some(tokens) = all.get_mut(&(object.table.clone(), column.clone())) {
-                    tokens.add(object.common.iter().filter_map(|common| common.values[position].as_ref()));
-                }
-            }
-        }
-        all.values_mut().for_each(Tokens::assign);
-        all
-    }
-
     fn selects(&self, column: &str) -> bool {
         self.all || self.by_name && suggests_personal_data(column)
     }
+}
+
+/// Makes the tokens of all selected columns whose values have the type of a text.
+fn tokens(
+    statistics: &Statistics,
+    plan: &[selection::Selected],
+    extended: &[Vec<bool>],
+) -> HashMap<(RelationName, String), Tokens> {
+    let mut all: HashMap<(RelationName, String), Tokens> = HashMap::new();
+    for (relation, selected) in statistics.relations.iter().zip(plan) {
+        let columns = relation.columns.iter().zip(&selected.columns);
+        for (column, _) in columns.filter(|(column, is_one)| **is_one && is_text(&column.type_name)) {
+            let tokens = all.entry((relation.relation_name(), key(column))).or_default();
+            let values = |kind| column.slots.iter().find(|slot| slot.kind == kind)?.values.as_deref();
+            tokens.add_sorted(values(2).unwrap_or_default());
+            tokens.add(values(1).unwrap_or_default().iter());
+        }
+    }
+    for (object, selected) in statistics.extended.iter().zip(extended) {
+        for (position, column) in object.columns.iter().enumerate().filter(|(at, _)| selected[*at]) {
+            if let Some(tokens) = all.get_mut(&(object.table.clone(), column.clone())) {
+                tokens.add(object.common.iter().filter_map(|common| common.values[position].as_ref()));
+            }
+        }
+    }
+    all.values_mut().for_each(Tokens::assign);
+    all
 }
 
 /// Returns the name of a column inside its relation.
@@ -170,10 +169,10 @@ fn has_text_elements(type_name: &str) -> bool {
     type_name == "tsvector" || type_name.strip_suffix("[]").is_some_and(is_text)
 }
 
-fn redact_column(column: &mut ColumnStatistics, tokens: Option<&mut Tokens>) {
+fn redact_column(column: &mut ColumnStatistics, tokens: Option<&Tokens>) {
     column.redacted = true;
     let has_text_elements = has_text_elements(&column.type_name);
-    column.slots.retain_mut(|slot| match (slot.kind, &tokens) {
+    column.slots.retain_mut(|slot| match (slot.kind, tokens) {
         (1 | 2, Some(tokens)) => replace(slot, tokens),
         (4, _) if has_text_elements => {
             let mut elements = Tokens::default();

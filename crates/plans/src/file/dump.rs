@@ -96,9 +96,8 @@ impl<'a> Parser<'a> {
             name = if from { self.name()? } else { String::new() };
         }
         match name.strip_prefix("pg_catalog.").unwrap_or(&name) {
-            "set_config" => self.skip_statement(),
-            // Version 19 writes these. Their values cannot be told from the columns' names.
-            "pg_restore_extended_stats" => self.skip_statement(),
+            // Version 19 also has extended statistics, which other versions cannot use.
+            "set_config" | "pg_restore_extended_stats" => self.skip_statement(),
             "pg_restore_relation_stats" => dump.relation(&self.arguments()?),
             "pg_restore_attribute_stats" => dump.column(&self.arguments()?),
             _ => Err("this is no call of \"pg_dump --statistics-only\"".to_owned()),
@@ -179,9 +178,10 @@ impl<'a> Parser<'a> {
         let token = self.next()?;
         match token.kind {
             TokenKind::Text => self.literal(token).map(Some),
-            TokenKind::Number => Some(Some(String::from_utf8_lossy(token.text).into_owned())),
             TokenKind::Word if token.is_word(b"null") => Some(None),
-            TokenKind::Word => Some(Some(String::from_utf8_lossy(token.text).into_owned())),
+            TokenKind::Word | TokenKind::Number => {
+                Some(Some(String::from_utf8_lossy(token.text).into_owned()))
+            }
             TokenKind::Sign if token.text == b"-" => {
                 let number = self.next().filter(|token| token.kind == TokenKind::Number)?;
                 Some(Some(format!("-{}", String::from_utf8_lossy(number.text))))
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
                 '\'' => value.push(characters.next().filter(|next| *next == '\'')?),
                 // pg_dump escapes only backslashes.
                 '\\' if is_escaped => {
-                    value.push(characters.next().filter(|next| matches!(next, '\\' | '\''))?)
+                    value.push(characters.next().filter(|next| matches!(next, '\\' | '\''))?);
                 }
                 _ => value.push(character),
             }

@@ -98,13 +98,13 @@ fn has_no_nul(text: &str) -> Check {
 fn columns(columns: &[ColumnStatistics]) -> Result<(), (String, String)> {
     let mut names = HashSet::new();
     columns.iter().try_for_each(|statistics| {
-        let named = |reason| {
+        let of_column = |reason| {
             let number = statistics.number.map_or_else(String::new, |number| number.to_string());
             (if statistics.column.is_empty() { number } else { format!("{:?}", statistics.column) }, reason)
         };
         let is_new = names.insert((&statistics.column, statistics.number, statistics.inherited));
-        ensure(is_new, "it occurs twice").map_err(named)?;
-        column(statistics).map_err(named)
+        ensure(is_new, "it occurs twice").map_err(of_column)?;
+        column(statistics).map_err(of_column)
     })
 }
 

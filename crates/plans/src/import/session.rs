@@ -151,18 +151,16 @@ fn is_about_a_relation(error: &postgres::Error) -> bool {
 
 /// Describes an error without its detail and context, which may contain values.
 pub(super) fn reason(error: &postgres::Error) -> String {
-    match error.as_db_error() {
-        Some(error) => format!("{} ({})", error.message(), error.code().code()),
-        None => {
-            let mut text = error.to_string();
-            let mut source = std::error::Error::source(error);
-            while let Some(cause) = source {
-                text = format!("{text}: {cause}");
-                source = cause.source();
-            }
-            text
-        }
+    if let Some(error) = error.as_db_error() {
+        return format!("{} ({})", error.message(), error.code().code());
     }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 /// A row of an answer.

@@ -17,7 +17,8 @@ pub(super) struct Tokens {
     ordered: Vec<String>,
     /// Values of no known order.
     others: Vec<String>,
-    tokens: HashMap<String, String>,
+    /// Token of each value.
+    assigned: HashMap<String, String>,
 }
 
 impl Tokens {
@@ -67,19 +68,20 @@ impl Tokens {
         others.sort_by(|a, b| order.compare(a, b));
         self.add_sorted(&others);
         let (count, letters) = (self.ordered.len(), LETTERS.len());
-        let digits = (1_u32..).find(|digits| letters * 10_usize.pow(*digits) >= count).unwrap_or(1);
-        let of_letter = 10_usize.pow(digits);
-        let digits = digits as usize;
+        let (mut digits, mut of_letter) = (1, 10);
+        while letters * of_letter < count {
+            (digits, of_letter) = (digits + 1, of_letter * 10);
+        }
         for (rank, value) in self.ordered.iter().enumerate() {
             let place = rank * letters * of_letter / count;
             let (letter, number) = (char::from(LETTERS[place / of_letter]), place % of_letter);
-            self.tokens.insert(value.clone(), format!("{letter}{number:0digits$}"));
+            self.assigned.insert(value.clone(), format!("{letter}{number:0digits$}"));
         }
     }
 
     /// Returns the token of a value, if it has been added.
     pub(super) fn token(&self, value: &str) -> Option<String> {
-        self.tokens.get(value).cloned()
+        self.assigned.get(value).cloned()
     }
 }
 
@@ -123,7 +125,9 @@ mod tests {
 
     fn tokens(sorted: &[&[String]], others: &[String]) -> Tokens {
         let mut tokens = Tokens::default();
-        sorted.iter().for_each(|list| tokens.add_sorted(list));
+        for list in sorted {
+            tokens.add_sorted(list);
+        }
         tokens.add(others.iter());
         tokens.assign();
         tokens
