@@ -26,7 +26,7 @@ pub enum StatisticsFileError {
     Syntax {
         /// Line from 1.
         line: usize,
-        /// What is wrong.
+        /// Reason without values.
         reason: String,
     },
     /// A field has a value that PostgreSQL cannot have written.
@@ -34,7 +34,7 @@ pub enum StatisticsFileError {
     Invalid {
         /// Relation and column.
         place: String,
-        /// What is wrong.
+        /// Reason without values.
         reason: String,
     },
     /// Another version of pgfresh wrote the file.

@@ -78,10 +78,10 @@ impl Redaction {
         Ok(Self { patterns, by_name: !has("none"), all: has("all") })
     }
 
-    /// Redacts all values of the selected columns, in all statistics: those of partitions and child tables, of generated
-    /// columns and index expressions that read such a column, of arrays' elements and of extended statistics. Texts
-    /// become tokens that have the order of the texts. Other values are left out, and so are texts whose type is unknown.
-    /// Definitions of indexes that use a selected column lose their literals.
+    /// Redacts all values of the selected columns, and of everything that has their values: partitions, child tables,
+    /// generated columns, expressions of indexes, extended statistics. Texts become tokens that have the order of the
+    /// texts. Other values are left out, and so are texts whose type is unknown. Definitions of indexes that use a
+    /// selected column lose their literals.
     ///
     /// # Errors
     ///

@@ -125,7 +125,7 @@ pub enum RelationKind {
 #[serde(deny_unknown_fields)]
 pub struct ColumnStatistics {
     /// Name of the table's column. The index's column, such as `lower`, if this is an expression of an index. The
-    /// expression itself, if it belongs to extended statistics. Empty if only `number` is known.
+    /// expression itself, if it belongs to extended statistics. Empty if the statistics have only the `number`.
     pub column: String,
     /// Position of an index's column, from 1. Only for the output of `pg_dump`, which does not name these columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -91,12 +91,8 @@ pub(crate) struct Remove {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    override_usage = "pgfresh template import [OPTIONS] <URL> <FILE>\n       \
-    pgfresh template import --statistics <URL|FILE> [--redact <COLUMN>]",
-    after_help = "Examples:\n  pgfresh template import postgresql://me@db.example/shop schema.sql\n  \
-    pgfresh template import --statistics postgresql://me@db.example/shop > statistics.json"
-)]
+#[command(after_help = "Examples:\n  pgfresh template import postgresql://me@db.example/shop schema.sql\n  \
+    pgfresh template import --statistics postgresql://me@db.example/shop > statistics.json")]
 pub(crate) struct Import {
     /// URL of the database, as for psql, without the password: put that in PGPASSWORD or ~/.pgpass
     #[arg(required_unless_present = "statistics")]

@@ -55,7 +55,7 @@ struct Dump {
 
 struct Parser<'a> {
     text: &'a str,
-    /// Where the lexer's text begins.
+    /// Position of the lexer's text.
     start: usize,
     lexer: SqlLexer<'a>,
     /// Whether a backslash is an ordinary character in plain literals.

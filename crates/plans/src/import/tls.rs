@@ -25,7 +25,7 @@ use super::ImportError;
 /// Authorities to trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Authorities {
-    /// Those of the operating system.
+    /// The operating system's authorities.
     System,
     /// The certificates of a file in PEM format.
     File(PathBuf),

@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, finish};
 
-/// Imports from the server of `serve`, in a scene of its own.
+/// Imports statistics from the server of `serve`.
 fn import(serve: &Serve, host: &str, parameters: &str) -> Outcome {
     let scene = Scene::new(User::Ourselves);
     let url = format!("postgresql://postgres@{host}:{}/postgres?{parameters}", serve.ready["port"]);
