@@ -95,21 +95,12 @@ fn line(before: &[u8]) -> usize {
     before.split(|byte| *byte == b'\n').count()
 }
 
-/// Describes a JSON error without the values that the message of `serde_json` repeats.
+/// Describes a JSON error without the value that the message of `serde_json` may repeat before ", expected".
 fn syntax(error: &serde_json::Error) -> StatisticsFileError {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-    let reason = match message.rfind(", expected ") {
-        Some(at) if error.is_data() => format!("this is not as {}", &message[at + 2..]),
-        None if error.is_data()
-            && !message.starts_with("missing field")
-            && !message.starts_with("duplicate field") =>
-        {
-            "a field has an invalid value".to_owned()
-        }
-        _ => message.to_owned(),
-    };
-    StatisticsFileError::Syntax { line: error.line(), reason }
+    let reason = message.rsplit_once(", expected ").map(|(_, expected)| format!("this is not {expected}"));
+    StatisticsFileError::Syntax { line: error.line(), reason: reason.unwrap_or_else(|| message.to_owned()) }
 }
 
 /// Begins a line for each element at the depths of [`LINES`].

@@ -7,6 +7,7 @@
 mod array;
 mod catalog;
 mod columns;
+mod error;
 mod extended;
 mod password_file;
 mod server;
@@ -17,6 +18,7 @@ use crate::{RelationName, Statistics};
 
 pub(crate) use array::{numbers, values};
 pub(crate) use catalog::MOST_PAGES;
+pub use error::ImportError;
 pub use server::StatisticsServer;
 
 /// Statistics that were read, and a list of what could not be read.
@@ -49,70 +51,6 @@ impl Gaps {
         for names in [without_privilege, row_security, locked, never_analyzed, extended] {
             names.sort();
         }
-    }
-}
-
-/// Reasons why pgfresh could not read statistics from a server.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The URL has an error. The text does not repeat the URL, which may contain a password.
-    #[error("cannot read the URL of the database: {0}")]
-    Url(String),
-    /// A file with a certificate or a password cannot be used.
-    #[error("cannot use \"{}\": {reason}", path.display())]
-    File {
-        /// Path of the file.
-        path: std::path::PathBuf,
-        /// Reason without values.
-        reason: String,
-    },
-    /// The connection failed.
-    #[error("cannot connect to {server}: {reason}")]
-    Connect {
-        /// Host and port.
-        server: String,
-        /// Reason in the words of the server or the operating system.
-        reason: String,
-    },
-    /// The server reports an error.
-    #[error("could not read {part}: {reason}")]
-    Query {
-        /// Part of the statistics.
-        part: &'static str,
-        /// PostgreSQL's message with its SQLSTATE, or the connection's error.
-        reason: String,
-    },
-    /// The server's answer has another shape than PostgreSQL's.
-    #[error("could not read {part}: the server's answer has no valid \"{column}\"")]
-    Answer {
-        /// Part of the statistics.
-        part: &'static str,
-        /// Column of the answer.
-        column: &'static str,
-    },
-    /// The server was built with another page size.
-    #[error("the server has pages of {0} bytes, but pgfresh's servers have pages of 8192 bytes")]
-    PageSize(u32),
-    /// The server is older than every supported version.
-    #[error("the server has version {0}, but pgfresh reads statistics from version 13 on")]
-    OldServer(u32),
-}
-
-impl ImportError {
-    /// Returns advice for the user.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::Url(_) => {
-                "Write postgresql://USER@HOST:PORT/DATABASE?sslmode=MODE, and put the password into PGPASSWORD or \
-                 ~/.pgpass."
-            }
-            Self::Query { reason, .. } if reason.ends_with("(57014)") => {
-                "Each query may take a minute. Try again when the server has less to do, or read from a standby."
-            }
-            _ => return None,
-        };
-        Some(hint.to_owned())
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Remove {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh template import postgresql://me@db.example/shop schema.sql\n  \
-    pgfresh template import --statistics postgresql://me@db.example/shop > statistics.json")]
+    pgfresh template import --statistics postgresql://me@db.example/shop > s.json")]
 pub(crate) struct Import {
     /// URL of the database, as for psql, without the password: put that in PGPASSWORD or ~/.pgpass
     #[arg(required_unless_present = "statistics")]
@@ -105,10 +105,10 @@ pub(crate) struct Import {
     /// A file may come from this command, or from "pg_dump --statistics-only" of PostgreSQL 18.
     #[arg(long, value_name = "URL|FILE", conflicts_with_all = ["url", "file"])]
     pub(crate) statistics: Option<String>,
-    /// More columns whose values to redact, as [[SCHEMA.]TABLE.]COLUMN with * and ?; all; or none but these
+    /// Redact these columns, too: [[SCHEMA.]TABLE.]COLUMN with * and ?; or all; or none
     ///
-    /// Texts become tokens in the same order; other values are left out. By default, columns are redacted
-    /// whose names suggest personal data, such as email, phone, client_ip and password.
+    /// pgfresh redacts columns whose names suggest personal data, such as email, phone, client_ip and password;
+    /// "none" switches that off. Texts become tokens in the same order, and pgfresh leaves out other values.
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "statistics", conflicts_with_all = ["url", "file"])]
     pub(crate) redact: Vec<String>,
     #[command(flatten)]

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::Gaps;
+use super::error::ImportError;
 use super::session::{Row, Session};
-use super::{Gaps, ImportError};
 use crate::{RelationKind, RelationName, RelationStatistics};
 
 const PART: &str = "tables and indexes";

@@ -1,8 +1,8 @@
 //! Reads statistics of columns: `pg_stats`.
 
-use super::ImportError;
 use super::array;
 use super::catalog::{Relations, USER_SCHEMA};
+use super::error::ImportError;
 use super::session::{Row, Session};
 use crate::{ColumnStatistics, RelationName, Slot};
 

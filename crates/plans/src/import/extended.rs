@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::Deserialize;
+
+use super::Gaps;
 use super::array::{self, Element};
 use super::catalog::USER_SCHEMA;
 use super::columns::{self, COLUMNS};
+use super::error::ImportError;
 use super::session::{Row, Session};
-use super::{Gaps, ImportError};
 use crate::{
     ColumnStatistics, CommonCombination, Dependency, DistinctCombinations, ExtendedStatistics, RelationName,
 };
@@ -143,10 +146,43 @@ fn dependencies(row: &Row, names: &BTreeMap<String, String>) -> Result<Vec<Depen
     dependencies.collect()
 }
 
-/// Parses an object whose values are numbers. Empty for NULL.
+/// Parses a column of numbers for combinations. Empty for NULL.
 fn entries(row: &Row, column: &'static str) -> Result<BTreeMap<String, f64>, ImportError> {
     let text = row.optional(column).unwrap_or("{}");
-    serde_json::from_str(text).map_err(|_| row.invalid(column))
+    let printed: Printed = serde_json::from_str(text).map_err(|_| row.invalid(column))?;
+    Ok(printed.into_entries())
+}
+
+/// Output of the types `pg_ndistinct` and `pg_dependencies`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Printed {
+    /// Until version 18, such as `{"1, 2": 11}` and `{"1, 2 => 3": 0.5}`.
+    Object(BTreeMap<String, f64>),
+    List(Vec<Entry>),
+}
+
+/// Entry since version 19, such as `{"attributes": [1, 2], "dependency": 3, "degree": 0.5}`.
+#[derive(Deserialize)]
+struct Entry {
+    attributes: Vec<i32>,
+    dependency: Option<i32>,
+    #[serde(alias = "ndistinct", alias = "degree")]
+    number: f64,
+}
+
+impl Printed {
+    fn into_entries(self) -> BTreeMap<String, f64> {
+        let entry = |entry: Entry| {
+            let numbers = entry.attributes.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
+            let determined = entry.dependency.map_or_else(String::new, |number| format!(" => {number}"));
+            (numbers + &determined, entry.number)
+        };
+        match self {
+            Self::Object(entries) => entries,
+            Self::List(entries) => entries.into_iter().map(entry).collect(),
+        }
+    }
 }
 
 fn named(numbers: &str, names: &BTreeMap<String, String>) -> Option<Vec<String>> {
@@ -183,4 +219,24 @@ fn value(element: Element) -> Option<Option<String>> {
 fn doubles(row: &Row, column: &'static str, length: usize) -> Result<Vec<f64>, ImportError> {
     let numbers: Option<Vec<f64>> = row.list(column)?.into_iter().map(|number| number.parse().ok()).collect();
     numbers.filter(|numbers| numbers.len() == length).ok_or(row.invalid(column))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn combinations_of_all_versions_are_read() {
+        for (old, new) in [
+            (
+                r#"{"1, 2": 11, "1, -1": 5}"#,
+                r#"[{"attributes": [1, 2], "ndistinct": 11}, {"attributes": [1, -1], "ndistinct": 5}]"#,
+            ),
+            (r#"{"1, 2 => 3": 0.5}"#, r#"[{"attributes": [1, 2], "dependency": 3, "degree": 0.5}]"#),
+        ] {
+            let entries = |text: &str| serde_json::from_str::<Printed>(text).unwrap().into_entries();
+            assert_eq!(entries(old), entries(new));
+        }
+        assert!(serde_json::from_str::<Printed>(r#"{"1, 2": "x"}"#).is_err());
+    }
 }

@@ -5,9 +5,9 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::ImportError;
+use super::error::ImportError;
 
 /// Connection to find a password for.
 pub(super) struct Login<'a> {
@@ -15,12 +15,6 @@ pub(super) struct Login<'a> {
     pub(super) port: u16,
     pub(super) database: &'a str,
     pub(super) user: &'a str,
-}
-
-/// Returns the path of the user's password file.
-pub(super) fn path() -> Option<PathBuf> {
-    let named = std::env::var_os("PGPASSFILE").filter(|path| !path.is_empty()).map(PathBuf::from);
-    named.or_else(|| Some(std::env::home_dir()?.join(".pgpass")))
 }
 
 /// Returns the password for `login`, if the file has one.

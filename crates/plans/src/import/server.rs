@@ -8,9 +8,9 @@ use ::server::ConnectionString;
 use postgres::config::{Host, SslMode};
 use postgres::{Client, Config, NoTls};
 
+use super::error::{ImportError, reason};
 use super::password_file::{self, Login};
 use super::tls::{Authorities, Encryption, Verification};
-use super::{ImportError, session};
 
 /// `application_name` of the session.
 const APPLICATION_NAME: &str = "pgfresh";
@@ -47,8 +47,7 @@ impl StatisticsServer {
         let Parameters { rest, mode, root } = Parameters::split(parsed.without_password())?;
         let mode = mode.or_else(|| variable("PGSSLMODE"));
         let root = root.or_else(|| variable("PGSSLROOTCERT"));
-        let mut config =
-            Config::from_str(&rest).map_err(|error| ImportError::Url(session::reason(&error)))?;
+        let mut config = Config::from_str(&rest).map_err(|error| ImportError::Url(reason(&error)))?;
         config.application_name(APPLICATION_NAME);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
@@ -58,7 +57,7 @@ impl StatisticsServer {
         }
         if let Some(password) = parsed.password().map(str::to_owned).or_else(|| variable("PGPASSWORD")) {
             config.password(password);
-        } else if let Some(password) = stored_password(&config)? {
+        } else if let Some(password) = stored_password(&config, variable("PGPASSFILE"))? {
             config.password(password);
         }
         let (ssl_mode, verification) = encryption(mode.as_deref(), root.as_deref())?;
@@ -76,10 +75,7 @@ impl StatisticsServer {
             Some(verification) => self.config.connect(Encryption::new(verification)?),
             None => self.config.connect(NoTls),
         };
-        client.map_err(|error| ImportError::Connect {
-            server: self.location(),
-            reason: session::reason(&error),
-        })
+        client.map_err(|error| ImportError::Connect { server: self.location(), reason: reason(&error) })
     }
 
     fn location(&self) -> String {
@@ -120,8 +116,9 @@ fn decoded(value: &str) -> Result<String, ImportError> {
 }
 
 /// Returns the password of the user's password file.
-fn stored_password(config: &Config) -> Result<Option<String>, ImportError> {
-    let (Some(path), Some(user)) = (password_file::path(), config.get_user()) else { return Ok(None) };
+fn stored_password(config: &Config, path: Option<String>) -> Result<Option<String>, ImportError> {
+    let path = path.map(PathBuf::from).or_else(|| Some(std::env::home_dir()?.join(".pgpass")));
+    let (Some(path), Some(user)) = (path, config.get_user()) else { return Ok(None) };
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(host)) => host.clone(),
         Some(Host::Unix(path)) => path.display().to_string(),

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
-use super::{ImportError, StatisticsServer};
+use super::error::ImportError;
+use super::server::StatisticsServer;
 use crate::settings::{SETTINGS, SWITCH};
 
 /// Oldest version that pgfresh supports.
@@ -87,10 +88,7 @@ impl Session {
 
     /// Returns the rows of a query.
     pub(super) fn rows(&mut self, part: &'static str, query: &str) -> Result<Vec<Row>, ImportError> {
-        let messages = self
-            .client
-            .simple_query(query)
-            .map_err(|error| ImportError::Query { part, reason: reason(&error) })?;
+        let messages = self.client.simple_query(query).map_err(|error| ImportError::query(part, &error))?;
         Ok(messages
             .into_iter()
             .filter_map(|message| match message {
@@ -132,7 +130,7 @@ impl Session {
                 self.rows(part, "ROLLBACK TO SAVEPOINT pgfresh_try")?;
                 return Ok(None);
             }
-            Err(error) => return Err(ImportError::Query { part, reason: reason(&error) }),
+            Err(error) => return Err(ImportError::query(part, &error)),
         };
         self.rows(part, "RELEASE SAVEPOINT pgfresh_try")?;
         let row = |message| match message {
@@ -147,20 +145,6 @@ impl Session {
 /// relation that has been dropped, a damaged file.
 fn is_about_a_relation(error: &postgres::Error) -> bool {
     error.code().is_some_and(|code| !["08", "57"].contains(&&code.code()[..2]))
-}
-
-/// Describes an error without its detail and context, which may contain values.
-pub(super) fn reason(error: &postgres::Error) -> String {
-    if let Some(error) = error.as_db_error() {
-        return format!("{} ({})", error.message(), error.code().code());
-    }
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// A row of an answer.

@@ -20,7 +20,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 
-use super::ImportError;
+use super::error::ImportError;
 
 /// Authorities to trust.
 #[derive(Debug, Clone, PartialEq, Eq)]

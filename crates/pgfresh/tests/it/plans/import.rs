@@ -255,7 +255,7 @@ fn import_errors_name_the_cause() {
     for (words, expected) in [
         (
             &["--statistics", "wrong.json"][..],
-            "\"wrong.json\" has no valid statistics: line 2: this is not as expected u32",
+            "\"wrong.json\" has no valid statistics: line 2: this is not u32",
         ),
         (&["--statistics", "empty"], "\"empty\" has no valid statistics: line 1: the file has no statistics"),
         (&["--statistics", "none"], "could not read \"none\": No such file"),

@@ -35,6 +35,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("pgfresh/src/browser.rs", "BROWSER and what tells of a display: the desktop's, and no setting"),
     ("pgfresh/src/report_file.rs", "where a CI system wants its summary"),
     ("profile/src/target.rs", "PGPASSWORD, as psql reads it"),
+    ("plans/src/import/server.rs", "the same, and how libpq encrypts"),
     (
         "template/src/build.rs",
         "the values of the variables that a template names: they belong to its fingerprint",
