@@ -46,8 +46,9 @@ const VALUE: usize = 40;
 
 /// Returns true if the planner reads the setting.
 pub(crate) fn is_planner_setting(name: &str) -> bool {
-    let is_switch =
-        |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let is_switch = |rest: &str| {
+        !rest.is_empty() && rest.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+    };
     SETTINGS.contains(&name) || name.strip_prefix(SWITCH).is_some_and(is_switch)
 }
 

@@ -45,7 +45,7 @@ struct Found {
 pub(super) fn relations(session: &mut Session, gaps: &mut Gaps) -> Result<Relations, ImportError> {
     let query = format!(
         "SELECT c.oid, n.nspname, c.relname, c.relkind, greatest(c.relpages, 0) AS relpages, c.reltuples,
-            c.relallvisible, t.relname AS indexed, am.amname = 'btree' AS btree,
+            greatest(c.relallvisible, 0) AS relallvisible, t.relname AS indexed, am.amname = 'btree' AS btree,
             has_table_privilege(c.oid, 'SELECT') AS readable, row_security_active(c.oid) AS hidden
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             LEFT JOIN pg_index i ON i.indexrelid = c.oid LEFT JOIN pg_class t ON t.oid = i.indrelid
