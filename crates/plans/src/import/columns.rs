@@ -12,15 +12,47 @@ const PART: &str = "the statistics of columns";
 pub(super) const COLUMNS: &str = "s.null_frac, s.avg_width, s.n_distinct, s.most_common_vals::text,
     s.most_common_freqs, s.histogram_bounds::text, s.correlation, s.most_common_elems::text,
     s.most_common_elem_freqs, s.elem_count_histogram";
-/// Columns of `pg_stats` since version 17.
+/// First version whose `pg_stats` has statistics of ranges.
+const RANGES_SINCE: u32 = 170_000;
+/// Columns of `pg_stats` since then.
 const RANGES: &str = "s.range_length_histogram::text, s.range_empty_frac, s.range_bounds_histogram::text";
+/// Whether the role may read `pg_statistic`, which is true for superusers.
+const MAY_READ_CATALOG: &str =
+    "SELECT 1 AS allowed WHERE has_table_privilege('pg_catalog.pg_statistic', 'SELECT')";
+/// Row of `pg_statistic` that has the statistics of ranges before version 17.
+const CATALOG: &str = "LEFT JOIN pg_statistic p ON p.starelid = c.oid AND p.staattnum = a.attnum AND p.stainherit = s.inherited";
+
+/// Returns SQL for columns of the names of [`RANGES`], from `pg_statistic`.
+fn ranges_of_catalog() -> String {
+    let slot = |kind: u32, column: &str, suffix: &str| {
+        let cases = (1..=5).map(|slot| format!("WHEN p.stakind{slot} THEN p.{column}{slot}{suffix}"));
+        format!("CASE {kind} {} END", cases.collect::<Vec<_>>().join(" "))
+    };
+    format!(
+        "{} AS range_length_histogram, {} AS range_empty_frac, {} AS range_bounds_histogram",
+        slot(6, "stavalues", "::text"),
+        slot(6, "stanumbers", "[1]"),
+        slot(7, "stavalues", "::text")
+    )
+}
 
 pub(super) fn read(
     session: &mut Session,
     version: u32,
     relations: &mut Relations,
 ) -> Result<(), ImportError> {
-    let ranges = if version >= 170_000 { format!(", {RANGES}") } else { String::new() };
+    let mut may_read_catalog = false;
+    if version < RANGES_SINCE {
+        session.each(PART, MAY_READ_CATALOG, |_| {
+            may_read_catalog = true;
+            Ok(())
+        })?;
+    }
+    let (ranges, catalog) = match (version >= RANGES_SINCE, may_read_catalog) {
+        (true, _) => (format!(", {RANGES}"), ""),
+        (false, true) => (format!(", {}", ranges_of_catalog()), CATALOG),
+        (false, false) => (String::new(), ""),
+    };
     let query = format!(
         "SELECT s.schemaname, s.tablename, s.attname, s.inherited, format_type(a.atttypid, a.atttypmod) AS type,
             t.typdelim, coalesce(e.typdelim, ',') AS element_delimiter, {COLUMNS}{ranges}
@@ -28,6 +60,7 @@ pub(super) fn read(
             JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = s.tablename
             JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = s.attname
             JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_type e ON e.oid = t.typelem
+            {catalog}
         WHERE {USER_SCHEMA}"
     );
     session.each(PART, &query, |row| {
