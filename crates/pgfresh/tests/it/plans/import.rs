@@ -155,9 +155,12 @@ fn sizes_and_definitions_are_those_of_the_server(major: u32) {
         statistics.extended.iter().find(|object| object.name == "odd" && object.schema != "public").unwrap();
     assert_eq!(odd.columns, ["a", "b", "C c"]);
     assert!(
-        odd.dependencies.iter().any(|one| one.columns == ["a"] && one.determines == "b" && one.degree == 1.0)
+        odd.dependencies.iter().any(|one| one.columns == ["a"] && one.determines == "b" && one.degree > 0.99)
     );
-    assert!(odd.distinct.iter().any(|one| one.columns == ["a", "b"] && one.count == 10.0), "{odd:?}");
+    assert!(
+        odd.distinct.iter().any(|one| one.columns == ["a", "b"] && (9.5..10.5).contains(&one.count)),
+        "{odd:?}"
+    );
     assert_eq!((odd.common.len(), odd.common[0].values.len()), (100, 3));
     let expression =
         statistics.extended.iter().find(|object| object.name == "odd" && object.schema == "public");
@@ -210,7 +213,7 @@ fn a_role_sees_its_own_columns_only(major: u32) {
     assert_eq!(columns.collect::<Vec<_>>(), ["half.a", "open.a", "open.b"]);
     let open = statistics.relations.iter().find(|relation| relation.name == "open").unwrap();
     assert_eq!(open.columns[1].slots.iter().any(|slot| slot.kind == 7), major >= 17, "{open:?}");
-    assert!(statistics.relations.iter().all(|relation| relation.pages == 1 && relation.rows == 100.0));
+    assert!(statistics.relations.iter().all(|relation| relation.pages == 1 && relation.rows > 99.0));
 }
 
 /// A pooler may give each transaction another session, so none of the import's state may outlive the transaction.
