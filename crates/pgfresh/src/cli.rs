@@ -15,6 +15,7 @@ use crate::notice::print_notice;
 mod bench;
 mod database;
 mod error;
+mod explain;
 #[cfg(test)]
 mod help;
 mod measure;
@@ -29,6 +30,7 @@ mod values;
 pub(crate) use bench::{Bench, Suite};
 pub(crate) use database::{Diff, Psql, Release, Reset, Snapshot, Url};
 pub(crate) use error::USAGE;
+pub(crate) use explain::Explain;
 pub(crate) use measure::{Doctor, Profile};
 pub(crate) use options::{Options, TemplateOptions};
 pub(crate) use run::{Run, ServiceOptions};
@@ -103,6 +105,8 @@ pub(crate) enum Command {
     Snapshot(Snapshot),
     /// Show how a leased or kept database differs from its template
     Diff(Diff),
+    /// Show which plan a statement would have in production, from production's statistics
+    Explain(Explain),
     /// Show the templates, leases and connections of the running server
     Status(Status),
     /// Open the live page of the running server in a browser
@@ -299,6 +303,7 @@ impl Command {
             Self::Ci(Ci { options, .. }) => options.into(),
             Self::Sweep(Sweep { options, .. }) => options.into(),
             Self::Doctor(Doctor { options, .. }) => options.into(),
+            Self::Explain(Explain { options, .. }) => options.into(),
             Self::Bench(bench) => bench.options(),
             Self::Init(_) | Self::Completions(_) | Self::Man(_) | Self::Profile(_) => Options::default(),
         }

@@ -167,6 +167,7 @@ failures! {
     BenchError: detail hint;
     DoctorError: hint;
     ProfileError: detail hint;
+    plans::ScratchError: detail hint;
     plans::import::ImportError: hint;
     plans::redact::RedactError: hint;
 }

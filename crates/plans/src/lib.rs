@@ -40,7 +40,9 @@ pub use planner::{
     Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey,
     Planner,
 };
-pub use scratch::{Applied, LeftOut, Reason, Refusal, Scratch, ScratchError};
+pub use scratch::{
+    Applied, LeftOut, Reason, Refusal, Scratch, ScratchError, has_parameters, split_statements,
+};
 pub use shape::Shape;
 pub use statement::{Parameter, PlanMode, RecordedStatement, Statement};
 pub use statistics::{

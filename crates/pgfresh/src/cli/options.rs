@@ -328,6 +328,12 @@ sets! {
         template: TemplateOptions, cache_size: CacheSizeOption, trust: TrustOptions, remote: RemoteOption,
         push: PushOption, config: ConfigOption, cache: CacheOption
     }
+    /// Options of `pgfresh explain`, whose server has no clients.
+    ExplainOptions {
+        postgres: PostgresOption, download: DownloadOptions, place: PlaceOption, space: SpaceOption,
+        settings: SettingOptions, template: TemplateOptions, cache_size: CacheSizeOption, trust: TrustOptions,
+        remote: RemoteOption, push: PushOption, config: ConfigOption, cache: CacheOption
+    }
     /// Options of commands that only use the remote template cache.
     RemoteCacheOptions { remote: RemoteOption, config: ConfigOption, cache: CacheOption }
     /// Options of `pgfresh template verify`.

@@ -6,6 +6,7 @@ mod ci;
 mod completions;
 mod diff;
 mod doctor;
+mod explain;
 mod init;
 mod man;
 mod open;
@@ -39,6 +40,7 @@ pub(crate) fn execute(context: &Context, command: &Command) -> Result<ExitCode, 
         Command::Release(arguments) => release::execute(context, arguments),
         Command::Snapshot(arguments) => snapshot::execute(context, arguments),
         Command::Diff(arguments) => diff::execute(context, arguments),
+        Command::Explain(arguments) => explain::execute(context, arguments),
         Command::Status(arguments) => status::execute(context, arguments),
         Command::Open(_) => open::execute(context),
         Command::Stop(arguments) => stop::execute(context, arguments),

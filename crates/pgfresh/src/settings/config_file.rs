@@ -9,7 +9,7 @@ use storage::PlaceRequest;
 use toml::de::{DeTable, DeValue};
 
 use super::schema::{
-    BudgetTable, CacheTable, DatabaseTable, DatabasesTable, PostgresTable, ServerTable, tables,
+    BudgetTable, CacheTable, DatabaseTable, DatabasesTable, PlansTable, PostgresTable, ServerTable, tables,
 };
 use super::template;
 use super::toml_file::File;
@@ -27,6 +27,7 @@ pub(super) struct ConfigFile {
     pub(super) budget: BudgetTable,
     pub(super) server: ServerTable,
     pub(super) cache: CacheTable,
+    pub(super) plans: PlansTable,
     /// The file's folder. Empty if there is no configuration file.
     pub(super) folder: PathBuf,
 }
@@ -76,6 +77,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
             "databases" => config.databases = file.read(name, &table)?,
             "budget" => config.budget = file.read(name, &table)?,
             "server" => config.server = file.read(name, &table)?,
+            "plans" => config.plans = file.read(name, &table)?,
             _ => config.cache = file.read(name, &table)?,
         }
     }
@@ -85,6 +87,9 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
     }
     if let Some(Parsed(PlaceRequest::At(path))) = &mut config.postgres.place {
         *path = below(here, path);
+    }
+    if let Some(path) = &mut config.plans.statistics {
+        *path = below(&config.folder, Path::new(path.as_str())).to_string_lossy().into_owned();
     }
     Ok(config)
 }
@@ -145,6 +150,9 @@ size = "1.5GB"
 keys = ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]
 remote = "s3://bucket/prefix"
 push = "main"
+
+[plans]
+statistics = "db/production.json"
 "#;
 
     /// Snippets that a user may insert into the file by mistake.
@@ -231,6 +239,7 @@ push = "main"
         let keys: Vec<_> = config.cache.keys.0.iter().map(ToString::to_string).collect();
         assert_eq!(config.cache.remote.unwrap().0.to_string(), "s3://bucket/prefix");
         assert_eq!(config.cache.push, Some(super::super::remote::PushPolicy::Branch("main".to_owned())));
+        assert_eq!(config.plans.statistics.as_deref(), Some("dir/db/production.json"));
         assert_eq!(keys, ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]);
     }
 

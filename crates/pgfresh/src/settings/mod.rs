@@ -66,6 +66,8 @@ pub(crate) struct ResolvedSettings {
     pub(crate) is_linger_set: bool,
     /// Budget for each test.
     pub(crate) budget: Budget,
+    /// File with production's statistics, for query plans.
+    pub(crate) statistics: Option<PathBuf>,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
 }
 
@@ -117,6 +119,7 @@ impl ResolvedSettings {
                 n_plus_one: file.budget.n_plus_one.map(|Count(count)| count),
                 time: file.budget.time.map(|Span(time)| time),
             },
+            statistics: file.plans.statistics.map(PathBuf::from),
             password: Password::of_environment(),
         })
     }

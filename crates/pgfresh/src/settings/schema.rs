@@ -17,7 +17,7 @@ use super::values::{Count, Parsed, ServerSettings, Size, Span, Strings, TrustedK
 pub(crate) type Keys = &'static [&'static str];
 
 /// Returns all tables with their keys.
-pub(crate) fn tables() -> [(&'static str, Keys); 7] {
+pub(crate) fn tables() -> [(&'static str, Keys); 8] {
     [
         ("postgres", keys_of::<PostgresTable>()),
         ("template", keys_of::<TemplateTable>()),
@@ -26,6 +26,7 @@ pub(crate) fn tables() -> [(&'static str, Keys); 7] {
         ("budget", keys_of::<BudgetTable>()),
         ("server", keys_of::<ServerTable>()),
         ("cache", keys_of::<CacheTable>()),
+        ("plans", keys_of::<PlansTable>()),
     ]
 }
 
@@ -86,6 +87,12 @@ pub(super) struct CacheTable {
     pub(super) keys: TrustedKeys,
     pub(super) remote: Option<Parsed<RemoteAddress>>,
     pub(super) push: Option<PushPolicy>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PlansTable {
+    pub(super) statistics: Option<String>,
 }
 
 /// Returns a table's keys, which are the field names of `T`.

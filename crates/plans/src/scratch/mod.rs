@@ -19,11 +19,13 @@ mod files;
 mod pages;
 mod relations;
 mod rows;
+mod script;
 mod session;
 mod sizes;
 
 use std::time::Duration;
 
+use serde_json::Value;
 use server::{AdminConnection, Server, admin_params};
 use storage::Account;
 use template::Provisioner;
@@ -33,9 +35,10 @@ use self::error::During;
 pub use self::error::ScratchError;
 use self::files::{Files, Resize};
 use self::pages::PAGE;
+pub use self::script::{has_parameters, split_statements};
 pub use self::session::Refusal;
 use self::session::Session;
-use crate::{PlanMode, Statement, Statistics};
+use crate::{ExplainError, PlanMode, Statement, Statistics};
 
 /// Timeout for each answer during the import. One statement matches all relations of a database.
 const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -75,6 +78,18 @@ impl Scratch {
         server = provisioner.start_again(guard, &place, &settings)?;
         let session = Session::open(&server, database, major, &statistics.settings, &mut applied)?;
         Ok((Self { server, session }, applied))
+    }
+
+    /// Returns the plan of `EXPLAIN (VERBOSE, FORMAT JSON)`, unchanged.
+    ///
+    /// # Errors
+    ///
+    /// If there is no plan.
+    pub fn explain_json(&mut self, statement: &Statement, mode: PlanMode) -> Result<Value, Refusal> {
+        let lines = self.session.explain(&self.server, statement, mode, &["VERBOSE", "FORMAT JSON"], "")?;
+        let text = lines.concat();
+        serde_json::from_str(&text)
+            .map_err(|error| ExplainError::Gone(format!("it has sent no JSON: {error}")).into())
     }
 
     /// Returns PostgreSQL's own text of a plan. The lines have no line break at the end.

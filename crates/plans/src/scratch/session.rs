@@ -3,11 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use pgwire::{Frame, SqlLexer, TokenKind, columns, encode};
+use pgwire::{Frame, SqlLexer, columns, encode};
 use server::{AdminConnection, Server, SessionError, literal};
 
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
+use super::script::{count_parameters, parameter_number};
 use crate::{ExplainError, PlanMode, Statement};
 
 /// Maximum time to plan one statement.
@@ -311,7 +312,7 @@ fn with_casts(text: &str, types: &[Option<String>]) -> (String, bool) {
     let (mut lexer, mut result, mut last) = (SqlLexer::new(text.as_bytes(), true), String::new(), 0);
     while let Some(token) = lexer.token() {
         let (end, start) = (lexer.position(), lexer.position() - token.text.len());
-        let number = parameter_number(token.kind, token.text);
+        let number = parameter_number(&token);
         let Some(Some(name)) = number.and_then(|number| types.get(number - 1)) else { continue };
         result += &text[last..start];
         result += &format!("({}::{name})", &text[start..end]);
@@ -320,23 +321,6 @@ fn with_casts(text: &str, types: &[Option<String>]) -> (String, bool) {
     let changed = last > 0;
     result += &text[last..];
     (result, changed)
-}
-
-fn parameter_number(kind: TokenKind, text: &[u8]) -> Option<usize> {
-    let digits = std::str::from_utf8(text.get(1..)?).ok()?;
-    if kind == TokenKind::Parameter {
-        digits.parse().ok().filter(|number| (1..=65_535).contains(number))
-    } else {
-        None
-    }
-}
-
-/// Returns the highest number of a parameter such as `$1` in a statement.
-pub(super) fn count_parameters(text: &str) -> usize {
-    let mut lexer = SqlLexer::new(text.as_bytes(), true);
-    let numbers =
-        std::iter::from_fn(|| lexer.token()).filter_map(|token| parameter_number(token.kind, token.text));
-    numbers.max().unwrap_or(0)
 }
 
 /// Returns true if EXPLAIN may accept a statement of this kind.
@@ -420,7 +404,6 @@ mod tests {
         let (text, changed) = with_casts("SELECT '$1', $1, $2, $3 -- $1", &types);
         assert_eq!(text, "SELECT '$1', ($1::bigint), $2, $3 -- $1");
         assert!(changed && !with_casts("SELECT $2", &types).1);
-        assert_eq!(count_parameters("SELECT '$9', $2, $3 /* $7 */"), 3);
     }
 
     #[test]

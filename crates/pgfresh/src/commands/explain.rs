@@ -1,0 +1,192 @@
+//! `pgfresh explain`: prints the plans that statements would have in production.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+
+use plans::{Applied, ExplainError, PlanMode, Refusal, Scratch, Statement, Statistics};
+use serde_json::{Value, json};
+use storage::human_bytes;
+
+use crate::cli::Explain;
+use crate::context::Context;
+use crate::context::provisioning;
+use crate::failure::Failure;
+use crate::notice::notice;
+use crate::output::print_line;
+
+/// Maximum size of a file with statements in bytes.
+const MOST_TEXT: u64 = 16 << 20;
+
+pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode, Failure> {
+    let statements = statements(&arguments.source)?;
+    let statistics = statistics(context, arguments.statistics.as_deref())?;
+    let provisioner = context.provisioner()?;
+    provisioning::prepare(context, provisioner)?;
+    let template = provisioner.server_options().template.as_ref();
+    let names = template.map_or_else(Vec::new, ::template::TemplateSpec::names);
+    let database = names.first().copied().unwrap_or("postgres");
+    let (mut scratch, applied) = Scratch::start(provisioner, database, &statistics)?;
+    if !arguments.json && !context.verbosity.is_quiet() {
+        report(&applied, context);
+    }
+    let (mut explained, mut failed) = (Vec::new(), false);
+    for (index, text) in statements.iter().enumerate() {
+        let result = explain(&mut scratch, text, arguments.generic);
+        failed |= result.is_err();
+        if arguments.json {
+            explained.push(to_json(&mut scratch, text, arguments.generic, result));
+            continue;
+        }
+        match result {
+            Ok(plan) if index > 0 => print_line!("\n{plan}"),
+            Ok(plan) => print_line!("{plan}"),
+            Err(refusal) => {
+                let number = (statements.len() > 1).then_some(index + 1);
+                // The other statements are explained nevertheless.
+                failure(text, &refusal, number).report(1);
+            }
+        }
+    }
+    if arguments.json {
+        print_line!("{}", json!({ "statements": explained, "statistics": summary(&statistics, &applied) }));
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Reads the statements. The argument is a file if one has this name.
+fn statements(source: &str) -> Result<Vec<String>, Failure> {
+    let path = Path::new(source);
+    let text = if source == "-" {
+        read(io::stdin()).map_err(|error| Failure::new(format!("could not read standard input: {error}")))?
+    } else if path.is_file() || !source.contains(char::is_whitespace) {
+        let unreadable = |error: io::Error| {
+            let failure = Failure::new(format!("could not read \"{source}\": {error}"));
+            failure.hint("Name a file, or write a whole statement in quotes.".to_owned())
+        };
+        fs::File::open(path).and_then(read).map_err(unreadable)?
+    } else {
+        source.to_owned()
+    };
+    let statements = plans::split_statements(&text);
+    if statements.is_empty() { Err(Failure::new("there is no statement")) } else { Ok(statements) }
+}
+
+fn read(source: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    source.take(MOST_TEXT + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_TEXT {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MB"));
+    }
+    Ok(text)
+}
+
+/// Reads the file with production's statistics.
+fn statistics(context: &Context, given: Option<&Path>) -> Result<Statistics, Failure> {
+    let settings = context.settings()?;
+    let Some(path) = given.map(Path::to_owned).or_else(|| settings.statistics.clone()) else {
+        return Err(Failure::new("no statistics of production are given").hint(
+            "Write them with \"pgfresh template import --statistics URL > FILE\", and name the file with --statistics FILE."
+                .to_owned(),
+        ));
+    };
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("could not read \"{}\": {error}", path.display()))
+    };
+    let bytes = fs::read(&path).map_err(|error| unusable(&error))?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        unusable(&error)
+            .hint("The file must be one that \"pgfresh template import --statistics\" wrote.".to_owned())
+    })
+}
+
+/// Explains one statement with a custom plan, or with a generic one if it has parameters.
+fn explain(scratch: &mut Scratch, text: &str, generic: bool) -> Result<String, Refusal> {
+    let statement = Statement { text: text.to_owned(), ..Statement::default() };
+    scratch.explain_text(&statement, mode(text, generic))
+}
+
+fn mode(text: &str, generic: bool) -> PlanMode {
+    if generic || plans::has_parameters(text) { PlanMode::Generic } else { PlanMode::Custom }
+}
+
+fn to_json(scratch: &mut Scratch, text: &str, generic: bool, result: Result<String, Refusal>) -> Value {
+    let mode = mode(text, generic);
+    let statement = Statement { text: text.to_owned(), ..Statement::default() };
+    let kind = if mode == PlanMode::Generic { "generic" } else { "custom" };
+    match result.and_then(|plan| Ok((plan, scratch.explain_json(&statement, mode)?))) {
+        Ok((text_plan, plan)) => {
+            json!({ "statement": text, "mode": kind, "text": text_plan, "plan": plan })
+        }
+        Err(refusal) => {
+            json!({ "statement": text, "mode": kind, "error": failure(text, &refusal, None).to_response().error })
+        }
+    }
+}
+
+fn summary(statistics: &Statistics, applied: &Applied) -> Value {
+    let left_out: Vec<_> = applied
+        .left_out
+        .iter()
+        .map(|left| json!({ "object": left.object, "reason": left.reason.to_string() }))
+        .collect();
+    json!({
+        "taken": statistics.taken, "tables": applied.tables, "indexes": applied.indexes, "columns": applied.columns,
+        "extended": applied.extended, "bytes": applied.bytes, "left_out": left_out,
+    })
+}
+
+/// Prints which statistics have no place in the copy.
+fn report(applied: &Applied, context: &Context) {
+    context.verbosity.detail(|| {
+        format!(
+            "statistics of {} tables with {} columns, {} indexes, {}",
+            applied.tables,
+            applied.columns,
+            applied.indexes,
+            human_bytes(applied.bytes)
+        )
+    });
+    for line in applied.summary() {
+        notice!("pgfresh: {line}");
+    }
+}
+
+/// Describes why a statement has no plan, with the place of the error in the text.
+fn failure(text: &str, refusal: &Refusal, number: Option<usize>) -> Failure {
+    let message = match &refusal.error {
+        ExplainError::Refused { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    let place = refusal.position.and_then(|position| place(text, position));
+    let detail: Vec<_> = refusal.detail.clone().into_iter().chain(place).collect();
+    let failure = Failure::new(message)
+        .detail((!detail.is_empty()).then(|| detail.join("\n")))
+        .hint(refusal.hint.clone());
+    match number {
+        Some(number) => failure.after(&format!("statement {number}")),
+        None => failure,
+    }
+}
+
+/// Returns the line of an error with a mark below it, as psql prints it. `position` counts characters from 1.
+fn place(text: &str, position: usize) -> Option<String> {
+    let before: String = text.chars().take(position.checked_sub(1)?).collect();
+    let number = before.matches('\n').count();
+    let line = text.lines().nth(number)?;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+    let label = format!("LINE {}: ", number + 1);
+    Some(format!("{label}{line}\n{}^", " ".repeat(label.len() + column)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_of_error_is_marked() {
+        assert_eq!(place("SELECT é,\n  x", 13).unwrap(), "LINE 2:   x\n          ^");
+        assert_eq!(place("SELECT 1", 0), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! Texts of statements: a script's single statements, and their parameters.
+
+use pgwire::{SqlLexer, Token, TokenKind};
+
+/// Splits a script into its statements, at semicolons outside of literals, names and comments.
+#[must_use]
+pub fn split_statements(script: &str) -> Vec<String> {
+    let (mut lexer, mut statements) = (SqlLexer::new(script.as_bytes(), true), Vec::new());
+    let (mut start, mut end) = (None, 0);
+    while let Some(token) = lexer.token() {
+        if token.is_sign(b';') {
+            statements.extend(start.take().map(|start: usize| script[start..end].to_owned()));
+        } else {
+            end = lexer.position();
+            start.get_or_insert(end - token.text.len());
+        }
+    }
+    statements.extend(start.map(|start| script[start..end].to_owned()));
+    statements
+}
+
+/// Returns true if a statement has parameters such as `$1`.
+#[must_use]
+pub fn has_parameters(statement: &str) -> bool {
+    count_parameters(statement) > 0
+}
+
+/// Returns the highest number of a parameter in a statement.
+pub(super) fn count_parameters(statement: &str) -> usize {
+    let mut lexer = SqlLexer::new(statement.as_bytes(), true);
+    std::iter::from_fn(|| lexer.token()).filter_map(|token| parameter_number(&token)).max().unwrap_or(0)
+}
+
+/// Returns the number of a parameter, which is from 1 to 65,535.
+pub(super) fn parameter_number(token: &Token<'_>) -> Option<usize> {
+    if token.kind != TokenKind::Parameter {
+        return None;
+    }
+    let digits = std::str::from_utf8(token.text.get(1..)?).ok()?;
+    digits.parse().ok().filter(|number| (1..=65_535).contains(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn script_is_split_at_semicolons() {
+        let script = "SELECT ';' ; -- a;\n\n/* ; */ SELECT $$;$$, \";\"\n;;\nVALUES (1) ";
+        assert_eq!(split_statements(script), ["SELECT ';'", "SELECT $$;$$, \";\"", "VALUES (1)"]);
+        assert!(split_statements(" ; -- nothing").is_empty());
+    }
+
+    #[test]
+    fn parameters_are_counted_outside_of_literals() {
+        assert_eq!(count_parameters("SELECT '$9', $2, $3 /* $7 */, $$ $8 $$"), 3);
+        assert!(!has_parameters("SELECT '$1'"));
+    }
+}
