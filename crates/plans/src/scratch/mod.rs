@@ -12,6 +12,8 @@
 //! plans. Nothing is ever executed. The guard removes the copy, even after a kill.
 
 mod applied;
+mod candidates;
+mod catalog;
 mod columns;
 mod error;
 mod estimate;
@@ -23,6 +25,7 @@ mod script;
 mod session;
 mod sizes;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -38,7 +41,8 @@ use self::pages::PAGE;
 pub use self::script::{has_parameters, split_statements};
 pub use self::session::Refusal;
 use self::session::Session;
-use crate::{ExplainError, PlanMode, Statement, Statistics};
+use self::sizes::{Imported, Sizes};
+use crate::{Candidate, CandidateId, Catalog, ExplainError, Plan, PlanMode, Planner, Statement, Statistics};
 
 /// Timeout for each answer during the import. One statement matches all relations of a database.
 const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -50,6 +54,13 @@ const IMPORT_LIMIT: &str = "9min";
 pub struct Scratch {
     server: Server,
     session: Session,
+    account: Account,
+    /// Number of pages in a file.
+    segment: u32,
+    /// Tables with production's sizes, by their object identifiers.
+    tables: HashMap<u32, Imported>,
+    /// Indexes of each candidate.
+    candidates: Vec<Vec<u32>>,
 }
 
 impl Scratch {
@@ -69,15 +80,19 @@ impl Scratch {
         drop(started.session);
         let major = provisioner.installation.version().major;
         let mut applied = Applied::default();
-        let (resizes, segment) = import(&server, database, major, statistics, &mut applied)?;
+        let (sizes, segment) = import(&server, database, major, statistics, &mut applied)?;
         let guard = server.shut_down()?;
         let data = guard.run().data();
-        resize(&data, &provisioner.account, segment, &resizes)?;
+        resize(&data, &provisioner.account, segment, &sizes.resizes)?;
         let mut settings = provisioner.settings(place.budget())?;
         settings.set("autovacuum", "off").map_err(template::ProvisionError::from)?;
         server = provisioner.start_again(guard, &place, &settings)?;
         let session = Session::open(&server, database, major, &statistics.settings, &mut applied)?;
-        Ok((Self { server, session }, applied))
+        let account = provisioner.account.clone();
+        Ok((
+            Self { server, session, account, segment, tables: sizes.tables, candidates: Vec::new() },
+            applied,
+        ))
     }
 
     /// Returns the plan of `EXPLAIN (VERBOSE, FORMAT JSON)`, unchanged.
@@ -86,9 +101,19 @@ impl Scratch {
     ///
     /// If there is no plan.
     pub fn explain_json(&mut self, statement: &Statement, mode: PlanMode) -> Result<Value, Refusal> {
-        let lines = self.session.explain(&self.server, statement, mode, &["VERBOSE", "FORMAT JSON"], "")?;
-        let text = lines.concat();
-        serde_json::from_str(&text)
+        self.explain_with(statement, mode, "")
+    }
+
+    /// Explains a statement in JSON after `indexes`, SQL that changes which indexes are visible.
+    fn explain_with(
+        &mut self,
+        statement: &Statement,
+        mode: PlanMode,
+        indexes: &str,
+    ) -> Result<Value, Refusal> {
+        let options = ["VERBOSE", "FORMAT JSON"];
+        let lines = self.session.explain(&self.server, statement, mode, &options, indexes)?;
+        serde_json::from_str(&lines.concat())
             .map_err(|error| ExplainError::Gone(format!("it has sent no JSON: {error}")).into())
     }
 
@@ -103,6 +128,29 @@ impl Scratch {
     }
 }
 
+impl Planner for Scratch {
+    fn explain(
+        &mut self,
+        statement: &Statement,
+        mode: PlanMode,
+        visible: &[CandidateId],
+        hidden: &[(String, String)],
+    ) -> Result<Plan, ExplainError> {
+        let indexes = self.visibility(visible, hidden);
+        let explained = self.explain_with(statement, mode, &indexes).map_err(|refusal| refusal.error)?;
+        Plan::parse(&explained).map_err(|error| ExplainError::Gone(error.to_string()))
+    }
+
+    fn create(&mut self, candidates: &[Candidate]) -> Vec<Result<(CandidateId, u64), String>> {
+        let created = self.create_candidates(candidates);
+        created.unwrap_or_else(|error| candidates.iter().map(|_| Err(error.to_string())).collect())
+    }
+
+    fn catalog(&mut self) -> Result<Catalog, ExplainError> {
+        self.read_catalog()
+    }
+}
+
 /// Writes production's statistics into the catalogs of `database`. Returns the new sizes of files, and the number of
 /// pages in a segment.
 fn import(
@@ -111,7 +159,7 @@ fn import(
     major: u32,
     statistics: &Statistics,
     applied: &mut Applied,
-) -> Result<(Vec<Resize>, u32), ScratchError> {
+) -> Result<(Sizes, u32), ScratchError> {
     let more = [("statement_timeout", IMPORT_LIMIT), ("allow_system_table_mods", "on")];
     let folder = server.run().socket_directory();
     let mut session =
@@ -123,9 +171,9 @@ fn import(
     session.query(sql).during("prepare the import")?;
     relations::import(&mut session, major, statistics, applied)?;
     columns::import(&mut session, major, statistics, applied)?;
-    let resizes = sizes::decide(&mut session, statistics, applied)?;
+    let sizes = sizes::decide(&mut session, statistics, applied)?;
     session.close().during("end the import")?;
-    Ok((resizes, segment))
+    Ok((sizes, segment))
 }
 
 /// Returns the number of pages in a file of the server.

@@ -8,7 +8,7 @@ use server::{AdminConnection, Server, SessionError, literal};
 
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
-use super::script::{count_parameters, parameter_number};
+use super::script::count_parameters;
 use crate::{ExplainError, PlanMode, Statement};
 
 /// Maximum time to plan one statement.
@@ -200,20 +200,18 @@ impl Session {
         }
         begin += "SET TRANSACTION READ ONLY";
         let connection = self.connection(server)?;
-        let generic = mode == PlanMode::Generic;
+        let is_generic = mode == PlanMode::Generic && count_parameters(&statement.text) > 0;
         let explained = connection.query(&begin).map_err(|error| (error, None)).and_then(|_| {
-            if !generic || count_parameters(&statement.text) == 0 {
-                custom(connection, statement, options)
-            } else if major >= FIRST_WITH_GENERIC_PLAN {
-                generic_plan(connection, statement, options)
+            if is_generic {
+                generic(connection, major, statement, options)
             } else {
-                prepared_plan(connection, statement, options)
+                custom(connection, statement, options)
             }
         });
         let fatal = match &explained {
             Err((error, _)) if error.is_fatal() => true,
             _ => {
-                let sql = if generic { "ROLLBACK; DEALLOCATE ALL" } else { "ROLLBACK" };
+                let sql = if is_generic { "ROLLBACK; DEALLOCATE ALL" } else { "ROLLBACK" };
                 connection.query(sql).is_err()
             }
         };
@@ -247,24 +245,11 @@ fn custom(
     run(connection, &sql, statement).map_err(|error| (error, Some(words.chars().count())))
 }
 
-/// Asks for the generic plan from version 16 on. Types that the client declared become casts, because this EXPLAIN takes
-/// no types.
-fn generic_plan(
+/// Asks for the generic plan of a prepared statement. Before version 16, the server may omit partitions that the values
+/// exclude, as it does in production. From 16 on, the option `GENERIC_PLAN` makes it show all of them.
+fn generic(
     connection: &mut AdminConnection,
-    statement: &Statement,
-    options: &[&str],
-) -> Result<Vec<String>, Positioned> {
-    let types = declared_types(connection, statement).map_err(|error| (error, None))?;
-    let words = explain_words(&[options, &["GENERIC_PLAN"]].concat());
-    let (text, changed) = with_casts(&statement.text, &types);
-    let plain = Statement::default();
-    let prefix = Some(words.chars().count()).filter(|_| !changed);
-    run(connection, &format!("{words}{text}"), &plain).map_err(|error| (error, prefix))
-}
-
-/// Asks for the generic plan before version 16.
-fn prepared_plan(
-    connection: &mut AdminConnection,
+    major: u32,
     statement: &Statement,
     options: &[&str],
 ) -> Result<Vec<String>, Positioned> {
@@ -284,7 +269,9 @@ fn prepared_plan(
         _ => "NULL".to_owned(),
     };
     let values: Vec<String> = (0..count_parameters(&statement.text)).map(value).collect();
-    let execute = format!("{}EXECUTE {PREPARED} ({})", explain_words(options), values.join(", "));
+    let more: &[&str] = if major >= FIRST_WITH_GENERIC_PLAN { &["GENERIC_PLAN"] } else { &[] };
+    let options = [options, more].concat();
+    let execute = format!("{}EXECUTE {PREPARED} ({})", explain_words(&options), values.join(", "));
     let force = "SET LOCAL plan_cache_mode = force_generic_plan";
     connection.query(force).and_then(|_| run(connection, &execute, &plain)).map_err(|error| (error, None))
 }
@@ -305,22 +292,6 @@ fn declared_types(
         oids.join(",")
     );
     Ok(connection.query(&sql)?.into_iter().map(|row| row.into_iter().next().flatten()).collect())
-}
-
-/// Adds casts to the parameters whose types are declared. Returns true if there was one.
-fn with_casts(text: &str, types: &[Option<String>]) -> (String, bool) {
-    let (mut lexer, mut result, mut last) = (SqlLexer::new(text.as_bytes(), true), String::new(), 0);
-    while let Some(token) = lexer.token() {
-        let (end, start) = (lexer.position(), lexer.position() - token.text.len());
-        let number = parameter_number(&token);
-        let Some(Some(name)) = number.and_then(|number| types.get(number - 1)) else { continue };
-        result += &text[last..start];
-        result += &format!("({}::{name})", &text[start..end]);
-        last = end;
-    }
-    let changed = last > 0;
-    result += &text[last..];
-    (result, changed)
 }
 
 /// Returns true if EXPLAIN may accept a statement of this kind.
@@ -397,14 +368,6 @@ fn to_refusal(error: &SessionError, prefix: Option<usize>) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn declared_types_become_casts() {
-        let types = [Some("bigint".to_owned()), None];
-        let (text, changed) = with_casts("SELECT '$1', $1, $2, $3 -- $1", &types);
-        assert_eq!(text, "SELECT '$1', ($1::bigint), $2, $3 -- $1");
-        assert!(changed && !with_casts("SELECT $2", &types).1);
-    }
 
     #[test]
     fn utility_statements_are_not_explained() {

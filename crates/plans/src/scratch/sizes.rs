@@ -15,7 +15,7 @@ use crate::Statistics;
 /// Relations with files that belong to a table with statistics.
 const RELATIONS: &str = "
 SELECT r.oid, pg_relation_filepath(r.oid), m.ord, r.table_oid, a.amname, c.reltuples,
-       pg_relation_size(r.oid) / 8192
+       c.relallvisible, pg_relation_size(r.oid) / 8192
 FROM template_relation r JOIN pg_class c ON c.oid = r.oid LEFT JOIN pg_am a ON a.oid = c.relam
      LEFT JOIN relation_match m ON m.oid = r.oid
 WHERE r.kind IN ('r', 'm', 'i')
@@ -82,24 +82,33 @@ pub(super) fn decide(
     session: &mut AdminConnection,
     statistics: &Statistics,
     applied: &mut Applied,
-) -> Result<Vec<Resize>, ScratchError> {
+) -> Result<Sizes, ScratchError> {
     let columns = key_columns("i.indrelid IN (SELECT oid FROM relation_match)");
     let mut trees = trees(&session.query(&columns).during("read the columns of indexes")?);
-    let (mut tables, mut resizes) = (HashMap::new(), Vec::new());
+    let (mut tables, mut resizes) = (HashMap::<u32, Imported>::new(), Vec::new());
     for row in session.query(RELATIONS).during("read the sizes of relations")? {
-        let [oid, Some(path), ord, table, method, rows, present] = &row[..] else { continue };
+        let [oid, Some(path), ord, table, method, rows, visible, present] = &row[..] else { continue };
         let oid = number(oid.as_ref());
         let matched = ord.as_ref().and_then(|ord| statistics.relations.get(ord.parse::<usize>().ok()?));
         if table.is_none() {
             let Some(matched) = matched else { continue };
             applied.tables += 1;
             applied.bytes += u64::from(matched.pages) * PAGE as u64;
-            let rows = scaled(number(rows.as_ref()), matched.pages, matched.analyzed_pages);
-            tables.insert(oid, (matched.pages, rows));
+            tables.insert(
+                oid,
+                Imported {
+                    path: path.clone(),
+                    pages: matched.pages,
+                    relpages: matched.analyzed_pages.cast_signed(),
+                    reltuples: number(rows.as_ref()),
+                    relallvisible: number(visible.as_ref()),
+                },
+            );
             resizes.push(Resize { path: path.clone(), pages: matched.pages, contents: Contents::Zeros });
             continue;
         }
-        let (table_pages, table_rows) = tables.get(&number(table.as_ref())).copied().unwrap_or_default();
+        let table = tables.get(&number(table.as_ref()));
+        let (table_pages, table_rows) = table.map_or((0, 0.0), |table| (table.pages, table.rows()));
         let tree = trees.remove(&oid).map(|tree: Tree| Tree { rows: table_rows, table_rows, ..tree });
         if let Some(matched) = matched {
             applied.indexes += 1;
@@ -121,7 +130,38 @@ pub(super) fn decide(
         };
         resizes.push(Resize { path: path.clone(), pages, contents });
     }
-    Ok(resizes)
+    Ok(Sizes { resizes, tables })
+}
+
+/// New sizes of all files.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    /// Changes of files.
+    pub(super) resizes: Vec<Resize>,
+    /// Tables with production's sizes, by their object identifiers.
+    pub(super) tables: HashMap<u32, Imported>,
+}
+
+/// A table that has production's size, with its numbers in `pg_class`.
+#[derive(Debug, Clone)]
+pub(super) struct Imported {
+    /// Path of the first segment, relative to the data directory.
+    pub(super) path: String,
+    /// Number of pages.
+    pub(super) pages: u32,
+    /// `relpages`, an unsigned number that PostgreSQL shows as signed.
+    pub(super) relpages: i32,
+    /// `reltuples`.
+    pub(super) reltuples: f64,
+    /// `relallvisible`.
+    pub(super) relallvisible: i32,
+}
+
+impl Imported {
+    /// Returns the planner's estimate of the number of rows.
+    pub(super) fn rows(&self) -> f64 {
+        scaled(self.reltuples, self.pages, self.relpages.cast_unsigned())
+    }
 }
 
 /// Returns the number of rows as the planner estimates it: the density at the last ANALYZE, times today's pages.
@@ -133,7 +173,7 @@ fn scaled(rows: f64, pages: u32, analyzed_pages: u32) -> f64 {
 }
 
 /// Guesses the size of an index that is no B-tree and that only the template has.
-fn guess(method: Option<&str>, table_pages: u32) -> u32 {
+pub(super) fn guess(method: Option<&str>, table_pages: u32) -> u32 {
     match method {
         Some("brin") => 3 + table_pages / 128 / 200,
         _ => table_pages / 4,
