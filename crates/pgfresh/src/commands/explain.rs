@@ -95,7 +95,7 @@ fn statistics(context: &Context, given: Option<&Path>) -> Result<Statistics, Fai
         Failure::new(format!("could not read \"{}\": {error}", path.display()))
     };
     let bytes = fs::read(&path).map_err(|error| unusable(&error))?;
-    serde_json::from_slice(&bytes).map_err(|error| {
+    Statistics::parse(&bytes).map_err(|error| {
         unusable(&error)
             .hint("The file must be one that \"pgfresh template import --statistics\" wrote.".to_owned())
     })

@@ -9,6 +9,7 @@ use server::{AdminConnection, Server, SessionError, literal};
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::script::count_parameters;
+use crate::settings::{is_planner_setting, is_plausible_value};
 use crate::{ExplainError, PlanMode, Statement};
 
 /// Maximum time to plan one statement.
@@ -22,67 +23,6 @@ const EXPLAINABLE: [&[u8]; 12] = [
     b"select", b"insert", b"update", b"delete", b"merge", b"values", b"with", b"table", b"execute",
     b"declare", b"create", b"refresh",
 ];
-/// Settings of production that the session gets. All of them only concern the planner, and none names a file or a
-/// library. Other settings of the file are ignored.
-const PLANNER_SETTINGS: [&str; 56] = [
-    "constraint_exclusion",
-    "cpu_index_tuple_cost",
-    "cpu_operator_cost",
-    "cpu_tuple_cost",
-    "cursor_tuple_fraction",
-    "effective_cache_size",
-    "effective_io_concurrency",
-    "enable_async_append",
-    "enable_bitmapscan",
-    "enable_distinct_reordering",
-    "enable_gathermerge",
-    "enable_group_by_reordering",
-    "enable_hashagg",
-    "enable_hashjoin",
-    "enable_incremental_sort",
-    "enable_indexonlyscan",
-    "enable_indexscan",
-    "enable_material",
-    "enable_memoize",
-    "enable_mergejoin",
-    "enable_nestloop",
-    "enable_parallel_append",
-    "enable_parallel_hash",
-    "enable_partition_pruning",
-    "enable_partitionwise_aggregate",
-    "enable_partitionwise_join",
-    "enable_presorted_aggregate",
-    "enable_self_join_elimination",
-    "enable_seqscan",
-    "enable_sort",
-    "enable_tidscan",
-    "from_collapse_limit",
-    "geqo",
-    "geqo_effort",
-    "geqo_generations",
-    "geqo_pool_size",
-    "geqo_seed",
-    "geqo_selection_bias",
-    "geqo_threshold",
-    "hash_mem_multiplier",
-    "jit",
-    "jit_above_cost",
-    "jit_inline_above_cost",
-    "jit_optimize_above_cost",
-    "join_collapse_limit",
-    "max_parallel_workers_per_gather",
-    "min_parallel_index_scan_size",
-    "min_parallel_table_scan_size",
-    "parallel_leader_participation",
-    "parallel_setup_cost",
-    "parallel_tuple_cost",
-    "plan_cache_mode",
-    "random_page_cost",
-    "recursive_worktable_factor",
-    "seq_page_cost",
-    "work_mem",
-];
-
 /// Reason why PostgreSQL does not explain a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
@@ -125,11 +65,8 @@ impl Session {
         let mut connection = server.session(database)?;
         let mut accepted = Vec::new();
         for (name, value) in settings {
-            if !PLANNER_SETTINGS.contains(&name.as_str()) {
-                continue;
-            }
-            if value.contains('\0') {
-                applied.leave_out(name, Reason::Invalid("the value has a zero byte"));
+            if !is_planner_setting(name) || !is_plausible_value(value) {
+                applied.leave_out(name, Reason::Invalid("it is no setting of the planner"));
                 continue;
             }
             match connection.query(&set(name, value, false)) {

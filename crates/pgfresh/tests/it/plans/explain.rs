@@ -1,0 +1,1 @@
+//! Candidate indexes cost about what real indexes cost.
