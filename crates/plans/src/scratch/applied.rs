@@ -62,6 +62,8 @@ pub enum Reason {
     Refused(String),
     /// The statistics contradict themselves, for example because they have more values than frequencies.
     Invalid(&'static str),
+    /// pgfresh cannot write statistics of this kind.
+    Unsupported(&'static str),
     /// Only production has the extended statistics object, or its columns differ.
     ExtendedOnlyInProduction,
 }
@@ -93,6 +95,7 @@ impl fmt::Display for Reason {
             }
             Self::Refused(message) => write!(f, "PostgreSQL refuses the statistics: {message}"),
             Self::Invalid(why) => write!(f, "the statistics contradict themselves: {why}"),
+            Self::Unsupported(kind) => write!(f, "pgfresh cannot write {kind}"),
             Self::ExtendedOnlyInProduction => {
                 f.write_str("the template lacks this statistics object, or its columns differ")
             }

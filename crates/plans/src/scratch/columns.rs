@@ -318,7 +318,7 @@ fn insert_without_refused(
 }
 
 /// Returns the server's message.
-fn message(error: &SessionError) -> String {
+pub(super) fn message(error: &SessionError) -> String {
     match error {
         SessionError::Server { message, .. } => message.clone(),
         SessionError::Io { .. } => error.to_string(),

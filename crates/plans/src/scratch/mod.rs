@@ -17,6 +17,7 @@ mod catalog;
 mod columns;
 mod error;
 mod estimate;
+mod extended;
 mod files;
 mod pages;
 mod relations;
@@ -171,6 +172,7 @@ fn import(
     session.query(sql).during("prepare the import")?;
     relations::import(&mut session, major, statistics, applied)?;
     columns::import(&mut session, major, statistics, applied)?;
+    extended::import(&mut session, major, statistics, applied)?;
     let sizes = sizes::decide(&mut session, statistics, applied)?;
     session.close().during("end the import")?;
     Ok((sizes, segment))

@@ -131,11 +131,12 @@ impl Session {
             return Err(ExplainError::Utility.into());
         }
         let (major, limit) = (self.major, LIMIT.as_millis());
-        let mut begin = format!("BEGIN; SET LOCAL statement_timeout = {limit}; {indexes}");
+        let mut begin = format!("BEGIN; {indexes}");
         for (name, value) in &statement.settings {
             begin += &set(name, value, true);
         }
-        begin += "SET TRANSACTION READ ONLY";
+        // The client's settings must not change the limit.
+        begin += &format!("SET LOCAL statement_timeout = {limit}; SET TRANSACTION READ ONLY");
         let connection = self.connection(server)?;
         let is_generic = mode == PlanMode::Generic && count_parameters(&statement.text) > 0;
         let explained = connection.query(&begin).map_err(|error| (error, None)).and_then(|_| {

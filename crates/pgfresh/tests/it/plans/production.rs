@@ -52,7 +52,9 @@ impl Production {
         let started = provisioner.start(&|_| ()).unwrap();
         let socket = started.server.run().socket_directory();
         let mut session = AdminConnection::open(&socket, "postgres", DATABASE, WAIT_TIMEOUT).unwrap();
-        session.query(data).unwrap();
+        for statement in plans::split_statements(data) {
+            session.query(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
         Self { provisioner, started, session, _watchdog: Watchdog::new(&place) }
     }
 
@@ -65,10 +67,6 @@ impl Production {
     /// Starts a scratch server with these statistics.
     pub(super) fn scratch(&self, statistics: &Statistics) -> (Scratch, Applied) {
         Scratch::start(&self.provisioner, DATABASE, statistics).unwrap()
-    }
-
-    pub(super) fn provisioner(&self) -> &Provisioner {
-        &self.provisioner
     }
 
     /// Explains a statement where the data are.

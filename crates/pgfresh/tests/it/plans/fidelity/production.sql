@@ -34,7 +34,7 @@ INSERT INTO keyword SELECT g, 'keyword-' || g FROM generate_series(1, 3000) g;
 INSERT INTO title_keyword SELECT DISTINCT 1 + (random() * 19999)::int, 1 + (random() ^ 4 * 2999)::int FROM generate_series(1, 40000);
 INSERT INTO info SELECT g, 1 + (random() * 19999)::int, 1 + g % 40, 'value ' || (random() ^ 2 * 1000)::int FROM generate_series(1, 50000) g;
 
-INSERT INTO account (mail, mood, share, tags, ports, span, spot, address, attributes, both, born, parent, code, flags, raw)
+INSERT INTO account (mail, mood, share, tags, ports, span, spot, address, attributes, couple, born, parent, code, flags, raw)
     SELECT 'user' || g || '@example.com', (ARRAY['sad', 'ok', 'ok', 'ok', 'happy', 'ecstatic'])[1 + (random() * 5)::int]::mood, random() * 100,
            ARRAY['t' || g % 50, 't' || (g * 7) % 300], ARRAY[g % 17, g % 1000], int4range(g % 1000, g % 1000 + 1 + g % 37),
            point(random() * 100, random() * 100), ('10.' || g % 200 || '.' || g % 50 || '.' || g % 255)::inet,

@@ -52,7 +52,7 @@ CREATE DOMAIN percentage AS int CHECK (VALUE BETWEEN 0 AND 100);
 CREATE TYPE pair AS (a int, b text);
 CREATE TABLE account (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, mail email, mood mood, share percentage, tags text[], ports int[],
-    span int4range, spot point, address inet, attributes jsonb, both pair, born date, parent bigint, code uuid, flags bit(4), raw bytea);
+    span int4range, spot point, address inet, attributes jsonb, couple pair, born date, parent bigint, code uuid, flags bit(4), raw bytea);
 CREATE UNIQUE INDEX account_mail ON account (lower(mail));
 CREATE INDEX account_tags ON account USING gin (tags);
 CREATE INDEX account_ports ON account USING gin (ports);
