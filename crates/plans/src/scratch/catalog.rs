@@ -50,7 +50,7 @@ ORDER BY i.indrelid, n.nspname, c.relname";
 const FOREIGN_KEYS: &str = "
 SELECT k.conrelid, k.conname, a.attname, n.nspname, r.relname, b.attname
 FROM pg_catalog.pg_constraint k
-     CROSS JOIN LATERAL pg_catalog.unnest(k.conkey, k.confkey) WITH ORDINALITY u(own, other, position)
+     CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(k.conkey), pg_catalog.unnest(k.confkey)) WITH ORDINALITY u(own, other, position)
      JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.own
      JOIN pg_catalog.pg_attribute b ON b.attrelid = k.confrelid AND b.attnum = u.other
      JOIN pg_catalog.pg_class r ON r.oid = k.confrelid JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace

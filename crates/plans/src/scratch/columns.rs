@@ -31,13 +31,22 @@ const TABLES: &str = "
 CREATE TEMP TABLE production_column (
     ord int4, relation int4, name text, number int2, type text, inherited bool,
     null_fraction float4, width int4, \"distinct\" float4);
+CREATE TEMP TABLE expression_type (relation oid, number int2, type oid);
 CREATE TEMP TABLE production_slot (ord int4, position int4, kind int2, numbers float4[], vals text)";
+
+/// Expressions of indexes that may store values of another type than that of the expression, such as the words of a text.
+const EXPRESSIONS: &str = "
+SELECT i.indexrelid, k.position, i.indrelid::regclass, pg_get_indexdef(i.indexrelid, k.position::int4, false)
+FROM pg_index i JOIN relation_match m ON m.oid = i.indexrelid JOIN pg_class c ON c.oid = i.indexrelid
+     JOIN pg_am a ON a.oid = c.relam AND a.amname <> 'btree'
+     CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(number, position)
+WHERE k.number = 0";
 
 /// Columns that the copy lacks, and columns whose types have different names.
 const DIFFERENT: &str = "
-SELECT m.ord, format_type(m.type, NULL)
+SELECT m.ord, format_type(m.stored_type, NULL)
 FROM column_match m JOIN production_column p ON p.ord = m.ord
-WHERE m.number IS NULL OR (p.type <> '' AND p.type <> format_type(m.type, NULL))
+WHERE m.number IS NULL OR (p.type <> '' AND p.type <> format_type(m.stored_type, NULL))
 ORDER BY m.ord";
 
 /// Columns of tables with statistics for which the file has none.
@@ -65,6 +74,7 @@ pub(super) fn import(
     applied: &mut Applied,
 ) -> Result<(), ScratchError> {
     session.query(TABLES).during("prepare the import")?;
+    read_expression_types(session)?;
     let columns = send(session, statistics, applied)?;
     let (before, after) = PREPARE.split_once("-- Types as ANALYZE").unwrap_or((PREPARE, ""));
     session.query(before).during("match columns")?;
@@ -77,6 +87,20 @@ pub(super) fn import(
         let end = columns.len().min(start + BATCH);
         insert(session, start..end, &columns, applied)?;
         start = end;
+    }
+    Ok(())
+}
+
+/// Fills `expression_type`. A view tells the type of an expression.
+fn read_expression_types(session: &mut AdminConnection) -> Result<(), ScratchError> {
+    for row in session.query(EXPRESSIONS).during("read the expressions of indexes")? {
+        let [Some(index), Some(position), Some(table), Some(expression)] = &row[..] else { continue };
+        let sql = format!(
+            "CREATE TEMP VIEW expression AS SELECT {expression} AS value FROM {table}; \
+             INSERT INTO expression_type SELECT {index}, {position}, atttypid FROM pg_attribute \
+             WHERE attrelid = 'pg_temp.expression'::regclass AND attname = 'value'; DROP VIEW pg_temp.expression"
+        );
+        session.query(&sql).during("read the expressions of indexes")?;
     }
     Ok(())
 }

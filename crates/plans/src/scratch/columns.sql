@@ -1,10 +1,11 @@
 -- Columns of production with their counterparts in this database. "number" names an index's column where its name is unknown.
 CREATE TEMP TABLE column_match AS
-SELECT p.ord, m.oid AS relation, a.attnum AS number, a.atttypid AS type, a.attcollation AS collation,
-       format_type(a.atttypid, a.atttypmod) AS type_name
+SELECT p.ord, m.oid AS relation, a.attnum AS number, coalesce(e.type, a.atttypid) AS type, a.atttypid AS stored_type,
+       a.attcollation AS collation
 FROM production_column p JOIN relation_match m ON m.ord = p.relation
      LEFT JOIN pg_attribute a ON a.attrelid = m.oid AND a.attnum > 0 AND NOT a.attisdropped
-          AND (a.attname = p.name OR (p.name = '' AND a.attnum = p.number));
+          AND (a.attname = p.name OR (p.name = '' AND a.attnum = p.number))
+     LEFT JOIN expression_type e ON e.relation = m.oid AND e.number = a.attnum;
 ANALYZE column_match;
 
 -- Types as ANALYZE sees them: domains are their base types. "element" is the type of array elements, of a tsvector's lexemes, or of

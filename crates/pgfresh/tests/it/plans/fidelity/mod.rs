@@ -41,22 +41,19 @@ impl Case {
         while let Some((before, after)) = rest.split_once('{') {
             let (choice, after) = after.split_once('}').unwrap();
             text += before;
-            match choice.split_once("..") {
-                Some((low, high)) => {
-                    let (low, high): (i64, i64) = (low.parse().unwrap(), high.parse().unwrap());
-                    let span = usize::try_from(high - low + 1).unwrap();
-                    text += &(low + i64::try_from(random.below(span)).unwrap()).to_string();
-                }
-                None if choice.contains('|') => {
-                    let choices: Vec<&str> = choice.split('|').collect();
-                    text += random.choose::<&str>(&choices);
-                }
-                // A literal of an array or of JSON, which may have choices in it.
-                None => {
-                    text.push('{');
-                    rest = &rest[before.len() + 1..];
-                    continue;
-                }
+            if choice.contains('{') {
+                // A literal of an array or of JSON, with choices in it.
+                text.push('{');
+                rest = &rest[before.len() + 1..];
+                continue;
+            }
+            if let Some((low, high)) = choice.split_once("..") {
+                let (low, high): (i64, i64) = (low.parse().unwrap(), high.parse().unwrap());
+                let span = usize::try_from(high - low + 1).unwrap();
+                text += &(low + i64::try_from(random.below(span)).unwrap()).to_string();
+            } else {
+                let choices: Vec<&str> = choice.split('|').collect();
+                text += random.choose::<&str>(&choices);
             }
             rest = after;
         }
