@@ -17,15 +17,13 @@ pub struct ErrorResponse {
     pub detail: Option<Cow<'static, str>>,
     /// Advice for the user.
     pub hint: Option<Cow<'static, str>>,
-    /// Position of the error in the statement, in characters from 1.
-    pub position: Option<u32>,
 }
 
 impl ErrorResponse {
     /// Creates an error that ends the session.
     pub fn fatal(sqlstate: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
         let (sqlstate, message) = (sqlstate.into(), message.into());
-        Self { severity: "FATAL".into(), sqlstate, message, detail: None, hint: None, position: None }
+        Self { severity: "FATAL".into(), sqlstate, message, detail: None, hint: None }
     }
 
     /// Creates the error for a protocol violation, i.e. for invalid bytes from a client.
@@ -60,7 +58,6 @@ impl ErrorResponse {
                 b'M' => error.message = text(),
                 b'D' => error.detail = Some(text()),
                 b'H' => error.hint = Some(text()),
-                b'P' => error.position = text().parse().ok(),
                 _ => {}
             }
         }
@@ -97,9 +94,6 @@ impl ErrorResponse {
         if let Some(hint) = &self.hint {
             field(b'H', hint);
         }
-        if let Some(position) = self.position {
-            field(b'P', &position.to_string());
-        }
         body.push(0);
         encode(b'E', &body)
     }
@@ -133,11 +127,10 @@ mod tests {
     proptest! {
         #[test]
         fn written_errors_are_read_back(
-            message in "[^\0]{0,9}", detail in prop::option::of("[^\0]{0,9}"), hint in prop::option::of("[^\0]{0,9}"),
-            position in prop::option::of(0..9_u32),
+            message in "[^\0]{0,9}", detail in prop::option::of("[^\0]{0,9}"), hint in prop::option::of("[^\0]{0,9}")
         ) {
             let mut error = ErrorResponse::violation(message);
-            (error.detail, error.hint, error.position) = (detail.map(Into::into), hint.map(Into::into), position);
+            (error.detail, error.hint) = (detail.map(Into::into), hint.map(Into::into));
             prop_assert_eq!(ErrorResponse::read(&error.to_bytes()[HEADER..]), error);
         }
     }

@@ -67,13 +67,20 @@ pub enum SessionError {
         sqlstate: String,
         /// The primary message of the server's error.
         message: String,
-        /// The detail of the server's error, if any.
-        detail: Option<String>,
-        /// The server's advice, if any.
-        hint: Option<String>,
-        /// Position of the error in the statement, in characters from 1, if the server knows it.
-        position: Option<u32>,
+        /// Further fields of the server's error.
+        notes: Box<ErrorNotes>,
     },
+}
+
+/// Fields of a server's error beyond its code and message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorNotes {
+    /// The detail of the server's error, if any.
+    pub detail: Option<String>,
+    /// The server's advice, if any.
+    pub hint: Option<String>,
+    /// Position of the error in the statement, in characters from 1, if the server knows it.
+    pub position: Option<u32>,
 }
 
 impl SessionError {
@@ -81,7 +88,7 @@ impl SessionError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Server { detail, .. } => detail.clone(),
+            Self::Server { notes, .. } => notes.detail.clone(),
             Self::Io { source, .. } if is_disconnect(source.kind()) => {
                 Some("The server has ended, or has closed the connection.".to_owned())
             }
@@ -198,7 +205,7 @@ impl<S: Read + Write> AdminConnection<S> {
             let frame = session.next()?;
             match (frame.tag, frame.body, password) {
                 (b'Z', ..) => return Ok(session),
-                (b'E', body, _) => return Err(ErrorResponse::read(body).into()),
+                (b'E', body, _) => return Err(server_error(body)),
                 (b'R', [0, 0, 0, 3], Some(password)) => {
                     session.send(&encode(b'p', &[password.as_bytes(), b"\0"].concat()))?;
                 }
@@ -327,7 +334,7 @@ impl<S: Read + Write> AdminConnection<S> {
         if is_disconnect(error.kind()) {
             while let Ok(frame) = self.next() {
                 if frame.tag == b'E' {
-                    return Err(ErrorResponse::read(frame.body).into());
+                    return Err(server_error(frame.body));
                 }
             }
         }
@@ -342,7 +349,7 @@ impl<S: Read + Write> AdminConnection<S> {
             let frame = self.next()?;
             match frame.tag {
                 b'E' => {
-                    let error = SessionError::from(ErrorResponse::read(frame.body));
+                    let error = server_error(frame.body);
                     // The server sends nothing after a FATAL error.
                     if error.is_fatal() {
                         return Err(error);
@@ -429,17 +436,16 @@ fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
     }
 }
 
-impl From<ErrorResponse> for SessionError {
-    fn from(error: ErrorResponse) -> Self {
-        let ErrorResponse { severity, sqlstate, message, detail, hint, position } = error;
-        Self::Server {
-            severity: severity.into(),
-            sqlstate: sqlstate.into(),
-            message: message.into(),
-            detail: detail.map(Into::into),
-            hint: hint.map(Into::into),
-            position,
-        }
+/// Reads the body of an error message.
+fn server_error(body: &[u8]) -> SessionError {
+    let ErrorResponse { severity, sqlstate, message, detail, hint } = ErrorResponse::read(body);
+    let position = ErrorResponse::fields(body).find(|(code, _)| *code == b'P');
+    let position = position.and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
+    SessionError::Server {
+        severity: severity.into(),
+        sqlstate: sqlstate.into(),
+        message: message.into(),
+        notes: Box::new(ErrorNotes { detail: detail.map(Into::into), hint: hint.map(Into::into), position }),
     }
 }
 

@@ -39,7 +39,7 @@ mod trim;
 mod version;
 
 pub use address::{Address, SOCKET, SUPERUSER, percent_encode};
-pub use admin::{AdminConnection, Rows, SessionError, identifier, literal};
+pub use admin::{AdminConnection, ErrorNotes, Rows, SessionError, identifier, literal};
 pub use boot::{Data, Phases, RestartFailure, Server, StartOptions};
 pub use connection_string::{ConnectionString, ConnectionStringError, percent_decode};
 pub use error::{

@@ -525,7 +525,7 @@ fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError>
     let message = format!("the name {name} is not UTF-8, in a database with SQL_ASCII");
     // Character not in repertoire.
     let (severity, sqlstate) = ("ERROR".to_owned(), "22021".to_owned());
-    Err(SessionError::Server { severity, sqlstate, message, detail: None, hint: None, position: None })
+    Err(SessionError::Server { severity, sqlstate, message, notes: Box::default() })
 }
 
 /// Reads the rows of a table that occupies `size` bytes on disk. If the rows fit into `room`, subtracts their length

@@ -58,15 +58,13 @@ impl Tree {
     fn tuple(columns: &[KeyColumn]) -> f64 {
         let nulls = columns.iter().fold(1.0, |present, column| present * (1.0 - column.null_fraction));
         let header = 8.0 * nulls + 16.0 * (1.0 - nulls);
-        let (mut data, mut varies) = (0.0_f64, false);
+        let mut data = 0.0_f64;
         for column in columns {
             let is_short = column.length == -1 && column.width < 127.0;
-            varies |= column.length < 0 || column.null_fraction > 0.0;
             let alignment = if is_short { 1.0 } else { f64::from(column.alignment) };
             data = (data / alignment).ceil() * alignment + column.width * (1.0 - column.null_fraction);
         }
-        // Padding of varying sizes is 3.5 bytes on average.
-        if varies { header + data + 3.5 } else { aligned(header + data) }
+        aligned(header + data)
     }
 
     /// Returns the number of distinct keys.
@@ -116,7 +114,12 @@ impl Tree {
     /// Returns the number of pages that a page above the leaves links to.
     fn fan_out(&self) -> f64 {
         let key = Self::tuple(&self.columns[..self.key_columns.min(self.columns.len())]);
-        ((USABLE - PAGE as f64 * (100.0 - INNER_FILL) / 100.0) / (key + POINTER)).ceil().max(2.0)
+        (Self::inner_room() / (key + POINTER)).ceil().max(2.0)
+    }
+
+    /// Returns the number of bytes for keys in a page above the leaves.
+    fn inner_room() -> f64 {
+        USABLE - PAGE as f64 * (100.0 - INNER_FILL) / 100.0
     }
 
     /// Returns the height of a tree that has `pages` pages in all.
@@ -124,7 +127,14 @@ impl Tree {
         if pages <= 2 {
             return 0;
         }
-        let fan_out = self.fan_out();
+        let mut fan_out = self.fan_out();
+        let is_key_only = self.key_columns == self.columns.len();
+        if is_key_only && self.rows > 0.0 && self.rows / self.distinct() < 1.5 {
+            // The leaves tell the size of a key better than its average width.
+            let in_leaf = self.rows / f64::from(pages);
+            let room = USABLE - PAGE as f64 * (100.0 - self.fill) / 100.0;
+            fan_out = (in_leaf * Self::inner_room() / room).ceil().max(2.0);
+        }
         let leaves = (f64::from(pages - 1) * (1.0 - 1.0 / fan_out)).ceil();
         above(leaves, fan_out).1
     }

@@ -291,14 +291,12 @@ fn to_refusal(error: &SessionError, prefix: Option<usize>) -> Refusal {
         SessionError::Server { sqlstate, .. } if sqlstate == "57014" => {
             ExplainError::TooSlow { limit: LIMIT }.into()
         }
-        SessionError::Server { sqlstate, message, detail, hint, position, .. } if !error.is_fatal() => {
-            Refusal {
-                error: ExplainError::Refused { code: sqlstate.clone(), message: message.clone() },
-                detail: detail.clone(),
-                hint: hint.clone(),
-                position: prefix.and_then(|prefix| usize::try_from((*position)?).ok()?.checked_sub(prefix)),
-            }
-        }
+        SessionError::Server { sqlstate, message, notes, .. } if !error.is_fatal() => Refusal {
+            error: ExplainError::Refused { code: sqlstate.clone(), message: message.clone() },
+            detail: detail.clone(),
+            hint: hint.clone(),
+            position: prefix.and_then(|prefix| usize::try_from(notes.position?).ok()?.checked_sub(prefix)),
+        },
         other => ExplainError::Gone(other.detail().unwrap_or_else(|| other.to_string())).into(),
     }
 }

@@ -151,7 +151,7 @@ fn huge_tables_are_sparse_and_absurd_ones_refused() {
         let plan = explain(&mut scratch, "SELECT * FROM t WHERE id = 7").unwrap();
         assert!(plan.starts_with("Index Scan using t_pkey"), "{plan}");
         let plan = explain(&mut scratch, "SELECT * FROM t").unwrap();
-        assert!(plan.contains("rows=50000000000"), "{plan}");
+        assert!(plan.contains("rows=49999"), "{plan}");
         // Not a page more than there are numbers, nor more rows than pages can hold.
         huge.pages = u32::MAX;
         let mut many = table("public", "here", 1, Vec::new());
