@@ -43,6 +43,9 @@ struct Created {
     table_name: String,
 }
 
+/// Number and size of a candidate in bytes, or the server's message.
+type Answer = Result<(CandidateId, u64), String>;
+
 /// Result of one candidate: its indexes, or the server's message.
 type Attempted = Result<Vec<Created>, String>;
 
@@ -51,7 +54,7 @@ impl Scratch {
     pub(super) fn create_candidates(
         &mut self,
         candidates: &[Candidate],
-    ) -> Result<Vec<Result<(CandidateId, u64), String>>, ExplainError> {
+    ) -> Result<Vec<Answer>, ExplainError> {
         let targets = self.targets(candidates)?;
         let tables: BTreeSet<u32> = targets.values().flatten().map(|target| target.table).collect();
         let imported: Vec<Imported> =
@@ -121,15 +124,15 @@ impl Scratch {
             pages: pages(table),
             contents: Contents::Zeros,
         });
-        self.resize(resizes.collect())
+        self.resize(&resizes.collect::<Vec<_>>())
     }
 
-    fn resize(&mut self, resizes: Vec<Resize>) -> Result<(), ExplainError> {
+    fn resize(&mut self, resizes: &[Resize]) -> Result<(), ExplainError> {
         self.session.close();
         let data = self.server.run().data();
         let files = Files::open(&data, &self.account, self.segment);
-        let resized = files.and_then(|mut files| resizes.iter().try_for_each(|resize| files.resize(resize)));
-        resized.map_err(|error| ExplainError::Gone(error.to_string()))
+        let changed = files.and_then(|mut files| resizes.iter().try_for_each(|resize| files.resize(resize)));
+        changed.map_err(|error| ExplainError::Gone(error.to_string()))
     }
 
     fn create_all(
@@ -256,7 +259,7 @@ impl Scratch {
             );
             self.session.query(&self.server, &sql)?;
         }
-        self.resize(resizes)?;
+        self.resize(&resizes)?;
         Ok(sizes)
     }
 

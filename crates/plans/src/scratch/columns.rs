@@ -178,14 +178,13 @@ fn check_slot(slot: &Slot) -> Result<(), &'static str> {
         1 => {
             values == numbers.len() && values > 0 && numbers.iter().all(|number| (0.0..=1.0).contains(number))
         }
-        2 => values >= 2 && numbers.is_empty(),
+        2 | 7 => values >= 2 && numbers.is_empty(),
         3 => values == 0 && numbers.len() == 1 && numbers[0].abs() <= 1.0,
         // The lowest and highest frequency follow those of the elements, for arrays also that of NULL.
         4 => values > 0 && (values + 2..=values + 3).contains(&numbers.len()),
         // Counts, then their average.
         5 => values == 0 && numbers.len() >= 3 && numbers.iter().all(|number| *number >= 0.0),
         6 => values >= 2 && numbers.len() == 1 && (0.0..=1.0).contains(&numbers[0]),
-        7 => values >= 2 && numbers.is_empty(),
         _ => return Err("the kind of a slot is unknown"),
     };
     if fits { Ok(()) } else { Err("the values and numbers of a slot do not belong together") }
@@ -244,7 +243,7 @@ fn compare(
         let production = without_modifier(&column.type_name);
         let is_in =
             |group: &&[&str]| group.contains(&production.as_str()) && group.contains(&template.as_str());
-        if !INTERCHANGEABLE.iter().any(|group| is_in(group)) {
+        if !INTERCHANGEABLE.iter().any(is_in) {
             incompatible.push(ord.to_string());
             applied.leave_out(label.clone(), Reason::Type { production, template });
         }

@@ -3,10 +3,12 @@
 //! CREATE INDEX fills leaves to 90 % and the pages above to 70 %, and stores equal keys as one key with a list of rows.
 //! Source: `nbtsort.c` and `nbtree.h` of PostgreSQL 13 to 18.
 
-use super::pages::{HIGHEST, PAGE};
+use super::pages::HIGHEST;
 
+/// Size of a page in bytes.
+const PAGE: f64 = 8192.0;
 /// Usable bytes of a B-tree page: without its header and its special data.
-const USABLE: f64 = (PAGE - 24 - 16) as f64;
+const USABLE: f64 = PAGE - 24.0 - 16.0;
 /// Fill factor of pages above the leaves, in percent.
 const INNER_FILL: f64 = 70.0;
 /// Size of a line pointer in bytes.
@@ -85,7 +87,7 @@ impl Tree {
 
     /// Returns the number of leaves.
     fn leaves(&self) -> f64 {
-        let room = USABLE - PAGE as f64 * (100.0 - self.fill) / 100.0;
+        let room = USABLE - PAGE * (100.0 - self.fill) / 100.0;
         let tuple = Self::tuple(&self.columns);
         let (distinct, list) = (self.distinct(), ((LONGEST_LIST - tuple) / ADDRESS).floor());
         let repeated = self.rows / distinct;
@@ -119,7 +121,7 @@ impl Tree {
 
     /// Returns the number of bytes for keys in a page above the leaves.
     fn inner_room() -> f64 {
-        USABLE - PAGE as f64 * (100.0 - INNER_FILL) / 100.0
+        USABLE - PAGE * (100.0 - INNER_FILL) / 100.0
     }
 
     /// Returns the height of a tree that has `pages` pages in all.
@@ -132,7 +134,7 @@ impl Tree {
         if is_key_only && self.rows > 0.0 && self.rows / self.distinct() < 1.5 {
             // The leaves tell the size of a key better than its average width.
             let in_leaf = self.rows / f64::from(pages);
-            let room = USABLE - PAGE as f64 * (100.0 - self.fill) / 100.0;
+            let room = USABLE - PAGE * (100.0 - self.fill) / 100.0;
             fan_out = (in_leaf * Self::inner_room() / room).ceil().max(2.0);
         }
         let leaves = (f64::from(pages - 1) * (1.0 - 1.0 / fan_out)).ceil();

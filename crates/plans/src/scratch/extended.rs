@@ -157,8 +157,8 @@ fn write(
 }
 
 fn bytea(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("'\\x{digits}'::bytea")
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("'\\x{}'::bytea", digits.concat())
 }
 
 /// Returns the numbers of columns in PostgreSQL's order: expressions last, and columns in ascending order.
@@ -185,7 +185,7 @@ fn distinct(object: &Object, extended: &ExtendedStatistics) -> Result<Option<Vec
         }
         bytes.extend(item.count.to_ne_bytes());
         bytes.extend(i32::try_from(numbers.len()).unwrap_or(0).to_ne_bytes());
-        numbers.iter().for_each(|number| bytes.extend(number.to_ne_bytes()));
+        bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
     }
     Ok(Some(bytes))
 }
@@ -204,7 +204,7 @@ fn dependencies(object: &Object, extended: &ExtendedStatistics) -> Result<Option
         }
         bytes.extend(item.degree.to_ne_bytes());
         bytes.extend(i16::try_from(numbers.len()).unwrap_or(0).to_ne_bytes());
-        numbers.iter().for_each(|number| bytes.extend(number.to_ne_bytes()));
+        bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
     }
     Ok(Some(bytes))
 }

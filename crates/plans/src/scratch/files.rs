@@ -1,8 +1,8 @@
 //! Gives the files of relations production's sizes. The files are sparse, so they take no space.
 //!
 //! PostgreSQL divides a relation into segments of 1 GB: `16385`, `16385.1` and so on. A hole reads as zeros, and a page of
-//! zeros is valid and empty. Files are opened below handles of their directories, never through links, and a file with a
-//! second name is refused: the server's account may write there, and must not be able to redirect pgfresh.
+//! zeros is valid and empty. pgfresh opens files below handles of their directories, never through links, and refuses a file
+//! with a second name. The server's account may write there, and must not be able to redirect pgfresh.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,12 +1,12 @@
 //! A scratch server: a copy of the template that has production's statistics and sizes, but no rows of production.
 //!
 //! [`Scratch::start`] copies the template and starts a server without a gateway, so that no client reaches it and the copy
-//! never becomes a lease or a template. It then
+//! never becomes a lease or a template. Then it takes four steps:
 //!
-//! 1. writes production's numbers into `pg_class`, `pg_statistic` and `pg_statistic_ext_data`,
-//! 2. shuts the server down, because the server's buffers would hide changes of files,
-//! 3. gives each table a file of zeros with production's size, sparse, and each B-tree production's height,
-//! 4. starts the server again.
+//! 1. It writes production's numbers into `pg_class`, `pg_statistic` and `pg_statistic_ext_data`.
+//! 2. It shuts the server down, because the server's buffers would hide changes of files.
+//! 3. It gives each table a sparse file with production's size, and each B-tree production's height.
+//! 4. It starts the server again.
 //!
 //! The planner takes a table's size from its file, and everything else from the catalogs, so it chooses production's
 //! plans. Nothing is ever executed. The guard removes the copy, even after a kill.

@@ -2,7 +2,7 @@
 
 use server::{AdminConnection, SessionError};
 
-/// Approximate size of a CopyData message in bytes.
+/// Approximate size of a `CopyData` message in bytes.
 const CHUNK: usize = 64 << 10;
 
 /// Rows of one table, encoded for the server.
@@ -57,7 +57,7 @@ impl Rows {
     }
 }
 
-/// Returns an array in PostgreSQL's text format. Each element is quoted, so that none is taken for NULL or for an inner
+/// Returns an array in PostgreSQL's text format. The quotes around each element distinguish it from NULL and from an inner
 /// array.
 pub(crate) fn array(elements: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let mut text = String::from("{");

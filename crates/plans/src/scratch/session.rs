@@ -257,7 +257,7 @@ fn run(
 }
 
 /// Encodes Parse, Bind, Execute and Sync. The client declared the types and chose the formats of the values.
-#[allow(clippy::cast_possible_truncation)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 fn messages(sql: &str, statement: &Statement) -> Vec<u8> {
     let parameters = &statement.parameters;
     let count = (parameters.len() as u16).to_be_bytes();
@@ -293,8 +293,8 @@ fn to_refusal(error: &SessionError, prefix: Option<usize>) -> Refusal {
         }
         SessionError::Server { sqlstate, message, notes, .. } if !error.is_fatal() => Refusal {
             error: ExplainError::Refused { code: sqlstate.clone(), message: message.clone() },
-            detail: detail.clone(),
-            hint: hint.clone(),
+            detail: notes.detail.clone(),
+            hint: notes.hint.clone(),
             position: prefix.and_then(|prefix| usize::try_from(notes.position?).ok()?.checked_sub(prefix)),
         },
         other => ExplainError::Gone(other.detail().unwrap_or_else(|| other.to_string())).into(),
