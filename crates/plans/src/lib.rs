@@ -7,8 +7,10 @@
 
 mod analysis;
 mod analyze;
+mod baseline;
 mod candidates;
 mod conditions;
+mod day;
 mod definition;
 mod file;
 mod findings;
@@ -17,6 +19,8 @@ mod limits;
 mod names;
 mod numbers;
 mod plan;
+mod plan_budget;
+mod plan_report;
 mod planner;
 pub mod redact;
 mod scratch;
@@ -28,24 +32,16 @@ mod tables;
 mod walk;
 mod workload;
 
-pub use analysis::{
-    Analysis, ExplainedPlan, ExplainedStatement, IndexGain, IndexSuggestion, PlanFinding, PlanFindingKind,
-    SequentialRead, Unexplained,
-};
+pub use analysis::{Analysis, ExplainedPlan, ExplainedStatement, IndexGain, IndexSuggestion, PlanFinding, PlanFindingKind, SequentialRead, Unexplained};
 pub use analyze::analyze;
+pub use baseline::{Baseline, BaselineChanges, BaselineError, ChangedPlan};
 pub use file::StatisticsFileError;
 pub use limits::Limits;
 pub use plan::{Node, Plan, PlanError};
-pub use planner::{
-    Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey,
-    Planner,
-};
-pub use scratch::{
-    Applied, LeftOut, Reason, Refusal, Scratch, ScratchError, has_parameters, split_statements,
-};
+pub use plan_budget::{OverPlanBudget, PlanBudget};
+pub use plan_report::{PlanReport, StatisticsSummary};
+pub use planner::{Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey, Planner};
+pub use scratch::{Applied, LeftOut, Reason, Refusal, Scratch, ScratchError, has_parameters, split_statements};
 pub use shape::Shape;
 pub use statement::{Parameter, PlanMode, RecordedStatement, Statement};
-pub use statistics::{
-    ColumnStatistics, CommonCombination, Dependency, DistinctCombinations, ExtendedStatistics, RelationKind,
-    RelationName, RelationStatistics, Slot, Statistics,
-};
+pub use statistics::{ColumnStatistics, CommonCombination, Dependency, DistinctCombinations, ExtendedStatistics, RelationKind, RelationName, RelationStatistics, Slot, Statistics};

@@ -170,6 +170,7 @@ impl<'a> Tests<'a> {
                 seconds: record.time.wall,
                 properties: std::iter::once(seconds).chain(counts).collect(),
                 notes: record.repetitions.iter().map(|one| self.summarize(one)).collect(),
+                failure: None,
             }
         });
         MeasuredTests { name: suite.to_owned(), seconds: wall, tests: tests.collect() }

@@ -90,8 +90,16 @@ impl Report {
         self.tests = Some(tests);
     }
 
+    /// Adds measurements of tests to those from [`Self::set_tests`], and tests that are missing there.
+    pub fn merge_tests(&mut self, tests: MeasuredTests) {
+        match &mut self.tests {
+            Some(known) => known.merge(tests),
+            None => self.tests = Some(tests),
+        }
+    }
+
     /// Returns JUnit XML with a testcase for each test from [`Self::set_tests`]. A testcase contains how long the test
-    /// took, but not whether it passed.
+    /// took, but not whether its test runner passed it.
     #[must_use]
     pub fn to_junit(&self) -> String {
         junit::render(self.tests.as_ref())

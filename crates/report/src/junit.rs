@@ -2,10 +2,12 @@
 //!
 //! CI systems such as Jenkins and GitLab read this format and show the measured times beside each test.
 
+use std::collections::HashMap;
+
 /// Class of all testcases. Only the test runner's own file contains the real classes.
 const CLASS: &str = "pgfresh";
 
-/// A run's tests. Their outcomes are unknown here.
+/// A run's tests. The outcomes that their test runner reports are unknown here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTests {
     /// The command that ran the tests.
@@ -27,12 +29,13 @@ pub struct MeasuredTest {
     pub properties: Vec<(&'static str, String)>,
     /// Human-readable sentences about the test.
     pub notes: Vec<String>,
+    /// Reason why the test fails although its test runner may have passed it, such as an exceeded budget.
+    pub failure: Option<String>,
 }
 
 /// Formats one testcase per test. For `None`, returns a document without testcases.
 ///
-/// A testcase contains no result, so no CI system counts it as failed. We only use elements on which Jenkins, GitLab
-/// and pytest agree: those from the schema of Ant's junit task, plus the `properties` that pytest writes in a testcase.
+/// A testcase without a failure contains no result. We only use elements on which Jenkins, GitLab and pytest agree: those from the schema of Ant's junit task, plus the `properties` that pytest writes in a testcase.
 pub(crate) fn render(tests: Option<&MeasuredTests>) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     if let Some(suite) = tests {
@@ -44,11 +47,31 @@ pub(crate) fn render(tests: Option<&MeasuredTests>) -> String {
 impl MeasuredTests {
     fn write_to(&self, text: &mut String) {
         let (name, count, seconds) = (escaped(&self.name), self.tests.len(), decimal(self.seconds));
+        let failures = self.tests.iter().filter(|test| test.failure.is_some()).count();
         text.push_str(&format!(
-            "<testsuite name=\"{name}\" tests=\"{count}\" failures=\"0\" errors=\"0\" skipped=\"0\" time=\"{seconds}\">\n"
+            "<testsuite name=\"{name}\" tests=\"{count}\" failures=\"{failures}\" errors=\"0\" skipped=\"0\" time=\"{seconds}\">\n"
         ));
         self.tests.iter().for_each(|test| test.write_to(text));
         text.push_str("</testsuite>\n");
+    }
+
+    /// Adds the measurements of `others` to those of the tests with the same names, and all other tests at the end.
+    pub(crate) fn merge(&mut self, others: Self) {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for (place, test) in self.tests.iter().enumerate() {
+            places.entry(test.name.clone()).or_insert(place);
+        }
+        for other in others.tests {
+            match places.get(&other.name) {
+                Some(place) => {
+                    let test = &mut self.tests[*place];
+                    test.properties.extend(other.properties);
+                    test.notes.extend(other.notes);
+                    test.failure = test.failure.take().or(other.failure);
+                }
+                None => self.tests.push(other),
+            }
+        }
     }
 }
 
@@ -62,6 +85,9 @@ impl MeasuredTest {
             text.push_str(&format!("<property name=\"{}\" value=\"{}\"/>\n", escaped(name), escaped(value)));
         }
         text.push_str("</properties>\n");
+        if let Some(failure) = &self.failure {
+            text.push_str(&format!("<failure message=\"{}\"/>\n", escaped(failure)));
+        }
         if !self.notes.is_empty() {
             let notes: Vec<_> = self.notes.iter().map(|note| escaped(note)).collect();
             text.push_str(&format!("<system-out>{}</system-out>\n", notes.join("\n")));
@@ -117,7 +143,30 @@ mod tests {
             seconds: 0.25,
             properties: vec![("statements", "51".into())],
             notes: Vec::new(),
+            failure: None,
         }
+    }
+
+    #[test]
+    fn merged_tests_keep_their_measurements() {
+        let mut report = report(vec![test("a"), test("b")]);
+        let over = MeasuredTest {
+            seconds: 0.0,
+            properties: vec![("plan_cost", "7".into())],
+            failure: Some("cost 7, 5 \"allowed\"".into()),
+            ..test("b")
+        };
+        report.merge_tests(MeasuredTests {
+            name: "other".into(),
+            seconds: 0.0,
+            tests: vec![over, test("c")],
+        });
+        let text = report.to_junit();
+        assert!(text.contains("tests=\"3\" failures=\"1\""), "{text}");
+        let of_b = "<testcase classname=\"pgfresh\" name=\"b\" time=\"0.250000\">\n<properties>\n\
+            <property name=\"statements\" value=\"51\"/>\n<property name=\"plan_cost\" value=\"7\"/>\n</properties>\n\
+            <failure message=\"cost 7, 5 &quot;allowed&quot;\"/>\n</testcase>\n";
+        assert!(text.contains(of_b), "{text}");
     }
 
     #[test]

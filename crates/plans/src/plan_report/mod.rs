@@ -1,0 +1,137 @@
+//! Reports on a suite's plans: for a terminal, and as parts of a [`Report`] in all its formats.
+
+mod document;
+mod json;
+mod summary;
+
+use crate::day::day;
+use crate::numbers::{bytes, cost, number};
+use crate::{
+    Analysis, BaselineChanges, IndexSuggestion, OverPlanBudget, PlanFinding, RelationKind, Statistics,
+};
+
+/// Maximum length of a statement's list of columns that is written in full, in characters.
+const SHORT_LIST: usize = 20;
+
+/// Everything that a run has found out about its plans.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanReport {
+    /// Production's statistics in a few words.
+    pub statistics: StatisticsSummary,
+    /// Version of PostgreSQL that chose the plans.
+    pub postgres: String,
+    /// Plans, findings and suggestions.
+    pub analysis: Analysis,
+    /// Statistics without a place in the scratch copy, in a sentence for each reason.
+    pub left_out: Vec<String>,
+    /// Statements that pgfresh could not explain because it did not see them whole, in a sentence for each reason.
+    pub unseen: Vec<String>,
+    /// Differences from the baseline. `None` without a baseline.
+    pub changes: Option<BaselineChanges>,
+    /// Statements whose plans exceed their budget.
+    pub over_budget: Vec<OverPlanBudget>,
+    /// Time after the end of the command for all plans, in seconds.
+    pub seconds: f64,
+}
+
+/// Date and size of statistics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatisticsSummary {
+    /// Day on which they were read, such as `2026-11-20`.
+    pub day: String,
+    /// Number of tables, partitions and materialized views.
+    pub tables: usize,
+    /// Size of all relations in production, in bytes.
+    pub bytes: u64,
+    /// Version of production's server in its own numbers, such as 150004.
+    pub server_version: u32,
+}
+
+impl StatisticsSummary {
+    /// Returns the summary of statistics.
+    #[must_use]
+    pub fn of(statistics: &Statistics) -> Self {
+        let is_table = |kind| {
+            matches!(
+                kind,
+                RelationKind::Table | RelationKind::MaterializedView | RelationKind::PartitionedTable
+            )
+        };
+        let pages: u64 = statistics.relations.iter().map(|relation| u64::from(relation.pages)).sum();
+        Self {
+            day: day(statistics.taken),
+            tables: statistics.relations.iter().filter(|relation| is_table(relation.kind)).count(),
+            bytes: pages * 8192,
+            server_version: statistics.server_version,
+        }
+    }
+
+    /// Returns the date and the size in a few words.
+    fn words(&self) -> String {
+        let Self { day, tables, bytes: size, .. } = self;
+        format!(
+            "statistics of {day}, {}, {}",
+            count(*tables, "table", "tables"),
+            bytes(report::as_f64(*size))
+        )
+    }
+
+    /// Major version of production's server.
+    fn major(&self) -> u32 {
+        self.server_version / 10_000
+    }
+}
+
+/// Returns a number with its noun.
+fn count(number_of: usize, one: &str, several: &str) -> String {
+    let text = number(report::as_f64(number_of as u64));
+    format!("{text} {}", if number_of == 1 { one } else { several })
+}
+
+/// Returns the number of tests with the names of some.
+fn tests_in_words(tests: &[String], shown: usize) -> String {
+    let named: Vec<_> = tests.iter().take(shown).map(String::as_str).collect();
+    let more = if tests.len() > shown { ", …" } else { "" };
+    format!("{}: {}{more}", count(tests.len(), "test", "tests"), named.join(", "))
+}
+
+/// Returns a statement without its list of columns, if that is long. The rest says more about the plan.
+fn without_columns(statement: &str) -> String {
+    let head = ["SELECT DISTINCT ", "SELECT "]
+        .into_iter()
+        .find(|head| statement.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head)));
+    let Some(head) = head else { return statement.to_owned() };
+    let mut depth = 0_usize;
+    for (at, sign) in statement.char_indices().skip(head.len()) {
+        match sign {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 && at > head.len() + SHORT_LIST => {
+                let rest = &statement[at..];
+                if rest.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(" from ")) {
+                    return format!("{}…{rest}", &statement[..head.len()]);
+                }
+            }
+            _ => {}
+        }
+    }
+    statement.to_owned()
+}
+
+impl PlanReport {
+    /// Returns the suggestion that solves a finding.
+    fn suggestion(&self, finding: &PlanFinding) -> Option<&IndexSuggestion> {
+        self.analysis.suggestions.get(finding.suggestion?)
+    }
+
+    /// Returns the cost before and after the change of a finding.
+    fn costs(finding: &PlanFinding) -> String {
+        match finding.cost_after {
+            Some(after) => format!("cost {} → {}", cost(finding.cost), cost(after)),
+            None => format!("cost {}", cost(finding.cost)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Summary of a suite's plans for a terminal, and the messages about budgets and the baseline.
+
+use report::{cut, hang};
+
+use super::{PlanReport, count, tests_in_words, without_columns};
+use crate::numbers::{bytes, cost};
+use crate::{BaselineChanges, ChangedPlan, OverPlanBudget, PlanFinding};
+
+/// Maximum number of findings, and of changed plans.
+const MAX_FINDINGS: usize = 10;
+/// Maximum number of names in a line.
+const MAX_NAMES: usize = 3;
+/// Maximum width of the summary and minimum width, in columns.
+const WIDTH: usize = 120;
+const MIN_WIDTH: usize = 40;
+
+/// Lines of the summary. Most begin with a word for their subject.
+struct Lines {
+    columns: usize,
+    text: String,
+}
+
+impl Lines {
+    fn new(columns: usize) -> Self {
+        Self { columns: columns.clamp(MIN_WIDTH, WIDTH), text: String::new() }
+    }
+
+    /// Adds a text, on several lines if it is too long for one.
+    fn add(&mut self, head: &str, text: &str) {
+        self.text += &hang(&format!("{head:<9} "), text, self.columns);
+    }
+
+    /// Adds as much of a text as fits on a line.
+    fn add_start(&mut self, head: &str, text: &str) {
+        let lead = format!("{head:<9} ");
+        self.text += &format!("{lead}{}\n", cut(text, self.columns - lead.len()));
+    }
+
+    fn add_blank(&mut self) {
+        self.text.push('\n');
+    }
+}
+
+impl PlanReport {
+    /// Formats the summary for a terminal of `columns` columns. No line is longer.
+    #[must_use]
+    pub fn summary(&self, columns: usize) -> String {
+        let mut lines = Lines::new(columns);
+        lines.text += &hang("", &format!("production's plans ({})", self.statistics.words()), lines.columns);
+        lines.add("explained", &self.explained());
+        for finding in self.analysis.findings.iter().take(MAX_FINDINGS) {
+            self.add_finding(&mut lines, finding);
+        }
+        self.add_rest(&mut lines);
+        if let Some(changes) = &self.changes {
+            changes.summarize(&mut lines);
+        }
+        lines.text
+    }
+
+    fn explained(&self) -> String {
+        let statements = count(self.analysis.statements.len(), "statement", "statements");
+        let time = report::Quantity::new(self.seconds, report::Unit::Seconds);
+        let findings = match self.analysis.findings.len() {
+            0 => "no findings".to_owned(),
+            findings => count(findings, "finding", "findings"),
+        };
+        format!("{statements} in {time} after the command; {findings}")
+    }
+
+    fn add_finding(&self, lines: &mut Lines, finding: &PlanFinding) {
+        let Some(statement) = self.analysis.statements.get(finding.statement) else { return };
+        lines.add_blank();
+        let tests = count(finding.tests.len(), "test", "tests");
+        lines.add_start(&tests, &without_columns(&statement.normalized));
+        lines.add("", &finding.evidence);
+        match self.suggestion(finding) {
+            Some(index) => {
+                let size = bytes(report::as_f64(index.bytes));
+                lines.add("", &format!("{}  ({}, about {size})", index.sql, Self::costs(finding)));
+            }
+            None => lines.add("", &finding.change),
+        }
+        lines.add_start("", &finding.tests.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", "));
+    }
+
+    fn add_rest(&self, lines: &mut Lines) {
+        let Self { analysis, left_out, unseen, .. } = self;
+        lines.add_blank();
+        if let Some(more) = analysis.findings.len().checked_sub(MAX_FINDINGS + 1) {
+            let more = count(more + 1, "more finding", "more findings");
+            lines.add("…", &format!("{more}: --report FILE has all"));
+        }
+        if !analysis.unused.is_empty() {
+            let names = some(&analysis.unused);
+            lines.add("unused", &format!("no statement of the suite uses {names}"));
+        }
+        let (mut head, notes) = ("no plan", &analysis.notes);
+        for unexplained in &analysis.unexplained {
+            let statements = count(unexplained.count, "statement", "statements");
+            lines.add(head, &format!("{statements}: {}", unexplained.cause));
+            head = "";
+        }
+        for (word, sentences) in [("not seen", unseen), ("left out", left_out), ("note", notes)] {
+            for (place, sentence) in sentences.iter().enumerate() {
+                lines.add(if place == 0 { word } else { "" }, sentence);
+            }
+        }
+    }
+
+    /// Returns the message about plans that exceed their budget, or `None` if there are none. The first line says how
+    /// many.
+    #[must_use]
+    pub fn budget_message(&self) -> Option<String> {
+        let over = &self.over_budget;
+        if over.is_empty() {
+            return None;
+        }
+        let statements = count(over.len(), "statement exceeds", "statements exceed");
+        let mut text = format!("{statements} the budget for production's plans");
+        for OverPlanBudget { statement, limits } in over.iter().take(MAX_FINDINGS) {
+            let Some(statement) = self.analysis.statements.get(*statement) else { continue };
+            let shown = cut(&without_columns(&statement.normalized), WIDTH);
+            text += &format!("\n{shown}\n    {}", limits.join("; "));
+            text += &format!("\n    {}", tests_in_words(&statement.tests, MAX_NAMES));
+        }
+        if over.len() > MAX_FINDINGS {
+            text += &format!("\n… and {} more", over.len() - MAX_FINDINGS);
+        }
+        Some(text)
+    }
+
+    /// Returns the message about plans whose shape differs from the baseline in the file `name`, or `None` if there are
+    /// none.
+    #[must_use]
+    pub fn baseline_message(&self, name: &str) -> Option<String> {
+        let changes = self.changes.as_ref().filter(|changes| !changes.changed.is_empty())?;
+        let statements =
+            count(changes.changed.len(), "statement has another plan", "statements have other plans");
+        let mut text = format!("{statements} than in \"{name}\"");
+        for change in changes.changed.iter().take(MAX_FINDINGS) {
+            text += &format!("\n{}", cut(&without_columns(&change.statement), WIDTH));
+            text += &change.difference("    ");
+            text += &format!("\n    {}", tests_in_words(&change.tests, MAX_NAMES));
+        }
+        if changes.changed.len() > MAX_FINDINGS {
+            text += &format!("\n… and {} more", changes.changed.len() - MAX_FINDINGS);
+        }
+        if let Some(cause) = self.other_cause(changes) {
+            text += &format!("\nDETAIL:  {cause}");
+        }
+        Some(text + "\nHINT:  If the new plans are right, write them with --update-baseline.")
+    }
+
+    /// Returns reasons other than the code for which plans may differ from the baseline.
+    pub(super) fn other_cause(&self, changes: &BaselineChanges) -> Option<String> {
+        let BaselineChanges { statistics, postgres, .. } = changes;
+        let statistics = (*statistics != self.statistics.day).then(|| {
+            format!(
+                "The baseline has the plans for the statistics of {statistics}, and this run those for {}.",
+                self.statistics.day
+            )
+        });
+        let is_other = self.postgres.split('.').next() != Some(&postgres.to_string());
+        let server = is_other.then(|| {
+            format!("PostgreSQL {postgres} chose the baseline's plans, and {} these.", self.postgres)
+        });
+        let causes: Vec<_> = statistics.into_iter().chain(server).collect();
+        (!causes.is_empty()).then(|| causes.join(" "))
+    }
+}
+
+impl BaselineChanges {
+    fn summarize(&self, lines: &mut Lines) {
+        let Self { changed, new, vanished, .. } = self;
+        let parts = [
+            (changed, "with another plan"),
+            (new, "that the baseline lacks"),
+            (vanished, "of the baseline that did not run"),
+        ];
+        let parts: Vec<_> = parts
+            .iter()
+            .filter(|(list, _)| !list.is_empty())
+            .map(|(list, what)| format!("{} {what}", count(list.len(), "statement", "statements")))
+            .collect();
+        let all = if parts.is_empty() { "all plans are the same".to_owned() } else { parts.join(", ") };
+        lines.add("baseline", &all);
+        for (word, list) in [("new", new), ("gone", vanished)] {
+            for (place, change) in list.iter().take(MAX_NAMES).enumerate() {
+                lines.add_start(if place == 0 { word } else { "" }, &without_columns(&change.statement));
+            }
+        }
+    }
+}
+
+impl ChangedPlan {
+    /// Returns the lines of both plans. Lines of the baseline begin with `-` and those of this run with `+`. Equal lines
+    /// at the start and at the end begin with a blank.
+    fn difference(&self, indent: &str) -> String {
+        let Self { before, after, .. } = self;
+        let equal = |one: &mut dyn Iterator<Item = (&String, &String)>| {
+            one.take_while(|(old, new)| old == new).count()
+        };
+        let first = equal(&mut before.iter().zip(after));
+        let rest = before.len().min(after.len()) - first;
+        let last = equal(&mut before.iter().rev().zip(after.iter().rev())).min(rest);
+        let lines = |sign: &'static str, lines: &[String]| {
+            lines.iter().flat_map(|line| ["\n", indent, sign, " ", line]).collect::<String>()
+        };
+        [
+            lines(" ", &before[..first]),
+            lines("-", &before[first..before.len() - last]),
+            lines("+", &after[first..after.len() - last]),
+            lines(" ", &before[before.len() - last..]),
+        ]
+        .concat()
+    }
+
+    /// Returns the difference of both plans without an indent.
+    pub(super) fn difference_text(&self) -> String {
+        self.difference("").trim_start_matches('\n').to_owned()
+    }
+}
+
+/// Returns some names and the number of the others.
+fn some(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(MAX_NAMES).map(String::as_str).collect();
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// Returns a cost in words.
+pub(super) fn cost_in_words(before: f64, after: f64) -> String {
+    format!("{} → {}", cost(before), cost(after))
+}
