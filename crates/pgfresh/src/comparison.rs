@@ -219,7 +219,7 @@ impl Side {
         job.between_runs.store(false, Ordering::Relaxed);
         let code = foreground::run(Some(&service.server), command);
         job.between_runs.store(true, Ordering::Relaxed);
-        let (code, ran) = (code?, running.elapsed());
+        let (code, ran) = (code?.code, running.elapsed());
         let text =
             fs::read(&path).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
         let has_session = service.leases.has_had_clients();

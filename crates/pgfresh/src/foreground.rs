@@ -140,13 +140,21 @@ fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result
     Ok(())
 }
 
+/// How a command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// The command's own exit code, or 128 plus the number of the signal that killed the command.
+    pub(crate) code: u8,
+    /// Whether pgfresh received a signal meanwhile, such as Ctrl-C.
+    pub(crate) interrupted: bool,
+}
+
 /// Runs `command` in this process group until it exits, forwarding the signals that only this process received. Prints
 /// a message if `server` goes away first.
 ///
-/// Returns pgfresh's exit code: the command's own, or 128 plus the number of the signal that killed the command. This
-/// function must run in the command's thread, because the kernel kills the command as soon as the thread that spawned
+/// This function must run in the command's thread, because the kernel kills the command as soon as the thread that spawned
 /// it exits.
-pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, Failure> {
+pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<Ended, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
     sys::restore_open_file_limit(&mut command);
@@ -154,7 +162,9 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
     // The handlers are in place, so forward the signals that arrived before the command started.
-    events.deliver_signals()?.iter().for_each(|origin| send(origin, &handle));
+    let early = events.deliver_signals()?;
+    early.iter().for_each(|origin| send(origin, &handle));
+    let mut interrupted = !early.is_empty();
     events.watch_child(child)?;
     if let Some(server) = server {
         events.watch_server(server)?;
@@ -173,7 +183,10 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
             reported = true;
         }
         match event {
-            Event::Signal(origin) => pass_on(&origin, &handle),
+            Event::Signal(origin) => {
+                interrupted = true;
+                pass_on(&origin, &handle);
+            }
             Event::Ended(status) => {
                 let status = status
                     .map_err(|error| Failure::new(format!("could not wait for the command: {error}")))?;
@@ -184,7 +197,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
                 {
                     notice!("pgfresh: the server crashed while the command was running: {crash}");
                 }
-                return Ok(code);
+                return Ok(Ended { code, interrupted });
             }
             Event::ServerGone | Event::LeasesFailed | Event::LifelineClosed => {}
         }

@@ -27,6 +27,8 @@ mod named;
 mod notice;
 mod output;
 mod over_budget;
+mod production_plans;
+mod production_statistics;
 mod profiling;
 mod progress;
 mod project;

@@ -78,34 +78,41 @@ impl ReportFile {
         }
     }
 
-    /// Writes the report atomically, so that other programs never read a partial report.
+    /// Writes the report to the file.
     pub(crate) fn write(&self, report: &Report, page: &dyn Fn() -> String) -> Result<(), Failure> {
-        let text = self.format.render(report, page);
-        // If the path is a symbolic link, keep the link and replace its target.
-        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        let written = if path.is_file() || !path.exists() {
-            let mut new = path.clone().into_os_string();
-            new.push(".new");
-            fs::write(&new, text)
-                .and_then(|()| sys::apply_original_mask(&fs::File::open(&new)?))
-                .and_then(|()| fs::rename(&new, &path))
-        } else {
-            // The path is a device or a pipe.
-            fs::write(&path, text)
-        };
-        written.map_err(|error| could_not_write(&self.path, &error))
+        write(&self.path, &self.format.render(report, page))
     }
+}
+
+/// Writes a file atomically, so that other programs never read a part of it.
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    // If the path is a symbolic link, keep the link and replace its target.
+    let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let written = if path.is_file() || !path.exists() {
+        let mut new = path.clone().into_os_string();
+        new.push(".new");
+        fs::write(&new, text)
+            .and_then(|()| sys::apply_original_mask(&fs::File::open(&new)?))
+            .and_then(|()| fs::rename(&new, &path))
+    } else {
+        // The path is a device or a pipe.
+        fs::write(&path, text)
+    };
+    written.map_err(|error| could_not_write(file, &error))
 }
 
 /// Checks that all `files` are writable, because an error after an hour of measuring would come too late.
 pub(crate) fn expect_writable(files: &[ReportFile]) -> Result<(), Failure> {
-    files.iter().try_for_each(|ReportFile { path, .. }| {
-        // An existing dangling link belongs to the user, so don't remove it.
-        let is_new = path.symlink_metadata().is_err();
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        let result = opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) });
-        result.map_err(|error| could_not_write(path, &error))
-    })
+    files.iter().try_for_each(|file| expect_writable_path(&file.path))
+}
+
+/// Checks that a file is writable, without changing it.
+pub(crate) fn expect_writable_path(path: &Path) -> Result<(), Failure> {
+    // An existing dangling link belongs to the user, so don't remove it.
+    let is_new = path.symlink_metadata().is_err();
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    let result = opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) });
+    result.map_err(|error| could_not_write(path, &error))
 }
 
 /// Prints the report in the given formats.

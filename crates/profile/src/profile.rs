@@ -108,7 +108,13 @@ impl Profile {
     /// Formats the report as an HTML page with a picture of the sessions and their waits over time.
     #[must_use]
     pub fn to_html(&self) -> String {
-        self.report().to_html(&crate::timeline::draw(&self.recording))
+        self.report().to_html(&self.timeline())
+    }
+
+    /// Returns the picture of the sessions and their waits over time, as a part of an HTML page.
+    #[must_use]
+    pub fn timeline(&self) -> String {
+        crate::timeline::draw(&self.recording)
     }
 
     /// Returns the numbers at the top of the page. The suite's time comes first, then its part in the database.

@@ -3,9 +3,10 @@
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::FalseyValueParser;
+use clap::{ArgGroup, Args};
 
 use super::options::Options;
 use super::values::{number, port};
@@ -13,6 +14,7 @@ use crate::report_file::ReportFile;
 use crate::variable::Variable;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("reported").multiple(true))]
 #[command(after_help = "Examples:\n  pgfresh run -- pytest -q\n  \
     pgfresh run --profile -- pytest -q\n  \
     pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test")]
@@ -47,8 +49,20 @@ pub(crate) struct Run {
     /// Report where the time went, and what would help
     #[arg(long, group = "reported")]
     pub(crate) profile: bool,
+    /// Report which plans production would choose for the statements
+    #[arg(long, group = "reported")]
+    pub(crate) plans: bool,
+    /// Production's statistics, of template import [default: those of pgfresh.toml]
+    #[arg(long, value_name = "FILE", requires = "plans", hide_short_help = true)]
+    pub(crate) statistics: Option<PathBuf>,
+    /// Fail if a plan's shape differs from that in this file
+    #[arg(long, value_name = "FILE", requires = "plans", hide_short_help = true)]
+    pub(crate) plans_baseline: Option<PathBuf>,
+    /// Write the shapes of all plans to the baseline instead
+    #[arg(long, requires = "plans", hide_short_help = true)]
+    pub(crate) update_baseline: bool,
     /// Compare the time with that on a durable server on disk
-    #[arg(long, group = "reported", conflicts_with = "keep")]
+    #[arg(long, group = "reported", conflicts_with_all = ["keep", "profile", "plans"])]
     pub(crate) compare: bool,
     /// Number of runs on each server, with --compare [default: 3]
     #[arg(

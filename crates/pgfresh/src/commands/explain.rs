@@ -15,13 +15,14 @@ use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::notice::notice;
 use crate::output::print_line;
+use crate::production_statistics;
 
 /// Maximum size of a file with statements in bytes.
 const MOST_TEXT: u64 = 16 << 20;
 
 pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode, Failure> {
     let statements = statements(&arguments.source)?;
-    let statistics = statistics(context, arguments.statistics.as_deref())?;
+    let statistics = production_statistics::read(context.settings()?, arguments.statistics.as_deref())?;
     let provisioner = context.provisioner()?;
     provisioning::prepare(context, provisioner)?;
     let template = provisioner.server_options().template.as_ref();
@@ -80,25 +81,6 @@ fn read(source: impl Read) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MB"));
     }
     Ok(text)
-}
-
-/// Reads the file with production's statistics.
-fn statistics(context: &Context, given: Option<&Path>) -> Result<Statistics, Failure> {
-    let settings = context.settings()?;
-    let Some(path) = given.map(Path::to_owned).or_else(|| settings.statistics.clone()) else {
-        return Err(Failure::new("no statistics of production are given").hint(
-            "Write them with \"pgfresh template import --statistics URL > FILE\", and name the file with --statistics FILE."
-                .to_owned(),
-        ));
-    };
-    let unusable = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("could not read \"{}\": {error}", path.display()))
-    };
-    let bytes = fs::read(&path).map_err(|error| unusable(&error))?;
-    Statistics::parse(&bytes).map_err(|error| {
-        unusable(&error)
-            .hint("The file must be one that \"pgfresh template import --statistics\" wrote.".to_owned())
-    })
 }
 
 /// Explains one statement with a custom plan, or with a generic one if it has parameters.

@@ -24,7 +24,7 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
     let (code, command) = if let Some((program, rest)) = arguments.command.split_first() {
         let mut command = Command::new(program);
         command.args(rest);
-        (foreground::run(None, command)?, Some(user_command::to_line(&arguments.command)))
+        (foreground::run(None, command)?.code, Some(user_command::to_line(&arguments.command)))
     } else {
         if !context.verbosity.is_quiet() && arguments.r#for.is_none() {
             notice!("pgfresh: watching {}; Ctrl-C ends it", target.location());

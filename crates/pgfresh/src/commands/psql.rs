@@ -30,7 +30,7 @@ pub(crate) fn execute(context: &Context, arguments: &Psql) -> Result<ExitCode, F
     let code = foreground::run(None, command);
     // End the lease even if psql failed to start.
     let released = leased.map(|leased| control.call(&Method::DELETE, &path_of(leased, ""), &Value::Null));
-    let code = code?;
+    let code = code?.code;
     released.transpose()?;
     Ok(ExitCode::from(code))
 }

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use template::ServerOptions;
+use lease::LingerUse;
+use profile::Profile;
+use template::{Provisioner, ServerOptions};
 
 use crate::background;
 use crate::cli::Run;
@@ -10,14 +12,16 @@ use crate::comparison;
 use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
-use crate::foreground;
+use crate::foreground::{self, Ended};
 use crate::lifecycle;
 use crate::linger_advice;
 use crate::notice::notice;
 use crate::over_budget;
+use crate::production_plans::{ExplainedRun, PlanOptions};
 use crate::profiling::Watch;
 use crate::report_file;
-use crate::service::{ServeOptions, leases_failed};
+use crate::service::{ServeOptions, Service, leases_failed};
+use crate::settings::ResolvedSettings;
 use crate::user_command::{self, NO_SESSION};
 
 pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Failure> {
@@ -26,6 +30,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     }
     report_file::expect_writable(&arguments.report)?;
     let settings = context.settings()?;
+    let plans = PlanOptions::read(settings, arguments)?;
     let (keep, full) = (arguments.keep, arguments.full);
     let options = ServerOptions { keep, full, ..settings.with_template()? };
     let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?;
@@ -35,47 +40,98 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let command =
         user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation);
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
-    let code = foreground::run(Some(&service.server), command)?;
+    let plans = plans.map(|plans| plans.collect(&service));
+    let Ended { code, interrupted } = foreground::run(Some(&service.server), command)?;
     let (has_session, has_failed) = (service.leases.has_had_clients(), service.leases.have_failed());
     let linger_use = Some(service.leases.linger_use()).filter(|_| service.leases.can_reset());
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
-    if code != 0 && arguments.keep {
-        let kept = service.close().keep()?;
-        notice!(
-            "pgfresh: kept log and data in \"{}\"; \"{}\" removes them",
-            kept.display(),
-            provisioner.command_to_sweep()
-        );
-    } else {
-        // If tests failed, hand their databases over to a background server.
-        background::stop_or_keep(context, service)?;
-    }
+    end(context, arguments, &provisioner, service, code)?;
     if has_failed {
         return Err(leases_failed().exit_with(code.max(1)));
     }
-    if !has_session && !context.verbosity.is_quiet() {
+    if !context.verbosity.is_quiet() {
+        advise(has_session, linger_use, settings, &provisioner);
+    }
+    // The command's own exit code is more important than that of a report.
+    let of_report = |failure: Failure| if code == 0 { failure } else { failure.exit_with(code) };
+    let seen = seen.transpose().map_err(of_report)?;
+    let plans = plans.filter(|_| has_session && !interrupted);
+    let plans = plans.map(|plans| plans.explain(context, &provisioner)).transpose().map_err(of_report)?;
+    publish(context, arguments, seen.as_ref(), plans.as_ref())?;
+    let mut exceeds = false;
+    if let Some(plans) = &plans {
+        plans.update_baseline(code).map_err(of_report)?;
+        exceeds = plans.print_failures();
+    }
+    if !over.is_empty() {
+        over_budget::print(&over, more);
+        exceeds = true;
+    }
+    Ok(ExitCode::from(if exceeds && code == 0 { over_budget::EXIT } else { code }))
+}
+
+/// Stops the service after its command has ended with this exit code. Keeps the data, or the databases of failed tests,
+/// if the user wants that.
+fn end(
+    context: &Context,
+    arguments: &Run,
+    provisioner: &Provisioner,
+    service: Service,
+    code: u8,
+) -> Result<(), Failure> {
+    if code == 0 || !arguments.keep {
+        // If tests failed, hand their databases over to a background server.
+        return background::stop_or_keep(context, service);
+    }
+    let kept = service.close().keep()?;
+    notice!(
+        "pgfresh: kept log and data in \"{}\"; \"{}\" removes them",
+        kept.display(),
+        provisioner.command_to_sweep()
+    );
+    Ok(())
+}
+
+/// Prints advice on how to use pgfresh, if there is any.
+fn advise(
+    has_session: bool,
+    linger_use: Option<LingerUse>,
+    settings: &ResolvedSettings,
+    provisioner: &Provisioner,
+) {
+    if !has_session {
         notice!("pgfresh: {NO_SESSION}");
     }
-    if !context.verbosity.is_quiet()
-        && let Some(linger_use) = linger_use
+    if let Some(linger_use) = linger_use
         && let Some(advice) = linger_advice::advice(linger_use, settings, &provisioner.cache)
     {
         notice!("pgfresh: {advice}");
     }
-    let without_profile = |failure: Failure| if code == 0 { failure } else { failure.exit_with(code) };
-    if let Some(seen) = seen.transpose().map_err(without_profile)? {
-        report_file::publish(
-            context.verbosity.is_quiet(),
-            &|columns| seen.summary(columns),
-            &seen.report(),
-            &|| seen.to_html(),
-            &arguments.report,
-        )?;
+}
+
+/// Prints the summary of the profile and of the plans, and writes one report on both.
+fn publish(
+    context: &Context,
+    arguments: &Run,
+    profile: Option<&Profile>,
+    plans: Option<&ExplainedRun>,
+) -> Result<(), Failure> {
+    let plans = plans.map(|plans| &plans.report);
+    let command = user_command::to_line(&arguments.command);
+    let mut report = match (profile, plans) {
+        (None, None) => return Ok(()),
+        (Some(profile), _) => profile.report(),
+        (None, Some(plans)) => plans.report(&command),
+    };
+    if let (Some(_), Some(plans)) = (profile, plans) {
+        plans.add_to(&mut report, &command);
     }
-    if over.is_empty() {
-        return Ok(ExitCode::from(code));
-    }
-    over_budget::print(&over, more);
-    Ok(ExitCode::from(if code == 0 { over_budget::EXIT } else { code }))
+    let summary = |columns: usize| {
+        let summaries =
+            [profile.map(|profile| profile.summary(columns)), plans.map(|plans| plans.summary(columns))];
+        summaries.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    };
+    let page = || report.to_html(&profile.map(Profile::timeline).unwrap_or_default());
+    report_file::publish(context.verbosity.is_quiet(), &summary, &report, &page, &arguments.report)
 }

@@ -88,7 +88,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
     if let Some(Parsed(PlaceRequest::At(path))) = &mut config.postgres.place {
         *path = below(here, path);
     }
-    if let Some(path) = &mut config.plans.statistics {
+    for path in [&mut config.plans.statistics, &mut config.plans.baseline].into_iter().flatten() {
         *path = below(&config.folder, Path::new(path.as_str())).to_string_lossy().into_owned();
     }
     Ok(config)
@@ -141,6 +141,8 @@ except = "test_none"
 statements = 50
 n_plus_one = 0
 time = "200ms"
+plan_cost = 100000
+no_seq_scan_over = "1GB"
 
 [server]
 idle = "10m"
@@ -153,6 +155,7 @@ push = "main"
 
 [plans]
 statistics = "db/production.json"
+baseline = "db/plans.json"
 "#;
 
     /// Snippets that a user may insert into the file by mistake.
@@ -234,12 +237,15 @@ statistics = "db/production.json"
             [config.budget.statements, config.budget.n_plus_one].map(|count| count.map(|count| count.0));
         assert_eq!(counts, [Some(50), Some(0)]);
         assert_eq!(config.budget.time.map(|time| time.0.as_millis()), Some(200));
+        assert_eq!(config.budget.plan_cost.map(|cost| cost.0), Some(100_000));
+        assert_eq!(config.budget.no_seq_scan_over.map(|size| size.0), Some(1_000_000_000));
         assert_eq!(config.server.idle.map(|idle| idle.0.as_secs()), Some(600));
         assert_eq!(config.cache.size.map(|size| size.0), Some(1_500_000_000));
         let keys: Vec<_> = config.cache.keys.0.iter().map(ToString::to_string).collect();
         assert_eq!(config.cache.remote.unwrap().0.to_string(), "s3://bucket/prefix");
         assert_eq!(config.cache.push, Some(super::super::remote::PushPolicy::Branch("main".to_owned())));
-        assert_eq!(config.plans.statistics.as_deref(), Some("dir/db/production.json"));
+        let plans = [&config.plans.statistics, &config.plans.baseline].map(|path| path.as_deref());
+        assert_eq!(plans, [Some("dir/db/production.json"), Some("dir/db/plans.json")]);
         assert_eq!(keys, ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]);
     }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use ::template::{ServerOptions, TemplateSpec};
 use gateway::Budget;
 use lease::{Isolation, NameRules};
+use plans::PlanBudget;
 use storage::TrustedKey;
 
 pub(crate) use self::config_file::check;
@@ -66,9 +67,19 @@ pub(crate) struct ResolvedSettings {
     pub(crate) is_linger_set: bool,
     /// Budget for each test.
     pub(crate) budget: Budget,
-    /// File with production's statistics, for query plans.
-    pub(crate) statistics: Option<PathBuf>,
+    pub(crate) plans: PlanSettings,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
+}
+
+/// Settings for production's query plans.
+#[derive(Debug)]
+pub(crate) struct PlanSettings {
+    /// File with production's statistics.
+    pub(crate) statistics: Option<PathBuf>,
+    /// File with the shapes of plans.
+    pub(crate) baseline: Option<PathBuf>,
+    /// Limits for each statement's plan.
+    pub(crate) budget: PlanBudget,
 }
 
 impl ResolvedSettings {
@@ -95,6 +106,14 @@ impl ResolvedSettings {
         };
         let given =
             RemoteOptions { address: remote.cache_remote.as_deref(), push: push.cache_push.as_deref() };
+        let plans = PlanSettings {
+            statistics: file.plans.statistics.map(PathBuf::from),
+            baseline: file.plans.baseline.map(PathBuf::from),
+            budget: PlanBudget {
+                cost: file.budget.plan_cost.map(|Count(cost)| report::as_f64(cost)),
+                sequential_bytes: file.budget.no_seq_scan_over.map(|Size(bytes)| bytes),
+            },
+        };
         Ok(Self {
             server_options,
             templates: file.templates,
@@ -119,7 +138,7 @@ impl ResolvedSettings {
                 n_plus_one: file.budget.n_plus_one.map(|Count(count)| count),
                 time: file.budget.time.map(|Span(time)| time),
             },
-            statistics: file.plans.statistics.map(PathBuf::from),
+            plans,
             password: Password::of_environment(),
         })
     }

@@ -72,6 +72,8 @@ pub(super) struct BudgetTable {
     pub(super) statements: Option<Count>,
     pub(super) n_plus_one: Option<Count>,
     pub(super) time: Option<Span>,
+    pub(super) plan_cost: Option<Count>,
+    pub(super) no_seq_scan_over: Option<Size>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -93,6 +95,7 @@ pub(super) struct CacheTable {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PlansTable {
     pub(super) statistics: Option<String>,
+    pub(super) baseline: Option<String>,
 }
 
 /// Returns a table's keys, which are the field names of `T`.

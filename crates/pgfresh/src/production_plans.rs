@@ -1,0 +1,241 @@
+//! Production's query plans for the statements of a run: reads the statistics before the command, collects statements
+//! meanwhile, and explains them afterwards in a scratch server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use gateway::{BoundValue, CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
+use plans::{
+    Applied, Baseline, Limits, Parameter, PlanBudget, PlanReport, RecordedStatement, Scratch, Statement,
+    Statistics, StatisticsSummary,
+};
+use server::printable;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use template::Provisioner;
+
+use crate::cli::Run;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::notice::notice;
+use crate::production_statistics;
+use crate::report_file;
+use crate::service::Service;
+use crate::settings::ResolvedSettings;
+
+/// Options for the plans of a run.
+#[derive(Debug)]
+pub(crate) struct PlanOptions {
+    statistics: Statistics,
+    budget: PlanBudget,
+    baseline: Option<BaselineFile>,
+}
+
+#[derive(Debug)]
+struct BaselineFile {
+    path: PathBuf,
+    /// Contents. `None` if the run writes the file.
+    contents: Option<Baseline>,
+}
+
+/// The statements of a running command.
+#[derive(Debug)]
+pub(crate) struct PlanCollection {
+    options: PlanOptions,
+    collection: Arc<StatementCollection>,
+    /// Database of the template that the statements are explained in.
+    database: String,
+}
+
+impl PlanOptions {
+    /// Reads the statistics and the baseline. Returns `None` if the user does not want plans.
+    pub(crate) fn read(settings: &ResolvedSettings, arguments: &Run) -> Result<Option<Self>, Failure> {
+        if !arguments.plans {
+            return Ok(None);
+        }
+        let statistics = production_statistics::read(settings, arguments.statistics.as_deref())?;
+        let baseline = arguments.plans_baseline.as_ref().or(settings.plans.baseline.as_ref());
+        if arguments.update_baseline && baseline.is_none() {
+            let failure = Failure::new("cannot update a baseline without its name");
+            return Err(
+                failure.hint("Use --plans-baseline FILE, or [plans] baseline in pgfresh.toml.".to_owned())
+            );
+        }
+        let baseline =
+            baseline.map(|path| BaselineFile::read(path, arguments.update_baseline)).transpose()?;
+        Ok(Some(Self { statistics, budget: settings.plans.budget, baseline }))
+    }
+
+    /// Collects the statements of all sessions from now on.
+    pub(crate) fn collect(self, service: &Service) -> PlanCollection {
+        let (collection, database) = (service.gateway.collect(), service.database.clone());
+        PlanCollection { options: self, collection, database }
+    }
+}
+
+impl BaselineFile {
+    fn read(path: &Path, update: bool) -> Result<Self, Failure> {
+        let path = path.to_owned();
+        if update {
+            report_file::expect_writable_path(&path)?;
+            return Ok(Self { path, contents: None });
+        }
+        let cannot = |error: &dyn std::fmt::Display| {
+            Failure::new(format!("could not read the baseline \"{}\": {error}", path.display()))
+                .hint("--update-baseline writes a new one.".to_owned())
+        };
+        let text = fs::read_to_string(&path).map_err(|error| cannot(&error))?;
+        let contents = Baseline::parse(&text).map_err(|error| cannot(&error))?;
+        Ok(Self { path, contents: Some(contents) })
+    }
+}
+
+impl PlanCollection {
+    /// Explains the collected statements. A signal ends pgfresh meanwhile, and the scratch server's guard cleans up.
+    pub(crate) fn explain(
+        self,
+        context: &Context,
+        provisioner: &Provisioner,
+    ) -> Result<ExplainedRun, Failure> {
+        let Self { options: PlanOptions { statistics, budget, baseline }, collection, database } = self;
+        let begun = Instant::now();
+        let collected = collection.finish();
+        let unseen = unseen(&collected, &database);
+        let statements = recorded(collected.statements, &database);
+        end_by_signals()?;
+        if !context.verbosity.is_quiet() {
+            let count = statements.iter().filter(|statement| statement.runs > 0).count();
+            notice!("pgfresh: explaining {count} statements with production's statistics");
+        }
+        let (mut scratch, applied) = Scratch::start(provisioner, &database, &statistics)?;
+        let analysis = plans::analyze(&mut scratch, &statements, &Limits::default());
+        drop(scratch);
+        let changes = baseline.as_ref().and_then(|file| file.contents.as_ref());
+        let report = PlanReport {
+            statistics: StatisticsSummary::of(&statistics),
+            postgres: provisioner.installation.version().to_string(),
+            left_out: left_out(&applied, &statistics),
+            unseen,
+            changes: changes.map(|baseline| baseline.changes(&analysis)),
+            over_budget: budget.exceeded(&analysis),
+            analysis,
+            seconds: begun.elapsed().as_secs_f64(),
+        };
+        let major = provisioner.installation.version().major;
+        Ok(ExplainedRun { report, baseline, major, is_empty: statements.is_empty() })
+    }
+}
+
+/// The plans of a command that has ended.
+#[derive(Debug)]
+pub(crate) struct ExplainedRun {
+    pub(crate) report: PlanReport,
+    baseline: Option<BaselineFile>,
+    /// Major version of the scratch server.
+    major: u32,
+    /// Whether the command ran no statement that has a plan.
+    is_empty: bool,
+}
+
+impl ExplainedRun {
+    /// Writes the baseline if the user wants that. A command that has failed may not have run all statements.
+    pub(crate) fn update_baseline(&self, code: u8) -> Result<(), Failure> {
+        let Some(BaselineFile { path, contents: None }) = &self.baseline else { return Ok(()) };
+        let name = path.display();
+        if code != 0 {
+            notice!("pgfresh: did not write \"{name}\", because the command failed");
+            return Ok(());
+        }
+        if self.report.analysis.statements.is_empty() && !self.is_empty {
+            return Err(Failure::new(format!("did not write \"{name}\": no statement could be explained")));
+        }
+        let day = self.report.statistics.day.clone();
+        let baseline = Baseline::of(&self.report.analysis, day, self.major);
+        report_file::write(path, &baseline.to_json())?;
+        notice!(
+            "pgfresh: wrote the plans of {} statements to \"{name}\"",
+            self.report.analysis.statements.len()
+        );
+        Ok(())
+    }
+
+    /// Prints plans that exceed the budget or differ from the baseline. Returns true if there are any.
+    pub(crate) fn print_failures(&self) -> bool {
+        let over = self.report.budget_message();
+        let name = self.baseline.as_ref().map(|file| file.path.display().to_string());
+        let changed = name.and_then(|name| self.report.baseline_message(&name));
+        for message in over.iter().chain(&changed) {
+            let lines: Vec<_> = message.lines().map(printable).collect();
+            notice!("pgfresh: {}", lines.join("\n"));
+        }
+        over.is_some() || changed.is_some()
+    }
+}
+
+/// Makes signals end pgfresh from now on.
+fn end_by_signals() -> Result<(), Failure> {
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
+        flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true)))
+            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Converts the statements of the database's template. Only the first of several runs counts them all.
+fn recorded(statements: Vec<CollectedStatement>, database: &str) -> Vec<RecordedStatement> {
+    let ours = statements.into_iter().filter(|statement| statement.template == database);
+    let convert = |statement: CollectedStatement| {
+        let CollectedStatement { normalized, settings, runs, count, prepared_runs, tests, .. } = statement;
+        runs.into_iter().enumerate().map(move |(place, CollectedRun { text, values })| {
+            let parameter = |BoundValue { type_oid, format, value }| Parameter { type_oid, format, value };
+            let parameters = values.into_iter().map(parameter).collect();
+            let statement = Statement { text, parameters, prepared_runs, settings: settings.clone() };
+            let runs = if place == 0 { count } else { 0 };
+            RecordedStatement { statement, normalized: normalized.clone(), runs, tests: tests.clone() }
+        })
+    };
+    ours.flat_map(convert).collect()
+}
+
+/// Returns a sentence for each reason why statements are missing.
+fn unseen(collected: &CollectedStatements, database: &str) -> Vec<String> {
+    let CollectedStatements {
+        statements,
+        utilities,
+        sql_executions,
+        unread,
+        beyond_limits,
+        tests_beyond_limit,
+    } = collected;
+    let of_others = statements.iter().filter(|statement| statement.template != database);
+    let of_others = of_others.map(|statement| statement.count).sum();
+    let reasons = [
+        (*utilities, "of statements that PostgreSQL does not plan, such as CREATE TABLE and COPY"),
+        (*sql_executions, "of EXECUTE, whose statements were prepared in SQL"),
+        (
+            *unread,
+            "of statements longer than 256 kB, not in UTF-8, or in sessions that pgfresh lost track of",
+        ),
+        (*beyond_limits, "of statements beyond the first 10,000 different ones, or beyond 64 MB"),
+        (of_others, "of statements in databases of other templates"),
+    ];
+    let mut sentences: Vec<_> = reasons
+        .iter()
+        .filter(|(runs, _)| *runs > 0)
+        .map(|(runs, what)| format!("{runs} {} {what}", if *runs == 1 { "run" } else { "runs" }))
+        .collect();
+    if *tests_beyond_limit > 0 {
+        sentences.push(format!("the names of tests beyond the first million, {tests_beyond_limit} times"));
+    }
+    sentences
+}
+
+/// Returns a sentence for each reason why statistics are missing.
+fn left_out(applied: &Applied, statistics: &Statistics) -> Vec<String> {
+    let is_foreign = applied.tables == 0 && !statistics.relations.is_empty();
+    let foreign = "the template has no table of the statistics: they may be those of another database";
+    is_foreign.then(|| foreign.to_owned()).into_iter().chain(applied.summary()).collect()
+}
