@@ -20,8 +20,10 @@ pub(crate) fn read(settings: &ResolvedSettings, given: Option<&Path>) -> Result<
     let unusable =
         |error: &dyn fmt::Display| Failure::new(format!("could not read \"{}\": {error}", path.display()));
     let bytes = fs::read(path).map_err(|error| unusable(&error))?;
-    serde_json::from_slice(&bytes).map_err(|error| {
-        unusable(&error)
-            .hint("The file must be one that \"pgfresh template import --statistics\" wrote.".to_owned())
+    Statistics::parse(&bytes).map_err(|error| {
+        unusable(&error).hint(
+            "The file must be one of \"pgfresh template import --statistics\" or of \"pg_dump --statistics-only\"."
+                .to_owned(),
+        )
     })
 }
