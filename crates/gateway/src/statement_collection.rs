@@ -90,6 +90,8 @@ pub struct CollectedStatements {
     pub beyond_limits: u64,
     /// Pairs of a statement and a test beyond the limit.
     pub tests_beyond_limit: u64,
+    /// Whether a client has named a test.
+    pub has_names: bool,
 }
 
 /// Collection for all sessions of a gateway.
@@ -209,6 +211,7 @@ impl StatementCollection {
     pub(crate) fn test_ended(&self, database: &str, name: Option<&str>) {
         let mut state = lock(&self.0);
         let database = state.names.number(cut(database).to_owned());
+        state.missing.has_names |= name.is_some();
         if let Some(statements) = state.running.remove(&database) {
             let test = name.map_or(database, |name| state.names.number(name.to_owned()));
             state.add_test(test, statements);

@@ -209,6 +209,7 @@ fn unseen(collected: &CollectedStatements, database: &str) -> Vec<String> {
         unread,
         beyond_limits,
         tests_beyond_limit,
+        has_names,
     } = collected;
     let of_others = statements.iter().filter(|statement| statement.template != database);
     let of_others = of_others.map(|statement| statement.count).sum();
@@ -229,6 +230,10 @@ fn unseen(collected: &CollectedStatements, database: &str) -> Vec<String> {
         .collect();
     if *tests_beyond_limit > 0 {
         sentences.push(format!("the names of tests beyond the first million, {tests_beyond_limit} times"));
+    }
+    if !has_names && !statements.is_empty() {
+        sentences
+            .push("names of tests: without a pgfresh client, a test has the name of its database".to_owned());
     }
     sentences
 }

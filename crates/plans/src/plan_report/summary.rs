@@ -1,13 +1,17 @@
 //! Summary of a suite's plans for a terminal, and the messages about budgets and the baseline.
 
+use std::collections::HashMap;
+
 use report::{cut, hang};
 
 use super::{PlanReport, count, tests_in_words, without_columns};
 use crate::numbers::{bytes, cost};
-use crate::{BaselineChanges, ChangedPlan, OverPlanBudget, PlanFinding};
+use crate::{BaselineChanges, ChangedPlan, ExplainedStatement, OverPlanBudget, PlanFinding};
 
-/// Maximum number of findings, and of changed plans.
-const MAX_FINDINGS: usize = 10;
+/// Maximum number of statements with findings, of findings of one statement, and of statements in a message.
+const MAX_STATEMENTS: usize = 5;
+const MAX_FINDINGS: usize = 3;
+const MAX_MESSAGES: usize = 10;
 /// Maximum number of names in a line.
 const MAX_NAMES: usize = 3;
 /// Maximum width of the summary and minimum width, in columns.
@@ -48,8 +52,14 @@ impl PlanReport {
         let mut lines = Lines::new(columns);
         lines.text += &hang("", &format!("production's plans ({})", self.statistics.words()), lines.columns);
         lines.add("explained", &self.explained());
-        for finding in self.analysis.findings.iter().take(MAX_FINDINGS) {
-            self.add_finding(&mut lines, finding);
+        let statements = self.statements_with_findings();
+        for (statement, findings) in statements.iter().take(MAX_STATEMENTS) {
+            self.add_statement(&mut lines, statement, findings);
+        }
+        lines.add_blank();
+        if let Some(more) = statements.len().checked_sub(MAX_STATEMENTS + 1) {
+            let more = count(more + 1, "more statement", "more statements");
+            lines.add("…", &format!("{more} with findings: --report FILE has all"));
         }
         self.add_rest(&mut lines);
         if let Some(changes) = &self.changes {
@@ -68,42 +78,67 @@ impl PlanReport {
         format!("{statements} in {time} after the command; {findings}")
     }
 
-    fn add_finding(&self, lines: &mut Lines, finding: &PlanFinding) {
-        let Some(statement) = self.analysis.statements.get(finding.statement) else { return };
-        lines.add_blank();
-        let tests = count(finding.tests.len(), "test", "tests");
-        lines.add_start(&tests, &without_columns(&statement.normalized));
-        lines.add("", &finding.evidence);
-        match self.suggestion(finding) {
-            Some(index) => {
-                let size = bytes(report::as_f64(index.bytes));
-                lines.add("", &format!("{}  ({}, about {size})", index.sql, Self::costs(finding)));
+    /// Returns the statements with findings, most expensive finding first.
+    fn statements_with_findings(&self) -> Vec<(&ExplainedStatement, Vec<&PlanFinding>)> {
+        let mut order: Vec<usize> = Vec::new();
+        let mut groups: HashMap<usize, Vec<&PlanFinding>> = HashMap::new();
+        for finding in &self.analysis.findings {
+            let group = groups.entry(finding.statement).or_default();
+            if group.is_empty() {
+                order.push(finding.statement);
             }
-            None => lines.add("", &finding.change),
+            group.push(finding);
         }
-        lines.add_start("", &finding.tests.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", "));
+        let mut statement =
+            |place: usize| Some((self.analysis.statements.get(place)?, groups.remove(&place)?));
+        order.into_iter().filter_map(&mut statement).collect()
+    }
+
+    fn add_statement(&self, lines: &mut Lines, statement: &ExplainedStatement, findings: &[&PlanFinding]) {
+        lines.add_blank();
+        let tests = count(statement.tests.len(), "test", "tests");
+        lines.add_start(&tests, &without_columns(&statement.normalized));
+        for finding in findings.iter().take(MAX_FINDINGS) {
+            let seconds = finding.seconds.map(|(from, to)| format!(" About {} a call.", seconds(from, to)));
+            lines.add("", &format!("{}{}", finding.evidence, seconds.unwrap_or_default()));
+            match self.suggestion(finding) {
+                Some(index) => {
+                    let size = bytes(report::as_f64(index.bytes));
+                    lines.add("  →", &format!("{}  ({}, about {size})", index.sql, Self::costs(finding)));
+                }
+                None => lines.add("  →", &finding.change),
+            }
+        }
+        if let Some(more) = findings.len().checked_sub(MAX_FINDINGS + 1) {
+            lines.add("", &format!("… and {}", count(more + 1, "more finding", "more findings")));
+        }
+        let names: Vec<_> = statement.tests.iter().take(MAX_NAMES).map(String::as_str).collect();
+        let more = if statement.tests.len() > MAX_NAMES { ", …" } else { "" };
+        lines.add_start("  in", &format!("{}{more}", names.join(", ")));
     }
 
     fn add_rest(&self, lines: &mut Lines) {
         let Self { analysis, left_out, unseen, .. } = self;
-        lines.add_blank();
-        if let Some(more) = analysis.findings.len().checked_sub(MAX_FINDINGS + 1) {
-            let more = count(more + 1, "more finding", "more findings");
-            lines.add("…", &format!("{more}: --report FILE has all"));
-        }
         if !analysis.unused.is_empty() {
             let names = some(&analysis.unused);
             lines.add("unused", &format!("no statement of the suite uses {names}"));
         }
-        let (mut head, notes) = ("no plan", &analysis.notes);
-        for unexplained in &analysis.unexplained {
+        let unexplained = analysis.unexplained.iter().map(|unexplained| {
             let statements = count(unexplained.count, "statement", "statements");
-            lines.add(head, &format!("{statements}: {}", unexplained.cause));
-            head = "";
-        }
-        for (word, sentences) in [("not seen", unseen), ("left out", left_out), ("note", notes)] {
-            for (place, sentence) in sentences.iter().enumerate() {
+            format!("{statements}: {}", unexplained.cause)
+        });
+        let unexplained: Vec<_> = unexplained.collect();
+        for (word, sentences) in [
+            ("no plan", &unexplained),
+            ("not seen", unseen),
+            ("left out", left_out),
+            ("note", &analysis.notes),
+        ] {
+            for (place, sentence) in sentences.iter().take(MAX_NAMES).enumerate() {
                 lines.add(if place == 0 { word } else { "" }, sentence);
+            }
+            if let Some(more) = sentences.len().checked_sub(MAX_NAMES + 1) {
+                lines.add("", &format!("… and {} more", more + 1));
             }
         }
     }
@@ -118,14 +153,14 @@ impl PlanReport {
         }
         let statements = count(over.len(), "statement exceeds", "statements exceed");
         let mut text = format!("{statements} the budget for production's plans");
-        for OverPlanBudget { statement, limits } in over.iter().take(MAX_FINDINGS) {
+        for OverPlanBudget { statement, limits } in over.iter().take(MAX_MESSAGES) {
             let Some(statement) = self.analysis.statements.get(*statement) else { continue };
             let shown = cut(&without_columns(&statement.normalized), WIDTH);
             text += &format!("\n{shown}\n    {}", limits.join("; "));
             text += &format!("\n    {}", tests_in_words(&statement.tests, MAX_NAMES));
         }
-        if over.len() > MAX_FINDINGS {
-            text += &format!("\n… and {} more", over.len() - MAX_FINDINGS);
+        if over.len() > MAX_MESSAGES {
+            text += &format!("\n… and {} more", over.len() - MAX_MESSAGES);
         }
         Some(text)
     }
@@ -138,13 +173,13 @@ impl PlanReport {
         let statements =
             count(changes.changed.len(), "statement has another plan", "statements have other plans");
         let mut text = format!("{statements} than in \"{name}\"");
-        for change in changes.changed.iter().take(MAX_FINDINGS) {
+        for change in changes.changed.iter().take(MAX_MESSAGES) {
             text += &format!("\n{}", cut(&without_columns(&change.statement), WIDTH));
             text += &change.difference("    ");
             text += &format!("\n    {}", tests_in_words(&change.tests, MAX_NAMES));
         }
-        if changes.changed.len() > MAX_FINDINGS {
-            text += &format!("\n… and {} more", changes.changed.len() - MAX_FINDINGS);
+        if changes.changed.len() > MAX_MESSAGES {
+            text += &format!("\n… and {} more", changes.changed.len() - MAX_MESSAGES);
         }
         if let Some(cause) = self.other_cause(changes) {
             text += &format!("\nDETAIL:  {cause}");
@@ -229,6 +264,12 @@ fn some(names: &[String]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// Returns a range of durations, such as `1.00 s to 20.0 s`.
+fn seconds(from: f64, to: f64) -> String {
+    let [from, to] = [from, to].map(|time| report::Quantity::new(time, report::Unit::Seconds).to_string());
+    format!("{from} to {to}")
 }
 
 /// Returns a cost in words.

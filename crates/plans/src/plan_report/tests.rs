@@ -88,10 +88,11 @@ production's plans (statistics of 2026-11-20, 212 tables, 61.0 GB)
 explained 2 statements in 1.25 s after the command; 1 finding
 
 2 tests   SELECT … FROM orders WHERE customer_id = ?
-          It reads 4.00 GB of orders, 48 million rows, to find 240.
-          CREATE INDEX ON orders (customer_id) (cost 774,288 → 207, about 1.03
+          It reads 4.00 GB of orders, 48 million rows, to find 240. About 1.00 s
+          to 20.0 s a call.
+  →       CREATE INDEX ON orders (customer_id) (cost 774,288 → 207, about 1.03
           GB)
-          tests/test_cart.py::test_history, tests/test_cart.py::test_total
+  in      tests/test_cart.py::test_history, tests/test_cart.py::test_total
 
 unused    no statement of the suite uses orders_note_idx
 not seen  5 runs of statements that PostgreSQL does not plan
