@@ -1,6 +1,6 @@
 //! Gateway seen from its clients: the messages of drivers, connections that break off, and independence of other clients.
 
-mod drivers;
+pub(crate) mod drivers;
 mod invalid_bytes;
 mod load;
 mod network;

@@ -1,8 +1,12 @@
 //! Production's plans: statistics of a server, and what tests get from them.
 
+mod baseline;
 mod candidates;
 mod explain;
 mod fidelity;
 mod hostile;
 mod import;
 mod production;
+mod recording;
+mod run;
+mod suite;
