@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -16,12 +18,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::{Cause, Origin};
+use signal_hook::{SigId, flag, low_level};
 use storage::Attempt;
 use sys::{ProcessHandle, Signal};
 
 use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::notice::notice;
+
+/// Signals that end pgfresh or its command.
+const HANDLED: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// An event that interrupts pgfresh's wait.
 #[derive(Debug)]
@@ -45,12 +51,18 @@ pub(crate) struct Events {
     /// Signal handler that withholds signals until [`Events::deliver_signals`].
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,
+    /// Whether any signal has arrived. Its handler sets it at once, while events come from another thread.
+    is_interrupted: Arc<AtomicBool>,
+    registered: Vec<SigId>,
 }
 
 impl Drop for Events {
     /// Stops the thread that waits for signals. From then on, signals have no effect.
     fn drop(&mut self) {
         self.handle.close();
+        for id in self.registered.drain(..) {
+            low_level::unregister(id);
+        }
     }
 }
 
@@ -59,10 +71,20 @@ impl Events {
     /// process already ignored.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
-        let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
-        let signals = SignalsInfo::<WithOrigin>::new(handled)
-            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        Ok(Self { sender, receiver, handle: signals.handle(), signals: Some(signals) })
+        let handled = HANDLED.into_iter().filter(|&signal| !sys::is_ignored(signal));
+        let cannot = |error| Failure::new(format!("could not listen for signals: {error}"));
+        let is_interrupted = Arc::new(AtomicBool::new(false));
+        let register = |signal| flag::register(signal, Arc::clone(&is_interrupted)).map_err(cannot);
+        let registered = handled.clone().map(register).collect::<Result<_, _>>()?;
+        let signals = SignalsInfo::<WithOrigin>::new(handled).map_err(cannot)?;
+        Ok(Self {
+            sender,
+            receiver,
+            handle: signals.handle(),
+            signals: Some(signals),
+            is_interrupted,
+            registered,
+        })
     }
 
     /// Turns signals into events from now on. Returns those that arrived since [`Events::listen`].
@@ -145,7 +167,7 @@ fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result
 pub(crate) struct Ended {
     /// The command's own exit code, or 128 plus the number of the signal that killed the command.
     pub(crate) code: u8,
-    /// Whether pgfresh received a signal meanwhile, such as Ctrl-C.
+    /// Whether pgfresh received a signal meanwhile, such as Ctrl-C, or one ended the command.
     pub(crate) interrupted: bool,
 }
 
@@ -162,9 +184,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<Ended
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
     // The handlers are in place, so forward the signals that arrived before the command started.
-    let early = events.deliver_signals()?;
-    early.iter().for_each(|origin| send(origin, &handle));
-    let mut interrupted = !early.is_empty();
+    events.deliver_signals()?.iter().for_each(|origin| send(origin, &handle));
     events.watch_child(child)?;
     if let Some(server) = server {
         events.watch_server(server)?;
@@ -183,10 +203,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<Ended
             reported = true;
         }
         match event {
-            Event::Signal(origin) => {
-                interrupted = true;
-                pass_on(&origin, &handle);
-            }
+            Event::Signal(origin) => pass_on(&origin, &handle),
             Event::Ended(status) => {
                 let status = status
                     .map_err(|error| Failure::new(format!("could not wait for the command: {error}")))?;
@@ -197,6 +214,8 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<Ended
                 {
                     notice!("pgfresh: the server crashed while the command was running: {crash}");
                 }
+                let by_signal = status.signal().is_some_and(|signal| HANDLED.contains(&signal));
+                let interrupted = by_signal || events.is_interrupted.load(Ordering::Relaxed);
                 return Ok(Ended { code, interrupted });
             }
             Event::ServerGone | Event::LeasesFailed | Event::LifelineClosed => {}
