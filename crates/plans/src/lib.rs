@@ -32,7 +32,10 @@ mod tables;
 mod walk;
 mod workload;
 
-pub use analysis::{Analysis, ExplainedPlan, ExplainedStatement, IndexGain, IndexSuggestion, PlanFinding, PlanFindingKind, SequentialRead, Unexplained};
+pub use analysis::{
+    Analysis, ExplainedPlan, ExplainedStatement, IndexGain, IndexSuggestion, PlanFinding, PlanFindingKind,
+    SequentialRead, Unexplained,
+};
 pub use analyze::analyze;
 pub use baseline::{Baseline, BaselineChanges, BaselineError, ChangedPlan};
 pub use file::StatisticsFileError;
@@ -40,8 +43,16 @@ pub use limits::Limits;
 pub use plan::{Node, Plan, PlanError};
 pub use plan_budget::{OverPlanBudget, PlanBudget};
 pub use plan_report::{PlanReport, StatisticsSummary};
-pub use planner::{Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey, Planner};
-pub use scratch::{Applied, LeftOut, Reason, Refusal, Scratch, ScratchError, has_parameters, split_statements};
+pub use planner::{
+    Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey,
+    Planner,
+};
+pub use scratch::{
+    Applied, LeftOut, Reason, Refusal, Scratch, ScratchError, has_parameters, split_statements,
+};
 pub use shape::Shape;
 pub use statement::{Parameter, PlanMode, RecordedStatement, Statement};
-pub use statistics::{ColumnStatistics, CommonCombination, Dependency, DistinctCombinations, ExtendedStatistics, RelationKind, RelationName, RelationStatistics, Slot, Statistics};
+pub use statistics::{
+    ColumnStatistics, CommonCombination, Dependency, DistinctCombinations, ExtendedStatistics, RelationKind,
+    RelationName, RelationStatistics, Slot, Statistics,
+};
