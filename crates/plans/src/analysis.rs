@@ -18,7 +18,7 @@ pub struct Analysis {
     pub unexplained: Vec<Unexplained>,
     /// Number of value sets that were not explained because their statement has too many.
     pub skipped_values: usize,
-    /// Sentences on work that was left out because of [`crate::Limits`].
+    /// Sentences, without a full stop, on what EXPLAIN does not show, and on work that [`crate::Limits`] left out.
     pub notes: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ pub struct IndexSuggestion {
     pub gains: Vec<IndexGain>,
     /// Existing indexes, as they stand in SQL, that the new index makes superfluous.
     pub replaces: Vec<String>,
-    /// Number of distinct statements of the suite that write to the table and would have to maintain the index.
+    /// Number of distinct statements of the suite that add or change rows of the table and have to maintain the index.
     pub writers: usize,
 }
 

@@ -16,6 +16,10 @@ use crate::{
     PlanMode, Planner, RecordedStatement, Shape, Statement, Unexplained,
 };
 
+/// Limit of EXPLAIN that concerns every suite.
+const NOT_SEEN: &str = "EXPLAIN shows no statements inside functions and triggers, and pgfresh explains the checks of foreign keys only \
+     where an index is missing";
+
 /// Explains each statement with each of its value sets, and returns what the plans show.
 ///
 /// Statements with one normalised text are one. The work is bounded by [`Limits::value_sets`], [`Limits::explains`] and
@@ -85,6 +89,18 @@ fn nothing(groups: &[Group<'_>], error: &ExplainError) -> Analysis {
     Analysis { unexplained: unexplained.into_iter().collect(), ..Analysis::default() }
 }
 
+/// Returns a key that errors with one cause share, and the cause in words.
+fn cause(error: &ExplainError) -> (String, String) {
+    match error {
+        ExplainError::Refused { code, .. } if code == "42P01" => (
+            code.clone(),
+            "a table or view does not exist in the template, because only the test made it".to_owned(),
+        ),
+        ExplainError::Refused { code, .. } => (code.clone(), error.to_string()),
+        _ => (error.to_string(), error.to_string()),
+    }
+}
+
 /// The state of one analysis.
 struct Run<'a> {
     tables: &'a Tables<'a>,
@@ -117,10 +133,9 @@ impl Run<'_> {
             match result {
                 Ok(group) => explained.push(group),
                 Err(error) => {
-                    let cause = error.to_string();
+                    let (group_of, cause) = cause(&error);
                     let example = group.normalized.to_owned();
-                    let entry = causes.entry(cause.clone());
-                    entry.or_insert(Unexplained { cause, count: 0, example }).count += 1;
+                    causes.entry(group_of).or_insert(Unexplained { cause, count: 0, example }).count += 1;
                     gone = gone.or_else(|| matches!(error, ExplainError::Gone(_)).then_some(error));
                 }
             }
@@ -244,7 +259,9 @@ impl Run<'_> {
         }
         for (statement, group) in explained.iter().enumerate() {
             let generic = group.generic.as_ref();
-            let generic = generic.and_then(|(plan, custom)| expensive_generic(plan, custom, self.limits));
+            let text = group.values.first().map_or("", |statement| statement.text.as_str());
+            let generic =
+                generic.and_then(|(plan, custom)| expensive_generic(text, plan, custom, self.limits));
             let offset = growing_offset(oracle, &group.values, self.limits);
             found.extend(generic.into_iter().chain(offset).map(|problem| Found {
                 problem,
@@ -266,6 +283,7 @@ impl Run<'_> {
             advice.suggestions.iter().flat_map(|suggestion| &suggestion.replaces).collect();
         self.analysis.unused.retain(|index| !replaced.contains(index));
         self.analysis.suggestions = advice.suggestions;
+        self.analysis.notes.push(NOT_SEEN.to_owned());
         self.analysis.notes.extend(advice.notes);
     }
 
@@ -334,8 +352,10 @@ impl Run<'_> {
                 });
                 if let Some(plan) = plan.clone() {
                     let still = |rest: &Problem| (rest.kind, rest.table) == (problem.kind, problem.table);
-                    let is_solved =
-                        checks.contains_key(&place) || !self.problems(oracle, item, &plan).iter().any(still);
+                    let pays = finding.cost - plan.root.total_cost >= self.limits.index_gain * finding.cost;
+                    let is_solved = pays
+                        && (checks.contains_key(&place)
+                            || !self.problems(oracle, item, &plan).iter().any(still));
                     if is_solved && let Some(suggestion) = self.solution(&plan, &problem, advice) {
                         finding.suggestion = Some(suggestion);
                         finding.cost_after = Some(plan.root.total_cost);

@@ -12,6 +12,8 @@ mod candidates;
 mod conditions;
 mod day;
 mod definition;
+#[cfg(test)]
+mod fake;
 mod file;
 mod findings;
 pub mod import;

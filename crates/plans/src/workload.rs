@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::tables::Tables;
-use crate::{CandidateId, Plan, PlanMode, Planner, Statement};
+use crate::{CandidateId, Node, Plan, PlanMode, Planner, Statement};
 
 /// One plan to improve.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Item {
     pub(crate) foreign_key: bool,
     /// Places of the tables in the catalog. Partitions count as their outermost partitioned table.
     pub(crate) tables: BTreeSet<usize>,
-    /// Places of the tables that the statement writes to.
+    /// Places of the tables to which the statement adds rows or whose rows it changes.
     pub(crate) writes: BTreeSet<usize>,
 }
 
@@ -32,8 +32,9 @@ impl Item {
         before: Plan,
         tables: &Tables<'_>,
     ) -> Self {
+        let is_write = |node: &&Node| node.kind == "ModifyTable" && node.text("Operation") != Some("Delete");
         let places = |writes: bool| -> BTreeSet<usize> {
-            let nodes = before.nodes().filter(|node| !writes || node.kind == "ModifyTable");
+            let nodes = before.nodes().filter(|node| !writes || is_write(node));
             nodes.filter_map(|node| tables.of_node(node)).map(|place| tables.root(place)).collect()
         };
         let (tables, writes) = (places(false), places(true));

@@ -12,8 +12,11 @@ use crate::{CandidateId, Limits};
 /// Maximum rise of a cost, as a fraction, if a wider index takes over the searches of a narrow one.
 const WIDER_LOSS: f64 = 0.5;
 
-/// Minimum rise of a cost in comparison with the cost without any suggestion.
-const NOTABLE: f64 = 0.001;
+/// Minimum rise of a cost in comparison with the cost without any suggestion. A rise beyond [`Limits::cost`] always counts.
+const NOTABLE: f64 = 0.02;
+
+/// Maximum number of times that INCLUDE may enlarge an index.
+const LARGER: u64 = 3;
 
 /// Maximum number of INCLUDE columns.
 const INCLUDED: usize = 3;
@@ -45,17 +48,23 @@ pub(crate) struct Chooser<'o, 'p, 'i> {
 impl Chooser<'_, '_, '_> {
     /// Creates candidates, and leaves those out that PostgreSQL refuses.
     pub(crate) fn create(&mut self, drafts: Vec<(usize, IndexDefinition)>) -> Vec<CandidateId> {
+        self.create_each(drafts).into_iter().flatten().collect()
+    }
+
+    /// Creates candidates. The result has `None` for each candidate that PostgreSQL refuses.
+    fn create_each(&mut self, drafts: Vec<(usize, IndexDefinition)>) -> Vec<Option<CandidateId>> {
+        if drafts.is_empty() {
+            return Vec::new();
+        }
         let candidates: Vec<_> = drafts.iter().map(|(_, draft)| draft.candidate()).collect();
         let results = self.oracle.planner().create(&candidates);
-        let mut ids = Vec::new();
-        for ((table, definition), result) in drafts.into_iter().zip(results) {
-            if let Ok((id, bytes)) = result {
-                self.oracle.home(id, table);
-                self.created.insert(id, Created { definition, table, bytes });
-                ids.push(id);
-            }
-        }
-        ids
+        let created = drafts.into_iter().zip(results).map(|((table, definition), result)| {
+            let (id, bytes) = result.ok()?;
+            self.oracle.home(id, table);
+            self.created.insert(id, Created { definition, table, bytes });
+            Some(id)
+        });
+        created.collect()
     }
 
     /// Returns the minimal set out of whole candidates, with partial ones and INCLUDE where they are clearly better.
@@ -68,11 +77,35 @@ impl Chooser<'_, '_, '_> {
         let all: BTreeSet<CandidateId> = whole.iter().copied().collect();
         let used = self.used(&all);
         let pruned = self.prune(used);
-        let mut set = self.used(&pruned);
+        let mut set = self.narrowed(pruned);
         set = self.with_partial(set, partial);
         set = self.with_included(set, columns);
         let set = self.prune(set);
         self.used(&set)
+    }
+
+    /// Replaces indexes by shorter ones where that costs little.
+    fn narrowed(&mut self, mut set: BTreeSet<CandidateId>) -> BTreeSet<CandidateId> {
+        for id in set.clone() {
+            let definition = self.created[&id].definition.clone();
+            let mut shorter: Vec<(usize, CandidateId)> = self
+                .created
+                .iter()
+                .filter(|(other, created)| **other != id && created.definition.is_part_of(&definition))
+                .map(|(other, created)| (created.definition.keys.len(), *other))
+                .collect();
+            shorter.sort_unstable();
+            for (_, other) in shorter {
+                let mut changed = set.clone();
+                changed.remove(&id);
+                changed.insert(other);
+                if !self.is_worse(&set, &changed, Some(id), self.limits.index_loss) {
+                    set = changed;
+                    break;
+                }
+            }
+        }
+        set
     }
 
     /// Returns the candidates of a set in the plans of those items that gain enough.
@@ -153,7 +186,7 @@ impl Chooser<'_, '_, '_> {
             }
             let without = self.oracle.outcome((place, item), other, &[]);
             // Without an answer, the index stays.
-            without.is_none_or(|without| notably_worse(item, &with, &without, tolerance))
+            without.is_none_or(|without| notably_worse(item, &with, &without, tolerance, self.limits))
         })
     }
 
@@ -174,7 +207,7 @@ impl Chooser<'_, '_, '_> {
                 after.used.contains(id)
                     && self.pays(item, after.cost)
                     && after.cost <= CLEARLY * before.cost
-                    && notably_worse(item, &after, &before, self.limits.index_loss)
+                    && notably_worse(item, &after, &before, self.limits.index_loss, self.limits)
             });
             if halves {
                 set = more;
@@ -205,42 +238,65 @@ impl Chooser<'_, '_, '_> {
         mut set: BTreeSet<CandidateId>,
         columns: &BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>>,
     ) -> BTreeSet<CandidateId> {
-        for id in set.clone() {
-            let Created { definition, table, .. } = self.created[&id].clone();
-            let users: Vec<usize> = (0..self.items.len())
-                .filter(|place| {
-                    let outcome = self.oracle.outcome((*place, &self.items[*place]), &set, &[]);
-                    outcome.is_some_and(|outcome| outcome.used.contains(&id))
-                })
-                .collect();
-            let needed = users.iter().filter_map(|place| columns.get(place)?.get(&table));
+        let mut plain = Vec::new();
+        let mut drafts = Vec::new();
+        for id in &set {
+            let users = self.users(*id, &set);
+            let Created { definition, table, .. } = &self.created[id];
+            let needed = users.iter().filter_map(|place| columns.get(place)?.get(table));
             let mut included: BTreeSet<String> = needed.flatten().cloned().collect();
             included.retain(|column| !definition.keys.contains(column));
-            if definition.method != "btree" || included.is_empty() || included.len() > INCLUDED {
+            if definition.method == "btree" && (1..=INCLUDED).contains(&included.len()) {
+                let included = included.into_iter().collect();
+                drafts.push((*table, IndexDefinition { included, ..definition.clone() }));
+                plain.push((*id, users));
+            }
+        }
+        // One call creates all of them, because the scratch server restarts for it.
+        for ((id, users), covering) in plain.into_iter().zip(self.create_each(drafts)) {
+            let Some(covering) = covering else { continue };
+            if self.created[&covering].bytes > LARGER * self.created[&id].bytes {
                 continue;
             }
-            let wider = IndexDefinition { included: included.into_iter().collect(), ..definition };
-            let Some(covering) = self.create(vec![(table, wider)]).pop() else { continue };
             let mut other = set.clone();
             other.remove(&id);
             other.insert(covering);
-            let costs = |chooser: &mut Self, set: &BTreeSet<CandidateId>| -> Option<f64> {
-                let costs = users.iter().map(|place| {
-                    chooser.oracle.outcome((*place, &chooser.items[*place]), set, &[]).map(|found| found.cost)
-                });
-                costs.sum()
+            let (Some(before), Some(after)) = (self.costs(&users, &set), self.costs(&users, &other)) else {
+                continue;
             };
-            let (Some(plain), Some(cheaper)) = (costs(self, &set), costs(self, &other)) else { continue };
-            if cheaper <= CLEARLY * plain && plain - cheaper >= self.limits.cost {
+            if after <= CLEARLY * before && before - after >= self.limits.cost {
                 set = other;
             }
         }
         set
     }
+
+    /// Returns the places of the items whose plans use a candidate.
+    fn users(&mut self, id: CandidateId, set: &BTreeSet<CandidateId>) -> Vec<usize> {
+        let items = self.items;
+        let mut uses = |place: &usize| {
+            let outcome = self.oracle.outcome((*place, &items[*place]), set, &[]);
+            outcome.is_some_and(|outcome| outcome.used.contains(&id))
+        };
+        (0..items.len()).filter(|place| uses(place)).collect()
+    }
+
+    /// Returns the sum of the costs of some items.
+    fn costs(&mut self, places: &[usize], set: &BTreeSet<CandidateId>) -> Option<f64> {
+        let items = self.items;
+        let costs = places.iter().map(|place| self.oracle.outcome((*place, &items[*place]), set, &[]));
+        costs.map(|outcome| outcome.map(|found| found.cost)).sum()
+    }
 }
 
 /// Returns true if an item costs notably more without something.
-pub(crate) fn notably_worse(item: &Item, with: &Outcome, without: &Outcome, tolerance: f64) -> bool {
+pub(super) fn notably_worse(
+    item: &Item,
+    with: &Outcome,
+    without: &Outcome,
+    tolerance: f64,
+    limits: &Limits,
+) -> bool {
     let rise = without.cost - with.cost;
-    rise > tolerance * with.cost && rise > NOTABLE * item.before.root.total_cost
+    rise > tolerance * with.cost && (rise > NOTABLE * item.before.root.total_cost || rise > limits.cost)
 }

@@ -61,16 +61,13 @@ impl Maker<'_> {
             self.add("btree", last);
             self.add("btree", &joined(&equal, last));
             for condition in &access.fixed {
-                // NULL as a condition keeps no order, so it belongs to the predicate.
-                let others: Vec<String> =
-                    equal.iter().filter(|key| *condition != format!("({key} IS NULL)")).cloned().collect();
-                self.add_partial(&joined(&others, last), condition);
+                self.add_partial(&joined(&without_fixed(&equal, condition), last), condition);
             }
         }
         for condition in &access.fixed {
-            let others: Vec<String> =
-                equal.iter().filter(|key| *condition != format!("({key} IS NULL)")).cloned().collect();
-            self.add_partial(&others, condition);
+            let others = without_fixed(&equal, condition);
+            let is_alone = others.is_empty() && ranges.is_empty() && orders.is_empty();
+            self.add_partial(if is_alone { &equal } else { &others }, condition);
         }
     }
 
@@ -149,6 +146,15 @@ impl Maker<'_> {
             predicate,
         });
     }
+}
+
+/// Returns the keys that the condition of a partial index does not fix. Besides, PostgreSQL knows no order of rows with
+/// `IS NULL` as the first key.
+fn without_fixed(keys: &[String], condition: &str) -> Vec<String> {
+    let is_fixed = |key: &&String| {
+        [key.as_str(), &format!("(NOT {key})"), &format!("({key} IS NULL)")].contains(&condition)
+    };
+    keys.iter().filter(|key| !is_fixed(key)).cloned().collect()
 }
 
 /// Returns both lists, without keys of the second that the first has.

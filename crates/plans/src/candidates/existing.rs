@@ -32,7 +32,7 @@ pub(super) fn superfluous(
                 return false;
             }
             let without = oracle.outcome((place, item), set, &hidden);
-            without.is_none_or(|without| notably_worse(item, &with, &without, limits.index_loss))
+            without.is_none_or(|without| notably_worse(item, &with, &without, limits.index_loss, limits))
         });
         if !needed {
             found.push(short_name(&index.schema, &index.name));

@@ -56,7 +56,9 @@ pub(crate) fn advise(
     let (partial, whole): (Vec<_>, Vec<_>) =
         drafts.into_iter().partition(|(_, draft)| draft.predicate.is_some());
     let mut chooser = Chooser { oracle, items, limits, created: BTreeMap::new() };
-    let (whole, partial) = (chooser.create(whole), chooser.create(partial));
+    let all = chooser.create(whole.into_iter().chain(partial).collect());
+    let (partial, whole): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|id| chooser.created[id].definition.predicate.is_some());
     let set = chooser.choose(&whole, &partial, &columns(&asked));
     let created = chooser.created;
     if oracle.is_exhausted() {
@@ -182,7 +184,7 @@ fn gains(
     gains
 }
 
-/// Returns the number of statements that write to a table.
+/// Returns the number of statements that add rows to a table or change them.
 fn writers(items: &[Item], table: usize) -> usize {
     let writes = |item: &&Item| item.writes.contains(&table);
     items.iter().filter(writes).map(|item| item.statement).collect::<BTreeSet<_>>().len()
