@@ -7,7 +7,7 @@ use crate::{Plan, PlanMode, Shape};
 pub struct Analysis {
     /// Explained statements, one for each normalised text, most expensive first.
     pub statements: Vec<ExplainedStatement>,
-    /// Findings, most expensive first.
+    /// Findings: those that a suggested index solves come first, the most expensive first.
     pub findings: Vec<PlanFinding>,
     /// Indexes to create, a minimal set for all statements together.
     pub suggestions: Vec<IndexSuggestion>,

@@ -13,7 +13,7 @@ use crate::tables::Tables;
 use crate::workload::{Item, Oracle};
 use crate::{
     Analysis, ExplainError, ExplainedPlan, ExplainedStatement, Limits, Plan, PlanFinding, PlanFindingKind,
-    PlanMode, Planner, RecordedStatement, Shape, Statement, Unexplained,
+    PlanMode, Planner, RecordedStatement, Shape, Statement, Unexplained, has_parameters,
 };
 
 /// Limit of EXPLAIN that concerns every suite.
@@ -155,8 +155,12 @@ impl Run<'_> {
         let mut plans: Vec<(ExplainedPlan, &'r Statement)> = Vec::new();
         let mut refused = None;
         for record in records {
-            match planner.explain(&record.statement, PlanMode::Custom, &[], &[]) {
-                Ok(plan) => self.add_plan(&mut plans, PlanMode::Custom, plan, record),
+            // A statement without the values of its parameters has no custom plan.
+            let has_values =
+                !record.statement.parameters.is_empty() || !has_parameters(&record.statement.text);
+            let mode = if has_values { PlanMode::Custom } else { PlanMode::Generic };
+            match planner.explain(&record.statement, mode, &[], &[]) {
+                Ok(plan) => self.add_plan(&mut plans, mode, plan, record),
                 Err(error @ ExplainError::Gone(_)) => return Err(error),
                 Err(error) => drop(refused.get_or_insert(error)),
             }
@@ -370,7 +374,10 @@ impl Run<'_> {
             }
         }
         self.analysis.findings = merged.into_values().collect();
-        self.analysis.findings.sort_by(|left, right| right.cost.total_cmp(&left.cost));
+        self.analysis.findings.sort_by(|left, right| {
+            let unsolved = |finding: &PlanFinding| finding.suggestion.is_none();
+            unsolved(left).cmp(&unsolved(right)).then(right.cost.total_cmp(&left.cost))
+        });
     }
 
     /// Returns the place of the suggestion that a plan uses for a problem's table, or for any table if the problem has none.

@@ -14,7 +14,7 @@ pub(crate) struct Visit<'a> {
     pub(crate) fraction: f64,
     /// Number of executions.
     pub(crate) loops: f64,
-    /// Number of processes that share the work.
+    /// Number of processes that share the work, as the planner counts: the leader does less the more workers there are.
     pub(crate) processes: f64,
 }
 
@@ -37,8 +37,10 @@ pub(crate) fn visits(plan: &Plan) -> Vec<Visit<'_>> {
 fn descend<'a>(visits: &[Visit<'a>], at: usize, child: &'a Node) -> Visit<'a> {
     let Visit { node, fraction, loops, processes, .. } = visits[at];
     let workers = node.properties.get("Workers Planned").and_then(Value::as_f64).unwrap_or(0.0);
+    // Source: `get_parallel_divisor` in `costsize.c`.
+    let shared = if workers > 0.0 { workers + (1.0 - 0.3 * workers).max(0.0) } else { 1.0 };
     let mut visit =
-        Visit { node: child, parent: Some(at), fraction, loops, processes: processes.max(workers + 1.0) };
+        Visit { node: child, parent: Some(at), fraction, loops, processes: processes.max(shared) };
     match child.text("Parent Relationship") {
         Some("InitPlan") => return Visit { fraction: 1.0, loops: 1.0, ..visit },
         Some("SubPlan") => {

@@ -5,7 +5,11 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use plans::{Applied, ExplainError, PlanMode, Refusal, Scratch, Statement, Statistics};
+use ::report::{Quantity, Unit};
+use plans::{
+    Analysis, Applied, ExplainError, Limits, PlanFinding, PlanMode, RecordedStatement, Refusal, Scratch,
+    Statement, Statistics,
+};
 use serde_json::{Value, json};
 use storage::human_bytes;
 
@@ -50,8 +54,23 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
             }
         }
     }
+    let analysis = plans::analyze(&mut scratch, &records(&statements), &Limits::default());
     if arguments.json {
-        print_line!("{}", json!({ "statements": explained, "statistics": summary(&statistics, &applied) }));
+        let suggestions: Vec<&str> = analysis.suggestions.iter().map(|index| index.sql.as_str()).collect();
+        let findings: Vec<Value> =
+            analysis.findings.iter().map(|found| to_json_with(found, &analysis)).collect();
+        print_line!(
+            "{}",
+            json!({
+                "statements": explained, "findings": findings, "suggestions": suggestions,
+                "statistics": summary(&statistics, &applied),
+            })
+        );
+    } else if !context.verbosity.is_quiet() {
+        analysis
+            .findings
+            .iter()
+            .for_each(|found| notice!("{}", in_words(found, &analysis, statements.len() > 1)));
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -105,6 +124,39 @@ fn to_json(scratch: &mut Scratch, text: &str, generic: bool, result: Result<Stri
             json!({ "statement": text, "mode": kind, "error": failure(text, &refusal, None).to_response().error })
         }
     }
+}
+
+fn records(statements: &[String]) -> Vec<RecordedStatement> {
+    let record = |text: &String| RecordedStatement {
+        statement: Statement { text: text.clone(), ..Statement::default() },
+        normalized: text.clone(),
+        ..RecordedStatement::default()
+    };
+    statements.iter().map(record).collect()
+}
+
+/// Returns a finding with the statement that it belongs to.
+fn to_json_with(found: &PlanFinding, analysis: &Analysis) -> Value {
+    let mut object = found.to_json();
+    object["statement"] = json!(analysis.statements[found.statement].normalized);
+    object
+}
+
+/// Describes a finding. The statement is named only if there are several.
+fn in_words(found: &PlanFinding, analysis: &Analysis, names_statement: bool) -> String {
+    let statement = &analysis.statements[found.statement].normalized;
+    let of = if names_statement { format!(" in {}", ::report::cut(statement, 60)) } else { String::new() };
+    let costs = match found.cost_after {
+        Some(after) => format!(" (cost {:.0} → {after:.0})", found.cost),
+        None => String::new(),
+    };
+    let seconds = |seconds| Quantity::new(seconds, Unit::Seconds);
+    let time = match found.seconds {
+        Some((from, to)) => format!(" About {} to {} a call.", seconds(from), seconds(to)),
+        None => String::new(),
+    };
+    let (title, evidence) = (found.kind.title(), &found.evidence);
+    format!("pgfresh: {title}{of}\nDETAIL:  {evidence}{time}\nHINT:  {}{costs}", found.change)
 }
 
 fn summary(statistics: &Statistics, applied: &Applied) -> Value {

@@ -65,9 +65,7 @@ pub(crate) fn accesses(plan: &Plan, tables: &Tables<'_>) -> Vec<Access> {
             collector.accesses.insert(alias.to_owned(), Access { table: root, ..Access::default() });
         }
     }
-    for node in plan.nodes() {
-        collector.node(node, std::ptr::eq(node, &raw const plan.root));
-    }
+    collector.branch(&plan.root, true, false);
     collector.accesses.into_values().collect()
 }
 
@@ -77,13 +75,22 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    fn node(&mut self, node: &Node, is_root: bool) {
+    fn branch(&mut self, node: &Node, is_root: bool, is_limited: bool) {
+        let is_limited = is_limited || node.kind == "Limit";
+        self.node(node, is_root, is_limited);
+        node.children.iter().for_each(|child| self.branch(child, false, is_limited));
+    }
+
+    fn node(&mut self, node: &Node, is_root: bool, is_limited: bool) {
         for property in CONDITIONS {
             for part in node.text(property).map(conjuncts).unwrap_or_default() {
                 self.condition(part);
             }
         }
-        self.order(&texts(node, "Sort Key"));
+        // Without a limit, the plan reads all rows anyway, and an index would only spare the sort.
+        if is_limited {
+            self.order(&texts(node, "Sort Key"));
+        }
         if node.kind == "Aggregate" {
             for output in texts(node, "Output") {
                 self.extreme(output);

@@ -22,7 +22,11 @@ pub(super) fn superfluous(
     let mut found = Vec::new();
     for index in table.indexes.iter().filter(|index| is_free(index)) {
         let definition = IndexDefinition::parse(&table.schema, &table.name, &index.definition);
-        if !definition.is_some_and(|definition| definition.is_part_of(&created.definition)) {
+        let is_part = |definition: IndexDefinition| {
+            // A partial index is smaller than a whole one, so it may have its own purpose.
+            definition.predicate == created.definition.predicate && definition.is_part_of(&created.definition)
+        };
+        if !definition.is_some_and(is_part) {
             continue;
         }
         let hidden = [(index.schema.clone(), index.name.clone())];

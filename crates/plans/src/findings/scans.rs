@@ -54,7 +54,7 @@ fn scans(visits: &[Visit<'_>], tables: &Tables<'_>) -> BTreeMap<usize, Scan> {
         // A plan with two scans of one table is judged by the part that it reads at once.
         scan.bytes = if tables.root(place) == place { scan.bytes.max(read) } else { scan.bytes + read };
         scan.rows += table.rows.max(0.0) * visit.fraction;
-        scan.kept += visit.node.rows * visit.processes * visit.fraction;
+        scan.kept += (visit.node.rows * visit.processes * visit.fraction).min(table.rows.max(0.0));
         scan.processes = scan.processes.max(visit.processes);
         scan.loops = scan.loops.max(visit.loops);
         scan.parallel |= visit.processes > 1.0;
@@ -88,13 +88,14 @@ fn problem(place: usize, scan: &Scan, tables: &Tables<'_>) -> Problem {
     let times =
         if scan.loops > 1.5 { format!(", {} times", number(scan.loops.round())) } else { String::new() };
     let (low, high) = read_seconds(scan.bytes, scan.rows, scan.processes);
+    let range = (low * scan.loops, high * scan.loops);
     Problem {
         kind: PlanFindingKind::SequentialScan,
         node: if scan.parallel { "Parallel Seq Scan" } else { "Seq Scan" }.to_owned(),
         table: Some(place),
         rows,
         bytes: scan.bytes,
-        seconds: Some((low * scan.loops, high * scan.loops)),
+        seconds: Some(range),
         evidence: format!("The plan reads {part}{times}{filter}."),
         change: change(scan, rows, &name),
         costs: None,
@@ -123,5 +124,5 @@ fn change(scan: &Scan, rows: f64, name: &str) -> String {
 
 /// Returns a condition, shortened for a sentence.
 pub(super) fn cut(condition: &str) -> String {
-    report::cut(condition, 100)
+    report::cut(condition, 80)
 }

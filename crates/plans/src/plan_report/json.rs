@@ -123,6 +123,14 @@ impl PlanReport {
     }
 }
 
+impl PlanFinding {
+    /// Returns the finding as an object of JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        finding_to_json(self)
+    }
+}
+
 fn finding_to_json(finding: &PlanFinding) -> Value {
     json!({
         "kind": finding.kind.name(), "node": finding.node, "table": finding.table, "rows": finding.rows,
