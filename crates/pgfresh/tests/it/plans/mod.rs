@@ -9,4 +9,5 @@ mod import;
 mod production;
 mod recording;
 mod run;
+mod suggestions;
 mod suite;
