@@ -105,7 +105,7 @@ pub(crate) enum Command {
     Snapshot(Snapshot),
     /// Show how a leased or kept database differs from its template
     Diff(Diff),
-    /// Show which plan a statement would have in production, from production's statistics
+    /// Show a statement's plan in production, from statistics
     Explain(Explain),
     /// Show the templates, leases and connections of the running server
     Status(Status),

@@ -50,7 +50,7 @@ pub use planner::{
     Planner,
 };
 pub use scratch::{
-    Applied, LeftOut, Reason, Refusal, Scratch, ScratchError, has_parameters, split_statements,
+    Applied, Reason, Refusal, Scratch, ScratchError, UnappliedObject, has_parameters, split_statements,
 };
 pub use shape::Shape;
 pub use statement::{Parameter, PlanMode, RecordedStatement, Statement};

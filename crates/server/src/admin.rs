@@ -439,8 +439,12 @@ fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
 /// Reads the body of an error message.
 fn server_error(body: &[u8]) -> SessionError {
     let ErrorResponse { severity, sqlstate, message, detail, hint } = ErrorResponse::read(body);
-    let position = ErrorResponse::fields(body).find(|(code, _)| *code == b'P');
-    let position = position.and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
+    let mut position = None;
+    for (code, value) in ErrorResponse::fields(body) {
+        if code == b'P' {
+            position = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+        }
+    }
     SessionError::Server {
         severity: severity.into(),
         sqlstate: sqlstate.into(),

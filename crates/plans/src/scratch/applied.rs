@@ -20,12 +20,12 @@ pub struct Applied {
     /// Size of all these tables and indexes in production, in bytes.
     pub bytes: u64,
     /// Objects that lack some statistics, in the order of the import.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<UnappliedObject>,
 }
 
 /// An object that lacks some of production's statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct UnappliedObject {
     /// Name of the table, index, column, statistics object or setting, such as `shop.orders.status`.
     pub object: String,
     /// Why it lacks them.
@@ -105,14 +105,14 @@ impl fmt::Display for Reason {
 
 impl Applied {
     pub(crate) fn leave_out(&mut self, object: impl Into<String>, reason: Reason) {
-        self.left_out.push(LeftOut { object: object.into(), reason });
+        self.left_out.push(UnappliedObject { object: object.into(), reason });
     }
 
     /// Returns a line for each reason, with the number of objects and the names of some.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let mut by_reason: BTreeMap<&Reason, Vec<&str>> = BTreeMap::new();
-        for LeftOut { object, reason } in &self.left_out {
+        for UnappliedObject { object, reason } in &self.left_out {
             by_reason.entry(reason).or_default().push(object);
         }
         let line = |(reason, objects): (&Reason, Vec<&str>)| {

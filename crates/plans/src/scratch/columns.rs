@@ -17,7 +17,9 @@ use crate::{ColumnStatistics, Slot, Statistics};
 
 /// Matches columns and prepares slots. [`MULTIRANGE`] takes the place of a comment in it.
 const PREPARE: &str = include_str!("columns.sql");
-/// Range type of a multirange type. Multirange types exist since 14.
+/// First major with multirange types.
+const MULTIRANGES_SINCE: u32 = 14;
+/// Range type of a multirange type.
 const MULTIRANGE: &str =
     "WHEN t.typtype = 'm' THEN (SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = t.oid)";
 /// Number of columns in one INSERT.
@@ -79,7 +81,7 @@ pub(super) fn import(
     let (before, after) = PREPARE.split_once("-- Types as ANALYZE").unwrap_or((PREPARE, ""));
     session.query(before).during("match columns")?;
     compare(session, &columns, applied)?;
-    let multirange = if major < 14 { "" } else { MULTIRANGE };
+    let multirange = if major < MULTIRANGES_SINCE { "" } else { MULTIRANGE };
     let prepare = format!("--{after}").replace("/* multirange */", multirange);
     session.query(&prepare).during("prepare the statistics of columns")?;
     let mut start = 0;

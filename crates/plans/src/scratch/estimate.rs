@@ -115,13 +115,13 @@ impl Tree {
 
     /// Returns the number of pages that a page above the leaves links to.
     fn fan_out(&self) -> f64 {
-        let key = Self::tuple(&self.columns[..self.key_columns.min(self.columns.len())]);
-        (Self::inner_room() / (key + POINTER)).ceil().max(2.0)
+        let room = USABLE - PAGE * (100.0 - INNER_FILL) / 100.0;
+        (room / (self.key() + POINTER)).ceil().max(2.0)
     }
 
-    /// Returns the number of bytes for keys in a page above the leaves.
-    fn inner_room() -> f64 {
-        USABLE - PAGE * (100.0 - INNER_FILL) / 100.0
+    /// Returns the size of a key above the leaves.
+    fn key(&self) -> f64 {
+        Self::tuple(&self.columns[..self.key_columns.min(self.columns.len())])
     }
 
     /// Returns the height of a tree that has `pages` pages in all.
@@ -129,16 +129,10 @@ impl Tree {
         if pages <= 2 {
             return 0;
         }
-        let mut fan_out = self.fan_out();
-        let is_key_only = self.key_columns == self.columns.len();
-        if is_key_only && self.rows > 0.0 && self.rows / self.distinct() < 1.5 {
-            // The leaves tell the size of a key better than its average width.
-            let in_leaf = self.rows / f64::from(pages);
-            let room = USABLE - PAGE * (100.0 - self.fill) / 100.0;
-            fan_out = (in_leaf * Self::inner_room() / room).ceil().max(2.0);
-        }
+        let (fan_out, key) = (self.fan_out(), self.key());
         let leaves = (f64::from(pages - 1) * (1.0 - 1.0 / fan_out)).ceil();
-        above(leaves, fan_out).1
+        // An index that has grown row by row fills its root before it gets another level.
+        if leaves <= (USABLE / (key + POINTER)).floor() { 1 } else { above(leaves, fan_out).1 }
     }
 }
 

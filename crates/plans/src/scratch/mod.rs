@@ -34,7 +34,7 @@ use server::{AdminConnection, Server, admin_params};
 use storage::Account;
 use template::Provisioner;
 
-pub use self::applied::{Applied, LeftOut, Reason};
+pub use self::applied::{Applied, Reason, UnappliedObject};
 use self::error::During;
 pub use self::error::ScratchError;
 use self::files::{Files, Resize};
