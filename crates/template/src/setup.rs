@@ -34,7 +34,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// SQL that counts the user's objects in a database. Objects created by initdb have smaller oids. Temporary objects and
 /// their schemas don't count: the server never drops the schemas, and a session that has ended may still be dropping
 /// its tables. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
-const COUNT_OBJECTS: &str = "WITH kept AS (SELECT oid FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_')
+const COUNT_OBJECTS: &str =
+    "WITH kept AS (SELECT oid FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_')
     SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384 AND relnamespace IN (TABLE kept))
     + (SELECT count(*) FROM pg_proc WHERE oid >= 16384 AND pronamespace IN (TABLE kept))
     + (SELECT count(*) FROM pg_type WHERE oid >= 16384 AND typnamespace IN (TABLE kept))
