@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use gateway::{BoundValue, CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
 use plans::{
-    Applied, Baseline, Limits, Parameter, PlanBudget, PlanReport, RecordedStatement, Scratch, Statement,
-    Statistics, StatisticsSummary,
+    Applied, Baseline, BoundStatement, Limits, Parameter, PlanBudget, PlanReport, Scratch, Statistics,
+    StatisticsSummary, SuiteStatement,
 };
 use server::printable;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -185,16 +185,16 @@ fn end_by_signals() -> Result<(), Failure> {
 }
 
 /// Converts the statements of the database's template. Only the first of several runs counts them all.
-fn recorded(statements: Vec<CollectedStatement>, database: &str) -> Vec<RecordedStatement> {
+fn recorded(statements: Vec<CollectedStatement>, database: &str) -> Vec<SuiteStatement> {
     let ours = statements.into_iter().filter(|statement| statement.template == database);
     let convert = |statement: CollectedStatement| {
         let CollectedStatement { normalized, settings, runs, count, prepared_runs, tests, .. } = statement;
         runs.into_iter().enumerate().map(move |(place, CollectedRun { text, values })| {
             let parameter = |BoundValue { type_oid, format, value }| Parameter { type_oid, format, value };
             let parameters = values.into_iter().map(parameter).collect();
-            let statement = Statement { text, parameters, prepared_runs, settings: settings.clone() };
+            let statement = BoundStatement { text, parameters, prepared_runs, settings: settings.clone() };
             let runs = if place == 0 { count } else { 0 };
-            RecordedStatement { statement, normalized: normalized.clone(), runs, tests: tests.clone() }
+            SuiteStatement { statement, normalized: normalized.clone(), runs, tests: tests.clone() }
         })
     };
     ours.flat_map(convert).collect()

@@ -12,8 +12,8 @@ use crate::numbers::whole;
 use crate::tables::Tables;
 use crate::workload::{Item, Oracle};
 use crate::{
-    Analysis, ExplainError, ExplainedPlan, ExplainedStatement, Limits, Plan, PlanFinding, PlanFindingKind,
-    PlanMode, Planner, RecordedStatement, Shape, Statement, Unexplained, has_parameters,
+    Analysis, BoundStatement, ExplainError, ExplainedPlan, ExplainedStatement, Limits, Plan, PlanFinding,
+    PlanFindingKind, PlanMode, Planner, Shape, SuiteStatement, Unexplained, has_parameters,
 };
 
 /// Limit of EXPLAIN that concerns every suite.
@@ -24,7 +24,7 @@ const NOT_SEEN: &str = "EXPLAIN shows no statements inside functions and trigger
 ///
 /// Statements with one normalised text are one. The work is bounded by [`Limits::value_sets`], [`Limits::explains`] and
 /// [`Limits::candidates`]; [`Analysis::notes`] says what was left out.
-pub fn analyze(planner: &mut dyn Planner, statements: &[RecordedStatement], limits: &Limits) -> Analysis {
+pub fn analyze(planner: &mut dyn Planner, statements: &[SuiteStatement], limits: &Limits) -> Analysis {
     let groups = groups(statements);
     let catalog = match planner.catalog() {
         Ok(catalog) => catalog,
@@ -43,16 +43,16 @@ pub fn analyze(planner: &mut dyn Planner, statements: &[RecordedStatement], limi
 /// All recorded statements with one normalised text.
 struct Group<'a> {
     normalized: &'a str,
-    records: Vec<&'a RecordedStatement>,
+    records: Vec<&'a SuiteStatement>,
 }
 
 /// A group with its plans.
 struct Explained<'a> {
     statement: ExplainedStatement,
     /// Values of each plan of the statement, at the same places.
-    questions: Vec<&'a Statement>,
+    questions: Vec<&'a BoundStatement>,
     /// Values of all runs.
-    values: Vec<&'a Statement>,
+    values: Vec<&'a BoundStatement>,
     /// Generic plan and the most expensive custom plan.
     generic: Option<(Plan, Plan)>,
 }
@@ -63,7 +63,7 @@ impl Explained<'_> {
     }
 }
 
-fn groups(statements: &[RecordedStatement]) -> Vec<Group<'_>> {
+fn groups(statements: &[SuiteStatement]) -> Vec<Group<'_>> {
     let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
     for record in statements {
         let normalized = record.normalized.as_str();
@@ -152,7 +152,7 @@ impl Run<'_> {
     ) -> Result<Explained<'r>, ExplainError> {
         let records = &group.records[..group.records.len().min(self.limits.value_sets)];
         self.analysis.skipped_values += group.records.len() - records.len();
-        let mut plans: Vec<(ExplainedPlan, &'r Statement)> = Vec::new();
+        let mut plans: Vec<(ExplainedPlan, &'r BoundStatement)> = Vec::new();
         let mut refused = None;
         for record in records {
             // A statement without the values of its parameters has no custom plan.
@@ -205,10 +205,10 @@ impl Run<'_> {
     /// Adds a plan, or its tests to a plan of the same shape, of which the more expensive one stays.
     fn add_plan<'r>(
         &mut self,
-        plans: &mut Vec<(ExplainedPlan, &'r Statement)>,
+        plans: &mut Vec<(ExplainedPlan, &'r BoundStatement)>,
         mode: PlanMode,
         plan: Plan,
-        record: &'r RecordedStatement,
+        record: &'r SuiteStatement,
     ) {
         self.used.extend(plan.nodes().filter_map(|node| node.text("Index Name")).map(str::to_owned));
         let shape = Shape::of(&plan);

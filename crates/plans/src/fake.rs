@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::definition::IndexDefinition;
 use crate::{
-    Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, Plan, PlanMode,
-    Planner, RecordedStatement, RelationKind, Statement,
+    BoundStatement, Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError,
+    Plan, PlanMode, Planner, RelationKind, SuiteStatement,
 };
 
 /// Parses a plan of nodes from [`node`].
@@ -61,9 +61,9 @@ pub(crate) fn index(name: &str, table: &str, keys: &str) -> CatalogIndex {
 }
 
 /// Returns a recorded statement of one test.
-pub(crate) fn recorded(text: &str, name: &str) -> RecordedStatement {
-    RecordedStatement {
-        statement: Statement { text: text.to_owned(), ..Statement::default() },
+pub(crate) fn recorded(text: &str, name: &str) -> SuiteStatement {
+    SuiteStatement {
+        statement: BoundStatement { text: text.to_owned(), ..BoundStatement::default() },
         normalized: text.to_owned(),
         runs: 1,
         tests: vec![name.to_owned()],
@@ -120,7 +120,7 @@ impl FakePlanner {
 impl Planner for FakePlanner {
     fn explain(
         &mut self,
-        statement: &Statement,
+        statement: &BoundStatement,
         _mode: PlanMode,
         visible: &[CandidateId],
         hidden: &[(String, String)],

@@ -53,7 +53,7 @@ pub use scratch::{
     Applied, Reason, Refusal, Scratch, ScratchError, UnappliedObject, has_parameters, split_statements,
 };
 pub use shape::Shape;
-pub use statement::{Parameter, PlanMode, RecordedStatement, Statement};
+pub use statement::{BoundStatement, Parameter, PlanMode, SuiteStatement};
 pub use statistics::{
     ColumnStatistics, CommonCombination, Dependency, DistinctCombinations, ExtendedStatistics, RelationKind,
     RelationName, RelationStatistics, Slot, Statistics,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{Plan, PlanMode, RelationKind, Statement};
+use crate::{BoundStatement, Plan, PlanMode, RelationKind};
 
 /// Prefix of the names of candidate indexes in plans.
 const PREFIX: &str = "pgfresh_candidate_";
@@ -52,7 +52,7 @@ pub trait Planner {
     /// If there is no plan.
     fn explain(
         &mut self,
-        statement: &Statement,
+        statement: &BoundStatement,
         mode: PlanMode,
         visible: &[CandidateId],
         hidden: &[(String, String)],

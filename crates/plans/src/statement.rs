@@ -2,7 +2,7 @@
 
 /// One statement as a client sent it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Statement {
+pub struct BoundStatement {
     /// The whole text of a single statement, with `$1` for its parameters.
     pub text: String,
     /// Values of the parameters. Empty for a simple query.
@@ -17,9 +17,9 @@ pub struct Statement {
 
 /// A statement of a suite.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RecordedStatement {
+pub struct SuiteStatement {
     /// The statement with the values of one run.
-    pub statement: Statement,
+    pub statement: BoundStatement,
     /// Text without values. Statements that differ only in values or settings have the same normalized text.
     pub normalized: String,
     /// Number of runs. If a normalized text has several recorded statements, only the first one counts the runs, and

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::tables::Tables;
-use crate::{CandidateId, Node, Plan, PlanMode, Planner, Statement};
+use crate::{BoundStatement, CandidateId, Node, Plan, PlanMode, Planner};
 
 /// One plan to improve.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct Item {
     /// Place of the statement in [`crate::Analysis::statements`].
     pub(crate) statement: usize,
     /// Text and values to explain.
-    pub(crate) question: Statement,
+    pub(crate) question: BoundStatement,
     pub(crate) mode: PlanMode,
     /// Plan without candidates.
     pub(crate) before: Plan,
@@ -27,7 +27,7 @@ impl Item {
     /// Creates an item of a plan without candidates.
     pub(crate) fn new(
         statement: usize,
-        question: Statement,
+        question: BoundStatement,
         mode: PlanMode,
         before: Plan,
         tables: &Tables<'_>,
@@ -94,7 +94,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// Explains a statement of our own. `None` if there is no plan, or the limit is reached.
-    pub(crate) fn ask(&mut self, question: &Statement, mode: PlanMode) -> Option<Plan> {
+    pub(crate) fn ask(&mut self, question: &BoundStatement, mode: PlanMode) -> Option<Plan> {
         self.left = self.left.checked_sub(1)?;
         self.planner.explain(question, mode, &[], &[]).ok()
     }

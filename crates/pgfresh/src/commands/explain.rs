@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use ::report::{Quantity, Unit};
 use plans::{
-    Analysis, Applied, ExplainError, Limits, PlanFinding, PlanMode, RecordedStatement, Refusal, Scratch,
-    Statement, Statistics,
+    Analysis, Applied, BoundStatement, ExplainError, Limits, PlanFinding, PlanMode, Refusal, Scratch,
+    Statistics, SuiteStatement,
 };
 use serde_json::{Value, json};
 use storage::human_bytes;
@@ -104,7 +104,7 @@ fn read(source: impl Read) -> io::Result<String> {
 
 /// Explains one statement with a custom plan, or with a generic one if it has parameters.
 fn explain(scratch: &mut Scratch, text: &str, generic: bool) -> Result<String, Refusal> {
-    let statement = Statement { text: text.to_owned(), ..Statement::default() };
+    let statement = BoundStatement { text: text.to_owned(), ..BoundStatement::default() };
     scratch.explain_text(&statement, mode(text, generic))
 }
 
@@ -114,7 +114,7 @@ fn mode(text: &str, generic: bool) -> PlanMode {
 
 fn to_json(scratch: &mut Scratch, text: &str, generic: bool, result: Result<String, Refusal>) -> Value {
     let mode = mode(text, generic);
-    let statement = Statement { text: text.to_owned(), ..Statement::default() };
+    let statement = BoundStatement { text: text.to_owned(), ..BoundStatement::default() };
     let kind = if mode == PlanMode::Generic { "generic" } else { "custom" };
     match result.and_then(|plan| Ok((plan, scratch.explain_json(&statement, mode)?))) {
         Ok((text_plan, plan)) => {
@@ -126,11 +126,11 @@ fn to_json(scratch: &mut Scratch, text: &str, generic: bool, result: Result<Stri
     }
 }
 
-fn records(statements: &[String]) -> Vec<RecordedStatement> {
-    let record = |text: &String| RecordedStatement {
-        statement: Statement { text: text.clone(), ..Statement::default() },
+fn records(statements: &[String]) -> Vec<SuiteStatement> {
+    let record = |text: &String| SuiteStatement {
+        statement: BoundStatement { text: text.clone(), ..BoundStatement::default() },
         normalized: text.clone(),
-        ..RecordedStatement::default()
+        ..SuiteStatement::default()
     };
     statements.iter().map(record).collect()
 }

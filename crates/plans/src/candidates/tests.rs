@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fake::{FakePlanner, index, node, plan, recorded, table};
-use crate::{CandidateId, Catalog, CatalogColumn, Plan, PlanMode, Planner, Statement, analyze};
+use crate::{BoundStatement, CandidateId, Catalog, CatalogColumn, Plan, PlanMode, Planner, analyze};
 
 const COLUMNS: &[(&str, f64)] = &[("a", 1000.0), ("b", 200.0), ("c", 50.0), ("d", 10.0), ("e", 3.0)];
 
@@ -175,7 +175,7 @@ fn names(columns: &[usize]) -> Vec<&'static str> {
 }
 
 fn cost(planner: &mut FakePlanner, text: &str, visible: &[CandidateId]) -> f64 {
-    let statement = Statement { text: text.to_owned(), ..Statement::default() };
+    let statement = BoundStatement { text: text.to_owned(), ..BoundStatement::default() };
     planner.explain(&statement, PlanMode::Custom, visible, &[]).map_or(0.0, |plan: Plan| plan.root.total_cost)
 }
 

@@ -10,7 +10,7 @@ use crate::numbers::{number, percent};
 use crate::tables::{Tables, page_bytes};
 use crate::walk::Visit;
 use crate::workload::{Item, Oracle};
-use crate::{Limits, Node, PlanFindingKind, PlanMode, Statement};
+use crate::{BoundStatement, Limits, Node, PlanFindingKind, PlanMode};
 
 /// Duration of fetching a row by an index, from memory and from a disk, in seconds.
 const FETCH: (f64, f64) = (0.5e-6, 100e-6);
@@ -109,7 +109,8 @@ fn rows_of_index(
             full_name(&table.schema, &table.name),
             sql_name(alias)
         );
-        let question = Statement { text, settings: item.question.settings.clone(), ..Statement::default() };
+        let question =
+            BoundStatement { text, settings: item.question.settings.clone(), ..BoundStatement::default() };
         let plan = oracle.ask(&question, PlanMode::Custom)?;
         // Below Gather, the rows of the outermost node are those of all processes.
         return Some(plan.root.rows);

@@ -9,7 +9,9 @@ use crate::definition::IndexDefinition;
 use crate::names::{full_name, short_name, sql_name, unquoted};
 use crate::numbers::{bytes, number};
 use crate::tables::{Tables, page_bytes};
-use crate::{CatalogTable, ForeignKey, Limits, Parameter, Plan, PlanFindingKind, RelationKind, Statement};
+use crate::{
+    BoundStatement, CatalogTable, ForeignKey, Limits, Parameter, Plan, PlanFindingKind, RelationKind,
+};
 
 /// A check that a statement causes for each row that it deletes or updates.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +23,7 @@ pub(crate) struct ForeignKeyCheck {
     /// Operation on the referenced table, `Delete` or `Update`.
     pub(crate) operation: String,
     /// Query like that of the check.
-    pub(crate) question: Statement,
+    pub(crate) question: BoundStatement,
 }
 
 /// Returns the checks without an index that a statement causes in large tables.
@@ -105,7 +107,7 @@ fn has_index(table: &CatalogTable, key: &ForeignKey) -> bool {
     })
 }
 
-fn question(table: &CatalogTable, key: &ForeignKey) -> Statement {
+fn question(table: &CatalogTable, key: &ForeignKey) -> BoundStatement {
     let conditions: Vec<String> = key
         .columns
         .iter()
@@ -120,7 +122,7 @@ fn question(table: &CatalogTable, key: &ForeignKey) -> Statement {
         conditions.join(" AND ")
     );
     let parameter = Parameter { type_oid: 0, format: 0, value: None };
-    Statement { text, parameters: vec![parameter; key.columns.len()], ..Statement::default() }
+    BoundStatement { text, parameters: vec![parameter; key.columns.len()], ..BoundStatement::default() }
 }
 
 /// Returns the columns that an UPDATE sets.

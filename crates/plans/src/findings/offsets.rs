@@ -6,7 +6,7 @@ use super::Problem;
 use crate::conditions::outer_words;
 use crate::numbers::{cost, number};
 use crate::workload::Oracle;
-use crate::{Limits, Parameter, PlanFindingKind, PlanMode, Statement};
+use crate::{BoundStatement, Limits, Parameter, PlanFindingKind, PlanMode};
 
 /// Ratio of a later page's cost to that of the first page, from which on it is a finding.
 const GROWTH: f64 = 10.0;
@@ -23,7 +23,7 @@ enum Offset {
 /// Returns a problem if the statements, which differ only in values, have an OFFSET that can grow.
 pub(crate) fn growing_offset(
     oracle: &mut Oracle<'_>,
-    statements: &[&Statement],
+    statements: &[&BoundStatement],
     limits: &Limits,
 ) -> Option<Problem> {
     let first = statements.first()?;
@@ -85,7 +85,7 @@ fn literal(text: &str) -> Option<&str> {
     }
 }
 
-fn with_offset(statement: &Statement, offset: Offset, value: u64) -> Statement {
+fn with_offset(statement: &BoundStatement, offset: Offset, value: u64) -> BoundStatement {
     let mut statement = statement.clone();
     match offset {
         Offset::Literal { start, end } => statement.text.replace_range(start..end, &value.to_string()),
@@ -115,14 +115,15 @@ mod tests {
 
     #[test]
     fn offset_is_replaced_where_it_stands() {
-        let literal = Statement { text: "SELECT 1 OFFSET 20 FOR UPDATE".to_owned(), ..Statement::default() };
+        let literal =
+            BoundStatement { text: "SELECT 1 OFFSET 20 FOR UPDATE".to_owned(), ..BoundStatement::default() };
         let replaced = with_offset(&literal, find(&literal.text).unwrap(), 100_000);
         assert_eq!(replaced.text, "SELECT 1 OFFSET 100000 FOR UPDATE");
         let binary = Parameter { type_oid: 20, format: 1, value: Some(vec![0; 8]) };
-        let bound = Statement {
+        let bound = BoundStatement {
             text: "SELECT 1 OFFSET $1".to_owned(),
             parameters: vec![binary],
-            ..Statement::default()
+            ..BoundStatement::default()
         };
         let replaced = with_offset(&bound, find(&bound.text).unwrap(), 7);
         assert_eq!(replaced.parameters[0], Parameter { type_oid: 20, format: 0, value: Some(b"7".to_vec()) });

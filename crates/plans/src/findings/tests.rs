@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fake::{FakePlanner, node, plan, recorded, table};
 use crate::{
-    Candidate, CandidateId, Catalog, ExplainError, ForeignKey, Parameter, PlanFinding, PlanMode, Planner,
-    RecordedStatement, Statement, analyze,
+    BoundStatement, Candidate, CandidateId, Catalog, ExplainError, ForeignKey, Parameter, PlanFinding,
+    PlanMode, Planner, SuiteStatement, analyze,
 };
 
 fn catalog() -> Catalog {
@@ -121,7 +121,7 @@ struct Scripted(Vec<(&'static str, Value)>);
 impl Planner for Scripted {
     fn explain(
         &mut self,
-        statement: &Statement,
+        statement: &BoundStatement,
         mode: PlanMode,
         _visible: &[CandidateId],
         _hidden: &[(String, String)],
@@ -143,7 +143,7 @@ impl Planner for Scripted {
     }
 }
 
-fn findings(statements: &[RecordedStatement], answers: Vec<(&'static str, Value)>) -> Vec<PlanFinding> {
+fn findings(statements: &[SuiteStatement], answers: Vec<(&'static str, Value)>) -> Vec<PlanFinding> {
     analyze(&mut Scripted(answers), statements, &Limits::default()).findings
 }
 
@@ -194,11 +194,11 @@ fn discarded_rows_of_joins_come_from_distinct_values() {
 
 #[test]
 fn worst_value_is_kept_with_all_tests() {
-    let value = |value: &str, test: &str| RecordedStatement {
-        statement: Statement {
+    let value = |value: &str, test: &str| SuiteStatement {
+        statement: BoundStatement {
             text: "q".to_owned(),
             parameters: vec![Parameter { type_oid: 0, format: 0, value: Some(value.as_bytes().to_vec()) }],
-            ..Statement::default()
+            ..BoundStatement::default()
         },
         ..recorded("q", test)
     };
@@ -215,12 +215,12 @@ fn worst_value_is_kept_with_all_tests() {
 
 #[test]
 fn prepared_statement_compares_its_generic_plan() {
-    let statement = RecordedStatement {
-        statement: Statement {
+    let statement = SuiteStatement {
+        statement: BoundStatement {
             text: "q = $1".to_owned(),
             parameters: vec![Parameter { type_oid: 0, format: 0, value: Some(b"1".to_vec()) }],
             prepared_runs: 9,
-            ..Statement::default()
+            ..BoundStatement::default()
         },
         ..recorded("q = $1", "test")
     };
@@ -237,7 +237,7 @@ fn prepared_statement_compares_its_generic_plan() {
 
 #[test]
 fn offset_grows_only_if_it_varies() {
-    let text = |offset: &str, test| RecordedStatement {
+    let text = |offset: &str, test| SuiteStatement {
         normalized: "q LIMIT ? OFFSET ?".to_owned(),
         ..recorded(&format!("q LIMIT 10 OFFSET {offset}"), test)
     };

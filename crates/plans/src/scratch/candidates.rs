@@ -19,7 +19,7 @@ use super::files::{Contents, Files, Resize};
 use super::pages::PAGE;
 use super::session::LIMIT;
 use super::sizes::{Imported, guess, key_columns, number, trees};
-use crate::{Candidate, CandidateId, ExplainError, PlanMode, Statement};
+use crate::{BoundStatement, Candidate, CandidateId, ExplainError, PlanMode};
 
 /// A table, or a partition, on which a candidate is created.
 struct Target {
@@ -295,7 +295,7 @@ impl Scratch {
     /// Returns the planner's estimate of the rows that meet a condition, or 0 if it has none.
     fn estimate_rows(&mut self, table: &str, condition: &str) -> f64 {
         let text = format!("SELECT FROM ONLY {table} WHERE {condition}");
-        let statement = Statement { text, ..Statement::default() };
+        let statement = BoundStatement { text, ..BoundStatement::default() };
         let plan = self.explain_json(&statement, PlanMode::Custom).unwrap_or_default();
         plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_f64).unwrap_or(0.0)
     }

@@ -43,7 +43,9 @@ pub use self::script::{has_parameters, split_statements};
 pub use self::session::Refusal;
 use self::session::Session;
 use self::sizes::{Imported, Sizes};
-use crate::{Candidate, CandidateId, Catalog, ExplainError, Plan, PlanMode, Planner, Statement, Statistics};
+use crate::{
+    BoundStatement, Candidate, CandidateId, Catalog, ExplainError, Plan, PlanMode, Planner, Statistics,
+};
 
 /// Timeout for each answer during the import. One statement matches all relations of a database.
 const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -101,14 +103,14 @@ impl Scratch {
     /// # Errors
     ///
     /// If there is no plan.
-    pub fn explain_json(&mut self, statement: &Statement, mode: PlanMode) -> Result<Value, Refusal> {
+    pub fn explain_json(&mut self, statement: &BoundStatement, mode: PlanMode) -> Result<Value, Refusal> {
         self.explain_with(statement, mode, "")
     }
 
     /// Explains a statement in JSON after `indexes`, SQL that changes which indexes are visible.
     fn explain_with(
         &mut self,
-        statement: &Statement,
+        statement: &BoundStatement,
         mode: PlanMode,
         indexes: &str,
     ) -> Result<Value, Refusal> {
@@ -123,7 +125,7 @@ impl Scratch {
     /// # Errors
     ///
     /// If there is no plan.
-    pub fn explain_text(&mut self, statement: &Statement, mode: PlanMode) -> Result<String, Refusal> {
+    pub fn explain_text(&mut self, statement: &BoundStatement, mode: PlanMode) -> Result<String, Refusal> {
         let lines = self.session.explain(&self.server, statement, mode, &[], "")?;
         Ok(lines.join("\n"))
     }
@@ -132,7 +134,7 @@ impl Scratch {
 impl Planner for Scratch {
     fn explain(
         &mut self,
-        statement: &Statement,
+        statement: &BoundStatement,
         mode: PlanMode,
         visible: &[CandidateId],
         hidden: &[(String, String)],

@@ -10,7 +10,7 @@ use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::script::count_parameters;
 use crate::settings::{is_planner_setting, is_plausible_value};
-use crate::{ExplainError, PlanMode, Statement};
+use crate::{BoundStatement, ExplainError, PlanMode};
 
 /// Maximum time to plan one statement.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -122,7 +122,7 @@ impl Session {
     pub(super) fn explain(
         &mut self,
         server: &Server,
-        statement: &Statement,
+        statement: &BoundStatement,
         mode: PlanMode,
         options: &[&str],
         indexes: &str,
@@ -175,7 +175,7 @@ fn explain_words(options: &[&str]) -> String {
 
 fn custom(
     connection: &mut AdminConnection,
-    statement: &Statement,
+    statement: &BoundStatement,
     options: &[&str],
 ) -> Result<Vec<String>, Positioned> {
     let words = explain_words(options);
@@ -188,14 +188,14 @@ fn custom(
 fn generic(
     connection: &mut AdminConnection,
     major: u32,
-    statement: &Statement,
+    statement: &BoundStatement,
     options: &[&str],
 ) -> Result<Vec<String>, Positioned> {
     let types = declared_types(connection, statement).map_err(|error| (error, None))?;
     let types: Vec<&str> = types.iter().map(|name| name.as_deref().unwrap_or("unknown")).collect();
     let types = if types.is_empty() { String::new() } else { format!(" ({})", types.join(", ")) };
     let words = format!("PREPARE {PREPARED}{types} AS ");
-    let plain = Statement::default();
+    let plain = BoundStatement::default();
     run(connection, &format!("{words}{}", statement.text), &plain)
         .map_err(|error| (error, Some(words.chars().count())))?;
     let value = |number: usize| match statement.parameters.get(number) {
@@ -217,7 +217,7 @@ fn generic(
 /// Returns the names of the types that the client declared, with `None` for those that it left to the server.
 fn declared_types(
     connection: &mut AdminConnection,
-    statement: &Statement,
+    statement: &BoundStatement,
 ) -> Result<Vec<Option<String>>, SessionError> {
     if statement.parameters.iter().all(|parameter| parameter.type_oid == 0) {
         return Ok(vec![None; statement.parameters.len()]);
@@ -244,7 +244,7 @@ fn is_explainable(text: &str) -> bool {
 fn run(
     connection: &mut AdminConnection,
     sql: &str,
-    statement: &Statement,
+    statement: &BoundStatement,
 ) -> Result<Vec<String>, SessionError> {
     let mut lines = Vec::new();
     connection.exchange(&messages(sql, statement), &mut |frame: Frame<'_>| {
@@ -258,7 +258,7 @@ fn run(
 
 /// Encodes Parse, Bind, Execute and Sync. The client declared the types and chose the formats of the values.
 #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
-fn messages(sql: &str, statement: &Statement) -> Vec<u8> {
+fn messages(sql: &str, statement: &BoundStatement) -> Vec<u8> {
     let parameters = &statement.parameters;
     let count = (parameters.len() as u16).to_be_bytes();
     // A zero byte would end the text early, and the server finds the message malformed.

@@ -1,6 +1,6 @@
 //! Candidate indexes cost about what the same indexes cost on data.
 
-use plans::{Candidate, PlanMode, Planner, Statement};
+use plans::{BoundStatement, Candidate, PlanMode, Planner};
 
 use super::production::Production;
 use crate::common::majors;
@@ -79,7 +79,7 @@ fn candidates_cost_what_real_indexes_cost() {
         let mut report = Vec::new();
         for ((definition, statement), created) in CANDIDATES.iter().zip(created) {
             let (id, bytes) = created.unwrap();
-            let asked = Statement { text: (*statement).to_owned(), ..Statement::default() };
+            let asked = BoundStatement { text: (*statement).to_owned(), ..BoundStatement::default() };
             let without = scratch.explain(&asked, PlanMode::Custom, &[], &[]).unwrap();
             let with = scratch.explain(&asked, PlanMode::Custom, &[id], &[]).unwrap();
             let uses = with.nodes().filter_map(|node| node.text("Index Name"));
@@ -115,7 +115,8 @@ fn existing_indexes_can_be_hidden_for_one_statement() {
         let data = "INSERT INTO t SELECT g, g FROM generate_series(1, 50000) g; VACUUM ANALYZE";
         let production = Production::new(major, schema, data);
         let (mut scratch, _) = production.scratch(&production.statistics());
-        let asked = Statement { text: "SELECT * FROM t WHERE x = 7".to_owned(), ..Statement::default() };
+        let asked =
+            BoundStatement { text: "SELECT * FROM t WHERE x = 7".to_owned(), ..BoundStatement::default() };
         let hidden = [("public".to_owned(), "t_x".to_owned())];
         for (hidden, kind) in [(&[][..], "Index Scan"), (&hidden, "Seq Scan"), (&[], "Index Scan")] {
             let plan = scratch.explain(&asked, PlanMode::Custom, &[], hidden).unwrap();

@@ -1,8 +1,8 @@
 //! Statistics that do not fit the template, or that nobody should trust, change what they can and break nothing.
 
 use plans::{
-    ColumnStatistics, ExplainError, PlanMode, Reason, RelationKind, RelationStatistics, Scratch, Slot,
-    Statement, Statistics,
+    BoundStatement, ColumnStatistics, ExplainError, PlanMode, Reason, RelationKind, RelationStatistics,
+    Scratch, Slot, Statistics,
 };
 
 use super::production::Production;
@@ -75,7 +75,7 @@ fn statistics(relations: Vec<RelationStatistics>) -> Statistics {
 }
 
 fn explain(scratch: &mut Scratch, text: &str) -> Result<String, ExplainError> {
-    let statement = Statement { text: text.to_owned(), ..Statement::default() };
+    let statement = BoundStatement { text: text.to_owned(), ..BoundStatement::default() };
     scratch.explain_text(&statement, PlanMode::Custom).map_err(|refusal| refusal.error)
 }
 

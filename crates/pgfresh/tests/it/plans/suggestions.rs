@@ -2,8 +2,8 @@
 //! useful, new and minimal.
 
 use plans::{
-    Candidate, CandidateId, IndexSuggestion, Limits, Plan, PlanFindingKind, PlanMode, Planner as _,
-    RecordedStatement, Scratch, Shape, Statement, analyze,
+    BoundStatement, Candidate, CandidateId, IndexSuggestion, Limits, Plan, PlanFindingKind, PlanMode,
+    Planner as _, Scratch, Shape, SuiteStatement, analyze,
 };
 use server::AdminConnection;
 
@@ -89,8 +89,8 @@ const SUITE: [&str; 15] = [
     "SELECT status, count(*) FROM orders GROUP BY status",
 ];
 
-fn statement(text: &str) -> Statement {
-    Statement { text: text.to_owned(), ..Statement::default() }
+fn statement(text: &str) -> BoundStatement {
+    BoundStatement { text: text.to_owned(), ..BoundStatement::default() }
 }
 
 fn candidate(table: &str, rest: &str) -> Candidate {
@@ -148,8 +148,8 @@ fn compare_candidates(major: u32) {
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 
-fn suite() -> Vec<RecordedStatement> {
-    let record = |text: &&str| RecordedStatement {
+fn suite() -> Vec<SuiteStatement> {
+    let record = |text: &&str| SuiteStatement {
         statement: statement(text),
         normalized: (*text).to_owned(),
         runs: 1,
@@ -239,9 +239,9 @@ fn suggest_reserved_words(major: u32) {
     let words: Vec<String> = words.into_iter().map(|row| row[0].clone().unwrap()).collect();
     let record = |word: &String| {
         let text = format!("SELECT * FROM words WHERE {word} = 1");
-        RecordedStatement { statement: statement(&text), normalized: text, ..RecordedStatement::default() }
+        SuiteStatement { statement: statement(&text), normalized: text, ..SuiteStatement::default() }
     };
-    let statements: Vec<RecordedStatement> = words.iter().map(record).collect();
+    let statements: Vec<SuiteStatement> = words.iter().map(record).collect();
     let limits = Limits { cost: 50.0, index_pages: 10, ..Limits::default() };
     let analysis = analyze(&mut scratch, &statements, &limits);
     let mut sql: Vec<String> = analysis.suggestions.into_iter().map(|suggestion| suggestion.sql).collect();

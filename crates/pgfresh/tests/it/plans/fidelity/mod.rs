@@ -3,7 +3,7 @@
 //! `schema.sql` is the template, `production.sql` fills it, and `statements.txt` has statements with choices. The test imports the
 //! statistics into a scratch copy, and compares each statement's plans.
 
-use plans::{PlanMode, Scratch, Statement};
+use plans::{BoundStatement, PlanMode, Scratch};
 use serde_json::Value;
 
 use super::production::Production;
@@ -84,10 +84,10 @@ impl Case {
 
     fn on_scratch(&self, scratch: &mut Scratch) -> Value {
         let role = self.role.map(|role| ("role".to_owned(), role.to_owned()));
-        let statement = Statement {
+        let statement = BoundStatement {
             text: self.text.clone(),
             settings: role.into_iter().collect(),
-            ..Statement::default()
+            ..BoundStatement::default()
         };
         let mode = if self.generic { PlanMode::Generic } else { PlanMode::Custom };
         scratch.explain_json(&statement, mode).unwrap_or_else(|refusal| panic!("{}: {refusal:?}", self.text))
