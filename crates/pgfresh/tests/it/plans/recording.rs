@@ -20,7 +20,7 @@ fn unexplained(report: &Value) -> &Value {
 
 fn statements_of_every_form_are_explained(major: u32) {
     let suite = Suite::new(major);
-    let script = r#"
+    let script = r"
         $psql -d one -c 'BEGIN; SELECT note FROM orders WHERE id = 1; COMMIT' \
             -c 'SET search_path TO shop' -c 'SELECT price FROM items WHERE price = 5'
         $pgfresh release one --test test_one
@@ -30,7 +30,7 @@ fn statements_of_every_form_are_explained(major: u32) {
             -c 'CREATE TABLE made (id int)' -c 'SELECT * FROM made'
         PGOPTIONS='-c search_path=shop' $psql -d two -c 'SELECT id FROM items WHERE id = 1'
         ! $psql -d two -c 'SELECT nonsense FROM orders'
-    "#;
+    ";
     let report = suite.report(&[], script);
     let by_id = plan(&report, "SELECT note FROM orders WHERE id = ?");
     assert_eq!((&by_id["runs"], &by_id["tests"]), (&json!(2), &json!(["test_one", "two"])), "{report:#}");

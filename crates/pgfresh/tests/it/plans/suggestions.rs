@@ -8,7 +8,7 @@ use plans::{
 use server::AdminConnection;
 
 use super::production::Production;
-use crate::common::{all_majors_since, majors};
+use crate::common::majors;
 
 const SCHEMA: &str = include_str!("shop.sql");
 const ROWS: &str = include_str!("shop_rows.sql");
@@ -114,7 +114,7 @@ fn cost(admin: &mut AdminConnection, text: &str) -> (f64, Plan) {
 
 #[test]
 fn candidates_cost_what_built_indexes_cost() {
-    all_majors_since(0).into_iter().for_each(compare_candidates);
+    majors().into_iter().for_each(compare_candidates);
 }
 
 /// Compares all candidates with indexes on loaded data.
