@@ -10,7 +10,7 @@ use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::script::count_parameters;
 use crate::settings::{is_planner_setting, is_plausible_value};
-use crate::{BoundStatement, ExplainError, PlanMode};
+use crate::{BoundStatement, ExplainError, Parameter, PlanMode};
 
 /// Maximum time to plan one statement.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -128,7 +128,11 @@ impl Session {
         indexes: &str,
     ) -> Result<Vec<String>, Refusal> {
         if !is_explainable(&statement.text) {
-            return Err(ExplainError::Utility.into());
+            // Parsing executes nothing, and PostgreSQL says where a misspelled statement is wrong.
+            let parsed = parse(self.connection(server)?, &statement.text);
+            return Err(
+                parsed.map_or_else(|error| to_refusal(&error, Some(0)), |()| ExplainError::Utility.into())
+            );
         }
         let (major, limit) = (self.major, LIMIT.as_millis());
         let mut begin = format!("BEGIN; {indexes}");
@@ -256,19 +260,29 @@ fn run(
     Ok(lines)
 }
 
+/// Asks the server to parse a statement.
+fn parse(connection: &mut AdminConnection, sql: &str) -> Result<(), SessionError> {
+    let messages = [parse_message(sql, &[]), encode(b'S', b"")].concat();
+    connection.exchange(&messages, &mut |_| ())
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn parse_message(sql: &str, parameters: &[Parameter]) -> Vec<u8> {
+    // A zero byte would end the text early, and the server finds the message malformed.
+    let sql = sql.replace('\0', "\u{fffd}");
+    let count = (parameters.len() as u16).to_be_bytes();
+    let mut body = [b"\0", sql.as_bytes(), b"\0", &count].concat();
+    body.extend(parameters.iter().flat_map(|parameter| parameter.type_oid.to_be_bytes()));
+    encode(b'P', &body)
+}
+
 /// Encodes Parse, Bind, Execute and Sync. The client declared the types and chose the formats of the values.
 #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 fn messages(sql: &str, statement: &BoundStatement) -> Vec<u8> {
     let parameters = &statement.parameters;
     let count = (parameters.len() as u16).to_be_bytes();
-    // A zero byte would end the text early, and the server finds the message malformed.
-    let sql = sql.replace('\0', "\u{fffd}");
-    let mut parse = [b"\0", sql.as_bytes(), b"\0", &count].concat();
     let mut bind = [b"\0\0", &count[..]].concat();
-    for parameter in parameters {
-        parse.extend(parameter.type_oid.to_be_bytes());
-        bind.extend(parameter.format.to_be_bytes());
-    }
+    bind.extend(parameters.iter().flat_map(|parameter| parameter.format.to_be_bytes()));
     bind.extend(count);
     for parameter in parameters {
         match &parameter.value {
@@ -280,7 +294,8 @@ fn messages(sql: &str, statement: &BoundStatement) -> Vec<u8> {
         }
     }
     bind.extend([0, 0]);
-    [encode(b'P', &parse), encode(b'B', &bind), encode(b'E', b"\0\0\0\0\0"), encode(b'S', b"")].concat()
+    let parse = parse_message(sql, parameters);
+    [parse, encode(b'B', &bind), encode(b'E', b"\0\0\0\0\0"), encode(b'S', b"")].concat()
 }
 
 fn to_refusal(error: &SessionError, prefix: Option<usize>) -> Refusal {

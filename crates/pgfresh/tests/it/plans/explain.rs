@@ -70,6 +70,29 @@ fn plan_is_printed_as_postgresql_does() {
 }
 
 #[test]
+fn findings_and_syntax_errors_are_told() {
+    let scene = scene();
+    let explain = |text: &str| {
+        let statistics = ["--statistics", "production.json", text];
+        scene.run([&OPTIONS, &[postgres(15).as_str()][..], &statistics].concat())
+    };
+    let outcome = explain("SELECT id FROM orders WHERE status = 'new' AND customer > 5");
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stdout.contains("Seq Scan on orders"), "{outcome}");
+    assert!(
+        outcome.stderr.contains("\nDETAIL:  The plan reads all 48 million rows of orders (4.29 GB)"),
+        "{outcome}"
+    );
+
+    let misspelled = explain("SELECT 1; selec * FROM orders");
+    assert_eq!(misspelled.code, Some(1), "{misspelled}");
+    let expected = "statement 2: syntax error at or near \"selec\"\nDETAIL:  LINE 1: selec * FROM orders\n";
+    assert!(misspelled.stderr.contains(expected), "{misspelled}");
+    let utility = explain("VACUUM orders");
+    assert!(utility.stderr.contains("PostgreSQL cannot explain utility statements"), "{utility}");
+}
+
+#[test]
 fn explain_needs_statistics_and_a_statement() {
     let scene = scene();
     for (arguments, message) in [
