@@ -34,7 +34,7 @@ pub(super) enum Authorities {
 /// Checks of the server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verification {
-    /// None: nobody can listen, but another server could answer.
+    /// None: the connection is encrypted, but any server could answer.
     None,
     /// One of the authorities has issued it (`verify-ca`).
     Authority(Authorities),
