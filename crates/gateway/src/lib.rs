@@ -55,7 +55,6 @@ pub use gateway::{BoundGateway, Gateway, GatewayError, GatewayOptions};
 pub use history::{KeptDatabase, StatementHistory};
 pub use http::HttpService;
 pub use loopback::SetupEncryption;
-pub use pgwire::BoundValue;
 pub use record::TestMeasurement;
 pub use statement_collection::{CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
 pub use statement_recorder::{StatementRecorder, TestOverBudget};

@@ -1,7 +1,7 @@
 //! Follows a session's settings that concern plans and the meaning of names, such as `search_path`.
 //!
 //! Only the plain forms are followed: startup parameters, SET, RESET, DISCARD ALL and a SELECT of `set_config` alone.
-//! Functions can change settings unseen.
+//! A change inside a function is not seen, and ROLLBACK TO SAVEPOINT does not undo a change here.
 
 use std::collections::BTreeMap;
 use std::mem;

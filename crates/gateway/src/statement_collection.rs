@@ -84,8 +84,10 @@ pub struct CollectedStatements {
     pub utilities: u64,
     /// Runs of EXECUTE, whose statement was prepared in SQL.
     pub sql_executions: u64,
-    /// Runs of statements that are too long, not UTF-8, or in a session that the gateway could no longer follow.
+    /// Runs of statements that are too long or not UTF-8.
     pub unread: u64,
+    /// Sessions that the gateway could not follow to their end. The number of their statements is unknown.
+    pub lost_sessions: u64,
     /// Runs of statements beyond the limits of number and size.
     pub beyond_limits: u64,
     /// Pairs of a statement and a test beyond the limit.
@@ -108,7 +110,7 @@ struct State {
     normalized: Interner<String>,
     settings: Interner<Vec<(String, String)>>,
     names: Interner<String>,
-    /// Statements of the running tests by the name of their database.
+    /// Statements of the running tests by the number of their database's name.
     running: HashMap<u32, HashSet<usize>>,
     bytes: usize,
     pairs: usize,
@@ -139,7 +141,7 @@ enum Part {
     End(bool),
     SqlExecution,
     Utility,
-    /// BEGIN, SAVEPOINT, FETCH and the like, which are neither planned nor missed.
+    /// BEGIN, SAVEPOINT, FETCH and similar statements. They need no plan and don't count as missing.
     Other,
 }
 
@@ -220,7 +222,7 @@ impl StatementCollection {
 
     /// Counts a session that the gateway could no longer follow.
     pub(crate) fn count_lost(&self) {
-        lock(&self.0).missing.unread += 1;
+        lock(&self.0).missing.lost_sessions += 1;
     }
 
     /// Ends all tests, and removes and returns all statements.

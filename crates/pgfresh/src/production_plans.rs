@@ -1,15 +1,16 @@
 //! Production's query plans for the statements of a run: reads the statistics before the command, collects statements
 //! meanwhile, and explains them afterwards in a scratch server.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use gateway::{BoundValue, CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
+use gateway::{CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
 use plans::{
-    Applied, Baseline, BoundStatement, Limits, Parameter, PlanBudget, PlanReport, Scratch, Statistics,
+    Applied, Baseline, BoundStatement, Limits, PlanBudget, PlanReport, Scratch, Statistics,
     StatisticsSummary, SuiteStatement,
 };
 use server::printable;
@@ -107,7 +108,9 @@ impl PlanCollection {
         let statements = recorded(collected.statements, &database);
         end_by_signals()?;
         if !context.verbosity.is_quiet() {
-            let count = statements.iter().filter(|statement| statement.runs > 0).count();
+            let texts: BTreeSet<&str> =
+                statements.iter().map(|statement| statement.normalized.as_str()).collect();
+            let count = texts.len();
             notice!("pgfresh: explaining {count} statements with production's statistics");
         }
         let (mut scratch, applied) = Scratch::start(provisioner, &database, &statistics)?;
@@ -136,7 +139,7 @@ pub(crate) struct ExplainedRun {
     baseline: Option<BaselineFile>,
     /// Major version of the scratch server.
     major: u32,
-    /// Whether the command ran no statement that has a plan.
+    /// Whether pgfresh collected no statement.
     is_empty: bool,
 }
 
@@ -190,9 +193,8 @@ fn recorded(statements: Vec<CollectedStatement>, database: &str) -> Vec<SuiteSta
     let convert = |statement: CollectedStatement| {
         let CollectedStatement { normalized, settings, runs, count, prepared_runs, tests, .. } = statement;
         runs.into_iter().enumerate().map(move |(place, CollectedRun { text, values })| {
-            let parameter = |BoundValue { type_oid, format, value }| Parameter { type_oid, format, value };
-            let parameters = values.into_iter().map(parameter).collect();
-            let statement = BoundStatement { text, parameters, prepared_runs, settings: settings.clone() };
+            let statement =
+                BoundStatement { text, parameters: values, prepared_runs, settings: settings.clone() };
             let runs = if place == 0 { count } else { 0 };
             SuiteStatement { statement, normalized: normalized.clone(), runs, tests: tests.clone() }
         })
@@ -200,13 +202,14 @@ fn recorded(statements: Vec<CollectedStatement>, database: &str) -> Vec<SuiteSta
     ours.flat_map(convert).collect()
 }
 
-/// Returns a sentence for each reason why statements are missing.
+/// Describes the statements that are missing, one phrase for each reason.
 fn unseen(collected: &CollectedStatements, database: &str) -> Vec<String> {
     let CollectedStatements {
         statements,
         utilities,
         sql_executions,
         unread,
+        lost_sessions,
         beyond_limits,
         tests_beyond_limit,
         has_names,
@@ -216,10 +219,7 @@ fn unseen(collected: &CollectedStatements, database: &str) -> Vec<String> {
     let reasons = [
         (*utilities, "of statements that PostgreSQL does not plan, such as CREATE TABLE and COPY"),
         (*sql_executions, "of EXECUTE, whose statements were prepared in SQL"),
-        (
-            *unread,
-            "of statements longer than 256 kB, not in UTF-8, or in sessions that pgfresh lost track of",
-        ),
+        (*unread, "of statements longer than 256 kB, or not in UTF-8"),
         (*beyond_limits, "of statements beyond the first 10,000 different ones, or beyond 64 MB"),
         (of_others, "of statements in databases of other templates"),
     ];
@@ -228,6 +228,9 @@ fn unseen(collected: &CollectedStatements, database: &str) -> Vec<String> {
         .filter(|(runs, _)| *runs > 0)
         .map(|(runs, what)| format!("{runs} {} {what}", if *runs == 1 { "run" } else { "runs" }))
         .collect();
+    if *lost_sessions > 0 {
+        sentences.push(format!("a part of {lost_sessions} sessions whose messages pgfresh could not follow"));
+    }
     if *tests_beyond_limit > 0 {
         sentences.push(format!("the names of tests beyond the first million, {tests_beyond_limit} times"));
     }

@@ -1,10 +1,11 @@
 //! Reads the file with production's statistics.
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use plans::Statistics;
+use storage::Attempt;
 
 use crate::failure::Failure;
 use crate::settings::ResolvedSettings;
@@ -17,13 +18,22 @@ pub(crate) fn read(settings: &ResolvedSettings, given: Option<&Path>) -> Result<
                 .to_owned(),
         ));
     };
-    let unusable =
-        |error: &dyn fmt::Display| Failure::new(format!("could not read \"{}\": {error}", path.display()));
-    let bytes = fs::read(path).map_err(|error| unusable(&error))?;
-    Statistics::parse(&bytes).map_err(|error| {
-        unusable(&error).hint(
+    read_file(path)
+}
+
+/// Reads a file of pgfresh or of `pg_dump --statistics-only`.
+pub(crate) fn read_file(path: &Path) -> Result<Statistics, Failure> {
+    let bytes = fs::read(path).attempt_given("read", path)?;
+    let mut statistics = Statistics::parse(&bytes).map_err(|error| {
+        Failure::new(format!("\"{}\" has no valid statistics: {error}", path.display())).hint(
             "The file must be one of \"pgfresh template import --statistics\" or of \"pg_dump --statistics-only\"."
                 .to_owned(),
         )
-    })
+    })?;
+    // The output of pg_dump does not say when it was written.
+    if statistics.taken == 0 {
+        let modified = fs::metadata(path).and_then(|file| file.modified()).attempt_given("read", path)?;
+        statistics.taken = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    }
+    Ok(statistics)
 }

@@ -17,7 +17,7 @@ pub struct SentStatement {
 }
 
 /// The value of a parameter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BoundValue {
     /// Object identifier of the type that the client declared, or 0 if the server chooses the type.
     pub type_oid: u32,

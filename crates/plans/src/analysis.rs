@@ -1,4 +1,4 @@
-//! From recorded statements to plans, findings and index suggestions.
+//! Results of an analysis: plans, findings and index suggestions.
 
 use crate::{Plan, PlanMode, Shape};
 
@@ -16,8 +16,6 @@ pub struct Analysis {
     pub unused: Vec<String>,
     /// Statements without a plan, by cause.
     pub unexplained: Vec<Unexplained>,
-    /// Number of value sets that were not explained because their statement has too many.
-    pub skipped_values: usize,
     /// Sentences, without a full stop, on what EXPLAIN does not show, and on work that [`crate::Limits`] left out.
     pub notes: Vec<String>,
 }
@@ -44,7 +42,7 @@ pub struct ExplainedPlan {
     pub plan: Plan,
     /// Shape of the plan.
     pub shape: Shape,
-    /// Names of the tests that ran the statement with these values, sorted.
+    /// Names of the tests that ran the statement, with any values, sorted.
     pub tests: Vec<String>,
     /// Tables that the plan reads sequentially, largest first. Partitions count as their partitioned table.
     pub sequential: Vec<SequentialRead>,
@@ -89,7 +87,7 @@ pub struct PlanFinding {
     pub kind: PlanFindingKind,
     /// Index of the statement in [`Analysis::statements`].
     pub statement: usize,
-    /// Names of the tests that ran the statement with values that lead to this plan, sorted.
+    /// Names of the tests that ran the statement, with any values, sorted.
     pub tests: Vec<String>,
     /// Type of the plan's node in PostgreSQL's words, such as `Seq Scan`.
     pub node: String,

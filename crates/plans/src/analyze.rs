@@ -10,7 +10,7 @@ use crate::findings::{
 use crate::names::short_name;
 use crate::numbers::whole;
 use crate::tables::Tables;
-use crate::workload::{Item, Oracle};
+use crate::workload::{CachedPlanner, Item};
 use crate::{
     Analysis, BoundStatement, ExplainError, ExplainedPlan, ExplainedStatement, Limits, Plan, PlanFinding,
     PlanFindingKind, PlanMode, Planner, Shape, SuiteStatement, Unexplained, has_parameters,
@@ -22,7 +22,7 @@ const NOT_SEEN: &str = "EXPLAIN shows no statements inside functions and trigger
 
 /// Explains each statement with each of its value sets, and returns what the plans show.
 ///
-/// Statements with one normalised text are one. The work is bounded by [`Limits::value_sets`], [`Limits::explains`] and
+/// Statements with the same normalized text count as one. The work is bounded by [`Limits::value_sets`], [`Limits::explains`] and
 /// [`Limits::candidates`]; [`Analysis::notes`] says what was left out.
 pub fn analyze(planner: &mut dyn Planner, statements: &[SuiteStatement], limits: &Limits) -> Analysis {
     let groups = groups(statements);
@@ -31,11 +31,18 @@ pub fn analyze(planner: &mut dyn Planner, statements: &[SuiteStatement], limits:
         Err(error) => return nothing(&groups, &error),
     };
     let tables = Tables::new(&catalog);
-    let mut run = Run { tables: &tables, limits, analysis: Analysis::default(), used: BTreeSet::new() };
+    let mut run = Run {
+        tables: &tables,
+        limits,
+        analysis: Analysis::default(),
+        used: BTreeSet::new(),
+        skipped_values: 0,
+    };
     let mut explained = run.explain(planner, groups);
     explained.sort_by(|left, right| right.worst().total_cmp(&left.worst()));
-    let mut oracle = Oracle::new(planner, limits.explains);
-    run.judge(&mut oracle, &explained);
+    let mut cached = CachedPlanner::new(planner, limits.explains);
+    run.judge(&mut cached, &explained);
+    run.note_skipped_values();
     run.analysis.statements = explained.into_iter().map(|group| group.statement).collect();
     run.analysis
 }
@@ -108,6 +115,8 @@ struct Run<'a> {
     analysis: Analysis,
     /// Names of the indexes in any plan.
     used: BTreeSet<String>,
+    /// Number of value sets beyond [`Limits::value_sets`].
+    skipped_values: usize,
 }
 
 /// A problem with its place.
@@ -151,7 +160,7 @@ impl Run<'_> {
         group: &Group<'r>,
     ) -> Result<Explained<'r>, ExplainError> {
         let records = &group.records[..group.records.len().min(self.limits.value_sets)];
-        self.analysis.skipped_values += group.records.len() - records.len();
+        self.skipped_values += group.records.len() - records.len();
         let mut plans: Vec<(ExplainedPlan, &'r BoundStatement)> = Vec::new();
         let mut refused = None;
         for record in records {
@@ -232,7 +241,7 @@ impl Run<'_> {
     }
 
     /// Finds problems and indexes in the plans.
-    fn judge(&mut self, oracle: &mut Oracle<'_>, explained: &[Explained<'_>]) {
+    fn judge(&mut self, cached: &mut CachedPlanner<'_>, explained: &[Explained<'_>]) {
         let mut items = Vec::new();
         let mut tests: Vec<BTreeSet<String>> = Vec::new();
         for (statement, group) in explained.iter().enumerate() {
@@ -247,12 +256,12 @@ impl Run<'_> {
                 tests.push(plan.tests.iter().cloned().collect());
             }
         }
-        let checks = self.checks(oracle, explained, &mut items, &mut tests);
+        let checks = self.checks(cached, explained, &mut items, &mut tests);
         let mut found: Vec<Found> = Vec::new();
         for (place, item) in items.iter().enumerate() {
             let problems = match checks.get(&place) {
                 Some(check) => vec![describe(check, self.tables)],
-                None => self.problems(oracle, item, &item.before),
+                None => self.problems(cached, item, &item.before),
             };
             found.extend(problems.into_iter().map(|problem| Found {
                 problem,
@@ -266,7 +275,7 @@ impl Run<'_> {
             let text = group.values.first().map_or("", |statement| statement.text.as_str());
             let generic =
                 generic.and_then(|(plan, custom)| expensive_generic(text, plan, custom, self.limits));
-            let offset = growing_offset(oracle, &group.values, self.limits);
+            let offset = growing_offset(cached, &group.values, self.limits);
             found.extend(generic.into_iter().chain(offset).map(|problem| Found {
                 problem,
                 statement,
@@ -274,11 +283,11 @@ impl Run<'_> {
                 tests: group.statement.tests.iter().cloned().collect(),
             }));
         }
-        let advice = advise(oracle, &items, self.tables, self.limits);
-        self.finish(oracle, &items, found, &advice, &checks);
+        let advice = advise(cached, &items, self.tables, self.limits);
+        self.finish(cached, &items, found, &advice, &checks);
         let set = advice.set();
         for (place, item) in items.iter().enumerate() {
-            let outcome = oracle.outcome((place, item), &set, &[]);
+            let outcome = cached.outcome((place, item), &set, &[]);
             self.used.extend(outcome.into_iter().flat_map(|outcome| outcome.indexes));
         }
         let read: BTreeSet<usize> = items.iter().flat_map(|item| item.tables.iter().copied()).collect();
@@ -291,11 +300,20 @@ impl Run<'_> {
         self.analysis.notes.extend(advice.notes);
     }
 
+    fn note_skipped_values(&mut self) {
+        let (limit, skipped) = (self.limits.value_sets, self.skipped_values);
+        if skipped > 0 {
+            self.analysis.notes.push(format!(
+                "pgfresh explained at most {limit} value sets of a statement, and left out {skipped}"
+            ));
+        }
+    }
+
     /// Adds the checks of foreign keys to the items, one for each foreign key. The result has them by the place of the
     /// item.
     fn checks(
         &self,
-        oracle: &mut Oracle<'_>,
+        cached: &mut CachedPlanner<'_>,
         explained: &[Explained<'_>],
         items: &mut Vec<Item>,
         tests: &mut Vec<BTreeSet<String>>,
@@ -311,7 +329,7 @@ impl Run<'_> {
                         tests[place].extend(plan.tests.iter().cloned());
                         continue;
                     }
-                    let Some(before) = oracle.ask(&check.question, PlanMode::Generic) else { continue };
+                    let Some(before) = cached.ask(&check.question, PlanMode::Generic) else { continue };
                     if before.root.total_cost < self.limits.cost {
                         continue;
                     }
@@ -326,16 +344,16 @@ impl Run<'_> {
         found
     }
 
-    fn problems(&self, oracle: &mut Oracle<'_>, item: &Item, plan: &Plan) -> Vec<Problem> {
-        let mut found = problems(plan, self.tables, self.limits);
-        found.extend(discarding(oracle, item, plan, self.tables, self.limits));
+    fn problems(&self, cached: &mut CachedPlanner<'_>, item: &Item, plan: &Plan) -> Vec<Problem> {
+        let mut found = problems(plan, self.tables, &item.question.settings, self.limits);
+        found.extend(discarding(cached, item, plan, self.tables, self.limits));
         found
     }
 
     /// Turns problems into findings with the indexes that solve them, one for each statement, kind and table.
     fn finish(
         &mut self,
-        oracle: &mut Oracle<'_>,
+        cached: &mut CachedPlanner<'_>,
         items: &[Item],
         found: Vec<Found>,
         advice: &Advice,
@@ -351,15 +369,15 @@ impl Run<'_> {
                 finding.cost = item.before.root.total_cost;
                 let plan = after.entry(place).or_insert_with(|| {
                     let used =
-                        oracle.outcome((place, item), &set, &[]).is_some_and(|found| !found.used.is_empty());
-                    used.then(|| oracle.plan(item, &set, &[])).flatten()
+                        cached.outcome((place, item), &set, &[]).is_some_and(|found| !found.used.is_empty());
+                    used.then(|| cached.plan(item, &set, &[])).flatten()
                 });
                 if let Some(plan) = plan.clone() {
                     let still = |rest: &Problem| (rest.kind, rest.table) == (problem.kind, problem.table);
                     let pays = finding.cost - plan.root.total_cost >= self.limits.index_gain * finding.cost;
                     let is_solved = pays
                         && (checks.contains_key(&place)
-                            || !self.problems(oracle, item, &plan).iter().any(still));
+                            || !self.problems(cached, item, &plan).iter().any(still));
                     if is_solved && let Some(suggestion) = self.solution(&plan, &problem, advice) {
                         finding.suggestion = Some(suggestion);
                         finding.cost_after = Some(plan.root.total_cost);

@@ -1,8 +1,8 @@
 //! Shows which plans a test suite's statements would get in production, from production's statistics alone.
 //!
-//! [`Statistics`] is what the planner knows about production: sizes of tables and indexes, and the contents of columns.
+//! [`Statistics`] are those of production's planner: sizes of tables and indexes, and statistics of columns.
 //! A scratch copy of the template gets these statistics and sparse files of production's sizes, so that its planner
-//! chooses production's plans. No statement is ever executed there. This crate prints nothing and knows nothing about
+//! chooses production's plans. pgfresh executes no statement of the suite there. This crate prints nothing and knows nothing about
 //! the command line.
 
 mod analysis;
@@ -42,6 +42,7 @@ pub use analyze::analyze;
 pub use baseline::{Baseline, BaselineChanges, BaselineError, ChangedPlan};
 pub use file::StatisticsFileError;
 pub use limits::Limits;
+pub use pgwire::BoundValue;
 pub use plan::{Node, Plan, PlanError};
 pub use plan_budget::{OverPlanBudget, PlanBudget};
 pub use plan_report::{PlanReport, StatisticsSummary};
@@ -49,11 +50,9 @@ pub use planner::{
     Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey,
     Planner,
 };
-pub use scratch::{
-    Applied, Reason, Refusal, Scratch, ScratchError, UnappliedObject, has_parameters, split_statements,
-};
+pub use scratch::{Applied, Reason, Refusal, Scratch, ScratchError, UnappliedObject, has_parameters};
 pub use shape::Shape;
-pub use statement::{BoundStatement, Parameter, PlanMode, SuiteStatement};
+pub use statement::{BoundStatement, PlanMode, SuiteStatement};
 pub use statistics::{
     ColumnStatistics, CommonCombination, Dependency, DistinctCombinations, ExtendedStatistics, RelationKind,
     RelationName, RelationStatistics, Slot, Statistics,

@@ -3,21 +3,19 @@
 /// Bounds of an analysis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// Minimum size of the read part of a table, in bytes, for a sequential scan to be a finding. Default: 100 MB.
+    /// A sequential scan of fewer bytes is no finding. Default: 100 MB.
     pub scan_bytes: u64,
-    /// Minimum cost of a statement's plan to be a finding or to get an index. Default: 1,000, about as much as 250 random
-    /// pages.
+    /// A statement whose plan costs less has no finding and gets no index. Default: 1,000, the cost of 250 random pages.
     pub cost: f64,
-    /// Minimum number of rows that an index scan must discard in one statement to be a finding. Default: 10,000.
+    /// An index scan that discards fewer rows is no finding. Default: 10,000.
     pub discarded_rows: f64,
-    /// Minimum fraction of an index's rows that the scan must discard to be a finding. Default: 0.9.
+    /// An index scan that discards a smaller fraction of the index's rows is no finding. Default: 0.9.
     pub discarded_fraction: f64,
-    /// Minimum size of a sort or a hash table in bytes to be a finding, in addition to the server's `work_mem`.
-    /// Default: 32 MB.
+    /// A sort or hash table of fewer bytes is no finding, even if it exceeds `work_mem`. Default: 32 MB.
     pub spill_bytes: f64,
-    /// Minimum number of repetitions for a nested loop to be a finding. Default: 100,000.
+    /// A nested loop with fewer repetitions is no finding. Default: 100,000.
     pub loop_rows: f64,
-    /// Minimum ratio of a generic plan's cost to the custom plan's to be a finding. Default: 100.
+    /// A generic plan is a finding if it costs so many times as much as the custom plan. Default: 100.
     pub generic_ratio: f64,
     /// OFFSET at which pgfresh estimates the cost of a later page. Default: 100,000.
     pub offset: u64,
@@ -25,7 +23,7 @@ pub struct Limits {
     pub index_pages: u64,
     /// Minimum fraction of a statement's cost that a suggested index must save. Default: 0.5.
     pub index_gain: f64,
-    /// Rise of a statement's cost, as a fraction, at which the index behind it is worth its own place. Default: 0.05.
+    /// An index is suggested only if a statement's cost would rise by more than this fraction without it. Default: 0.05.
     pub index_loss: f64,
     /// Maximum number of columns of a suggested index, without INCLUDE. Default: 4.
     pub index_columns: usize,
@@ -33,7 +31,7 @@ pub struct Limits {
     pub candidates: usize,
     /// Maximum number of value sets that are explained for each normalised statement. Default: 20.
     pub value_sets: usize,
-    /// Maximum number of EXPLAINs to choose indexes, in addition to those of the value sets. Default: 10,000.
+    /// Maximum number of EXPLAINs for findings and indexes, in addition to those of the value sets. Default: 10,000.
     pub explains: usize,
 }
 

@@ -1,12 +1,14 @@
 //! Statements to explain, with the values that a client sent.
 
+use pgwire::BoundValue;
+
 /// One statement as a client sent it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct BoundStatement {
     /// The whole text of a single statement, with `$1` for its parameters.
     pub text: String,
     /// Values of the parameters. Empty for a simple query.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<BoundValue>,
     /// Number of runs of the client's prepared statement, or 0 if the client did not prepare it under a name. The
     /// server may choose a generic plan from the sixth run on.
     pub prepared_runs: u64,
@@ -27,17 +29,6 @@ pub struct SuiteStatement {
     pub runs: u64,
     /// Names of the tests that ran the statement, sorted. The name of the database if a test has no name.
     pub tests: Vec<String>,
-}
-
-/// The value of a parameter, as in the Parse and Bind messages of PostgreSQL's protocol.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Parameter {
-    /// Object identifier of the type that the client declared, or 0 if the server chooses the type.
-    pub type_oid: u32,
-    /// 0 for text, 1 for binary.
-    pub format: i16,
-    /// Value in that format. `None` for NULL.
-    pub value: Option<Vec<u8>>,
 }
 
 /// Kind of plan to ask for.

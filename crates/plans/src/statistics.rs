@@ -1,4 +1,4 @@
-//! Production's statistics: sizes of relations and the contents of their columns.
+//! Production's statistics: sizes of relations and statistics of their columns.
 //!
 //! The file format is these types as JSON. Objects are matched by name, never by number, because a column's number
 //! differs after columns were dropped.
@@ -18,7 +18,7 @@ pub struct Statistics {
     pub format: u32,
     /// Version of the server in its own numbers, such as 150004.
     pub server_version: u32,
-    /// When the statistics were read, in seconds since 1970.
+    /// When the statistics were read, in seconds since 1970. 0 if the file does not say it.
     pub taken: u64,
     /// Settings that the planner reads, such as `random_page_cost`, as `SHOW` prints them.
     pub settings: BTreeMap<String, String>,

@@ -94,9 +94,15 @@ impl<'a> Tables<'a> {
         self.sizes[place].1
     }
 
-    /// Returns a setting that is a size, such as `4MB`, in bytes.
-    pub(crate) fn memory(&self, setting: &str) -> Option<f64> {
-        let value = self.catalog.settings.get(setting)?;
+    /// Returns the value of a setting in a session with `settings`.
+    fn setting<'s>(&'s self, name: &str, settings: &'s [(String, String)]) -> Option<&'s String> {
+        let of_session = settings.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        of_session.or_else(|| self.catalog.settings.get(name))
+    }
+
+    /// Returns a setting that is a size, such as `4MB`, in bytes. `settings` are those of the session.
+    pub(crate) fn memory(&self, name: &str, settings: &[(String, String)]) -> Option<f64> {
+        let value = self.setting(name, settings)?;
         let unit = value.trim_start_matches(|letter: char| letter.is_ascii_digit());
         let number: f64 = value[..value.len() - unit.len()].parse().ok()?;
         let factor = match unit.trim() {
@@ -110,9 +116,9 @@ impl<'a> Tables<'a> {
         Some(number * factor)
     }
 
-    /// Returns the factor by which hash tables may exceed `work_mem`. 1 for majors without the setting.
-    pub(crate) fn hash_multiplier(&self) -> f64 {
-        let value = self.catalog.settings.get("hash_mem_multiplier");
+    /// Returns the factor by which hash tables may exceed `work_mem`. `settings` are those of the session.
+    pub(crate) fn hash_multiplier(&self, settings: &[(String, String)]) -> f64 {
+        let value = self.setting("hash_mem_multiplier", settings);
         value.and_then(|value| value.parse().ok()).unwrap_or(1.0)
     }
 }

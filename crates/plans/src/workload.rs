@@ -63,8 +63,8 @@ impl Outcome {
 
 type Question = (usize, Vec<CandidateId>, Vec<(String, String)>);
 
-/// Asks the planner, each question once and a bounded number of them.
-pub(crate) struct Oracle<'a> {
+/// A planner that remembers the outcomes for sets of indexes, and answers a bounded number of questions.
+pub(crate) struct CachedPlanner<'a> {
     planner: &'a mut dyn Planner,
     answers: HashMap<Question, Option<Outcome>>,
     /// Table of each candidate.
@@ -72,13 +72,13 @@ pub(crate) struct Oracle<'a> {
     left: usize,
 }
 
-impl<'a> Oracle<'a> {
-    /// Creates an oracle that explains at most `limit` statements.
+impl<'a> CachedPlanner<'a> {
+    /// Creates a planner that explains at most `limit` statements.
     pub(crate) fn new(planner: &'a mut dyn Planner, limit: usize) -> Self {
         Self { planner, answers: HashMap::new(), homes: HashMap::new(), left: limit }
     }
 
-    /// Returns the planner, for everything that no answer is remembered of.
+    /// Returns the planner itself, whose answers are neither remembered nor counted.
     pub(crate) fn planner(&mut self) -> &mut dyn Planner {
         self.planner
     }
@@ -88,7 +88,7 @@ impl<'a> Oracle<'a> {
         self.left == 0
     }
 
-    /// Tells the table of a candidate, by its place in the catalog.
+    /// Remembers the table of a candidate, by its position in the catalog.
     pub(crate) fn home(&mut self, candidate: CandidateId, table: usize) {
         self.homes.insert(candidate, table);
     }

@@ -12,14 +12,14 @@ use super::options::ExplainOptions;
 #[command(
     after_help = "Examples:\n  pgfresh explain --statistics production.json 'SELECT * FROM orders WHERE customer_id = 7'\n  \
     pgfresh explain --generic 'SELECT * FROM orders WHERE customer_id = $1'\n\n\
-    It copies the template, gives the copy production's statistics and sizes, and prints PostgreSQL's own plans. It \
-    executes nothing. \"pgfresh template import --statistics URL\" writes the statistics."
+    It copies the template, gives the copy production's statistics and sizes, and prints PostgreSQL's own plans for statements. It \
+    does not execute them. \"pgfresh template import --statistics URL\" writes the statistics."
 )]
 pub(crate) struct Explain {
     /// Statement, or a file with statements, or - for standard input
     #[arg(value_name = "SQL|FILE|-")]
     pub(crate) source: String,
-    /// Production's statistics [default: "statistics" under [plans] in pgfresh.toml]
+    /// Production's statistics. Without this option, plans.statistics in pgfresh.toml names the file
     #[arg(long, value_name = "FILE")]
     pub(crate) statistics: Option<PathBuf>,
     /// Print plans for unknown values, even of statements without parameters such as $1

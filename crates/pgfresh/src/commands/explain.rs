@@ -89,7 +89,7 @@ fn statements(source: &str) -> Result<Vec<String>, Failure> {
     } else {
         source.to_owned()
     };
-    let statements = plans::split_statements(&text);
+    let statements: Vec<String> = pgwire::split_statements(&text).into_iter().map(str::to_owned).collect();
     if statements.is_empty() { Err(Failure::new("there is no statement")) } else { Ok(statements) }
 }
 

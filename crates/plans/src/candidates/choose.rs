@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::definition::IndexDefinition;
-use crate::workload::{Item, Oracle, Outcome};
+use crate::workload::{CachedPlanner, Item, Outcome};
 use crate::{CandidateId, Limits};
 
 /// Maximum rise of a cost, as a fraction, if a wider index takes over the searches of a narrow one.
@@ -15,7 +15,7 @@ const WIDER_LOSS: f64 = 0.5;
 /// Minimum rise of a cost in comparison with the cost without any suggestion. A rise beyond [`Limits::cost`] always counts.
 const NOTABLE: f64 = 0.02;
 
-/// Maximum number of times that INCLUDE may enlarge an index.
+/// INCLUDE may make an index at most so many times as large.
 const LARGER: u64 = 3;
 
 /// Maximum number of INCLUDE columns.
@@ -24,7 +24,7 @@ const INCLUDED: usize = 3;
 /// Ratio of costs or sizes from which on a partial or a covering index is clearly better.
 const CLEARLY: f64 = 0.5;
 
-/// Number of times that a whole index is larger than the partial one that replaces it.
+/// A partial index replaces a whole one that is at least so many times as large.
 const SMALLER: u64 = 4;
 
 /// A candidate that PostgreSQL has created.
@@ -38,7 +38,7 @@ pub(crate) struct Created {
 
 /// Chooses among candidates.
 pub(crate) struct Chooser<'o, 'p, 'i> {
-    pub(crate) oracle: &'o mut Oracle<'p>,
+    pub(crate) cached: &'o mut CachedPlanner<'p>,
     pub(crate) items: &'i [Item],
     pub(crate) limits: &'i Limits,
     /// All candidates by their numbers.
@@ -57,10 +57,10 @@ impl Chooser<'_, '_, '_> {
             return Vec::new();
         }
         let candidates: Vec<_> = drafts.iter().map(|(_, draft)| draft.candidate()).collect();
-        let results = self.oracle.planner().create(&candidates);
+        let results = self.cached.planner().create(&candidates);
         let created = drafts.into_iter().zip(results).map(|((table, definition), result)| {
             let (id, bytes) = result.ok()?;
-            self.oracle.home(id, table);
+            self.cached.home(id, table);
             self.created.insert(id, Created { definition, table, bytes });
             Some(id)
         });
@@ -112,7 +112,7 @@ impl Chooser<'_, '_, '_> {
     fn used(&mut self, set: &BTreeSet<CandidateId>) -> BTreeSet<CandidateId> {
         let mut used = BTreeSet::new();
         for (place, item) in self.items.iter().enumerate() {
-            if let Some(outcome) = self.oracle.outcome((place, item), set, &[])
+            if let Some(outcome) = self.cached.outcome((place, item), set, &[])
                 && self.pays(item, outcome.cost)
             {
                 used.extend(outcome.used);
@@ -140,7 +140,7 @@ impl Chooser<'_, '_, '_> {
                     set = without;
                 }
             }
-            if set.len() == size || self.oracle.is_exhausted() {
+            if set.len() == size || self.cached.is_exhausted() {
                 return set;
             }
         }
@@ -150,7 +150,7 @@ impl Chooser<'_, '_, '_> {
     fn by_worth(&mut self, set: &BTreeSet<CandidateId>) -> Vec<CandidateId> {
         let mut gains: BTreeMap<CandidateId, f64> = set.iter().map(|id| (*id, 0.0)).collect();
         for (place, item) in self.items.iter().enumerate() {
-            if let Some(outcome) = self.oracle.outcome((place, item), set, &[]) {
+            if let Some(outcome) = self.cached.outcome((place, item), set, &[]) {
                 for id in &outcome.used {
                     *gains.entry(*id).or_default() += item.before.root.total_cost - outcome.cost;
                 }
@@ -180,11 +180,11 @@ impl Chooser<'_, '_, '_> {
     ) -> bool {
         let items = self.items;
         items.iter().enumerate().any(|(place, item)| {
-            let Some(with) = self.oracle.outcome((place, item), set, &[]) else { return false };
+            let Some(with) = self.cached.outcome((place, item), set, &[]) else { return false };
             if id.is_some_and(|id| !with.used.contains(&id)) || !self.pays(item, with.cost) {
                 return false;
             }
-            let without = self.oracle.outcome((place, item), other, &[]);
+            let without = self.cached.outcome((place, item), other, &[]);
             // Without an answer, the index stays.
             without.is_none_or(|without| notably_worse(item, &with, &without, tolerance, self.limits))
         })
@@ -201,8 +201,8 @@ impl Chooser<'_, '_, '_> {
             more.insert(*id);
             let items = self.items;
             let halves = items.iter().enumerate().any(|(place, item)| {
-                let before = self.oracle.outcome((place, item), &set, &[]);
-                let after = self.oracle.outcome((place, item), &more, &[]);
+                let before = self.cached.outcome((place, item), &set, &[]);
+                let after = self.cached.outcome((place, item), &more, &[]);
                 let (Some(before), Some(after)) = (before, after) else { return false };
                 after.used.contains(id)
                     && self.pays(item, after.cost)
@@ -252,7 +252,7 @@ impl Chooser<'_, '_, '_> {
                 plain.push((*id, users));
             }
         }
-        // One call creates all of them, because the scratch server restarts for it.
+        // One call creates all of them, because each call rewrites the files of their tables.
         for ((id, users), covering) in plain.into_iter().zip(self.create_each(drafts)) {
             let Some(covering) = covering else { continue };
             if self.created[&covering].bytes > LARGER * self.created[&id].bytes {
@@ -275,7 +275,7 @@ impl Chooser<'_, '_, '_> {
     fn users(&mut self, id: CandidateId, set: &BTreeSet<CandidateId>) -> Vec<usize> {
         let items = self.items;
         let mut uses = |place: &usize| {
-            let outcome = self.oracle.outcome((*place, &items[*place]), set, &[]);
+            let outcome = self.cached.outcome((*place, &items[*place]), set, &[]);
             outcome.is_some_and(|outcome| outcome.used.contains(&id))
         };
         (0..items.len()).filter(|place| uses(place)).collect()
@@ -284,7 +284,7 @@ impl Chooser<'_, '_, '_> {
     /// Returns the sum of the costs of some items.
     fn costs(&mut self, places: &[usize], set: &BTreeSet<CandidateId>) -> Option<f64> {
         let items = self.items;
-        let costs = places.iter().map(|place| self.oracle.outcome((*place, &items[*place]), set, &[]));
+        let costs = places.iter().map(|place| self.cached.outcome((*place, &items[*place]), set, &[]));
         costs.map(|outcome| outcome.map(|found| found.cost)).sum()
     }
 }

@@ -6,12 +6,12 @@ use super::choose::{Created, notably_worse};
 use crate::definition::IndexDefinition;
 use crate::names::short_name;
 use crate::tables::Tables;
-use crate::workload::{Item, Oracle};
+use crate::workload::{CachedPlanner, Item};
 use crate::{CandidateId, CatalogIndex, CatalogTable, Limits};
 
 /// Returns existing indexes that are a part of a new index and whose absence makes no statement notably slower.
 pub(super) fn superfluous(
-    oracle: &mut Oracle<'_>,
+    cached: &mut CachedPlanner<'_>,
     items: &[Item],
     created: &Created,
     tables: &Tables<'_>,
@@ -31,11 +31,11 @@ pub(super) fn superfluous(
         }
         let hidden = [(index.schema.clone(), index.name.clone())];
         let needed = items.iter().enumerate().any(|(place, item)| {
-            let Some(with) = oracle.outcome((place, item), set, &[]) else { return false };
+            let Some(with) = cached.outcome((place, item), set, &[]) else { return false };
             if !with.indexes.contains(&index.name) && table.kind != crate::RelationKind::PartitionedTable {
                 return false;
             }
-            let without = oracle.outcome((place, item), set, &hidden);
+            let without = cached.outcome((place, item), set, &hidden);
             without.is_none_or(|without| notably_worse(item, &with, &without, limits.index_loss, limits))
         });
         if !needed {

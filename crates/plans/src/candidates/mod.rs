@@ -18,7 +18,7 @@ use self::drafts::{Frequencies, drafts};
 use crate::definition::IndexDefinition;
 use crate::names::short_name;
 use crate::tables::Tables;
-use crate::workload::{Item, Oracle};
+use crate::workload::{CachedPlanner, Item};
 use crate::{CandidateId, IndexGain, IndexSuggestion, Limits, RelationKind};
 
 /// The chosen indexes.
@@ -40,7 +40,7 @@ impl Advice {
 
 /// Chooses indexes for all items together.
 pub(crate) fn advise(
-    oracle: &mut Oracle<'_>,
+    cached: &mut CachedPlanner<'_>,
     items: &[Item],
     tables: &Tables<'_>,
     limits: &Limits,
@@ -55,20 +55,20 @@ pub(crate) fn advise(
     let drafts = all_drafts(items, &asked, tables, limits, &mut notes);
     let (partial, whole): (Vec<_>, Vec<_>) =
         drafts.into_iter().partition(|(_, draft)| draft.predicate.is_some());
-    let mut chooser = Chooser { oracle, items, limits, created: BTreeMap::new() };
+    let mut chooser = Chooser { cached, items, limits, created: BTreeMap::new() };
     let all = chooser.create(whole.into_iter().chain(partial).collect());
     let (partial, whole): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|id| chooser.created[id].definition.predicate.is_some());
     let set = chooser.choose(&whole, &partial, &columns(&asked));
     let created = chooser.created;
-    if oracle.is_exhausted() {
+    if cached.is_exhausted() {
         notes.push(format!(
             "pgfresh stopped after {} EXPLAINs to choose indexes, so that a smaller set of indexes can exist",
             limits.explains
         ));
     }
     let chosen: Vec<(CandidateId, Created)> = set.iter().map(|id| (*id, created[id].clone())).collect();
-    suggestions(oracle, items, tables, &chosen, notes, limits)
+    suggestions(cached, items, tables, &chosen, notes, limits)
 }
 
 /// Returns the candidates of all plans, those of the most expensive plans first, without duplicates.
@@ -123,7 +123,7 @@ fn columns(asked: &[(usize, Vec<Access>)]) -> BTreeMap<usize, BTreeMap<usize, BT
 
 /// Describes the chosen indexes, the largest gain first.
 fn suggestions(
-    oracle: &mut Oracle<'_>,
+    cached: &mut CachedPlanner<'_>,
     items: &[Item],
     tables: &Tables<'_>,
     chosen: &[(CandidateId, Created)],
@@ -140,8 +140,8 @@ fn suggestions(
                 sql: created.definition.to_string(),
                 table: short_name(&table.schema, &table.name),
                 bytes: created.bytes,
-                gains: gains(oracle, items, *id, &set),
-                replaces: existing::superfluous(oracle, items, created, tables, &set, limits),
+                gains: gains(cached, items, *id, &set),
+                replaces: existing::superfluous(cached, items, created, tables, &set, limits),
                 writers: writers(items, created.table),
             },
         ));
@@ -156,14 +156,14 @@ fn suggestions(
 
 /// Returns the gain of each statement that uses a candidate, the best of its plans.
 fn gains(
-    oracle: &mut Oracle<'_>,
+    cached: &mut CachedPlanner<'_>,
     items: &[Item],
     id: CandidateId,
     set: &BTreeSet<CandidateId>,
 ) -> Vec<IndexGain> {
     let mut gains: BTreeMap<(usize, bool), IndexGain> = BTreeMap::new();
     for (place, item) in items.iter().enumerate() {
-        let Some(outcome) = oracle.outcome((place, item), set, &[]) else { continue };
+        let Some(outcome) = cached.outcome((place, item), set, &[]) else { continue };
         let before = item.before.root.total_cost;
         if !outcome.used.contains(&id) || outcome.cost >= before {
             continue;

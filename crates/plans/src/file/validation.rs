@@ -161,7 +161,7 @@ fn slot(slot: &Slot) -> Check {
         }
         5 => {
             ensure(numbers.iter().all(|number| *number >= 0.0), "a count is negative")?;
-            let is_histogram = (2..=MOST_VALUES + 2).contains(&numbers.len()) && slot.values.is_none();
+            let is_histogram = (3..=MOST_VALUES + 2).contains(&numbers.len()) && slot.values.is_none();
             ensure(is_histogram, "it is no histogram of counts")
         }
         6 => {

@@ -9,7 +9,7 @@ use crate::names::{full_name, short_name, sql_name};
 use crate::numbers::{number, percent};
 use crate::tables::{Tables, page_bytes};
 use crate::walk::Visit;
-use crate::workload::{Item, Oracle};
+use crate::workload::{CachedPlanner, Item};
 use crate::{BoundStatement, Limits, Node, PlanFindingKind, PlanMode};
 
 /// Duration of fetching a row by an index, from memory and from a disk, in seconds.
@@ -17,7 +17,7 @@ const FETCH: (f64, f64) = (0.5e-6, 100e-6);
 
 /// Returns a problem for each index scan that discards most rows.
 pub(super) fn discarding(
-    oracle: &mut Oracle<'_>,
+    cached: &mut CachedPlanner<'_>,
     item: &Item,
     visits: &[Visit<'_>],
     tables: &Tables<'_>,
@@ -32,7 +32,7 @@ pub(super) fn discarding(
         };
         let enough = tables.table(place).rows >= limits.discarded_rows;
         let Some(each) =
-            Some(()).filter(|()| enough).and_then(|()| rows_of_index(oracle, item, node, place, tables))
+            Some(()).filter(|()| enough).and_then(|()| rows_of_index(cached, item, node, place, tables))
         else {
             continue;
         };
@@ -89,7 +89,7 @@ fn index_of(node: &Node) -> Option<&str> {
 
 /// Returns the number of rows that one search of the index finds. `None` if it cannot be estimated.
 fn rows_of_index(
-    oracle: &mut Oracle<'_>,
+    cached: &mut CachedPlanner<'_>,
     item: &Item,
     node: &Node,
     place: usize,
@@ -111,7 +111,7 @@ fn rows_of_index(
         );
         let question =
             BoundStatement { text, settings: item.question.settings.clone(), ..BoundStatement::default() };
-        let plan = oracle.ask(&question, PlanMode::Custom)?;
+        let plan = cached.ask(&question, PlanMode::Custom)?;
         // Below Gather, the rows of the outermost node are those of all processes.
         return Some(plan.root.rows);
     }

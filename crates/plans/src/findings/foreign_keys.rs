@@ -10,7 +10,7 @@ use crate::names::{full_name, short_name, sql_name, unquoted};
 use crate::numbers::{bytes, number};
 use crate::tables::{Tables, page_bytes};
 use crate::{
-    BoundStatement, CatalogTable, ForeignKey, Limits, Parameter, Plan, PlanFindingKind, RelationKind,
+    BoundStatement, BoundValue, CatalogTable, ForeignKey, Limits, Plan, PlanFindingKind, RelationKind,
 };
 
 /// A check that a statement causes for each row that it deletes or updates.
@@ -121,7 +121,7 @@ fn question(table: &CatalogTable, key: &ForeignKey) -> BoundStatement {
         full_name(&table.schema, &table.name),
         conditions.join(" AND ")
     );
-    let parameter = Parameter { type_oid: 0, format: 0, value: None };
+    let parameter = BoundValue { type_oid: 0, format: 0, value: None };
     BoundStatement { text, parameters: vec![parameter; key.columns.len()], ..BoundStatement::default() }
 }
 

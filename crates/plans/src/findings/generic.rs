@@ -53,12 +53,11 @@ pub(crate) fn expensive_generic(
         seconds: None,
         evidence: format!(
             "The application prepares this statement. Its generic plan costs {}, the plan for the test's values {}. By \
-             default the server keeps planning each run, and with plan_cache_mode = force_generic_plan it does not.",
+             default, the server notices this and plans each run. With plan_cache_mode = force_generic_plan, it does not.",
             cost(before),
             cost(after)
         ),
-        change: "Do not prepare this statement, or set plan_cache_mode = force_custom_plan for it."
-            .to_owned(),
+        change: "Do not run this statement with plan_cache_mode = force_generic_plan.".to_owned(),
         costs: Some((before, after)),
     })
 }

@@ -17,13 +17,19 @@ const HEADER: f64 = 24.0;
 /// Bytes of a group's header in hashed aggregates: a hash entry and the state of an aggregate.
 const GROUP_HEADER: f64 = 64.0;
 
-/// Returns a problem for each large sort and hash table.
-pub(super) fn large(visits: &[Visit<'_>], tables: &Tables<'_>, limits: &Limits) -> Vec<Problem> {
-    let work_mem = tables.memory("work_mem").unwrap_or(DEFAULT_MEMORY);
+/// Returns a problem for each large sort and hash table. `settings` are those of the session.
+pub(super) fn large(
+    visits: &[Visit<'_>],
+    tables: &Tables<'_>,
+    settings: &[(String, String)],
+    limits: &Limits,
+) -> Vec<Problem> {
+    let work_mem = tables.memory("work_mem", settings).unwrap_or(DEFAULT_MEMORY);
     let mut found: Vec<Problem> = Vec::new();
     for visit in visits {
         let Some((kind, rows, size)) = demand(visit, visits) else { continue };
-        let multiplier = if kind == PlanFindingKind::LargeHash { tables.hash_multiplier() } else { 1.0 };
+        let multiplier =
+            if kind == PlanFindingKind::LargeHash { tables.hash_multiplier(settings) } else { 1.0 };
         let memory = work_mem * multiplier;
         if size > memory && size >= limits.spill_bytes {
             found.push(problem(kind, visit, rows, size, memory));

@@ -18,7 +18,7 @@ pub(crate) use self::scans::sequential_reads;
 
 use crate::tables::Tables;
 use crate::walk::visits;
-use crate::workload::{Item, Oracle};
+use crate::workload::{CachedPlanner, Item};
 use crate::{Limits, Plan, PlanFindingKind};
 
 /// Bytes a second from memory, the fast end of estimated durations.
@@ -48,21 +48,26 @@ pub(crate) struct Problem {
     pub(crate) costs: Option<(f64, f64)>,
 }
 
-/// Returns the problems that a plan itself shows.
-pub(crate) fn problems(plan: &Plan, tables: &Tables<'_>, limits: &Limits) -> Vec<Problem> {
+/// Returns the problems that a plan itself shows. `settings` are those of the session.
+pub(crate) fn problems(
+    plan: &Plan,
+    tables: &Tables<'_>,
+    settings: &[(String, String)],
+    limits: &Limits,
+) -> Vec<Problem> {
     if plan.root.total_cost < limits.cost {
         return Vec::new();
     }
     let visits = visits(plan);
     let mut found = scans::large(&visits, tables, limits);
-    found.extend(memory::large(&visits, tables, limits));
+    found.extend(memory::large(&visits, tables, settings, limits));
     found.extend(loops::nested(&visits, tables, limits));
     found
 }
 
 /// Returns index scans of a plan that discard most rows. This asks the planner how many rows a condition finds.
 pub(crate) fn discarding(
-    oracle: &mut Oracle<'_>,
+    cached: &mut CachedPlanner<'_>,
     item: &Item,
     plan: &Plan,
     tables: &Tables<'_>,
@@ -71,7 +76,7 @@ pub(crate) fn discarding(
     if plan.root.total_cost < limits.cost {
         return Vec::new();
     }
-    discards::discarding(oracle, item, &visits(plan), tables, limits)
+    discards::discarding(cached, item, &visits(plan), tables, limits)
 }
 
 /// Returns the shortest and the longest time to read pages in their order.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Problem;
 use crate::conditions::outer_words;
 use crate::numbers::{cost, number};
-use crate::workload::Oracle;
-use crate::{BoundStatement, Limits, Parameter, PlanFindingKind, PlanMode};
+use crate::workload::CachedPlanner;
+use crate::{BoundStatement, BoundValue, Limits, PlanFindingKind, PlanMode};
 
 /// Ratio of a later page's cost to that of the first page, from which on it is a finding.
 const GROWTH: f64 = 10.0;
@@ -22,7 +22,7 @@ enum Offset {
 
 /// Returns a problem if the statements, which differ only in values, have an OFFSET that can grow.
 pub(crate) fn growing_offset(
-    oracle: &mut Oracle<'_>,
+    cached: &mut CachedPlanner<'_>,
     statements: &[&BoundStatement],
     limits: &Limits,
 ) -> Option<Problem> {
@@ -39,7 +39,7 @@ pub(crate) fn growing_offset(
     if is_constant {
         return None;
     }
-    let mut ask = |value: u64| oracle.ask(&with_offset(first, offset, value), PlanMode::Custom);
+    let mut ask = |value: u64| cached.ask(&with_offset(first, offset, value), PlanMode::Custom);
     let (near, far) = (ask(0)?, ask(limits.offset)?);
     let (before, after) = (far.root.total_cost, near.root.total_cost);
     if before < limits.cost || before < GROWTH * after.max(1.0) {
@@ -91,8 +91,11 @@ fn with_offset(statement: &BoundStatement, offset: Offset, value: u64) -> BoundS
         Offset::Literal { start, end } => statement.text.replace_range(start..end, &value.to_string()),
         Offset::Parameter(index) => {
             if let Some(parameter) = statement.parameters.get_mut(index) {
-                *parameter =
-                    Parameter { format: 0, value: Some(value.to_string().into_bytes()), ..parameter.clone() };
+                *parameter = BoundValue {
+                    format: 0,
+                    value: Some(value.to_string().into_bytes()),
+                    ..parameter.clone()
+                };
             }
         }
     }
@@ -119,13 +122,16 @@ mod tests {
             BoundStatement { text: "SELECT 1 OFFSET 20 FOR UPDATE".to_owned(), ..BoundStatement::default() };
         let replaced = with_offset(&literal, find(&literal.text).unwrap(), 100_000);
         assert_eq!(replaced.text, "SELECT 1 OFFSET 100000 FOR UPDATE");
-        let binary = Parameter { type_oid: 20, format: 1, value: Some(vec![0; 8]) };
+        let binary = BoundValue { type_oid: 20, format: 1, value: Some(vec![0; 8]) };
         let bound = BoundStatement {
             text: "SELECT 1 OFFSET $1".to_owned(),
             parameters: vec![binary],
             ..BoundStatement::default()
         };
         let replaced = with_offset(&bound, find(&bound.text).unwrap(), 7);
-        assert_eq!(replaced.parameters[0], Parameter { type_oid: 20, format: 0, value: Some(b"7".to_vec()) });
+        assert_eq!(
+            replaced.parameters[0],
+            BoundValue { type_oid: 20, format: 0, value: Some(b"7".to_vec()) }
+        );
     }
 }

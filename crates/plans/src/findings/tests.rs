@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fake::{FakePlanner, node, plan, recorded, table};
 use crate::{
-    BoundStatement, Candidate, CandidateId, Catalog, ExplainError, ForeignKey, Parameter, PlanFinding,
+    BoundStatement, BoundValue, Candidate, CandidateId, Catalog, ExplainError, ForeignKey, PlanFinding,
     PlanMode, Planner, SuiteStatement, analyze,
 };
 
@@ -27,7 +27,7 @@ fn catalog() -> Catalog {
 
 fn found(root: &Value) -> Vec<Problem> {
     let catalog = catalog();
-    problems(&plan(root), &Tables::new(&catalog), &Limits::default())
+    problems(&plan(root), &Tables::new(&catalog), &[], &Limits::default())
 }
 
 fn scan(name: &str, relation: &Value) -> Value {
@@ -197,7 +197,7 @@ fn worst_value_is_kept_with_all_tests() {
     let value = |value: &str, test: &str| SuiteStatement {
         statement: BoundStatement {
             text: "q".to_owned(),
-            parameters: vec![Parameter { type_oid: 0, format: 0, value: Some(value.as_bytes().to_vec()) }],
+            parameters: vec![BoundValue { type_oid: 0, format: 0, value: Some(value.as_bytes().to_vec()) }],
             ..BoundStatement::default()
         },
         ..recorded("q", test)
@@ -218,7 +218,7 @@ fn prepared_statement_compares_its_generic_plan() {
     let statement = SuiteStatement {
         statement: BoundStatement {
             text: "q = $1".to_owned(),
-            parameters: vec![Parameter { type_oid: 0, format: 0, value: Some(b"1".to_vec()) }],
+            parameters: vec![BoundValue { type_oid: 0, format: 0, value: Some(b"1".to_vec()) }],
             prepared_runs: 9,
             ..BoundStatement::default()
         },

@@ -1,7 +1,7 @@
 //! Tokens in place of texts. They have the order of the texts and say nothing else about them.
 //!
-//! A token is a letter with digits after it, such as `c07`. All tokens of a column have one length, so that every
-//! collation sorts them in the same way. Letters that some languages sort differently, or together with the next one, do
+//! A token is a letter with digits after it, such as `c07`. All tokens of a column have one length, so that
+//! nearly every collation sorts them in the same way (Hawaiian's does not). Letters that some languages sort differently, or together with the next one, do
 //! not occur. The letters spread over the alphabet, so that a range of real texts includes a likely number of tokens.
 
 use std::cmp::Ordering;

@@ -181,7 +181,7 @@ fn check_slot(slot: &Slot) -> Result<(), &'static str> {
             values == numbers.len() && values > 0 && numbers.iter().all(|number| (0.0..=1.0).contains(number))
         }
         2 | 7 => values >= 2 && numbers.is_empty(),
-        3 => values == 0 && numbers.len() == 1 && numbers[0].abs() <= 1.0,
+        3 => values == 0 && numbers.len() == 1 && numbers[0].abs() <= 1.001,
         // The lowest and highest frequency follow those of the elements, for arrays also that of NULL.
         4 => values > 0 && (values + 2..=values + 3).contains(&numbers.len()),
         // Counts, then their average.

@@ -9,7 +9,7 @@
 //! 4. It starts the server again.
 //!
 //! The planner takes a table's size from its file, and everything else from the catalogs, so it chooses production's
-//! plans. Nothing is ever executed. The guard removes the copy, even after a kill.
+//! plans. No statement of the suite is executed. The guard removes the copy, even after a kill.
 
 mod applied;
 mod candidates;
@@ -39,7 +39,7 @@ use self::error::During;
 pub use self::error::ScratchError;
 use self::files::{Files, Resize};
 use self::pages::PAGE;
-pub use self::script::{has_parameters, split_statements};
+pub use self::script::has_parameters;
 pub use self::session::Refusal;
 use self::session::Session;
 use self::sizes::{Imported, Sizes};

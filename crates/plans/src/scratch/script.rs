@@ -1,23 +1,6 @@
-//! Texts of statements: a script's single statements, and their parameters.
+//! Parameters in the text of a statement.
 
 use pgwire::{SqlLexer, Token, TokenKind};
-
-/// Splits a script into its statements, at semicolons outside of literals, names and comments.
-#[must_use]
-pub fn split_statements(script: &str) -> Vec<String> {
-    let (mut lexer, mut statements) = (SqlLexer::new(script.as_bytes(), true), Vec::new());
-    let (mut start, mut end) = (None, 0);
-    while let Some(token) = lexer.token() {
-        if token.is_sign(b';') {
-            statements.extend(start.take().map(|start: usize| script[start..end].to_owned()));
-        } else {
-            end = lexer.position();
-            start.get_or_insert(end - token.text.len());
-        }
-    }
-    statements.extend(start.map(|start| script[start..end].to_owned()));
-    statements
-}
 
 /// Returns true if a statement has parameters such as `$1`.
 #[must_use]
@@ -43,13 +26,6 @@ pub(super) fn parameter_number(token: &Token<'_>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn script_is_split_at_semicolons() {
-        let script = "SELECT ';' ; -- a;\n\n/* ; */ SELECT $$;$$, \";\"\n;;\nVALUES (1) ";
-        assert_eq!(split_statements(script), ["SELECT ';'", "SELECT $$;$$, \";\"", "VALUES (1)"]);
-        assert!(split_statements(" ; -- nothing").is_empty());
-    }
 
     #[test]
     fn parameters_are_counted_outside_of_literals() {

@@ -10,7 +10,7 @@ use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::script::count_parameters;
 use crate::settings::{is_planner_setting, is_plausible_value};
-use crate::{BoundStatement, ExplainError, Parameter, PlanMode};
+use crate::{BoundStatement, BoundValue, ExplainError, PlanMode};
 
 /// Maximum time to plan one statement.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -267,7 +267,7 @@ fn parse(connection: &mut AdminConnection, sql: &str) -> Result<(), SessionError
 }
 
 #[allow(clippy::cast_possible_truncation)]
-fn parse_message(sql: &str, parameters: &[Parameter]) -> Vec<u8> {
+fn parse_message(sql: &str, parameters: &[BoundValue]) -> Vec<u8> {
     // A zero byte would end the text early, and the server finds the message malformed.
     let sql = sql.replace('\0', "\u{fffd}");
     let count = (parameters.len() as u16).to_be_bytes();

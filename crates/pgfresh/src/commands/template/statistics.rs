@@ -1,18 +1,16 @@
 //! `pgfresh template import --statistics`: prints the planner's statistics of a database.
 
-use std::fs;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
 use plans::import::{self, Gaps, StatisticsServer};
 use plans::redact::Redaction;
 use plans::{RelationName, Statistics};
-use storage::Attempt;
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::notice::notice;
 use crate::output::print;
+use crate::production_statistics::read_file;
 use crate::progress::some_of;
 
 pub(super) fn import(context: &Context, source: &str, redact: &[String]) -> Result<(), Failure> {
@@ -32,18 +30,6 @@ pub(super) fn import(context: &Context, source: &str, redact: &[String]) -> Resu
     }
     print(statistics.to_json());
     Ok(())
-}
-
-fn read_file(path: &Path) -> Result<Statistics, Failure> {
-    let file = fs::read(path).attempt_given("read", path)?;
-    let mut statistics = Statistics::parse(&file)
-        .map_err(|error| Failure::new(format!("\"{}\" has no valid statistics: {error}", path.display())))?;
-    // The output of pg_dump does not say when it was written.
-    if statistics.taken == 0 {
-        let modified = fs::metadata(path).and_then(|file| file.modified()).attempt_given("read", path)?;
-        statistics.taken = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    }
-    Ok(statistics)
 }
 
 fn report_redacted(statistics: &Statistics) {

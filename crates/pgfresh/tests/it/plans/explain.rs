@@ -60,7 +60,7 @@ fn plan_is_printed_as_postgresql_does() {
         "{outcome}"
     );
     assert!(outcome.stderr.contains("statement 2: relation \"ordres\" does not exist"), "{outcome}");
-    assert!(outcome.stderr.contains("LINE 1: SELECT * FROM ordres\n                      ^"), "{outcome}");
+    assert!(outcome.stderr.contains("LINE 2: SELECT * FROM ordres\n                      ^"), "{outcome}");
 
     let outcome = explain(&["--json", "--generic", "SELECT * FROM orders WHERE id = $1"]);
     let value: Value = serde_json::from_str(&outcome.stdout).unwrap();
@@ -98,7 +98,7 @@ fn explain_needs_statistics_and_a_statement() {
     for (arguments, message) in [
         (vec!["explain", "SELECT 1"], "no statistics of production are given"),
         (vec!["explain", "--statistics", "none.json", "SELECT 1"], "could not read \"none.json\""),
-        (vec!["explain", "--statistics", "schema.sql", "SELECT 1"], "could not read \"schema.sql\""),
+        (vec!["explain", "--statistics", "schema.sql", "SELECT 1"], "\"schema.sql\" has no valid statistics"),
         (vec!["explain", "--statistics", "production.json", "nothing.sql"], "could not read \"nothing.sql\""),
         (vec!["explain", "--statistics", "production.json", " ; "], "there is no statement"),
     ] {

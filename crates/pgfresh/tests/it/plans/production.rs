@@ -52,8 +52,8 @@ impl Production {
         let started = provisioner.start(&|_| ()).unwrap();
         let socket = started.server.run().socket_directory();
         let mut session = AdminConnection::open(&socket, "postgres", DATABASE, WAIT_TIMEOUT).unwrap();
-        for statement in plans::split_statements(data) {
-            session.query(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        for statement in pgwire::split_statements(data) {
+            session.query(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
         Self { provisioner, started, session, _watchdog: Watchdog::new(&place) }
     }

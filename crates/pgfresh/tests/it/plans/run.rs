@@ -85,7 +85,7 @@ fn wrong_options_fail_before_the_command() {
     suite.scene.write("broken.json", "{}");
     for (options, message) in [
         (&["--statistics", "none.json"][..], "could not read \"none.json\": No such file or directory"),
-        (&["--statistics", "broken.json"], "could not read \"broken.json\""),
+        (&["--statistics", "broken.json"], "\"broken.json\" has no valid statistics"),
         (&["--plans-baseline", "none.json"], "could not read the baseline \"none.json\""),
         (&["--plans-baseline", "broken.json"], "could not read the baseline \"broken.json\""),
         (&["--update-baseline"], "cannot update a baseline without its name"),
