@@ -10,7 +10,7 @@ const SAME_COST: f64 = 0.1;
 
 const SCHEMA: &str = "
 CREATE TABLE sale (id bigint PRIMARY KEY, shop int, day date, buyer text, state text, price numeric(10,2), code uuid, weight float8,
-                   note varchar(40), at timestamptz, ok bool, rare int);
+                   note varchar(40), at timestamptz, ok bool, rare int, tags int[], data jsonb);
 CREATE TABLE log (at timestamptz NOT NULL, shop int, line text) PARTITION BY RANGE (at);
 CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');
 CREATE TABLE log_2 PARTITION OF log DEFAULT;";
@@ -20,13 +20,14 @@ SELECT setseed(0.5);
 INSERT INTO sale SELECT g, 1 + (random() ^ 2 * 299)::int, date '2020-01-01' + (random() * 1500)::int, 'buyer ' || (random() * 20000)::int,
        (ARRAY['new', 'paid', 'paid', 'paid', 'sent', 'sent', 'sent', 'lost'])[1 + (random() * 7)::int], random() * 1000,
        md5(g::text)::uuid, random() * 90, CASE WHEN g % 3 = 0 THEN repeat('n', g % 37) END,
-       timestamptz '2024-01-01' + g * interval '17 s', g % 10 > 0, CASE WHEN g % 100 = 0 THEN g % 977 END
+       timestamptz '2024-01-01' + g * interval '17 s', g % 10 > 0, CASE WHEN g % 100 = 0 THEN g % 977 END,
+       ARRAY[g % 50, g % 70], jsonb_build_object('k', g % 1000)
        FROM generate_series(1, 150000) g;
 INSERT INTO log SELECT timestamptz '2024-01-01' + g * interval '1 min', 1 + g % 500, 'line ' || g FROM generate_series(1, 90000) g;
 VACUUM ANALYZE;";
 
 /// Indexes, each with a statement that uses it.
-const CANDIDATES: [(&str, &str); 21] = [
+const CANDIDATES: [(&str, &str); 28] = [
     ("ON public.sale USING btree (shop)", "SELECT * FROM sale WHERE shop = 250"),
     ("ON public.sale USING btree (day)", "SELECT * FROM sale WHERE day = '2021-03-04'"),
     ("ON public.sale USING btree (buyer)", "SELECT * FROM sale WHERE buyer = 'buyer 77'"),
@@ -62,6 +63,16 @@ const CANDIDATES: [(&str, &str); 21] = [
         "ON public.sale USING btree (day, code)",
         "SELECT code FROM sale WHERE day BETWEEN '2021-01-01' AND '2021-01-09'",
     ),
+    (
+        "ON public.sale USING btree (buyer text_pattern_ops)",
+        "SELECT * FROM sale WHERE buyer LIKE 'buyer 77%'",
+    ),
+    ("ON public.sale USING btree ((data ->> 'k'))", "SELECT * FROM sale WHERE data ->> 'k' = '77'"),
+    ("ON public.sale USING gin (tags)", "SELECT * FROM sale WHERE tags @> ARRAY[3]"),
+    ("ON public.sale USING gin (data jsonb_path_ops)", "SELECT * FROM sale WHERE data @> '{\"k\": 77}'"),
+    ("ON public.sale USING hash (buyer)", "SELECT * FROM sale WHERE buyer = 'buyer 70'"),
+    ("ON public.sale USING btree (shop, price)", "UPDATE sale SET note = '' WHERE shop = 3 AND price = 4"),
+    ("ON public.sale USING btree (rare, shop)", "DELETE FROM sale WHERE rare = 7 AND shop = 3"),
     ("ON public.log USING btree (shop)", "SELECT * FROM log WHERE shop = 77"),
 ];
 
