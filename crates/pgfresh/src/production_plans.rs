@@ -115,7 +115,7 @@ impl PlanCollection {
         }
         let (mut scratch, applied) = Scratch::start(provisioner, &database, &statistics)?;
         let analysis = plans::analyze(&mut scratch, &statements, &Limits::default());
-        drop(scratch);
+        scratch.stop()?;
         let changes = baseline.as_ref().and_then(|file| file.contents.as_ref());
         let report = PlanReport {
             statistics: StatisticsSummary::of(&statistics),

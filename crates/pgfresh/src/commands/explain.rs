@@ -55,6 +55,7 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
         }
     }
     let analysis = plans::analyze(&mut scratch, &records(&statements), &Limits::default());
+    scratch.stop()?;
     if arguments.json {
         let suggestions: Vec<&str> = analysis.suggestions.iter().map(|index| index.sql.as_str()).collect();
         let findings: Vec<Value> =

@@ -52,7 +52,7 @@ const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
 /// Limit for each statement of the import, a little below that.
 const IMPORT_LIMIT: &str = "9min";
 
-/// A scratch server. Dropping it stops the server and removes the copy.
+/// A scratch server. If it is dropped, the guard removes the copy a moment later.
 #[derive(Debug)]
 pub struct Scratch {
     server: Server,
@@ -96,6 +96,18 @@ impl Scratch {
             Self { server, session, account, segment, tables: sizes.tables, candidates: Vec::new() },
             applied,
         ))
+    }
+
+    /// Stops the server and removes the copy.
+    ///
+    /// # Errors
+    ///
+    /// If the end of the server's processes cannot be observed. The guard removes the copy nevertheless.
+    pub fn stop(self) -> Result<(), ScratchError> {
+        let Self { server, session, .. } = self;
+        drop(session);
+        server.stop()?;
+        Ok(())
     }
 
     /// Returns the plan of `EXPLAIN (VERBOSE, FORMAT JSON)`, unchanged.
