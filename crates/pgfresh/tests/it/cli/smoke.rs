@@ -98,6 +98,17 @@ fn databases() -> Vec<String> {
     project.ran
 }
 
+fn plans() -> Vec<String> {
+    let mut project = Project::new();
+    let import = "\"$PGFRESH\" template import --statistics \"$DATABASE_URL\" >production.json";
+    project.does("run --", &["sh", "-c", import], "");
+    let explain = "explain --statistics production.json";
+    project.does(explain, &["SELECT * FROM item"], "Seq Scan on item");
+    let run = "run --plans --statistics production.json --";
+    project.does(run, &["psql", "-XAtqc", "SELECT * FROM item"], "production's plans");
+    project.ran
+}
+
 fn templates() -> Vec<String> {
     let mut project = Project::new();
     project.does("template build", &[], "app ");
@@ -153,11 +164,11 @@ fn benchmarks() -> Vec<String> {
     project.ran
 }
 
-/// Four projects at once, to use the time in which benchmarks wait.
+/// Five projects at once, to use the time in which benchmarks wait.
 #[test]
 fn every_command_works_once() {
     let ran: Vec<String> = thread::scope(|scope| {
-        let all = [databases, templates, tools, benchmarks].map(|play| scope.spawn(play));
+        let all = [databases, plans, templates, tools, benchmarks].map(|play| scope.spawn(play));
         all.into_iter().flat_map(|one| one.join().unwrap()).collect()
     });
     let known = super::commands(&Scene::new(User::Ourselves));
