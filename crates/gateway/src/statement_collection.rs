@@ -26,6 +26,8 @@ const RUNS: usize = 3;
 const MAX_PAIRS: usize = 1_000_000;
 /// Maximum number of original texts (as clients sent them) in the cache.
 const MAX_CACHED_TEXTS: usize = 2000;
+/// Maximum size of these texts, in bytes.
+const MAX_CACHED_BYTES: usize = 8 << 20;
 
 /// First words of statements that are neither planned nor missed.
 const OTHERS: &[&[u8]] = &[
@@ -107,6 +109,7 @@ struct State {
     indexes: HashMap<Key, usize>,
     /// Parts of the texts that clients sent last.
     parts: HashMap<Arc<str>, Arc<[Part]>>,
+    parts_bytes: usize,
     normalized: Interner<String>,
     settings: Interner<Vec<(String, String)>>,
     names: Interner<String>,
@@ -325,9 +328,11 @@ impl State {
         }
         let parts: Arc<[Part]> =
             split_statements(text).into_iter().map(|part| self.part(text, part)).collect();
-        if self.parts.len() >= MAX_CACHED_TEXTS {
+        if self.parts.len() >= MAX_CACHED_TEXTS || self.parts_bytes + text.len() > MAX_CACHED_BYTES {
             self.parts.clear();
+            self.parts_bytes = 0;
         }
+        self.parts_bytes += text.len();
         self.parts.insert(Arc::clone(text), Arc::clone(&parts));
         parts
     }
@@ -353,10 +358,23 @@ impl State {
         match planned_query(part) {
             Some(query) => {
                 let text = (query.len() < whole.trim().len()).then(|| query.into());
-                Part::Planned(self.normalized.limited_number(NormalizedStatement::whole_text(query)), text)
+                Part::Planned(self.normalized_number(NormalizedStatement::whole_text(query)), text)
             }
             None => Part::Utility,
         }
+    }
+
+    /// Returns the number of a normalized text, or `None` for a new one beyond the limits.
+    fn normalized_number(&mut self, text: String) -> Option<u32> {
+        if self.bytes >= MAX_BYTES && !self.normalized.numbers.contains_key(&text) {
+            return None;
+        }
+        let (before, size) = (self.normalized.values.len(), text.len());
+        let number = self.normalized.limited_number(text)?;
+        if self.normalized.values.len() > before {
+            self.bytes += size;
+        }
+        Some(number)
     }
 
     /// Adds a run. `key` is `None` beyond the limits. `text` is the text of the statement unless that is the client's
@@ -388,7 +406,6 @@ impl State {
             return None;
         }
         let index = self.statements.len();
-        self.bytes += self.normalized.value(key.1).len();
         self.indexes.insert(key, index);
         self.statements.push(Entry {
             key,

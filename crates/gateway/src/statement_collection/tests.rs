@@ -122,3 +122,21 @@ fn statements_beyond_the_limit_are_counted() {
         (MAX_STATEMENTS, 5, 1)
     );
 }
+
+#[test]
+fn long_statements_take_bounded_memory() {
+    let collection = Arc::<StatementCollection>::default();
+    let mut session = Session::new(&collection, "d");
+    let name = "x".repeat(250_000);
+    for number in 0..300 {
+        session.query(&format!("SELECT \"{name}{number}\""));
+    }
+    let state = lock(&collection.0);
+    let normalized: usize = state.normalized.values.iter().map(|text| text.len()).sum();
+    let cached: usize = state.parts.keys().map(|text| text.len()).sum();
+    assert!(normalized <= MAX_BYTES + name.len(), "{normalized}");
+    assert!(cached <= MAX_CACHED_BYTES + name.len(), "{cached}");
+    drop(state);
+    let collected = collection.finish();
+    assert_eq!(collected.statements.len() + usize::try_from(collected.beyond_limits).unwrap(), 300);
+}
