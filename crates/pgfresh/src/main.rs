@@ -6,6 +6,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod background;
+mod bounded_file;
 mod browser;
 mod cancellation;
 mod cli;

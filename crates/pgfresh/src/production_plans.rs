@@ -2,7 +2,6 @@
 //! meanwhile, and explains them afterwards in a scratch server.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use template::Provisioner;
 
+use crate::bounded_file;
 use crate::cli::Run;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -26,6 +26,9 @@ use crate::production_statistics;
 use crate::report_file;
 use crate::service::Service;
 use crate::settings::ResolvedSettings;
+
+/// Maximum size of a baseline in bytes.
+const MOST_BASELINE: u64 = 256_000_000;
 
 /// Options for the plans of a run.
 #[derive(Debug)]
@@ -88,7 +91,7 @@ impl BaselineFile {
             Failure::new(format!("could not read the baseline \"{}\": {error}", path.display()))
                 .hint("--update-baseline writes a new one.".to_owned())
         };
-        let text = fs::read_to_string(&path).map_err(|error| cannot(&error))?;
+        let text = bounded_file::read_text(&path, MOST_BASELINE).map_err(|error| cannot(&error))?;
         let contents = Baseline::parse(&text).map_err(|error| cannot(&error))?;
         Ok(Self { path, contents: Some(contents) })
     }

@@ -7,8 +7,12 @@ use std::time::UNIX_EPOCH;
 use plans::Statistics;
 use storage::Attempt;
 
+use crate::bounded_file;
 use crate::failure::Failure;
 use crate::settings::ResolvedSettings;
+
+/// Maximum size of a file in bytes: a database of 50,000 tables has about 700 MB of statistics.
+pub(crate) const MOST_STATISTICS: u64 = 2_000_000_000;
 
 /// Reads the statistics in the file `given`, or else in that of the configuration file.
 pub(crate) fn read(settings: &ResolvedSettings, given: Option<&Path>) -> Result<Statistics, Failure> {
@@ -23,7 +27,7 @@ pub(crate) fn read(settings: &ResolvedSettings, given: Option<&Path>) -> Result<
 
 /// Reads a file of pgfresh or of `pg_dump --statistics-only`.
 pub(crate) fn read_file(path: &Path) -> Result<Statistics, Failure> {
-    let bytes = fs::read(path).attempt_given("read", path)?;
+    let bytes = bounded_file::read(path, MOST_STATISTICS).attempt_given("read", path)?;
     let mut statistics = Statistics::parse(&bytes).map_err(|error| {
         Failure::new(format!("\"{}\" has no valid statistics: {error}", path.display())).hint(
             "The file must be one of \"pgfresh template import --statistics\" or of \"pg_dump --statistics-only\"."

@@ -14,12 +14,19 @@ mod server;
 mod session;
 mod tls;
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use crate::{RelationName, Statistics};
 
 pub(crate) use array::{numbers, values};
 pub(crate) use catalog::MOST_PAGES;
 pub use error::ImportError;
 pub use server::StatisticsServer;
+
+/// How long a server may take for one answer. It cancels each query after a minute, unless it has stopped.
+const SILENCE: Duration = Duration::from_mins(2);
 
 /// Statistics that were read, and a list of what could not be read.
 #[derive(Debug)]
@@ -59,8 +66,31 @@ impl Gaps {
 /// # Errors
 ///
 /// Returns an error if the server cannot be reached, or a query fails or takes longer than a minute.
-pub fn read(server: &StatisticsServer) -> Result<Import, ImportError> {
-    let mut session = session::Session::open(server)?;
+pub fn read(server: StatisticsServer) -> Result<Import, ImportError> {
+    read_within(server, SILENCE)
+}
+
+/// Reads in a thread of its own, because the driver waits for an answer without a limit.
+fn read_within(server: StatisticsServer, silence: Duration) -> Result<Import, ImportError> {
+    let location = server.location();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let answered = sender.clone();
+        // Nobody waits any more after the limit.
+        let result = read_all(&server, Box::new(move || drop(answered.send(None))));
+        drop(sender.send(Some(result)));
+    });
+    loop {
+        match receiver.recv_timeout(silence) {
+            Ok(Some(result)) => return result,
+            Ok(None) => {}
+            Err(_) => return Err(ImportError::Silent { server: location, limit: silence }),
+        }
+    }
+}
+
+fn read_all(server: &StatisticsServer, answered: Box<dyn Fn()>) -> Result<Import, ImportError> {
+    let mut session = session::Session::open(server, answered)?;
     let facts = session.begin()?;
     let settings = session.settings()?;
     session.bound()?;
@@ -80,4 +110,19 @@ pub fn read(server: &StatisticsServer) -> Result<Import, ImportError> {
     };
     statistics.sort();
     Ok(Import { statistics, gaps })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_server_is_an_error() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("postgresql://me:secret@{}/shop", listener.local_addr().unwrap());
+        let server = StatisticsServer::from_url(&url).unwrap();
+        let error = read_within(server, Duration::from_millis(300)).unwrap_err();
+        assert!(matches!(error, ImportError::Silent { .. }), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
 }

@@ -13,6 +13,7 @@ use plans::{
 use serde_json::{Value, json};
 use storage::human_bytes;
 
+use crate::bounded_file;
 use crate::cli::Explain;
 use crate::context::Context;
 use crate::context::provisioning;
@@ -22,7 +23,7 @@ use crate::output::print_line;
 use crate::production_statistics;
 
 /// Maximum size of a file with statements in bytes.
-const MOST_TEXT: u64 = 16 << 20;
+const MOST_TEXT: u64 = 16_000_000;
 
 pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode, Failure> {
     let statements = statements(&arguments.source)?;
@@ -36,10 +37,12 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
     if !arguments.json && !context.verbosity.is_quiet() {
         report(&applied, context);
     }
-    let (mut explained, mut failed) = (Vec::new(), false);
+    let (mut explained, mut planned) = (Vec::new(), Vec::new());
     for (index, text) in statements.iter().enumerate() {
         let result = explain(&mut scratch, text, arguments.generic);
-        failed |= result.is_err();
+        if result.is_ok() {
+            planned.push(text);
+        }
         if arguments.json {
             explained.push(to_json(&mut scratch, text, arguments.generic, result));
             continue;
@@ -54,7 +57,7 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
             }
         }
     }
-    let analysis = plans::analyze(&mut scratch, &records(&statements), &Limits::default());
+    let analysis = plans::analyze(&mut scratch, &records(&planned), &Limits::default());
     scratch.stop()?;
     if arguments.json {
         let suggestions: Vec<&str> = analysis.suggestions.iter().map(|index| index.sql.as_str()).collect();
@@ -68,12 +71,15 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
             })
         );
     } else if !context.verbosity.is_quiet() {
+        for missing in &analysis.unexplained {
+            notice!("pgfresh: did not look for findings: {}", missing.cause);
+        }
         analysis
             .findings
             .iter()
             .for_each(|found| notice!("{}", in_words(found, &analysis, statements.len() > 1)));
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if planned.len() < statements.len() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Reads the statements. The argument is a file if one has this name.
@@ -95,12 +101,7 @@ fn statements(source: &str) -> Result<Vec<String>, Failure> {
 }
 
 fn read(source: impl Read) -> io::Result<String> {
-    let mut text = String::new();
-    source.take(MOST_TEXT + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_TEXT {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MB"));
-    }
-    Ok(text)
+    bounded_file::text(bounded_file::read_from(source, MOST_TEXT)?)
 }
 
 /// Explains one statement with a custom plan, or with a generic one if it has parameters.
@@ -127,10 +128,10 @@ fn to_json(scratch: &mut Scratch, text: &str, generic: bool, result: Result<Stri
     }
 }
 
-fn records(statements: &[String]) -> Vec<SuiteStatement> {
-    let record = |text: &String| SuiteStatement {
-        statement: BoundStatement { text: text.clone(), ..BoundStatement::default() },
-        normalized: text.clone(),
+fn records(statements: &[&String]) -> Vec<SuiteStatement> {
+    let record = |text: &&String| SuiteStatement {
+        statement: BoundStatement { text: (*text).clone(), ..BoundStatement::default() },
+        normalized: (*text).clone(),
         ..SuiteStatement::default()
     };
     statements.iter().map(record).collect()

@@ -24,6 +24,14 @@ pub enum ImportError {
         /// Reason in the words of the server or the operating system.
         reason: String,
     },
+    /// The server, or another program at its address, does not answer.
+    #[error("{server} has not answered for {} s", limit.as_secs())]
+    Silent {
+        /// Host and port.
+        server: String,
+        /// How long pgfresh waited.
+        limit: std::time::Duration,
+    },
     /// The server reports an error.
     #[error("could not read {part}: {reason}")]
     Query {

@@ -78,7 +78,8 @@ impl StatisticsServer {
         client.map_err(|error| ImportError::Connect { server: self.location(), reason: reason(&error) })
     }
 
-    fn location(&self) -> String {
+    /// Returns the host and port, or the directory of the socket.
+    pub(super) fn location(&self) -> String {
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
         match self.config.get_hosts().first() {
             Some(Host::Tcp(host)) => format!("{host}:{port}"),

@@ -45,11 +45,15 @@ pub(super) struct ServerFacts {
 
 pub(super) struct Session {
     client: Client,
+    /// Called after each answer of the server.
+    answered: Box<dyn Fn()>,
 }
 
 impl Session {
-    pub(super) fn open(server: &StatisticsServer) -> Result<Self, ImportError> {
-        Ok(Self { client: server.connect()? })
+    pub(super) fn open(server: &StatisticsServer, answered: Box<dyn Fn()>) -> Result<Self, ImportError> {
+        let client = server.connect()?;
+        answered();
+        Ok(Self { client, answered })
     }
 
     /// Begins the transaction and checks the server.
@@ -89,6 +93,7 @@ impl Session {
     /// Returns the rows of a query.
     pub(super) fn rows(&mut self, part: &'static str, query: &str) -> Result<Vec<Row>, ImportError> {
         let messages = self.client.simple_query(query).map_err(|error| ImportError::query(part, &error))?;
+        (self.answered)();
         Ok(messages
             .into_iter()
             .filter_map(|message| match message {

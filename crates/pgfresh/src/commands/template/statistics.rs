@@ -16,7 +16,7 @@ use crate::progress::some_of;
 pub(super) fn import(context: &Context, source: &str, redact: &[String]) -> Result<(), Failure> {
     let redaction = Redaction::parse(redact)?;
     let mut statistics = if StatisticsServer::is_url(source) {
-        let import = import::read(&StatisticsServer::from_url(source)?)?;
+        let import = import::read(StatisticsServer::from_url(source)?)?;
         if !context.verbosity.is_quiet() {
             report(&import.gaps);
         }

@@ -61,7 +61,7 @@ impl Production {
     /// Reads the statistics as `pgfresh template import --statistics` does.
     pub(super) fn statistics(&self) -> Statistics {
         let url = self.started.server.address(DATABASE).url();
-        import::read(&StatisticsServer::from_url(&url).unwrap()).unwrap().statistics
+        import::read(StatisticsServer::from_url(&url).unwrap()).unwrap().statistics
     }
 
     /// Starts a scratch server with these statistics.

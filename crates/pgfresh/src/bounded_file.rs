@@ -1,0 +1,44 @@
+//! Reads files whose size nobody has checked, such as devices and pipes.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Reads a file of at most `most` bytes.
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_from(File::open(path)?, most)
+}
+
+/// Reads a source to its end, which must come within `most` bytes.
+pub(crate) fn read_from(source: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let message = format!("it is larger than {}", storage::human_bytes(most));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+/// Reads a text file of at most `most` bytes.
+pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    text(read(path, most)?)
+}
+
+/// Converts the contents of a file.
+pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_have_a_limit() {
+        assert_eq!(read_from(&b"abc"[..], 3).unwrap(), b"abc");
+        assert_eq!(read_from(io::repeat(0), 3000).unwrap_err().to_string(), "it is larger than 3 kB");
+        assert_eq!(read(Path::new("/dev/zero"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert!(text(vec![0xff]).is_err());
+    }
+}
