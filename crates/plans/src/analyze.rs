@@ -171,6 +171,11 @@ impl Run<'_> {
             match planner.explain(&record.statement, mode, &[], &[]) {
                 Ok(plan) => self.add_plan(&mut plans, mode, plan, record),
                 Err(error @ ExplainError::Gone(_)) => return Err(error),
+                // The planner takes as long for the statement's other values.
+                Err(error @ (ExplainError::TooSlow { .. } | ExplainError::Exhausted { .. })) => {
+                    refused = Some(error);
+                    break;
+                }
                 Err(error) => drop(refused.get_or_insert(error)),
             }
         }

@@ -90,6 +90,14 @@ pub enum ExplainError {
         /// Maximum duration.
         limit: Duration,
     },
+    /// Too many other statements were too slow, so pgfresh explains no more.
+    #[error("the planner took longer than {} s for {slow} statements, so pgfresh explains no others", limit.as_secs_f64())]
+    Exhausted {
+        /// Number of slow statements.
+        slow: u32,
+        /// Maximum duration of each.
+        limit: Duration,
+    },
     /// The scratch server has ended or does not answer.
     #[error("the scratch server is gone: {0}")]
     Gone(String),

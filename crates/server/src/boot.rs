@@ -17,7 +17,8 @@ use crate::error::StartError;
 use crate::guard::{PID_FILE, PID_FILE_SIZE};
 use crate::installation::UNKNOWN_SETTING;
 use crate::{
-    AdminConnection, Guard, Installation, Settings, internal_connections, log, orphans, session_settings,
+    AdminConnection, Guard, Installation, Setting, Settings, internal_connections, log, orphans,
+    session_settings,
 };
 
 /// Timeout for the first response of a new server.
@@ -337,7 +338,15 @@ impl Server {
     /// # Errors
     /// Returns [`StartError::Session`] if the server refuses the session or does not answer in time.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
-        let params = session_settings::client_like_params(self.major);
+        self.session_with(database, &[])
+    }
+
+    /// Like [`Self::session`], with settings that override those of the database and its roles.
+    ///
+    /// # Errors
+    /// Returns [`StartError::Session`] if the server refuses the session or does not answer in time.
+    pub fn session_with(&self, database: &str, more: &[Setting]) -> Result<AdminConnection, StartError> {
+        let params = session_settings::client_like_params(self.major, more);
         Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, RESPONSE_TIMEOUT)?)
     }
 

@@ -72,8 +72,8 @@ pub fn set_admin_settings(major: u32, more: &[Setting]) -> String {
 
 /// Returns the startup parameters for a superuser's session that has a client's settings but doesn't fire
 /// login triggers.
-pub(crate) fn client_like_params(major: u32) -> StartupParams {
-    params(available_settings(&[NO_TRIGGERS], major))
+pub(crate) fn client_like_params(major: u32, more: &[Setting]) -> StartupParams {
+    params(available_settings(&[NO_TRIGGERS], major).chain(more.iter().copied()))
 }
 
 /// Returns true if the setting has a different value in a session with [`client_like_params`] than in a
@@ -114,7 +114,7 @@ mod tests {
                 assert_eq!(text.contains(" transaction_timeout"), transaction, "{major}");
                 assert_eq!(text.contains("idle_session_timeout"), idle, "{major}");
             }
-            assert_eq!(options(&client_like_params(major)).contains("event_triggers"), triggers);
+            assert_eq!(options(&client_like_params(major, &[])).contains("event_triggers"), triggers);
         }
     }
 

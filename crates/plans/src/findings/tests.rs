@@ -115,6 +115,42 @@ fn repeated_and_shared_inputs_are_counted() {
     assert_eq!(loops, expected);
 }
 
+/// Needs too long for each statement.
+struct Slow(usize);
+
+impl Planner for Slow {
+    fn explain(
+        &mut self,
+        _statement: &BoundStatement,
+        _mode: PlanMode,
+        _visible: &[CandidateId],
+        _hidden: &[(String, String)],
+    ) -> Result<crate::Plan, ExplainError> {
+        self.0 += 1;
+        Err(ExplainError::TooSlow { limit: std::time::Duration::from_secs(10) })
+    }
+
+    fn create(&mut self, _candidates: &[Candidate]) -> Vec<Result<(CandidateId, u64), String>> {
+        Vec::new()
+    }
+
+    fn catalog(&mut self) -> Result<Catalog, ExplainError> {
+        Ok(catalog())
+    }
+}
+
+#[test]
+fn slow_statements_are_tried_once() {
+    let value = |value: &str| SuiteStatement {
+        statement: BoundStatement { text: format!("SELECT {value}"), ..BoundStatement::default() },
+        normalized: "SELECT ?".to_owned(),
+        ..SuiteStatement::default()
+    };
+    let mut planner = Slow(0);
+    let analysis = analyze(&mut planner, &["1", "2", "3"].map(value), &Limits::default());
+    assert_eq!((planner.0, analysis.unexplained[0].count), (1, 1));
+}
+
 /// Answers each text with one plan.
 struct Scripted(Vec<(&'static str, Value)>);
 

@@ -93,7 +93,7 @@ impl fmt::Display for Reason {
                     "production has type {production} and the template {template}, so values are left out"
                 )
             }
-            Self::Refused(message) => write!(f, "PostgreSQL refuses the statistics: {message}"),
+            Self::Refused(message) => write!(f, "PostgreSQL refuses it: {message}"),
             Self::Invalid(why) => write!(f, "the statistics contradict themselves: {why}"),
             Self::Unsupported(kind) => write!(f, "pgfresh cannot write {kind}"),
             Self::ExtendedOnlyInProduction => {

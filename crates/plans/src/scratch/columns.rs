@@ -342,17 +342,43 @@ fn insert_without_refused(
     Ok(())
 }
 
-/// Returns the server's message.
+/// Returns the server's message without the value that it may quote, since values of production stay out of messages.
 pub(super) fn message(error: &SessionError) -> String {
     match error {
-        SessionError::Server { message, .. } => message.clone(),
+        // RAISE in a function of the template may write values into any message.
+        SessionError::Server { sqlstate, .. } if sqlstate.starts_with("P0") => {
+            "a function of the template raised an error".to_owned()
+        }
+        SessionError::Server { message, .. } => without_quotes(message),
         SessionError::Io { .. } => error.to_string(),
+    }
+}
+
+/// Replaces everything from the first quotation mark to the last. The value between them may contain some.
+fn without_quotes(message: &str) -> String {
+    match (message.find('"'), message.rfind('"')) {
+        (Some(start), Some(end)) if start < end => format!("{}…{}", &message[..=start], &message[end..]),
+        _ => message.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_contain_no_values() {
+        for (message, expected) in [
+            (
+                "invalid input syntax for type bigint: \"a \"b\" c\"",
+                "invalid input syntax for type bigint: \"…\"",
+            ),
+            ("value \"99\" is out of range for type bigint", "value \"…\" is out of range for type bigint"),
+            ("malformed array literal: \"", "malformed array literal: \""),
+        ] {
+            assert_eq!(without_quotes(message), expected);
+        }
+    }
 
     #[test]
     fn type_modifiers_are_removed() {

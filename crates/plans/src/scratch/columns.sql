@@ -7,6 +7,9 @@ FROM production_column p JOIN relation_match m ON m.ord = p.relation
           AND (a.attname = p.name OR (p.name = '' AND a.attnum = p.number))
      LEFT JOIN expression_type e ON e.relation = m.oid AND e.number = a.attnum;
 ANALYZE column_match;
+-- Each batch of columns reads its own rows only.
+CREATE INDEX ON production_column (ord);
+ANALYZE production_column;
 
 -- Types as ANALYZE sees them: domains are their base types. "element" is the type of array elements, of a tsvector's lexemes, or of
 -- a multirange's ranges.

@@ -65,7 +65,12 @@ pub(super) fn import(
             continue;
         };
         match write(session, major, object, extended) {
-            Ok(Ok(())) => applied.extended += 1,
+            Ok(Ok(())) => {
+                applied.extended += 1;
+                if !extended.expressions.is_empty() {
+                    applied.leave_out(label, Reason::Unsupported("statistics of these expressions"));
+                }
+            }
             Ok(Err(reason)) => applied.leave_out(label, reason),
             Err(error) if error.is_fatal() => return Err(error).during("import extended statistics"),
             Err(error) => applied.leave_out(label, Reason::Refused(super::columns::message(&error))),

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use pgwire::{Frame, SqlLexer, columns, encode};
-use server::{AdminConnection, Server, SessionError, literal};
+use server::{AdminConnection, Server, SessionError, Setting, literal};
 
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
@@ -18,6 +18,19 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 const FIRST_WITH_GENERIC_PLAN: u32 = 16;
 /// Name of the prepared statement for generic plans before that.
 const PREPARED: &str = "pgfresh_generic";
+/// Settings of the session that do not concern plans. Those of the template's database must not get in the way.
+const OVERRIDES: [Setting; 6] = [
+    ("statement_timeout", "0"),
+    ("lock_timeout", "0"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("default_transaction_read_only", "off"),
+    ("client_encoding", "UTF8"),
+    ("quote_all_identifiers", "off"),
+];
+/// First major with the setting `transaction_timeout`.
+const FIRST_WITH_TRANSACTION_TIMEOUT: u32 = 17;
+/// Number of statements whose planning may exceed [`LIMIT`]. The session explains none after that.
+const MOST_SLOW: u32 = 10;
 /// Kinds of statements that EXPLAIN accepts. Words before a statement, such as parentheses, do not count.
 const EXPLAINABLE: [&[u8]; 12] = [
     b"select", b"insert", b"update", b"delete", b"merge", b"values", b"with", b"table", b"execute",
@@ -51,6 +64,20 @@ pub(super) struct Session {
     settings: Vec<(String, String)>,
     /// `None` after a failure, until the next statement.
     connection: Option<AdminConnection>,
+    /// Number of statements whose planning exceeded [`LIMIT`].
+    slow: u32,
+}
+
+/// Opens a session as the superuser, whose other settings are those of a client.
+fn open(server: &Server, database: &str, major: u32) -> Result<AdminConnection, ScratchError> {
+    let mut overrides = OVERRIDES.to_vec();
+    if major >= FIRST_WITH_TRANSACTION_TIMEOUT {
+        overrides.push(("transaction_timeout", "0"));
+    }
+    let mut connection = server.session_with(database, &overrides)?;
+    // The database may have a role, which explains statements, but may not change catalogs.
+    connection.query("SET role = none").during("connect")?;
+    Ok(connection)
 }
 
 impl Session {
@@ -62,7 +89,7 @@ impl Session {
         settings: impl IntoIterator<Item = (&'a String, &'a String)>,
         applied: &mut Applied,
     ) -> Result<Self, ScratchError> {
-        let mut connection = server.session(database)?;
+        let mut connection = open(server, database, major)?;
         let mut accepted = Vec::new();
         for (name, value) in settings {
             if !is_planner_setting(name) || !is_plausible_value(value) {
@@ -77,7 +104,8 @@ impl Session {
                 Err(error) => return Err(error).during("set production's settings"),
             }
         }
-        Ok(Self { database: database.to_owned(), major, settings: accepted, connection: Some(connection) })
+        let (database, connection) = (database.to_owned(), Some(connection));
+        Ok(Self { database, major, settings: accepted, connection, slow: 0 })
     }
 
     /// Returns the connection, after opening another one if the last one failed.
@@ -91,7 +119,7 @@ impl Session {
 
     fn reopen(&self, server: &Server) -> Result<AdminConnection, ExplainError> {
         let gone = |error: &dyn std::fmt::Display| ExplainError::Gone(error.to_string());
-        let mut connection = server.session(&self.database).map_err(|error| gone(&error))?;
+        let mut connection = open(server, &self.database, self.major).map_err(|error| gone(&error))?;
         for (name, value) in &self.settings {
             connection.query(&set(name, value, false)).map_err(|error| gone(&error))?;
         }
@@ -134,8 +162,11 @@ impl Session {
                 parsed.map_or_else(|error| to_refusal(&error, Some(0)), |()| ExplainError::Utility.into())
             );
         }
+        if self.slow >= MOST_SLOW {
+            return Err(ExplainError::Exhausted { slow: MOST_SLOW, limit: LIMIT }.into());
+        }
         let (major, limit) = (self.major, LIMIT.as_millis());
-        let mut begin = format!("BEGIN; {indexes}");
+        let mut begin = format!("BEGIN; {indexes} SET LOCAL role TO DEFAULT;");
         for (name, value) in &statement.settings {
             begin += &set(name, value, true);
         }
@@ -160,7 +191,11 @@ impl Session {
         if fatal {
             self.close();
         }
-        explained.map_err(|(error, prefix)| to_refusal(&error, prefix))
+        explained.map_err(|(error, prefix)| {
+            let refusal = to_refusal(&error, prefix);
+            self.slow += u32::from(matches!(refusal.error, ExplainError::TooSlow { .. }));
+            refusal
+        })
     }
 }
 
