@@ -170,11 +170,9 @@ impl Run<'_> {
             let mode = if has_values { PlanMode::Custom } else { PlanMode::Generic };
             match planner.explain(&record.statement, mode, &[], &[]) {
                 Ok(plan) => self.add_plan(&mut plans, mode, plan, record),
-                Err(error @ ExplainError::Gone(_)) => return Err(error),
                 // The planner takes as long for the statement's other values.
-                Err(error @ (ExplainError::TooSlow { .. } | ExplainError::Exhausted { .. })) => {
-                    refused = Some(error);
-                    break;
+                Err(error) if !matches!(error, ExplainError::Refused { .. } | ExplainError::Utility) => {
+                    return Err(error);
                 }
                 Err(error) => drop(refused.get_or_insert(error)),
             }

@@ -70,7 +70,7 @@ pub fn read(server: StatisticsServer) -> Result<Import, ImportError> {
     read_within(server, SILENCE)
 }
 
-/// Reads in a thread of its own, because the driver waits for an answer without a limit.
+/// Reads in another thread, because the driver waits for an answer without a limit.
 fn read_within(server: StatisticsServer, silence: Duration) -> Result<Import, ImportError> {
     let location = server.location();
     let (sender, receiver) = mpsc::channel();

@@ -355,10 +355,10 @@ pub(super) fn message(error: &SessionError) -> String {
 }
 
 /// Replaces everything from the first quotation mark to the last. The value between them may contain some.
-fn without_quotes(message: &str) -> String {
-    match (message.find('"'), message.rfind('"')) {
-        (Some(start), Some(end)) if start < end => format!("{}…{}", &message[..=start], &message[end..]),
-        _ => message.to_owned(),
+fn without_quotes(text: &str) -> String {
+    match (text.find('"'), text.rfind('"')) {
+        (Some(start), Some(end)) if start < end => format!("{}…{}", &text[..=start], &text[end..]),
+        _ => text.to_owned(),
     }
 }
 
