@@ -1,4 +1,4 @@
-//! Reads files whose size nobody has checked, such as devices and pipes.
+//! Reads files whose size no program has checked, such as devices and pipes.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -76,7 +76,7 @@ fn read_within(server: StatisticsServer, silence: Duration) -> Result<Import, Im
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let answered = sender.clone();
-        // Nobody waits any more after the limit.
+        // After the limit, the receiver is gone.
         let result = read_all(&server, Box::new(move || drop(answered.send(None))));
         drop(sender.send(Some(result)));
     });

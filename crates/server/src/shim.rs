@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, PipeReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>>
     // Close pgfresh's copy of the write end.
     drop(command);
     let server = match sys::wait_readable(&output, START_TIMEOUT) {
-        Ok(true) => find_server(child.id()),
+        Ok(true) => find_server(child.id(), &output),
         _ => None,
     };
     // If the script forked the server, killing the script isn't enough. But once the pipe is closed, the
@@ -50,11 +50,41 @@ fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>>
     Ok(server)
 }
 
-/// Looks for a server in the process and its descendants.
-fn find_server(pid: u32) -> Option<PathBuf> {
+/// Looks for a server in the process and its descendants. It must write into the pipe itself: the script changes the
+/// answers of a server behind a filter, so pgfresh must go on asking the script.
+fn find_server(pid: u32, output: &PipeReader) -> Option<PathBuf> {
     let is_server = |path: &PathBuf| {
         path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains("postgres"))
     };
-    let own = sys::executable(pid).filter(is_server);
-    own.or_else(|| sys::children_of(pid).into_iter().find_map(find_server))
+    let own = sys::executable(pid).filter(is_server).filter(|_| sys::writes_to(pid, output));
+    own.or_else(|| sys::children_of(pid).into_iter().find_map(|child| find_server(child, output)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn server_behind_a_filter_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = folder.path().join("real-postgres");
+        fs::copy("/bin/cat", &server).unwrap();
+        let held = folder.path().join("held");
+        assert!(Command::new("mkfifo").arg(&held).status().unwrap().success());
+        let (server, held) = (server.display(), held.display());
+        // The server writes one line, and is at work until the test writes into the FIFO.
+        for (filter, is_followed) in [("| { read z; echo \"$z\"; cat >/dev/null; }", false), ("", true)] {
+            let script = folder.path().join("postgres");
+            let text =
+                format!("#!/bin/sh\n{{ echo x; read y <\"{held}\"; }} | \"{server}\" {filter} &\nwait\n");
+            fs::write(&script, text).unwrap();
+            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+            let found = resolve_server(&script, folder.path());
+            fs::write(held.to_string(), "end\n").unwrap();
+            assert_eq!(found.is_some(), is_followed, "{filter}");
+        }
+    }
 }

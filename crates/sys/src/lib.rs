@@ -45,7 +45,7 @@ pub use linux::{
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session},
     process_info::{
         children_of, command_line, executable, is_asleep, is_ending, peak_memory, processor_time,
-        resident_memory,
+        resident_memory, writes_to,
     },
     random::fill_random,
     readings::{Readings, Sensors},
