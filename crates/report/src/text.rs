@@ -7,8 +7,9 @@ pub(crate) enum Alignment {
     Right,
 }
 
-/// Code points that take up no column: combining marks, joiners, directional marks and variation selectors.
-const ZERO_WIDTH: [(char, char); 12] = [
+/// Code points that take up no column: combining marks, joiners, directional marks and variation selectors. Those in
+/// [`DIRECTIONS`] take up one, because [`plain`] replaces them.
+const ZERO_WIDTH: [(char, char); 11] = [
     ('\u{0300}', '\u{036f}'),
     ('\u{0483}', '\u{0489}'),
     ('\u{0591}', '\u{05bd}'),
@@ -16,7 +17,6 @@ const ZERO_WIDTH: [(char, char); 12] = [
     ('\u{1ab0}', '\u{1aff}'),
     ('\u{1dc0}', '\u{1dff}'),
     ('\u{200b}', '\u{200f}'),
-    ('\u{202a}', '\u{202e}'),
     ('\u{2060}', '\u{2064}'),
     ('\u{20d0}', '\u{20ff}'),
     ('\u{fe00}', '\u{fe0f}'),
@@ -260,6 +260,14 @@ pub(crate) mod tests {
             csv(&["plain", "a,b", "say \"hi\"", "", "two\nlines"]),
             "plain,\"a,b\",\"say \"\"hi\"\"\",,\"two\nlines\"\n"
         );
+    }
+
+    #[test]
+    fn characters_of_a_plain_text_keep_their_width() {
+        for c in '\0'..=char::MAX {
+            let text = c.to_string();
+            assert_eq!(width(&text), width(&plain(&text)), "{c:?}");
+        }
     }
 
     proptest! {
