@@ -175,7 +175,7 @@ impl Change {
     fn reset(tokens: &[Token<'_>]) -> Option<Self> {
         match tokens {
             [name] if name.is_word(b"all") => Some(Self::reset_all()),
-            [name] => Some(Self::of(&name_of(name)?, None)),
+            [name] => Some(Self::of(&name.name()?, None)),
             [session, _] if session.is_word(b"session") => Some(Self::of("session_authorization", None)),
             [time, _] if time.is_word(b"time") => Some(Self::of("timezone", None)),
             _ => None,
@@ -201,7 +201,7 @@ impl Change {
                 Some(Self::of("search_path", value_of(std::slice::from_ref(value), true)))
             }
             [name, to, value @ ..] if to.is_word(b"to") || to.is_sign(b'=') => {
-                let name = name_of(name)?.to_lowercase();
+                let name = name.name()?.to_lowercase();
                 Some(Self::of(&name, value_of(value, name == "search_path")))
             }
             [role, value] if role.is_word(b"role") => {
@@ -234,10 +234,6 @@ impl Change {
     }
 }
 
-fn name_of(token: &Token<'_>) -> Option<String> {
-    token.is_name().then(|| text_of(token))?
-}
-
 /// Returns the value of a setting as `set_config` takes it, or `None` for DEFAULT. `is_path` means that the value is a
 /// list of names.
 fn value_of(tokens: &[Token<'_>], is_path: bool) -> Option<String> {
@@ -258,10 +254,11 @@ fn value_of(tokens: &[Token<'_>], is_path: bool) -> Option<String> {
 /// Returns a name as the server folds it, the content of a plain literal, or the text of any other token. Returns
 /// `None` for a literal with escapes.
 fn text_of(token: &Token<'_>) -> Option<String> {
+    if token.is_name() {
+        return token.name();
+    }
     let text = String::from_utf8_lossy(token.text);
     Some(match token.kind {
-        TokenKind::Word => text.to_lowercase(),
-        TokenKind::QuotedName => text.strip_prefix('"')?.strip_suffix('"')?.replace("\"\"", "\""),
         TokenKind::Text => text.strip_prefix('\'')?.strip_suffix('\'')?.replace("''", "'"),
         _ => text.into_owned(),
     })

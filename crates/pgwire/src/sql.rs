@@ -42,6 +42,21 @@ impl Token<'_> {
         matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
     }
 
+    /// Returns the name that the server takes the token for: in lower case, or without its quotes. Returns `None`
+    /// for other tokens, an incomplete name, and one that is not UTF-8.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        let text = std::str::from_utf8(self.text).ok()?;
+        match self.kind {
+            TokenKind::Word => Some(text.to_lowercase()),
+            TokenKind::QuotedName => {
+                let quoted = text.strip_prefix('"')?.strip_suffix('"')?;
+                Some(quoted.replace("\"\"", "\""))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns true if the token is the single byte `sign`.
     #[must_use]
     pub fn is_sign(&self, sign: u8) -> bool {

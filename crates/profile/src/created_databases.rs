@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pgwire::{SqlLexer, StatementKind, Token};
+use pgwire::{SqlLexer, StatementKind};
 
 /// Databases that a suite created with SQL, and the sessions that only exist because of them.
 #[derive(Debug, Clone, Default)]
@@ -63,12 +63,7 @@ fn created_name(statement: &str) -> Option<String> {
     if !(lexer.token()?.is_word(b"create") && lexer.token()?.is_word(b"database")) {
         return None;
     }
-    let name = lexer.token().filter(Token::is_name)?.text;
-    let name = std::str::from_utf8(name).ok()?;
-    Some(match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-        Some(quoted) => quoted.replace("\"\"", "\""),
-        None => name.to_lowercase(),
-    })
+    lexer.token()?.name()
 }
 
 #[cfg(test)]

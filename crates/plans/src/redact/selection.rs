@@ -197,19 +197,10 @@ impl<'a> Selection<'a> {
             is_mentioned |= match token.is_name() {
                 // A type after ::
                 true if before(b':') => false,
-                true => self.is_selected(tables, &name(*token)),
+                true => token.name().is_none_or(|name| self.is_selected(tables, &name)),
                 false => before(b'.') && self.redacts_anything(),
             };
         }
         is_mentioned
-    }
-}
-
-/// Returns a name without its quotes.
-fn name(token: Token<'_>) -> String {
-    let text = String::from_utf8_lossy(token.text);
-    match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-        Some(quoted) => quoted.replace("\"\"", "\""),
-        None => text.to_lowercase(),
     }
 }
