@@ -10,15 +10,37 @@ use signal_hook::{flag, low_level};
 
 use crate::failure::Failure;
 
+/// Signals that end pgfresh or its command.
+pub(crate) const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// Returns those of `signals` that the process does not already ignore.
+pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> + Clone {
+    signals.iter().copied().filter(|&signal| !sys::is_ignored(signal))
+}
+
+/// Describes why pgfresh cannot handle signals.
+pub(crate) fn cannot_listen(error: &io::Error) -> Failure {
+    Failure::new(format!("could not listen for signals: {error}"))
+}
+
+/// Makes each of `signals` kill pgfresh while the returned flag is true, unless the process already ignores it.
+pub(crate) fn die_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+    let dies = Arc::new(AtomicBool::new(true));
+    for signal in heeded(signals) {
+        flag::register_conditional_default(signal, Arc::clone(&dies))
+            .map_err(|error| cannot_listen(&error))?;
+    }
+    Ok(dies)
+}
+
 /// Runs `work`. The first SIGINT, SIGTERM or SIGHUP sets the flag passed to `work`, and the process exits once `work`
 /// has returned. A second signal kills the process immediately.
 pub(crate) fn cancellable<T, E: Into<Failure>>(
     work: impl FnOnce(&AtomicBool) -> Result<T, E>,
 ) -> Result<T, Failure> {
     let (cancelled, received) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
-        register(signal, &cancelled, &received)
-            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
+    for signal in heeded(&SIGNALS) {
+        register(signal, &cancelled, &received).map_err(|error| cannot_listen(&error))?;
     }
     let result = work(&cancelled);
     // The work is done, so from here on even the first signal kills the process.

@@ -17,11 +17,11 @@ use report::{
 };
 use server::Preset;
 use signal_hook::consts::{SIGHUP, SIGTERM};
-use signal_hook::flag;
 use storage::PlaceRequest;
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::{Provisioner, ServerOptions};
 
+use crate::cancellation::die_by;
 use crate::cli::{Run, ServiceOptions, Suite};
 use crate::context::Context;
 use crate::context::provisioning;
@@ -77,16 +77,6 @@ struct Job<'a> {
     between_runs: &'a Arc<AtomicBool>,
 }
 
-/// Makes SIGTERM and SIGHUP kill pgfresh while the returned flag is true. [`TerminalProgress`] handles SIGINT.
-fn end_by_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let ends = Arc::new(AtomicBool::new(true));
-    for signal in [SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
-        flag::register_conditional_default(signal, Arc::clone(&ends))
-            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-    }
-    Ok(ends)
-}
-
 pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<ExitCode, Failure> {
     if let Some(file) = arguments.report.iter().find(|file| file.format == Format::Junit) {
         let failure =
@@ -98,7 +88,7 @@ pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<Exi
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
     let server_options = [("durable, on disk", durable), ("pgfresh", server_options)];
     let sides = Side::all(context, &arguments.service, server_options)?;
-    let between_runs = &end_by_signals()?;
+    let between_runs = &die_by(&[SIGTERM, SIGHUP])?;
     let (command, env, service) = (&arguments.command, &arguments.env, &arguments.service);
     let job = Job { command, env, service, port: arguments.port, between_runs };
     let progress = TerminalProgress::listen(context.verbosity)?.writing(arguments.report.clone())?;
@@ -140,7 +130,7 @@ pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failur
             ("nothing flushed, in RAM", on(&PlaceRequest::Ram, Preset::Fast)),
         ],
     )?;
-    let between_runs = &end_by_signals()?;
+    let between_runs = &die_by(&[SIGTERM, SIGHUP])?;
     let job = Job { command: &suite.command, env: &suite.env, service: &service, port: 0, between_runs };
     let progress = TerminalProgress::listen(context.verbosity)?.writing(suite.output.files())?;
     let (timed, shortage, end) = take_turns(context, job, &sides, suite.rounds, &progress);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use lease::Leases;
 use server::Server;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::{Cause, Origin};
@@ -22,12 +22,10 @@ use signal_hook::{SigId, flag, low_level};
 use storage::Attempt;
 use sys::{ProcessHandle, Signal};
 
+use crate::cancellation::{SIGNALS, cannot_listen, heeded};
 use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::notice::notice;
-
-/// Signals that end pgfresh or its command.
-const HANDLED: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// An event that interrupts pgfresh's wait.
 #[derive(Debug)]
@@ -71,12 +69,13 @@ impl Events {
     /// process already ignored.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
-        let handled = HANDLED.into_iter().filter(|&signal| !sys::is_ignored(signal));
-        let cannot = |error| Failure::new(format!("could not listen for signals: {error}"));
+        let handled = heeded(&SIGNALS);
         let is_interrupted = Arc::new(AtomicBool::new(false));
-        let register = |signal| flag::register(signal, Arc::clone(&is_interrupted)).map_err(cannot);
+        let register = |signal| {
+            flag::register(signal, Arc::clone(&is_interrupted)).map_err(|error| cannot_listen(&error))
+        };
         let registered = handled.clone().map(register).collect::<Result<_, _>>()?;
-        let signals = SignalsInfo::<WithOrigin>::new(handled).map_err(cannot)?;
+        let signals = SignalsInfo::<WithOrigin>::new(handled).map_err(|error| cannot_listen(&error))?;
         Ok(Self {
             sender,
             receiver,
@@ -214,7 +213,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<Ended
                 {
                     notice!("pgfresh: the server crashed while the command was running: {crash}");
                 }
-                let by_signal = status.signal().is_some_and(|signal| HANDLED.contains(&signal));
+                let by_signal = status.signal().is_some_and(|signal| SIGNALS.contains(&signal));
                 let interrupted = by_signal || events.is_interrupted.load(Ordering::Relaxed);
                 return Ok(Ended { code, interrupted });
             }
