@@ -4,7 +4,7 @@ use contract::{
     CellValue, DatabaseDiff, Field, FieldChange, NotCompared, ObjectChange, ObjectChangeKind, RowChange,
     RowCounts, SequenceValue, TableDiff,
 };
-use report::display_width;
+use report::{display_width, grouped};
 use server::printable;
 
 /// Minimum width of a line, in columns. A narrower terminal wraps the lines itself.
@@ -42,7 +42,7 @@ pub fn format_diff(diff: &DatabaseDiff, columns: usize) -> String {
     sections.extend(diff.tables.iter().map(|table| table_text(table, columns)));
     if diff.tables_left_out.tables > 0 {
         let what = if diff.tables_left_out.tables == 1 { "table" } else { "tables" };
-        let (count, rows) = (grouped(diff.tables_left_out.tables as u64), diff.tables_left_out.counts);
+        let (count, rows) = (grouped(diff.tables_left_out.tables), diff.tables_left_out.counts);
         sections.push(format!("… and {count} more {what}: {}\n", counts_text(rows)));
     }
     if !diff.not_compared.is_empty() {
@@ -60,7 +60,7 @@ pub fn summarize(diff: &DatabaseDiff) -> String {
     let count = |count: usize, one: &str, many: &str| match count {
         0 => None,
         1 => Some(format!("1 {one}")),
-        count => Some(format!("{} {many}", grouped(count as u64))),
+        count => Some(format!("{} {many}", grouped(count))),
     };
     let counts = [
         count(diff.tables.len() + diff.tables_left_out.tables, "table", "tables"),
@@ -77,7 +77,7 @@ fn section(title: &str, lines: Vec<String>, left_out: usize) -> String {
         text += "\n";
     }
     if left_out > 0 {
-        text += &format!("  … and {} more\n", grouped(left_out as u64));
+        text += &format!("  … and {} more\n", grouped(left_out));
     }
     text
 }
@@ -227,13 +227,13 @@ fn value(value: &CellValue, from: usize, room: usize) -> String {
             if fits(&shown, room) {
                 return shown;
             }
-            let length = format!(" ({} chars)", grouped(text.chars().count() as u64));
+            let length = format!(" ({} chars)", grouped(text.chars().count()));
             window(&shown, 0, room.saturating_sub(length.len())) + &length
         }
         CellValue::Whole(text) => window(&printable(text), from, room),
         CellValue::Part { part, from, length, bytes } => {
             let unit = if *bytes { "bytes" } else { "chars" };
-            let length = format!(" ({} {unit})", grouped(*length as u64));
+            let length = format!(" ({} {unit})", grouped(*length));
             let prefix = match (*from, *bytes) {
                 (0, true) => "\\x",
                 (0, false) => "",
@@ -284,19 +284,6 @@ fn truncate(text: &str, room: usize) -> String {
         line.push(sign);
     }
     line + "…"
-}
-
-/// Formats a number with commas between groups of three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use gateway::{CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
@@ -13,11 +12,10 @@ use plans::{
     StatisticsSummary, SuiteStatement,
 };
 use server::printable;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
 use template::Provisioner;
 
 use crate::bounded_file;
+use crate::cancellation::{SIGNALS, die_by};
 use crate::cli::Run;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -109,14 +107,14 @@ impl PlanCollection {
         let collected = collection.finish();
         let unseen = unseen(&collected, &database);
         let statements = recorded(collected.statements, &database);
-        end_by_signals()?;
+        die_by(&SIGNALS)?;
         if !context.verbosity.is_quiet() {
             let texts: BTreeSet<&str> =
                 statements.iter().map(|statement| statement.normalized.as_str()).collect();
             let count = texts.len();
             notice!("pgfresh: explaining {count} statements with production's statistics");
         }
-        let (mut scratch, applied) = Scratch::start(provisioner, &database, &statistics)?;
+        let (mut scratch, applied) = Scratch::start(provisioner, &statistics)?;
         let analysis = plans::analyze(&mut scratch, &statements, &Limits::default());
         scratch.stop()?;
         let changes = baseline.as_ref().and_then(|file| file.contents.as_ref());
@@ -179,15 +177,6 @@ impl ExplainedRun {
         }
         over.is_some() || changed.is_some()
     }
-}
-
-/// Makes signals end pgfresh from now on.
-fn end_by_signals() -> Result<(), Failure> {
-    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
-        flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true)))
-            .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-    }
-    Ok(())
 }
 
 /// Converts the statements of the database's template. Only the first of several runs counts them all.

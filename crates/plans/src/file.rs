@@ -2,7 +2,7 @@
 //! `pg_dump --statistics-only`.
 
 mod dump;
-mod validation;
+pub(crate) mod validation;
 
 use std::io::{self, Write};
 

@@ -1,6 +1,6 @@
-//! Numbers in sentences.
+//! Numbers in sentences, and small calculations with those of the planner.
 
-use report::{Quantity, Unit};
+use report::{Quantity, Unit, grouped};
 
 /// Returns a rounded number with commas, such as `774,288`, or in millions, such as `48 million`.
 pub(crate) fn number(value: f64) -> String {
@@ -19,16 +19,17 @@ pub(crate) fn number(value: f64) -> String {
 
 /// Returns a cost with commas and without decimals, such as `774,288`.
 pub(crate) fn cost(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.char_indices() {
-        let is_group = index > 0 && (digits.len() - index).is_multiple_of(3);
-        if is_group && !text.ends_with('-') {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(format_args!("{value:.0}"))
+}
+
+/// Returns a number of distinct values. A negative one counts in rows, as in `pg_stats.n_distinct`.
+pub(crate) fn distinct_values(distinct: f64, rows: f64) -> f64 {
+    if distinct < 0.0 { -distinct * rows } else { distinct }
+}
+
+/// Rounds a size in bytes up to a multiple of 8, as PostgreSQL aligns rows.
+pub(crate) fn aligned(size: f64) -> f64 {
+    (size / 8.0).ceil() * 8.0
 }
 
 /// Returns a number without its fraction, at least 0.

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Version of the file format.
 pub(crate) const FORMAT: u32 = 1;
 
+/// Size of a page in bytes. The import and the scratch copy refuse servers with another one.
+pub(crate) const PAGE_SIZE: u32 = 8192;
+
 /// Statistics of one database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,7 +124,7 @@ pub enum RelationKind {
 }
 
 /// Statistics of one column, as in `pg_stats`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnStatistics {
     /// Name of the table's column. The index's column, such as `lower`, if this is an expression of an index. The

@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 
+use crate::statistics::PAGE_SIZE;
 use crate::{Catalog, CatalogTable, Node};
-
-/// Bytes of a page.
-const PAGE: f64 = 8192.0;
 
 /// Returns the size of pages in bytes.
 pub(crate) fn page_bytes(pages: u64) -> f64 {
-    PAGE * report::as_f64(pages)
+    f64::from(PAGE_SIZE) * report::as_f64(pages)
 }
 
 /// The tables of a catalog by name.

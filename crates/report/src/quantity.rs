@@ -133,6 +133,20 @@ impl Quantity {
     }
 }
 
+/// Formats a whole number with commas between groups of three digits.
+#[must_use]
+pub fn grouped(number: impl fmt::Display) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 impl fmt::Display for Quantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number_and_symbol() {

@@ -30,10 +30,7 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
     let statistics = production_statistics::read(context.settings()?, arguments.statistics.as_deref())?;
     let provisioner = context.provisioner()?;
     provisioning::prepare(context, provisioner)?;
-    let template = provisioner.server_options().template.as_ref();
-    let names = template.map_or_else(Vec::new, ::template::TemplateSpec::names);
-    let database = names.first().copied().unwrap_or("postgres");
-    let (mut scratch, applied) = Scratch::start(provisioner, database, &statistics)?;
+    let (mut scratch, applied) = Scratch::start(provisioner, &statistics)?;
     if !arguments.json && !context.verbosity.is_quiet() {
         report(&applied, context);
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::access::Access;
 use crate::definition::IndexDefinition;
+use crate::numbers::distinct_values;
 use crate::tables::Tables;
 use crate::{CatalogTable, Limits};
 
@@ -112,16 +113,12 @@ impl Maker<'_> {
         keys
     }
 
-    /// Returns the number of distinct values of a column, and of expressions that of all rows.
+    /// Returns the number of distinct values of a column. For an expression, it is the number of rows.
     fn distinct(&self, key: &str) -> f64 {
         let rows = self.table.rows.max(1.0);
         let mut columns = self.table.columns.iter();
         let column = columns.find(|column| crate::names::sql_name(&column.name) == key);
-        match column.and_then(|column| column.distinct) {
-            Some(part) if part < 0.0 => -part * rows,
-            Some(number) => number,
-            None => rows,
-        }
+        column.and_then(|column| column.distinct).map_or(rows, |distinct| distinct_values(distinct, rows))
     }
 
     fn add(&mut self, method: &str, keys: &[String]) {

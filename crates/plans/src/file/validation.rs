@@ -14,7 +14,7 @@ const MOST_VALUES: usize = 10_000;
 /// Maximum number of most common elements: ten for each of [`MOST_VALUES`].
 const MOST_ELEMENTS: usize = 10 * MOST_VALUES;
 /// Slots of a row of `pg_statistic`, `STATISTIC_NUM_SLOTS`.
-const SLOTS: usize = 5;
+pub(crate) const SLOTS: usize = 5;
 /// Maximum number of columns and expressions of extended statistics, `STATS_MAX_DIMENSIONS`.
 const DIMENSIONS: usize = 8;
 /// Maximum height of a B-tree: a taller one would have more pages than a file can.
@@ -23,7 +23,7 @@ const HEIGHT: u32 = 32;
 const VERSIONS: std::ops::Range<u32> = 90_200..1_000_000;
 
 /// Result of one check: the reason why it fails.
-type Check = Result<(), String>;
+pub(crate) type Check = Result<(), String>;
 
 pub(super) fn check(statistics: &Statistics) -> Result<(), StatisticsFileError> {
     let invalid = |place: String| |reason: String| StatisticsFileError::Invalid { place, reason };
@@ -125,7 +125,8 @@ fn column(column: &ColumnStatistics) -> Check {
     })
 }
 
-fn slot(slot: &Slot) -> Check {
+/// Returns the reason for which PostgreSQL could not have written a slot.
+pub(crate) fn slot(slot: &Slot) -> Check {
     let numbers = slot.numbers.as_deref().unwrap_or_default();
     let values = slot.values.as_deref().unwrap_or_default();
     ensure(numbers.iter().all(|number| number.is_finite()), "\"numbers\" has one that is not finite")?;
@@ -203,10 +204,40 @@ fn extended(extended: &ExtendedStatistics) -> Check {
     ensure(are_known, "an expression is not one of their columns")
 }
 
-fn common(common: &CommonCombination, columns: usize) -> Check {
+/// Returns the reason for which PostgreSQL could not have written a combination of this many columns.
+pub(crate) fn common(common: &CommonCombination, columns: usize) -> Check {
     ensure(common.values.len() == columns, "a combination has not one value for each column")?;
     common.values.iter().flatten().try_for_each(|value| has_no_nul(value))?;
     let is_fraction = |number: f64| (0.0..=1.0).contains(&number);
     let are_fractions = is_fraction(common.frequency) && is_fraction(common.base_frequency);
     ensure(are_fractions, "a frequency is not between 0 and 1")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Slot;
+
+    #[test]
+    fn slots_with_contradictions_are_refused() {
+        let slot = |kind, numbers: &[f32], values: usize| Slot {
+            kind,
+            numbers: Some(numbers.to_vec()).filter(|numbers| !numbers.is_empty()),
+            values: Some(vec!["1".to_owned(); values]).filter(|values| !values.is_empty()),
+        };
+        for good in [slot(1, &[0.5], 1), slot(2, &[], 2), slot(3, &[-1.0], 0), slot(4, &[0.5, 0.1, 0.2], 1)] {
+            assert_eq!(super::slot(&good), Ok(()), "{good:?}");
+        }
+        for bad in [
+            slot(1, &[0.5], 2),
+            slot(1, &[2.0], 1),
+            slot(1, &[f32::INFINITY], 1),
+            slot(2, &[], 1),
+            slot(3, &[], 0),
+            slot(4, &[0.5], 1),
+            slot(6, &[], 2),
+            slot(99, &[], 2),
+        ] {
+            assert!(super::slot(&bad).is_err(), "{bad:?}");
+        }
+    }
 }

@@ -6,6 +6,7 @@
 use super::{Problem, read_seconds};
 use crate::conditions::{Test, conjuncts, references, single_reference, test};
 use crate::names::{full_name, short_name, sql_name};
+use crate::numbers::distinct_values;
 use crate::numbers::{number, percent};
 use crate::tables::{Tables, page_bytes};
 use crate::walk::Visit;
@@ -120,12 +121,8 @@ fn rows_of_index(
         let Some(Test::Comparison { left, operator: "=", any: false, .. }) = test(part) else { continue };
         let column = single_reference(left)?;
         let column = table.columns.iter().find(|known| known.name == column.column)?;
-        rows *= (1.0 - column.null_fraction) / distinct(column.distinct?, table.rows);
+        rows *= (1.0 - column.null_fraction) / distinct_values(column.distinct?, table.rows).max(1.0);
     }
     // Without a comparison by equality, there is no estimate.
     (rows < table.rows).then_some(rows)
-}
-
-fn distinct(distinct: f64, rows: f64) -> f64 {
-    if distinct < 0.0 { (-distinct * rows).max(1.0) } else { distinct.max(1.0) }
 }

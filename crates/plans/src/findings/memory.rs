@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{DISK_RATE, MEMORY_RATE, Problem};
-use crate::numbers::{bytes, number};
+use crate::numbers::{aligned, bytes, number};
 use crate::tables::Tables;
 use crate::walk::Visit;
 use crate::{Limits, PlanFindingKind};
@@ -62,10 +62,6 @@ fn demand(visit: &Visit<'_>, visits: &[Visit<'_>]) -> Option<(PlanFindingKind, f
         }
         _ => None,
     }
-}
-
-fn aligned(width: f64) -> f64 {
-    (width / 8.0).ceil() * 8.0
 }
 
 fn problem(kind: PlanFindingKind, visit: &Visit<'_>, rows: f64, size: f64, memory: f64) -> Problem {

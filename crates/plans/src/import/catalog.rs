@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::Gaps;
 use super::error::ImportError;
 use super::session::{Row, Session};
+use crate::statistics::PAGE_SIZE;
 use crate::{RelationKind, RelationName, RelationStatistics};
 
 const PART: &str = "tables and indexes";
-/// Page size of the server, which [`Session::begin`] has checked.
-const PAGE_SIZE: u64 = 8192;
 /// Number of relations whose files one query opens.
 const BATCH: usize = 500;
 /// Maximum number of a relation's pages, `MaxBlockNumber`.
@@ -123,7 +122,7 @@ fn read_sizes(session: &mut Session, found: &mut [Found], gaps: &mut Gaps) -> Re
         let relation = &mut found[at].relation;
         relation.definition = row.optional("definition").map(str::to_owned);
         if row.optional("bytes").is_some() {
-            let pages = row.number::<u64>("bytes")? / PAGE_SIZE;
+            let pages = row.number::<u64>("bytes")? / u64::from(PAGE_SIZE);
             relation.pages = u32::try_from(pages).unwrap_or(MOST_PAGES).min(MOST_PAGES);
         }
         Ok(())

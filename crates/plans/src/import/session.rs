@@ -8,11 +8,10 @@ use postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 use super::error::ImportError;
 use super::server::StatisticsServer;
 use crate::settings::{SETTINGS, SWITCH};
+use crate::statistics::PAGE_SIZE;
 
 /// Oldest version that pgfresh supports.
 const OLDEST_VERSION: u32 = 130_000;
-/// Page size of pgfresh's own servers, in bytes.
-const PAGE_SIZE: u32 = 8192;
 /// Number of rows that a cursor returns at once. A row of column statistics may have a megabyte.
 const ROWS: u32 = 200;
 

@@ -6,6 +6,7 @@ mod summary;
 
 use crate::day::day;
 use crate::numbers::{bytes, cost, number};
+use crate::statistics::PAGE_SIZE;
 use crate::{
     Analysis, BaselineChanges, IndexSuggestion, OverPlanBudget, PlanFinding, RelationKind, Statistics,
 };
@@ -61,7 +62,7 @@ impl StatisticsSummary {
         Self {
             day: day(statistics.taken),
             tables: statistics.relations.iter().filter(|relation| is_table(relation.kind)).count(),
-            bytes: pages * 8192,
+            bytes: pages * u64::from(PAGE_SIZE),
             server_version: statistics.server_version,
         }
     }

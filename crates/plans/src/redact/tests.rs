@@ -11,14 +11,11 @@ fn column(name: &str, type_name: &str, slots: &[(i16, &[&str])]) -> ColumnStatis
     });
     ColumnStatistics {
         column: name.to_owned(),
-        number: None,
         type_name: type_name.to_owned(),
-        redacted: false,
-        inherited: false,
-        null_fraction: 0.0,
         width: 8,
         distinct: -1.0,
         slots: slots.collect(),
+        ..ColumnStatistics::default()
     }
 }
 

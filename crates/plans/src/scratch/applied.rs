@@ -1,5 +1,6 @@
 //! Account of an import: which statistics found their place in the scratch copy, and which did not.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -61,7 +62,7 @@ pub enum Reason {
     /// PostgreSQL refuses a value.
     Refused(String),
     /// The statistics contradict themselves, for example because they have more values than frequencies.
-    Invalid(&'static str),
+    Invalid(Cow<'static, str>),
     /// pgfresh cannot write statistics of this kind.
     Unsupported(&'static str),
     /// Only production has the extended statistics object, or its columns differ.
@@ -135,7 +136,7 @@ mod tests {
         for name in ["a", "b", "c", "d"] {
             applied.leave_out(format!("public.{name}"), Reason::TableOnlyInProduction);
         }
-        applied.leave_out("public.e.x", Reason::Invalid("it has more values than frequencies"));
+        applied.leave_out("public.e.x", Reason::Invalid("it has more values than frequencies".into()));
         assert_eq!(
             applied.summary(),
             [

@@ -13,6 +13,7 @@ use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::relations::label;
 use super::rows::{Rows, array};
+use crate::file::validation::{self, SLOTS};
 use crate::{ColumnStatistics, Slot, Statistics};
 
 /// Matches columns and prepares slots. [`MULTIRANGE`] takes the place of a comment in it.
@@ -24,8 +25,6 @@ const MULTIRANGE: &str =
     "WHEN t.typtype = 'm' THEN (SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = t.oid)";
 /// Number of columns in one INSERT.
 const BATCH: usize = 1000;
-/// Number of slots in a row of `pg_statistic`. Source: `STATISTIC_NUM_SLOTS`.
-const SLOTS: usize = 5;
 /// Maximum width of a column's values in bytes: 1 GB.
 const MOST_WIDTH: i32 = 1 << 30;
 
@@ -126,15 +125,17 @@ fn send<'a>(
             let name = name.map_or_else(|| column.column.clone(), |number| format!("column {number}"));
             let label = format!("{}.{name}", label(owner));
             if let Err(why) = check(column) {
-                applied.leave_out(label, Reason::Invalid(why));
+                applied.leave_out(label, Reason::Invalid(why.into()));
                 continue;
             }
             let ord = columns.len();
             add(&mut rows, ord, relation, column);
             for (position, slot) in column.slots.iter().enumerate() {
-                match check_slot(slot) {
+                // Some contradictions would crash the server: it trusts, for example, that each common value has a
+                // frequency.
+                match validation::slot(slot) {
                     Ok(()) => add_slot(&mut slots, ord, position, slot),
-                    Err(why) => applied.leave_out(label.clone(), Reason::Invalid(why)),
+                    Err(why) => applied.leave_out(label.clone(), Reason::Invalid(why.into())),
                 }
             }
             columns.push(Column { label, column });
@@ -163,33 +164,6 @@ fn check(column: &ColumnStatistics) -> Result<(), &'static str> {
         return Err("there are more than five slots");
     }
     Ok(())
-}
-
-/// Returns the reason for which the planner could not use a slot. Some contradictions would crash the server: it
-/// trusts, for example, that each common value has a frequency.
-fn check_slot(slot: &Slot) -> Result<(), &'static str> {
-    let numbers = slot.numbers.as_deref().unwrap_or_default();
-    let values = slot.values.as_deref().map_or(0, <[String]>::len);
-    if numbers.iter().any(|number| !number.is_finite()) {
-        return Err("a number is out of range");
-    }
-    if slot.values.iter().flatten().any(|value| value.contains('\0')) {
-        return Err("a value has a zero byte");
-    }
-    let fits = match slot.kind {
-        1 => {
-            values == numbers.len() && values > 0 && numbers.iter().all(|number| (0.0..=1.0).contains(number))
-        }
-        2 | 7 => values >= 2 && numbers.is_empty(),
-        3 => values == 0 && numbers.len() == 1 && numbers[0].abs() <= 1.001,
-        // The lowest and highest frequency follow those of the elements, for arrays also that of NULL.
-        4 => values > 0 && (values + 2..=values + 3).contains(&numbers.len()),
-        // Counts, then their average.
-        5 => values == 0 && numbers.len() >= 3 && numbers.iter().all(|number| *number >= 0.0),
-        6 => values >= 2 && numbers.len() == 1 && (0.0..=1.0).contains(&numbers[0]),
-        _ => return Err("the kind of a slot is unknown"),
-    };
-    if fits { Ok(()) } else { Err("the values and numbers of a slot do not belong together") }
 }
 
 fn add(rows: &mut Rows, ord: usize, relation: usize, column: &ColumnStatistics) {
@@ -389,30 +363,6 @@ mod tests {
             ("shop.\"a(b)\"", "shop.\"a(b)\""),
         ] {
             assert_eq!(without_modifier(name), plain);
-        }
-    }
-
-    #[test]
-    fn slots_with_contradictions_are_refused() {
-        let slot = |kind, numbers: &[f32], values: usize| Slot {
-            kind,
-            numbers: Some(numbers.to_vec()).filter(|numbers| !numbers.is_empty()),
-            values: Some(vec!["1".to_owned(); values]).filter(|values| !values.is_empty()),
-        };
-        for good in [slot(1, &[0.5], 1), slot(2, &[], 2), slot(3, &[-1.0], 0), slot(4, &[0.5, 0.1, 0.2], 1)] {
-            assert_eq!(check_slot(&good), Ok(()), "{good:?}");
-        }
-        for bad in [
-            slot(1, &[0.5], 2),
-            slot(1, &[2.0], 1),
-            slot(1, &[f32::INFINITY], 1),
-            slot(2, &[], 1),
-            slot(3, &[], 0),
-            slot(4, &[0.5], 1),
-            slot(6, &[], 2),
-            slot(99, &[], 2),
-        ] {
-            assert!(check_slot(&bad).is_err(), "{bad:?}");
         }
     }
 }

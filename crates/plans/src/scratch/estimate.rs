@@ -4,9 +4,11 @@
 //! Source: `nbtsort.c` and `nbtree.h` of PostgreSQL 13 to 18.
 
 use super::pages::HIGHEST;
+use crate::numbers::{aligned, distinct_values};
+use crate::statistics::PAGE_SIZE;
 
 /// Size of a page in bytes.
-const PAGE: f64 = 8192.0;
+const PAGE: f64 = PAGE_SIZE as f64;
 /// Usable bytes of a B-tree page: without its header and its special data.
 const USABLE: f64 = PAGE - 24.0 - 16.0;
 /// Fill factor of pages above the leaves, in percent.
@@ -50,11 +52,6 @@ pub(super) struct Tree {
     pub(super) deduplicates: bool,
 }
 
-/// Rounds up to a multiple of 8 bytes.
-fn aligned(size: f64) -> f64 {
-    (size / 8.0).ceil() * 8.0
-}
-
 impl Tree {
     /// Returns the size of a tuple with these columns, without its line pointer.
     fn tuple(columns: &[KeyColumn]) -> f64 {
@@ -72,8 +69,7 @@ impl Tree {
     /// Returns the number of distinct keys.
     fn distinct(&self) -> f64 {
         let of = |column: &KeyColumn| {
-            let distinct =
-                if column.distinct < 0.0 { -column.distinct * self.table_rows } else { column.distinct };
+            let distinct = distinct_values(column.distinct, self.table_rows);
             let null = if column.null_fraction > 0.0 { 1.0 } else { 0.0 };
             if distinct == 0.0 { 200.0 } else { distinct.max(1.0) + null }
         };

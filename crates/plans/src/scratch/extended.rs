@@ -14,6 +14,7 @@ use server::{AdminConnection, SessionError, identifier, literal};
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::sizes::number;
+use crate::file::validation;
 use crate::{CommonCombination, ExtendedStatistics, Statistics};
 
 /// First majors whose data have statistics of expressions, and a row of their own for inherited statistics.
@@ -134,7 +135,7 @@ fn write(
     }
     let (distinct, dependencies) = match (distinct(object, extended), dependencies(object, extended)) {
         (Ok(distinct), Ok(dependencies)) => (distinct, dependencies),
-        (Err(why), _) | (_, Err(why)) => return Ok(Err(Reason::Invalid(why))),
+        (Err(why), _) | (_, Err(why)) => return Ok(Err(Reason::Invalid(why.into()))),
     };
     let common = match common(session, object, extended)? {
         Ok(common) => common,
@@ -234,14 +235,9 @@ fn common(
     if object.columns.iter().any(|(number, _)| *number < 0) {
         return Ok(Err(Reason::Unsupported("common combinations of expressions")));
     }
-    let fits = |item: &CommonCombination| {
-        item.values.len() == extended.columns.len()
-            && (0.0..=1.0).contains(&item.frequency)
-            && (0.0..=1.0).contains(&item.base_frequency)
-            && !item.values.iter().flatten().any(|value| value.contains('\0'))
-    };
+    let fits = |item: &CommonCombination| validation::common(item, extended.columns.len()).is_ok();
     if combinations.len() > MOST_COMBINATIONS || !combinations.iter().all(fits) {
-        return Ok(Err(Reason::Invalid("a common combination is out of range")));
+        return Ok(Err(Reason::Invalid("a common combination is out of range".into())));
     }
     build(session, object, extended)?;
     let rows = session.query(
@@ -267,7 +263,7 @@ fn common(
     let positions = order.iter().map(|row| (number(row[1].as_ref()), number(row[0].as_ref()))).collect();
     Ok(replace_frequencies(&hex, &positions, combinations, object.columns.len())
         .map(Some)
-        .ok_or(Reason::Invalid("PostgreSQL merges some of the common combinations")))
+        .ok_or_else(|| Reason::Invalid("PostgreSQL merges some of the common combinations".into())))
 }
 
 /// Analyzes a temporary table with a row for each combination.

@@ -67,7 +67,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Starts a server on a copy of the provisioner's template, and gives `database` production's statistics.
+    /// Starts a server on a copy of the provisioner's template, and gives the template's database production's
+    /// statistics. Of several templates, it is the default one.
     ///
     /// # Errors
     ///
@@ -75,11 +76,11 @@ impl Scratch {
     /// Statistics without a place in the copy are no error: [`Applied`] lists them.
     pub fn start(
         provisioner: &Provisioner,
-        database: &str,
         statistics: &Statistics,
     ) -> Result<(Self, Applied), ScratchError> {
         let started = provisioner.start(&|_| ())?;
         let (mut server, place) = (started.server, started.place);
+        let database = &started.database;
         drop(started.session);
         let major = provisioner.installation.version().major;
         let mut applied = Applied::default();

@@ -8,8 +8,10 @@
 //! Source: `bufpage.h`, `itup.h`, `nbtree.h` and `brin_page.h` of PostgreSQL 13 to 18. Numbers have the machine's byte
 //! order.
 
+use crate::statistics::PAGE_SIZE;
+
 /// Size of a page in bytes. [`super::Scratch::start`] refuses servers with another one.
-pub(super) const PAGE: usize = 8192;
+pub(super) const PAGE: usize = PAGE_SIZE as usize;
 /// Maximum height of a B-tree that pgfresh writes. No index of 2^32 pages comes near it.
 pub(super) const HIGHEST: u32 = 20;
 

@@ -61,7 +61,7 @@ pub(super) fn import(
     for (ord, relation) in statistics.relations.iter().enumerate() {
         match check(relation) {
             Ok(()) => add(&mut rows, ord, relation, statistics.server_version, major),
-            Err(why) => applied.leave_out(label(relation), Reason::Invalid(why)),
+            Err(why) => applied.leave_out(label(relation), Reason::Invalid(why.into())),
         }
     }
     rows.copy_to(session, "production_relation").during("import the sizes of tables")?;

@@ -27,14 +27,11 @@ const SMALL: &str = "CREATE TABLE t (id int PRIMARY KEY, number int); CREATE TAB
 fn column(name: &str, type_name: &str, slots: Vec<Slot>) -> ColumnStatistics {
     ColumnStatistics {
         column: name.to_owned(),
-        number: None,
         type_name: type_name.to_owned(),
-        redacted: false,
-        inherited: false,
-        null_fraction: 0.0,
         width: 4,
         distinct: -0.5,
         slots,
+        ..ColumnStatistics::default()
     }
 }
 

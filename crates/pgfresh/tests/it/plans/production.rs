@@ -66,7 +66,7 @@ impl Production {
 
     /// Starts a scratch server with these statistics.
     pub(super) fn scratch(&self, statistics: &Statistics) -> (Scratch, Applied) {
-        Scratch::start(&self.provisioner, DATABASE, statistics).unwrap()
+        Scratch::start(&self.provisioner, statistics).unwrap()
     }
 
     /// Explains a statement where the data are.
