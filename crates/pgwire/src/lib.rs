@@ -27,6 +27,7 @@ mod sql;
 mod startup;
 mod statement;
 mod traces;
+mod transcript;
 
 pub use conversation::Conversation;
 pub use error::ErrorResponse;
@@ -45,6 +46,7 @@ pub use sql::{SqlLexer, Token, TokenKind};
 pub use startup::{Startup, StartupPacket, StartupParams};
 pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};
 pub use traces::{SessionTraces, leaves_nothing};
+pub use transcript::{RequestOutcome, SessionTranscript, TranscribedRequest};
 
 #[cfg(test)]
 mod corpus;

@@ -104,7 +104,7 @@ pub struct RelationName {
 }
 
 /// Kind of a relation that has statistics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RelationKind {
     /// An ordinary table or a partition.

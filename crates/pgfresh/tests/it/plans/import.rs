@@ -19,11 +19,22 @@ fn scene() -> Scene {
     scene
 }
 
-/// Runs `script` in a database with the schema.
+/// Runs `script` in a database with the schema. Autovacuum must not analyze a table meanwhile. It comes once an hour, but
+/// the end of any session's database can wake it earlier.
 fn run(scene: &Scene, major: u32, script: &str) -> Outcome {
     let program = ground::program().display();
     let script = format!("pgfresh='{program}'; psql -Xqf schema.sql -v ON_ERROR_STOP=1; {script}");
-    let outcome = scene.run(["run", "--postgres", &postgres(major), "--", "sh", "-euc", &script]);
+    let outcome = scene.run([
+        "run",
+        "--postgres",
+        &postgres(major),
+        "--set",
+        "autovacuum=off",
+        "--",
+        "sh",
+        "-euc",
+        &script,
+    ]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
     outcome
 }

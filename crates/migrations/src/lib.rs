@@ -1,0 +1,16 @@
+//! Shows what the statements of a migration lock, scan, rewrite and break.
+//!
+//! A migration tool runs once against a leased database, and the gateway keeps a transcript of its sessions:
+//! [`pgwire::SessionTranscript`]. The laboratory is another server, on another copy of the template. It repeats the
+//! transcript, and looks at the locks, files and counters of each statement. The tool's sessions are never disturbed. Times are those of the tool's own run. This crate prints nothing and knows nothing about the command line.
+
+mod lock_mode;
+mod observation;
+mod report;
+
+pub use lock_mode::LockMode;
+pub use observation::{Observations, ObservedStatement, RelationLock, RelationSize, Rewrite, TableScan};
+pub use report::{
+    AdviceTopic, BlockedStatement, BrokenStatement, MigrationReport, OverMigrationBudget, Prediction,
+    ReportedStatement, StatementAdvice,
+};

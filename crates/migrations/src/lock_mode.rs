@@ -1,0 +1,124 @@
+//! `PostgreSQL`'s lock modes of tables, and which of them conflict.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A lock mode of a table, from the weakest to the strongest. Source: the manual's table "Conflicting Lock Modes".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LockMode {
+    /// ACCESS SHARE, of a SELECT.
+    AccessShare,
+    /// ROW SHARE, of SELECT FOR UPDATE and of foreign keys' checks.
+    RowShare,
+    /// ROW EXCLUSIVE, of INSERT, UPDATE, DELETE and MERGE.
+    RowExclusive,
+    /// SHARE UPDATE EXCLUSIVE, of CREATE INDEX CONCURRENTLY and VALIDATE CONSTRAINT.
+    ShareUpdateExclusive,
+    /// SHARE, of CREATE INDEX.
+    Share,
+    /// SHARE ROW EXCLUSIVE, of ADD FOREIGN KEY and CREATE TRIGGER.
+    ShareRowExclusive,
+    /// EXCLUSIVE, of REFRESH MATERIALIZED VIEW CONCURRENTLY.
+    Exclusive,
+    /// ACCESS EXCLUSIVE, of most kinds of ALTER TABLE.
+    AccessExclusive,
+}
+
+impl LockMode {
+    /// All modes, from the weakest to the strongest.
+    pub const ALL: [Self; 8] = [
+        Self::AccessShare,
+        Self::RowShare,
+        Self::RowExclusive,
+        Self::ShareUpdateExclusive,
+        Self::Share,
+        Self::ShareRowExclusive,
+        Self::Exclusive,
+        Self::AccessExclusive,
+    ];
+
+    /// Returns the mode with this name in `pg_locks`, such as `AccessExclusiveLock`.
+    #[must_use]
+    pub fn from_catalog(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| {
+            let words = mode.as_sql().split(' ').map(|word| word[..1].to_owned() + &word[1..].to_lowercase());
+            name.strip_suffix("Lock").is_some_and(|name| words.collect::<String>() == name)
+        })
+    }
+
+    /// Returns the name in SQL, such as `ACCESS EXCLUSIVE`.
+    #[must_use]
+    pub fn as_sql(self) -> &'static str {
+        match self {
+            Self::AccessShare => "ACCESS SHARE",
+            Self::RowShare => "ROW SHARE",
+            Self::RowExclusive => "ROW EXCLUSIVE",
+            Self::ShareUpdateExclusive => "SHARE UPDATE EXCLUSIVE",
+            Self::Share => "SHARE",
+            Self::ShareRowExclusive => "SHARE ROW EXCLUSIVE",
+            Self::Exclusive => "EXCLUSIVE",
+            Self::AccessExclusive => "ACCESS EXCLUSIVE",
+        }
+    }
+
+    /// Returns true if a session that wants `other` waits while another session holds this mode. The relation is
+    /// symmetric.
+    #[must_use]
+    pub fn conflicts_with(self, other: Self) -> bool {
+        let weaker = self.min(other);
+        let stronger = self.max(other);
+        match weaker {
+            Self::AccessShare => stronger == Self::AccessExclusive,
+            Self::RowShare => stronger >= Self::Exclusive,
+            Self::RowExclusive => stronger >= Self::Share,
+            Self::Share => stronger != Self::Share,
+            Self::ShareUpdateExclusive
+            | Self::ShareRowExclusive
+            | Self::Exclusive
+            | Self::AccessExclusive => true,
+        }
+    }
+}
+
+impl fmt::Display for LockMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_sql())
+    }
+}
+
+impl Serialize for LockMode {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_sql())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The manual's table. Each line is a requested mode, each column a mode that another session holds.
+    const MANUAL: [&str; 8] =
+        [".......x", "......xx", "....xxxx", "...xxxxx", "..xx.xxx", "..xxxxxx", ".xxxxxxx", "xxxxxxxx"];
+
+    #[test]
+    fn conflicts_are_those_of_the_manual() {
+        for (row, requested) in MANUAL.iter().zip(LockMode::ALL) {
+            let conflicts = LockMode::ALL.map(|held| if held.conflicts_with(requested) { 'x' } else { '.' });
+            assert_eq!(conflicts.iter().collect::<String>(), **row, "{requested}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_catalog_are_known() {
+        for (name, mode) in [
+            ("AccessShareLock", LockMode::AccessShare),
+            ("ShareUpdateExclusiveLock", LockMode::ShareUpdateExclusive),
+            ("ShareLock", LockMode::Share),
+            ("AccessExclusiveLock", LockMode::AccessExclusive),
+        ] {
+            assert_eq!(LockMode::from_catalog(name), Some(mode));
+        }
+        assert_eq!(LockMode::from_catalog("SIReadLock"), None);
+    }
+}
