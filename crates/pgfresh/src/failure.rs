@@ -64,6 +64,12 @@ impl Failure {
         self
     }
 
+    /// Keeps the exit code of the user's command, unless the command succeeded. Its failure is more important than a
+    /// report's.
+    pub(crate) fn after_command(self, code: u8) -> Self {
+        if code == 0 { self } else { self.exit_with(code) }
+    }
+
     fn code(mut self, code: &str) -> Self {
         self.code = Some(code.to_owned());
         self

@@ -44,7 +44,8 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
         &report,
         &|| profile.to_html(),
         &arguments.report,
-    )?;
+    )
+    .map_err(|failure| failure.after_command(code))?;
     if is_gone && code == 0 {
         return Err(Failure::new("the server went away while it was watched")
             .detail("What was seen until then is shown.".to_owned()));

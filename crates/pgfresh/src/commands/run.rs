@@ -53,12 +53,11 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     if !context.verbosity.is_quiet() {
         advise(has_session, linger_use, settings, &provisioner);
     }
-    // The command's own exit code is more important than that of a report.
-    let of_report = |failure: Failure| if code == 0 { failure } else { failure.exit_with(code) };
+    let of_report = |failure: Failure| failure.after_command(code);
     let seen = seen.transpose().map_err(of_report)?;
     let plans = plans.filter(|_| has_session && !interrupted);
     let plans = plans.map(|plans| plans.explain(context, &provisioner)).transpose().map_err(of_report)?;
-    publish(context, arguments, seen.as_ref(), plans.as_ref())?;
+    publish(context, arguments, seen.as_ref(), plans.as_ref()).map_err(of_report)?;
     let mut exceeds = false;
     if let Some(plans) = &plans {
         plans.update_baseline(code).map_err(of_report)?;
