@@ -273,13 +273,16 @@ impl Forward {
     /// Forwards one chunk, or discards it if the client has stopped reading (`discards`). Returns false at the end of
     /// the stream.
     fn poll_rest(&mut self, context: &mut Context<'_>, discards: &mut bool) -> Poll<bool> {
-        let Self { client, server, conversation, down, .. } = self;
+        let Self { client, server, conversation, tap, down, .. } = self;
         if !*discards && ready!(down.poll_flush(client, context)).is_err() {
             *discards = true;
         }
         BUFFER.with_borrow_mut(|buffer| {
             let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
             conversation.server_says(&buffer[..count]);
+            if let Some(tap) = tap {
+                tap.observe_server_without_client(&buffer[..count]);
+            }
             *discards = *discards || down.send(&buffer[..count], client, context).is_err();
             Poll::Ready(count > 0)
         })

@@ -20,6 +20,7 @@ use crate::state::GatewayState;
 use crate::statement_collection::StatementCollection;
 use crate::statement_recorder::StatementRecorder;
 use crate::statement_tap::Taps;
+use crate::transcription::Transcription;
 use crate::workers::{self, Threads};
 use crate::{Access, Advertised, ServerCertificate, SocketFile};
 
@@ -122,7 +123,7 @@ impl BoundGateway {
             keys: Arc::default(),
             workers: Arc::new(workers),
             connections: ConnectionCount::new(),
-            taps: Arc::new(Taps { events, history, recorder }),
+            taps: Arc::new(Taps { events, history, recorder, ..Taps::default() }),
         });
         let (closing, receiver) = watch::channel(false);
         for listener in listeners {
@@ -194,6 +195,13 @@ impl Gateway {
     #[must_use]
     pub fn collect(&self) -> Arc<StatementCollection> {
         self.state.taps.events.collect()
+    }
+
+    /// Returns the transcription of all sessions that begin from now on, until it is finished. Replication sessions have no
+    /// transcript.
+    #[must_use]
+    pub fn transcribe(&self) -> Arc<Transcription> {
+        self.state.taps.transcribe()
     }
 
     /// Returns how long there has been no open connection, or `None` while there is one.

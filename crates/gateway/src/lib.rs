@@ -44,6 +44,7 @@ mod stream;
 #[cfg(test)]
 mod testing;
 mod tls;
+mod transcription;
 mod workers;
 
 pub use access::{Access, Advertised, ParseAdvertisedError, SocketFile, requires_scram};
@@ -59,4 +60,5 @@ pub use record::TestMeasurement;
 pub use statement_collection::{CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
 pub use statement_recorder::{StatementRecorder, TestOverBudget};
 pub use stream::{DisconnectWatcher, Stream};
+pub use transcription::{Transcription, WaitingSession};
 pub use workers::THREAD_NAME;

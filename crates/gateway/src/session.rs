@@ -92,8 +92,7 @@ fn start(
         Ok(entered) => entered,
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
-    let record = state.taps.record(&database, &settings, &state.leases);
-    let collector = state.taps.collector(&database, &params, &state.leases).filter(|_| !replication);
+    let listeners = state.taps.listeners(&database, &settings, &params, &state.leases);
     // Some client may be about to drop databases with SQL, which would fail if backends were waiting in them.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
@@ -105,8 +104,7 @@ fn start(
             let observed = Observed::new(replication, &greeting);
             let mut response = for_client(greeting.clone());
             let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
-            let tap =
-                state.taps.tap(&database, key.as_ref(), since, record, collector).filter(|_| !replication);
+            let tap = state.taps.tap(&database, key.as_ref(), since, listeners).filter(|_| !replication);
             let leases = state.leases.clone();
             let vacate = end_waiting_backends(leases.clone());
             let session = Session { leases, greeting, seat, key, guard, maintenance, closing };
@@ -126,7 +124,7 @@ fn start(
             let Ok(key) = state.keys.issue(&mut response, &stream, Some(Arc::clone(&gate))) else {
                 return;
             };
-            let tap = state.taps.tap(&database, key.as_ref(), since, record, collector);
+            let tap = state.taps.tap(&database, key.as_ref(), since, listeners);
             let session = RollbackConnection { lease, key, gate, session, tap, closing };
             run_session(workers, socket, unread, stream, response, |client, server, rest| {
                 session.run(client, server, rest, presence)

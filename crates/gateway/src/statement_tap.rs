@@ -1,8 +1,8 @@
-//! Follows a session's statements on behalf of its listeners: the event log, the history, the recorder and the
-//! collection.
+//! Follows a session's statements on behalf of its listeners: the event log, the history, the recorder, the
+//! collection and the transcription.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use contract::{ExecutedStatement, SqlError};
@@ -16,6 +16,7 @@ use crate::history::{self, StatementHistory, StatementRing, seconds_of};
 use crate::session_settings::SessionSettings;
 use crate::statement_collection::SessionCollector;
 use crate::statement_recorder::{SharedRecord, StatementRecorder};
+use crate::transcription::{SessionTranscriber, Transcription};
 
 /// The listeners of a gateway.
 #[derive(Debug, Default)]
@@ -24,17 +25,50 @@ pub(crate) struct Taps {
     /// Statement history. `None` unless pgfresh keeps the databases of failed tests.
     pub(crate) history: Option<Arc<StatementHistory>>,
     pub(crate) recorder: Arc<StatementRecorder>,
+    /// The last transcription.
+    pub(crate) transcription: Mutex<Option<Arc<Transcription>>>,
+}
+
+/// The listeners of one session, except those of all sessions.
+#[derive(Debug, Default)]
+pub(crate) struct SessionListeners {
+    record: Option<SharedRecord>,
+    collector: Option<SessionCollector>,
+    /// The transcription, and the parameters of the session.
+    transcription: Option<(Arc<Transcription>, StartupParams)>,
 }
 
 impl Taps {
-    /// Returns the record for a new session in `database`, or `None` if the lease is not recorded. If the session has
-    /// requested a database reset, the history forgets the earlier statements.
-    pub(crate) fn record(
+    /// Returns the transcription of all new sessions.
+    pub(crate) fn transcribe(&self) -> Arc<Transcription> {
+        let mut last = lock(&self.transcription);
+        let open = last.take().filter(|last| !last.is_finished());
+        Arc::clone(last.insert(open.unwrap_or_default()))
+    }
+
+    /// Returns the listeners of a new session in `database`. If the session has requested a database reset, the history
+    /// forgets the earlier statements.
+    pub(crate) fn listeners(
         &self,
         database: &str,
         settings: &SessionSettings,
+        params: &StartupParams,
         leases: &Leases,
-    ) -> Option<SharedRecord> {
+    ) -> SessionListeners {
+        let record = self.record(database, settings, leases);
+        if params.is_replication() {
+            return SessionListeners { record, ..SessionListeners::default() };
+        }
+        let transcription = lock(&self.transcription).clone();
+        SessionListeners {
+            record,
+            collector: self.collector(database, params, leases),
+            transcription: transcription.map(|transcription| (transcription, params.clone())),
+        }
+    }
+
+    /// Returns the record for a new session in `database`, or `None` if the lease is not recorded.
+    fn record(&self, database: &str, settings: &SessionSettings, leases: &Leases) -> Option<SharedRecord> {
         if let Some(history) = self.history.as_ref().filter(|_| settings.reset) {
             history.clear(database);
         }
@@ -43,57 +77,50 @@ impl Taps {
 
     /// Returns a collector for the statements of a new session in `database`, or `None` if there is no collection or
     /// the database has no template.
-    pub(crate) fn collector(
-        &self,
-        database: &str,
-        params: &StartupParams,
-        leases: &Leases,
-    ) -> Option<SessionCollector> {
+    fn collector(&self, database: &str, params: &StartupParams, leases: &Leases) -> Option<SessionCollector> {
         let collection = self.events.collection().filter(|_| !Leases::is_always_there(database))?;
         Some(collection.session(database, leases.template(database)?, params))
     }
 
     /// Creates a tap for a new session in `database`, or returns `None` if no listener needs the session's statements.
     ///
-    /// `key` is the cancel key of the session's backend, and `since` is the time of the client's request. `record` and
-    /// `collector` are listeners of this session.
+    /// `key` is the cancel key of the session's backend, and `since` is the time of the client's request.
     pub(crate) fn tap(
         &self,
         database: &str,
         key: Option<&CancelKey>,
         since: Instant,
-        record: Option<SharedRecord>,
-        collector: Option<SessionCollector>,
+        listeners: SessionListeners,
     ) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let SessionListeners { record, collector, transcription } = listeners;
+        let backend = key.map_or(0, CancelKey::process);
+        let transcriber = transcription
+            .and_then(|(transcription, params)| transcription.session(database, &params, backend));
         let events = self.events.log().cloned();
         let ring = self.history.as_ref().map(|history| history.ring(database));
-        (events.is_some() || ring.is_some() || record.is_some() || collector.is_some()).then(|| {
-            let session = NEXT.fetch_add(1, Ordering::Relaxed);
-            let tracker = if collector.is_some() {
-                StatementTracker::with_values()
-            } else {
-                StatementTracker::default()
-            };
-            let listeners =
-                Subscribers { session, database: database.into(), events, ring, record, collector };
-            let now = Instant::now();
-            let backend = key.map_or(0, CancelKey::process);
-            listeners.log_event(
-                now,
-                SessionEventKind::Began { waited: now.saturating_duration_since(since), backend },
-            );
-            Box::new(Tap { tracker: Some(tracker), listeners })
-        })
+        let needs_statements = events.is_some() || ring.is_some() || record.is_some() || collector.is_some();
+        if !needs_statements && transcriber.is_none() {
+            return None;
+        }
+        let tracker =
+            if collector.is_some() { StatementTracker::with_values() } else { StatementTracker::default() };
+        let session = NEXT.fetch_add(1, Ordering::Relaxed);
+        let listeners = Subscribers { session, database: database.into(), events, ring, record, collector };
+        let now = Instant::now();
+        let waited = now.saturating_duration_since(since);
+        listeners.log_event(now, SessionEventKind::Began { waited, backend });
+        Some(Box::new(Tap { tracker: needs_statements.then_some(tracker), listeners, transcriber }))
     }
 }
 
 /// Observes all messages of one session and reports statements to the listeners.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    /// Finds the statements in the messages. `None` after losing track of them.
+    /// Finds the statements in the messages. `None` after losing track of them, or if no listener needs them.
     tracker: Option<StatementTracker>,
     listeners: Subscribers,
+    transcriber: Option<SessionTranscriber>,
 }
 
 #[derive(Debug)]
@@ -109,19 +136,31 @@ struct Subscribers {
 impl Tap {
     /// Observes bytes in transit to the server.
     pub(crate) fn observe_client(&mut self, bytes: &[u8]) {
-        self.track(|tracker, now, tell| tracker.client_says(bytes, now, tell));
+        let now = Instant::now();
+        self.transcriber.iter().for_each(|transcriber| transcriber.client_says(bytes, now));
+        self.track(now, |tracker, tell| tracker.client_says(bytes, now, tell));
     }
 
     /// Observes bytes in transit to the client.
     pub(crate) fn observe_server(&mut self, bytes: &[u8]) {
-        self.track(|tracker, now, tell| tracker.server_says(bytes, now, tell));
+        let now = Instant::now();
+        self.transcriber.iter().for_each(|transcriber| transcriber.server_says(bytes, now));
+        self.track(now, |tracker, tell| tracker.server_says(bytes, now, tell));
     }
 
-    fn track(&mut self, say: impl FnOnce(&mut StatementTracker, Instant, &mut dyn FnMut(StatementEvent))) {
-        let Self { tracker, listeners } = self;
+    /// Observes bytes from the server after the client has left. Only a transcript needs them.
+    pub(crate) fn observe_server_without_client(&self, bytes: &[u8]) {
+        self.transcriber.iter().for_each(|transcriber| transcriber.server_says(bytes, Instant::now()));
+    }
+
+    fn track(
+        &mut self,
+        now: Instant,
+        say: impl FnOnce(&mut StatementTracker, &mut dyn FnMut(StatementEvent)),
+    ) {
+        let Self { tracker, listeners, .. } = self;
         let Some(following) = tracker else { return };
-        let now = Instant::now();
-        say(following, now, &mut |event| listeners.handle_event(event, now));
+        say(following, &mut |event| listeners.handle_event(event, now));
         if following.is_lost() {
             *tracker = None;
             listeners.events.iter().for_each(EventLog::count_lost);
@@ -192,15 +231,28 @@ mod tests {
     #[test]
     fn session_is_observed_only_with_a_subscriber() {
         let now = Instant::now();
-        assert!(Taps::default().tap("d", None, now, None, None).is_none());
-        assert!(Taps::default().tap("d", None, now, Some(SharedRecord::default()), None).is_some());
-        let history = Some(Arc::default());
-        assert!(Taps { history, ..Taps::default() }.tap("d", None, now, None, None).is_some());
         let params = StartupParams::new([]);
-        let collector = Arc::<StatementCollection>::default().session("d", "app".to_owned(), &params);
-        assert!(Taps::default().tap("d", None, now, None, Some(collector)).is_some());
+        let tap = |taps: &Taps, listeners| taps.tap("d", None, now, listeners);
+        let none = SessionListeners::default;
+        assert!(tap(&Taps::default(), none()).is_none());
+        let record = Some(SharedRecord::default());
+        assert!(tap(&Taps::default(), SessionListeners { record, ..none() }).is_some());
+        let history = Some(Arc::default());
+        assert!(tap(&Taps { history, ..Taps::default() }, none()).is_some());
+        let collector = Some(Arc::<StatementCollection>::default().session("d", "app".to_owned(), &params));
+        assert!(tap(&Taps::default(), SessionListeners { collector, ..none() }).is_some());
         let taps = Taps::default();
+        let transcription = taps.transcribe();
+        assert!(Arc::ptr_eq(&transcription, &taps.transcribe()));
+        let transcribed = || SessionListeners {
+            transcription: Some((Arc::clone(&transcription), params.clone())),
+            ..none()
+        };
+        let seen = tap(&taps, transcribed()).unwrap();
+        assert!(seen.tracker.is_none() && transcription.finish().len() == 1);
+        assert!(tap(&taps, transcribed()).is_none());
+        assert!(!Arc::ptr_eq(&transcription, &taps.transcribe()));
         let _log = taps.events.follow();
-        assert!(taps.tap("d", None, now, None, None).is_some());
+        assert!(tap(&taps, none()).is_some());
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! [`FrameDecoder`] splits a stream into frames without buffering them, and [`Frame::first`] parses complete
 //! frames in a buffer. [`StatementTracker`] finds the statements in a session's frames and measures how long
-//! they take. [`SqlLexer`] splits SQL into tokens. [`NormalizedStatement`] is a statement without its values,
+//! they take. [`TranscriptBuilder`] copies a session's requests, for a later repetition. [`SqlLexer`] splits SQL into tokens. [`NormalizedStatement`] is a statement without its values,
 //! and [`QueryRuns`] detects repeated queries.
 //!
 //! Source: the manual's chapter "Frontend/Backend Protocol", 3.0 and 3.2.
@@ -26,8 +26,11 @@ mod split;
 mod sql;
 mod startup;
 mod statement;
+mod statement_lookup;
 mod traces;
 mod transcript;
+mod transcript_builder;
+mod unanswered;
 
 pub use conversation::Conversation;
 pub use error::ErrorResponse;
@@ -46,7 +49,8 @@ pub use sql::{SqlLexer, Token, TokenKind};
 pub use startup::{Startup, StartupPacket, StartupParams};
 pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};
 pub use traces::{SessionTraces, leaves_nothing};
-pub use transcript::{RequestOutcome, SessionTranscript, TranscribedRequest};
+pub use transcript::{RequestOutcome, RunningStatement, SessionTranscript, TranscribedRequest};
+pub use transcript_builder::TranscriptBuilder;
 
 #[cfg(test)]
 mod corpus;

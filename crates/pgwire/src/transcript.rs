@@ -35,12 +35,22 @@ pub struct TranscribedRequest {
 /// How a server answered a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestOutcome {
-    /// When ReadyForQuery came.
+    /// When ReadyForQuery came, or when the connection was closed after an error.
     pub answered: Instant,
     /// Command tags of the statements that succeeded, in their order. A portal that was suspended has none.
     pub tags: Vec<String>,
     /// The first error.
     pub error: Option<StatementError>,
-    /// Transaction status of ReadyForQuery: `I`, `T` or `E`.
+    /// Transaction status of ReadyForQuery: `I`, `T` or `E`. `I` if the connection was closed instead, which ends the
+    /// transaction.
     pub status: u8,
+}
+
+/// A statement that a server executes at present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningStatement {
+    /// First 1023 bytes of the text. Empty if the transcript doesn't have it.
+    pub statement: String,
+    /// When the server began to execute it.
+    pub since: Instant,
 }

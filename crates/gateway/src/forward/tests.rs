@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use super::*;
 use crate::events::SessionEventKind;
 use crate::history::StatementHistory;
-use crate::statement_tap::Taps;
+use crate::statement_tap::{SessionListeners, Taps};
 use crate::testing::{pair, run};
 
 const STARTUP_RESPONSE: &[u8] =
@@ -45,7 +45,7 @@ impl Fixture {
         let vacate = Box::new(move || count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
         let observed = Observed::new(false, STARTUP_RESPONSE);
         let begun = Instant::now();
-        let tap = taps.tap("d", None, begun, None, None);
+        let tap = taps.tap("d", None, begun, SessionListeners::default());
         let forward = Forward::new(near, far, observed, vacate, tap, Vec::new());
         Self { forward, client, server, taps, begun, vacated }
     }

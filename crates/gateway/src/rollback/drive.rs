@@ -131,13 +131,15 @@ impl Drive {
         tap: Option<Box<Tap>>,
     ) -> Self {
         let (up, down) = (FrameBuffer::default(), FrameBuffer::default());
+        // The rest of the startup response is no answer to a statement.
+        let tapped = session.to_client.len();
         Self {
             client,
             server,
             session,
             gate,
             tap,
-            tapped: 0,
+            tapped,
             turn: Turn::Nobody,
             up,
             down,

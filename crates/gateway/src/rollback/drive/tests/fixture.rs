@@ -13,7 +13,7 @@ use crate::history::StatementHistory;
 use crate::rollback::stub::{
     Cuts, StubServer, bind, execute, parse, serve, serve_in_pieces, sync, write_pieces,
 };
-use crate::statement_tap::Taps;
+use crate::statement_tap::{SessionListeners, Taps};
 use crate::stream::Socket;
 use crate::testing::pair;
 
@@ -63,7 +63,7 @@ impl Fixture {
         let ((client, near), (far, server)) = (pair(room), pair(room));
         let ends = (duplicate(&near), duplicate(&far));
         let begun = Instant::now();
-        let tap = taps.tap("d", None, begun, None, None);
+        let tap = taps.tap("d", None, begun, SessionListeners::default());
         let drive = Drive::new(near, far, new_session(), Arc::new(Gate::new()), tap);
         Self { drive, client, server, near: ends.0, far: ends.1, taps, begun }
     }
