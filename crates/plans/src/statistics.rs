@@ -4,8 +4,11 @@
 //! differs after columns were dropped.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::names::short_name;
 
 /// Version of the file format.
 pub(crate) const FORMAT: u32 = 1;
@@ -91,6 +94,21 @@ impl RelationStatistics {
     pub fn relation_name(&self) -> RelationName {
         RelationName { schema: self.schema.clone(), name: self.name.clone() }
     }
+
+    /// Returns the number of rows as the planner estimates it: the density at the last ANALYZE, times today's pages. 0
+    /// without an ANALYZE.
+    #[must_use]
+    pub fn estimated_rows(&self) -> f64 {
+        scaled(self.rows, self.pages, self.analyzed_pages)
+    }
+}
+
+/// Returns the number of rows of a table that had `rows` in `analyzed_pages` and has `pages` today.
+pub(crate) fn scaled(rows: f64, pages: u32, analyzed_pages: u32) -> f64 {
+    if rows <= 0.0 || analyzed_pages == 0 {
+        return 0.0;
+    }
+    (rows / f64::from(analyzed_pages) * f64::from(pages)).round()
 }
 
 /// Name of a relation.
@@ -101,6 +119,13 @@ pub struct RelationName {
     pub schema: String,
     /// Name of the relation.
     pub name: String,
+}
+
+impl fmt::Display for RelationName {
+    /// Writes the name as it stands in SQL, without the schema if it is `public`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&short_name(&self.schema, &self.name))
+    }
 }
 
 /// Kind of a relation that has statistics.

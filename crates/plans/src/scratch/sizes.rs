@@ -11,6 +11,7 @@ use super::estimate::{KeyColumn, Tree};
 use super::files::{Contents, Resize};
 use super::pages::{HIGHEST, PAGE};
 use crate::Statistics;
+use crate::statistics::scaled;
 
 /// Relations with files that belong to a table with statistics.
 const RELATIONS: &str = "
@@ -162,14 +163,6 @@ impl Imported {
     pub(super) fn rows(&self) -> f64 {
         scaled(self.reltuples, self.pages, self.relpages.cast_unsigned())
     }
-}
-
-/// Returns the number of rows as the planner estimates it: the density at the last ANALYZE, times today's pages.
-fn scaled(rows: f64, pages: u32, analyzed_pages: u32) -> f64 {
-    if rows <= 0.0 || analyzed_pages == 0 {
-        return 0.0;
-    }
-    (rows / f64::from(analyzed_pages) * f64::from(pages)).round()
 }
 
 /// Guesses the size of an index that is no B-tree and that only the template has.
