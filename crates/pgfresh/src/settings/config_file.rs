@@ -8,6 +8,7 @@ use server::VersionRequest;
 use storage::PlaceRequest;
 use toml::de::{DeTable, DeValue};
 
+use super::migrate::{self, MigrateSettings};
 use super::schema::{
     BudgetTable, CacheTable, DatabaseTable, DatabasesTable, PlansTable, PostgresTable, ServerTable, tables,
 };
@@ -28,6 +29,7 @@ pub(super) struct ConfigFile {
     pub(super) server: ServerTable,
     pub(super) cache: CacheTable,
     pub(super) plans: PlansTable,
+    pub(super) migrate: MigrateSettings,
     /// The file's folder. Empty if there is no configuration file.
     pub(super) folder: PathBuf,
 }
@@ -78,6 +80,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
             "budget" => config.budget = file.read(name, &table)?,
             "server" => config.server = file.read(name, &table)?,
             "plans" => config.plans = file.read(name, &table)?,
+            "migrate" => config.migrate = migrate::read(file, table)?,
             _ => config.cache = file.read(name, &table)?,
         }
     }
@@ -156,10 +159,26 @@ push = "main"
 [plans]
 statistics = "db/production.json"
 baseline = "db/plans.json"
+
+[migrate]
+access_exclusive = "1s"
+share = "10s"
+lock_timeout = "5s"
+rewrites = 0
+broken_statements = 2
+data = "make rows"
+
+[[migrate.allow]]
+statement = "DROP TABLE *"
+reason = "nothing reads it"
+
+[[migrate.allow]]
+migration = "0042_*"
+reason = "at night"
 "#;
 
     /// Snippets that a user may insert into the file by mistake.
-    const PIECES: [&str; 40] = [
+    const PIECES: [&str; 42] = [
         "[",
         "]",
         "[[",
@@ -193,6 +212,8 @@ baseline = "db/plans.json"
         "[cache]\n",
         "[template]\n",
         "[[template.seeded]]\n",
+        "[[migrate.allow]]\n",
+        "[migrate.allow]\n",
         "[template.a]\nfrom = \"seeded\"\n",
         "from = \"copied\"\n",
         "size = 5\n",
@@ -247,6 +268,60 @@ baseline = "db/plans.json"
         let plans = [&config.plans.statistics, &config.plans.baseline].map(|path| path.as_deref());
         assert_eq!(plans, [Some("dir/db/production.json"), Some("dir/db/plans.json")]);
         assert_eq!(keys, ["RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH"]);
+    }
+
+    #[test]
+    fn limits_and_exceptions_of_migrations_are_read() {
+        let MigrateSettings { budget, exceptions, data } = parse_text(WHOLE).unwrap().migrate;
+        let seconds = [budget.access_exclusive, budget.share, budget.lock_timeout]
+            .map(|time| time.map(|time| time.as_secs()));
+        assert_eq!(seconds, [Some(1), Some(10), Some(5)]);
+        assert_eq!((budget.rewrites, budget.broken_statements), (Some(0), Some(2)));
+        assert_eq!(data.as_deref(), Some("make rows"));
+        let exceptions: Vec<_> =
+            exceptions.iter().map(|exception| (exception.to_string(), exception.reason.as_str())).collect();
+        let expected =
+            [("statement = \"DROP TABLE *\"", "nothing reads it"), ("migration = \"0042_*\"", "at night")];
+        assert_eq!(exceptions, expected.map(|(pattern, reason)| (pattern.to_owned(), reason)));
+    }
+
+    #[test]
+    fn mistaken_exceptions_of_migrations_are_errors() {
+        for (text, error) in [
+            (
+                "[[migrate.allow]]\nstatement = \"a\"\n",
+                "dir/pgfresh.toml:1: [[migrate.allow]] needs a reason",
+            ),
+            (
+                "[[migrate.allow]]\nreason = \"a\"\n",
+                "dir/pgfresh.toml:1: [[migrate.allow]] needs statement or migration",
+            ),
+            (
+                "[migrate.allow]\nreason = \"a\"\n",
+                "dir/pgfresh.toml:1: bad value for \"allow\": expected tables",
+            ),
+            ("[migrate]\nallow = [\"a\"]\n", "dir/pgfresh.toml:2: bad value for \"allow\": expected tables"),
+            (
+                "[[migrate.allow]]\nreason = \" \"\n",
+                "dir/pgfresh.toml:2: bad value for \"reason\": it is empty",
+            ),
+            (
+                "[[migrate.allow]]\nwhy = \"a\"\n",
+                "dir/pgfresh.toml:2: unknown key in [migrate.allow]: \"why\"",
+            ),
+            (
+                "[migrate]\nacces_exclusive = \"1s\"\n",
+                "dir/pgfresh.toml:2: unknown key in [migrate]: \"acces_exclusive\"",
+            ),
+            (
+                "[migrate]\nshare = 5\n",
+                "dir/pgfresh.toml:2: bad value for \"share\": expected a time such as \"5s\"",
+            ),
+        ] {
+            let failure = parse_text(text).unwrap_err().to_string();
+            let first = failure.lines().next().unwrap_or_default();
+            assert_eq!(first, format!("pgfresh: {error}"), "{text}");
+        }
     }
 
     fn settings_of(postgres: PostgresTable) -> Vec<String> {

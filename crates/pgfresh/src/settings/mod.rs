@@ -3,6 +3,7 @@
 
 mod config_file;
 mod keys;
+mod migrate;
 mod remote;
 mod schema;
 mod template;
@@ -22,6 +23,7 @@ use storage::TrustedKey;
 
 pub(crate) use self::config_file::check;
 pub(crate) use self::keys::{SIGNING_KEY, expect_trusted, no_trusted_key, signing_key, take_signing_key};
+pub(crate) use self::migrate::MigrateSettings;
 use self::remote::RemoteOptions;
 pub(crate) use self::remote::{PushPolicy, RemoteSettings, parse_address};
 #[cfg(test)]
@@ -68,6 +70,8 @@ pub(crate) struct ResolvedSettings {
     /// Budget for each test.
     pub(crate) budget: Budget,
     pub(crate) plans: PlanSettings,
+    /// Settings for checks of migrations.
+    pub(crate) migrate: MigrateSettings,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
 }
 
@@ -139,6 +143,7 @@ impl ResolvedSettings {
                 time: file.budget.time.map(|Span(time)| time),
             },
             plans,
+            migrate: file.migrate,
             password: Password::of_environment(),
         })
     }

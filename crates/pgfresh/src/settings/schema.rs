@@ -17,7 +17,7 @@ use super::values::{Count, Parsed, ServerSettings, Size, Span, Strings, TrustedK
 pub(crate) type Keys = &'static [&'static str];
 
 /// Returns all tables with their keys.
-pub(crate) fn tables() -> [(&'static str, Keys); 8] {
+pub(crate) fn tables() -> [(&'static str, Keys); 9] {
     [
         ("postgres", keys_of::<PostgresTable>()),
         ("template", keys_of::<TemplateTable>()),
@@ -27,6 +27,7 @@ pub(crate) fn tables() -> [(&'static str, Keys); 8] {
         ("server", keys_of::<ServerTable>()),
         ("cache", keys_of::<CacheTable>()),
         ("plans", keys_of::<PlansTable>()),
+        ("migrate", keys_of::<MigrateTable>()),
     ]
 }
 
@@ -96,6 +97,27 @@ pub(super) struct CacheTable {
 pub(super) struct PlansTable {
     pub(super) statistics: Option<String>,
     pub(super) baseline: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MigrateTable {
+    pub(super) access_exclusive: Option<Span>,
+    pub(super) share: Option<Span>,
+    pub(super) lock_timeout: Option<Span>,
+    pub(super) rewrites: Option<Count>,
+    pub(super) broken_statements: Option<Count>,
+    pub(super) data: Option<String>,
+    pub(super) allow: Vec<AllowTable>,
+}
+
+/// An exception of `[[migrate.allow]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AllowTable {
+    pub(super) statement: Option<String>,
+    pub(super) migration: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 /// Returns a table's keys, which are the field names of `T`.

@@ -1,0 +1,222 @@
+//! Budgets of a migration: for how long it may keep others waiting, and what it may do at all.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use plans::RelationKind;
+use report::as_f64;
+
+use crate::sizes::listed;
+use crate::{LockMode, OverMigrationBudget, Prediction, RelationLock, ReportedStatement};
+
+/// Weakest mode for which writers of a table wait.
+const BLOCKS_WRITES: LockMode = LockMode::Share;
+
+/// Limits of a migration, `[migrate]` in `pgfresh.toml`. `None` means no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MigrationBudget {
+    /// Maximum time for which readers of a table wait: ACCESS EXCLUSIVE.
+    pub access_exclusive: Option<Duration>,
+    /// Maximum time for which writers of a table wait: SHARE and all stronger modes.
+    pub share: Option<Duration>,
+    /// Maximum `lock_timeout` of statements that make readers or writers wait. Every such statement must have one.
+    pub lock_timeout: Option<Duration>,
+    /// Maximum number of tables and materialized views that the migration rewrites.
+    pub rewrites: Option<u64>,
+    /// Maximum number of the suite's statements that fail after the migration.
+    pub broken_statements: Option<u64>,
+}
+
+/// A limit for the time of locks.
+struct TimeLimit {
+    key: &'static str,
+    /// Modes that the limit concerns.
+    modes: RangeInclusive<LockMode>,
+    limit: f64,
+}
+
+impl MigrationBudget {
+    /// Returns true if there is no limit.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the limits that the migration exceeds. Statements with an exception do not count.
+    ///
+    /// A range exceeds a limit if its high end does. Without a prediction, the time of the migration's own run counts:
+    /// production needs at least as long for statements that read or rewrite a table.
+    #[must_use]
+    pub fn exceeded(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
+        let mut over = Vec::new();
+        for limit in self.time_limits() {
+            over.extend(limit.exceeded(statements));
+        }
+        over.extend(self.exceeded_lock_timeout(statements));
+        over.extend(self.exceeded_rewrites(statements));
+        over.extend(self.exceeded_broken_statements(statements));
+        over.sort_by_key(|over| over.statement);
+        over
+    }
+
+    /// Returns a sentence if limits of time need a prediction that statements lack. `has_sizes` says that pgfresh knows
+    /// production's sizes.
+    #[must_use]
+    pub fn unjudged(&self, statements: &[ReportedStatement], has_sizes: bool) -> Option<String> {
+        let keys: Vec<_> = self.time_limits().iter().map(|limit| format!("`{}`", limit.key)).collect();
+        let grows = |statement: &&ReportedStatement| {
+            let observed = &statement.observed;
+            statement.predicted.is_none() && !(observed.scans.is_empty() && observed.rewrites.is_empty())
+        };
+        let grows = statements.iter().filter(grows).count();
+        (!keys.is_empty() && !has_sizes && grows > 0).then(|| {
+            let statements = if grows == 1 { "a statement" } else { "statements" };
+            format!(
+                "{} cannot judge {statements} that read or rewrite tables without production's sizes. Give --statistics or --rows.",
+                keys.join(" and ")
+            )
+        })
+    }
+
+    fn time_limits(&self) -> Vec<TimeLimit> {
+        let limit = |key, modes, limit: Duration| TimeLimit { key, modes, limit: limit.as_secs_f64() };
+        let exclusive = LockMode::AccessExclusive;
+        // A lock that blocks readers is not reported twice.
+        let is_stricter = self.access_exclusive.is_some_and(|time| Some(time) <= self.share);
+        let strongest = if is_stricter { LockMode::Exclusive } else { exclusive };
+        let share = self.share.map(|time| limit("share", BLOCKS_WRITES..=strongest, time));
+        let exclusive =
+            self.access_exclusive.map(|time| limit("access_exclusive", exclusive..=exclusive, time));
+        exclusive.into_iter().chain(share).collect()
+    }
+
+    fn exceeded_lock_timeout(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
+        let Some(limit) = self.lock_timeout else { return Vec::new() };
+        let mut transactions = BTreeSet::new();
+        let mut over = Vec::new();
+        for (position, statement) in counting(statements) {
+            let observed = &statement.observed;
+            let modes = BLOCKS_WRITES..=LockMode::AccessExclusive;
+            let (Some(lock), timeout) = (blocking(&observed.locks, &modes), observed.lock_timeout) else {
+                continue;
+            };
+            let is_within = timeout.is_some_and(|timeout| timeout <= limit);
+            if is_within || !transactions.insert((&observed.database, observed.session, observed.transaction))
+            {
+                continue;
+            }
+            let limit = seconds(limit.as_secs_f64());
+            let found = match timeout {
+                Some(timeout) => format!("is {}", seconds(timeout.as_secs_f64())),
+                None => "is not set".to_owned(),
+            };
+            over.push(OverMigrationBudget {
+                key: "lock_timeout".to_owned(),
+                statement: position,
+                message: format!(
+                    "lock_timeout {found} for {} on {}, the budget is {limit}",
+                    lock.mode, lock.relation
+                ),
+            });
+        }
+        over
+    }
+
+    fn exceeded_rewrites(&self, statements: &[ReportedStatement]) -> Option<OverMigrationBudget> {
+        let limit = self.rewrites?;
+        let mut names = Vec::new();
+        let mut last = 0;
+        for (position, statement) in counting(statements) {
+            let rewrites = statement.observed.rewrites.iter();
+            for rewrite in rewrites.filter(|rewrite| rewrite.table.is_none() && !rewrite.is_emptied) {
+                let name = rewrite.relation.to_string();
+                if !names.contains(&name) {
+                    names.push(name);
+                    last = if as_f64(names.len()) <= as_f64(limit) + 1.0 { position } else { last };
+                }
+            }
+        }
+        let count = names.len();
+        let names = listed(&names);
+        (as_f64(count) > as_f64(limit)).then(|| OverMigrationBudget {
+            key: "rewrites".to_owned(),
+            statement: last,
+            message: format!("rewrites is {count} ({names}), the budget is {limit}"),
+        })
+    }
+
+    fn exceeded_broken_statements(&self, statements: &[ReportedStatement]) -> Option<OverMigrationBudget> {
+        let limit = self.broken_statements?;
+        let mut broken = BTreeSet::new();
+        let mut first = None;
+        for (position, statement) in counting(statements) {
+            for statement in &statement.breaks {
+                broken.insert(&statement.statement);
+                first.get_or_insert(position);
+            }
+        }
+        let count = broken.len();
+        first.filter(|_| as_f64(count) > as_f64(limit)).map(|statement| OverMigrationBudget {
+            key: "broken_statements".to_owned(),
+            statement,
+            message: format!("broken_statements is {count}, the budget is {limit}"),
+        })
+    }
+}
+
+impl TimeLimit {
+    /// Returns the longest time beyond the limit of each transaction.
+    fn exceeded(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
+        let mut worst: Vec<(&ReportedStatement, OverMigrationBudget, f64)> = Vec::new();
+        for (position, statement) in counting(statements) {
+            let Some(lock) = blocking(&statement.observed.locks, &self.modes) else { continue };
+            let held = statement.observed.held_seconds;
+            let range = statement.predicted_held.unwrap_or(Prediction { low: held, high: held });
+            if range.high <= self.limit {
+                continue;
+            }
+            let over = OverMigrationBudget {
+                key: self.key.to_owned(),
+                statement: position,
+                message: format!(
+                    "{} is {range} on {}, the budget is {}",
+                    self.key,
+                    lock.relation,
+                    seconds(self.limit)
+                ),
+            };
+            let is_same = |other: &ReportedStatement| {
+                let (a, b) = (&other.observed, &statement.observed);
+                (&a.database, a.session, a.transaction) == (&b.database, b.session, b.transaction)
+            };
+            match worst.iter_mut().find(|(other, ..)| is_same(other)) {
+                Some((_, known, high)) if range.high > *high => (*known, *high) = (over, range.high),
+                Some(_) => {}
+                None => worst.push((statement, over, range.high)),
+            }
+        }
+        worst.into_iter().map(|(_, over, _)| over).collect()
+    }
+}
+
+/// Returns the statements without an exception, with their positions.
+fn counting(statements: &[ReportedStatement]) -> impl Iterator<Item = (usize, &ReportedStatement)> {
+    statements.iter().enumerate().filter(|(_, statement)| statement.exception.is_none())
+}
+
+/// Returns the strongest lock with one of these modes. A table comes before its indexes.
+fn blocking<'l>(locks: &'l [RelationLock], modes: &RangeInclusive<LockMode>) -> Option<&'l RelationLock> {
+    let is_index = |kind| matches!(kind, RelationKind::Index | RelationKind::PartitionedIndex);
+    let blocking = locks.iter().filter(|lock| modes.contains(&lock.mode));
+    // The first of several equal ones.
+    blocking.rev().max_by_key(|lock| (!is_index(lock.kind), lock.mode))
+}
+
+/// Writes a time without superfluous digits.
+fn seconds(seconds: f64) -> String {
+    Prediction { low: seconds, high: seconds }.to_string()
+}
+
+#[cfg(test)]
+mod tests;

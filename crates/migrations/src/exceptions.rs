@@ -1,0 +1,172 @@
+//! Exceptions: statements that the user allows in spite of the budgets, each with a reason.
+
+use std::fmt;
+
+use pgwire::{SqlLexer, Token};
+
+use crate::ReportedStatement;
+
+/// An exception, `[[migrate.allow]]` in `pgfresh.toml`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationException {
+    /// Pattern of statements. `None` stands for any statement.
+    pub statement: Option<StatementPattern>,
+    /// Pattern of migrations' names. `None` stands for any migration.
+    pub migration: Option<NamePattern>,
+    /// Why the statement is allowed.
+    pub reason: String,
+}
+
+/// A pattern of SQL in which `*` stands for any text. Case, blanks, comments and a semicolon at the end do not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatementPattern(String);
+
+/// A pattern of names in which `*` stands for any text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamePattern(String);
+
+impl StatementPattern {
+    /// Creates a pattern from the user's text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Returns true if the statement has this form.
+    #[must_use]
+    pub fn matches(&self, sql: &str) -> bool {
+        matches(&plain(&self.0), &plain(sql))
+    }
+}
+
+impl NamePattern {
+    /// Creates a pattern from the user's text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Returns true if the name has this form.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        matches(&self.0, name)
+    }
+}
+
+impl MigrationException {
+    fn matches(&self, statement: &ReportedStatement) -> bool {
+        let is_statement =
+            self.statement.as_ref().is_none_or(|pattern| pattern.matches(&statement.observed.sql));
+        let name = statement.migration.as_deref().unwrap_or_default();
+        is_statement && self.migration.as_ref().is_none_or(|pattern| pattern.matches(name))
+    }
+}
+
+impl fmt::Display for MigrationException {
+    /// Writes the patterns, such as `statement = "DROP TABLE *"`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let statement = self.statement.iter().map(|pattern| ("statement", &pattern.0));
+        let migration = self.migration.iter().map(|pattern| ("migration", &pattern.0));
+        let written = statement.chain(migration).map(|(key, pattern)| format!("{key} = {pattern:?}"));
+        f.write_str(&written.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Marks the statements that an exception allows with its reason. The first matching exception counts. Returns the
+/// positions of exceptions that match no statement.
+pub fn apply_exceptions(
+    statements: &mut [ReportedStatement],
+    exceptions: &[MigrationException],
+) -> Vec<usize> {
+    let mut unused: Vec<usize> = (0..exceptions.len()).collect();
+    for statement in statements {
+        for (position, exception) in exceptions.iter().enumerate() {
+            if exception.matches(statement) {
+                unused.retain(|other| *other != position);
+                statement.exception.get_or_insert_with(|| exception.reason.clone());
+            }
+        }
+    }
+    unused
+}
+
+/// Returns SQL in lower case with single blanks between its tokens. Names and texts in quotes stay as they are.
+fn plain(sql: &str) -> String {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    let mut tokens: Vec<Token<'_>> = std::iter::from_fn(|| lexer.token()).collect();
+    tokens.pop_if(|token| token.is_sign(b';'));
+    let text = |token: &Token<'_>| {
+        let text = String::from_utf8_lossy(token.text);
+        if matches!(token.kind, pgwire::TokenKind::Word) { text.to_lowercase() } else { text.into_owned() }
+    };
+    tokens.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns true if `text` consists of the parts of `pattern` between its `*` in this order, with any text in between.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*').map(str::trim);
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ObservedStatement;
+
+    #[test]
+    fn patterns_ignore_case_and_blanks() {
+        for (pattern, sql, is_match) in [
+            ("DROP TABLE *", "drop  table\n old_orders;", true),
+            ("drop table old_orders", "DROP TABLE old_orders -- gone", true),
+            ("DROP TABLE old", "DROP TABLE old_orders", false),
+            ("*orders*", "ALTER TABLE orders ADD a int", true),
+            ("alter table * add *", "ALTER TABLE orders ADD a int", true),
+            ("ALTER TABLE * DROP *", "ALTER TABLE orders ADD a int", false),
+            ("*", "anything", true),
+            ("UPDATE t SET a = 'X' *", "update t set a = 'x' where b", false),
+            ("ALTER TABLE \"Orders\" *", "alter table \"Orders\" add a int", true),
+            ("a*a", "a", false),
+            ("numeric(10,2) *", "NUMERIC ( 10 , 2 ) x", true),
+        ] {
+            assert_eq!(StatementPattern::new(pattern).matches(sql), is_match, "{pattern} {sql}");
+        }
+        assert!(NamePattern::new("0042_*").matches("0042_orders.py"));
+        assert!(!NamePattern::new("0042_*").matches("0043_orders.py"));
+    }
+
+    #[test]
+    fn exceptions_mark_statements_and_unused_are_returned() {
+        let statement = |sql: &str, migration: Option<&str>| ReportedStatement {
+            observed: ObservedStatement { sql: sql.to_owned(), ..ObservedStatement::default() },
+            migration: migration.map(str::to_owned),
+            ..ReportedStatement::default()
+        };
+        let mut statements = [
+            statement("DROP TABLE a", Some("0001")),
+            statement("DROP TABLE b", Some("0002")),
+            statement("x", None),
+        ];
+        let exception = |sql: Option<&str>, migration: Option<&str>, reason: &str| MigrationException {
+            statement: sql.map(StatementPattern::new),
+            migration: migration.map(NamePattern::new),
+            reason: reason.to_owned(),
+        };
+        let exceptions = [
+            exception(Some("DROP TABLE *"), Some("0002"), "both"),
+            exception(Some("DROP TABLE c"), None, "unused"),
+            exception(None, Some("0002"), "later"),
+        ];
+        assert_eq!(apply_exceptions(&mut statements, &exceptions), [1]);
+        let reasons = statements.each_ref().map(|statement| statement.exception.as_deref());
+        assert_eq!(reasons, [None, Some("both"), None]);
+        assert_eq!(exceptions[0].to_string(), "statement = \"DROP TABLE *\", migration = \"0002\"");
+    }
+}

@@ -1,0 +1,381 @@
+//! Predicts the times of a migration's statements in production: the observed scans and rewrites, at production's sizes
+//! and this machine's speeds.
+//!
+//! The low end of a range has all data in memory. At the high end, the slowest disk reads and writes all of them. Only
+//! statements whose time grows with the rows have a prediction.
+
+mod cost;
+mod shape;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use plans::{RelationKind, RelationName};
+use report::as_f64;
+
+use self::cost::{Cost, EXPRESSION, Table};
+use self::shape::{Build, Kind, Shape};
+use crate::sizes::ProductionTable;
+use crate::{LockMode, Observations, ObservedStatement, Prediction, Production, Speeds};
+
+/// Minimum number of rows in the template that tells which fraction of the rows a statement changes.
+const KNOWN_FRACTION: f64 = 100.0;
+/// Factor by which production's fraction of changed rows may differ from the template's.
+const FRACTION_SPREAD: f64 = 2.0;
+/// Factor for the time of deleting a row, compared with changing it.
+const DELETE: f64 = 0.3;
+/// Factor for the time of a query or code, compared with reading its tables.
+const QUERY: f64 = 3.0;
+/// Minimum time in the migration's own run from which its time for each row counts, in seconds.
+const MEASURED_SECONDS: f64 = 0.2;
+/// Minimum number of rows for that.
+const MEASURED_ROWS: f64 = 10_000.0;
+/// Factor by which that time may differ in production.
+const MEASURED_SPREAD: f64 = 2.0;
+
+/// Predicts the time of each statement. `None` for a statement whose time does not grow with the rows, which failed, or
+/// which needs a table of unknown size.
+#[must_use]
+pub fn predict(
+    observations: &Observations,
+    production: &Production,
+    speeds: &Speeds,
+) -> Vec<Option<Prediction>> {
+    let predict = |statement| Estimate::new(statement, production, speeds).prediction();
+    observations.statements.iter().map(predict).collect()
+}
+
+/// Predicts for how long the locks of each statement are held: the rest of its transaction from its begin. `predicted`
+/// are the results of [`predict`]. `None` if no statement of the rest has a prediction.
+#[must_use]
+pub fn predict_held(
+    observations: &Observations,
+    predicted: &[Option<Prediction>],
+) -> Vec<Option<Prediction>> {
+    let statements = &observations.statements;
+    let held = |(at, statement): (usize, &ObservedStatement)| {
+        let is_rest = |other: &ObservedStatement| {
+            other.transaction == statement.transaction
+                && other.session == statement.session
+                && other.database == statement.database
+        };
+        let rest = statements[at..].iter().zip(&predicted[at..]).filter(|(other, _)| is_rest(other));
+        let growing: Vec<_> = rest.filter_map(|(other, range)| Some((other.seconds, (*range)?))).collect();
+        let here: f64 = growing.iter().map(|(seconds, _)| seconds).sum();
+        let constant = (statement.held_seconds - here).max(0.0);
+        let sum =
+            |end: fn(&Prediction) -> f64| constant + growing.iter().map(|(_, range)| end(range)).sum::<f64>();
+        (!growing.is_empty())
+            .then(|| Prediction { low: sum(|range| range.low), high: sum(|range| range.high) })
+    };
+    statements.iter().enumerate().map(held).collect()
+}
+
+/// Returns the assumptions of the predictions, a sentence each.
+#[must_use]
+pub fn prediction_assumptions(production: &Production) -> Vec<String> {
+    let mut sentences = production.assumptions().to_vec();
+    sentences.extend([
+        "Times are those of this machine's processor, from a measurement just now.".to_owned(),
+        format!(
+            "At the low end all data are in memory. At the high end a disk reads and writes all of them, {:.0} MB a second.",
+            cost::DISK / 1e6
+        ),
+        "A statement's wait for its own locks comes on top.".to_owned(),
+    ]);
+    sentences
+}
+
+/// Returns a sentence if statements have no prediction because the size of a table is unknown.
+#[must_use]
+pub fn unpredicted(observations: &Observations, production: &Production) -> Option<String> {
+    let unknown = |statement: &ObservedStatement| {
+        let relations = statement.scans.iter().map(|scan| &scan.relation);
+        let relations = relations.chain(statement.rewrites.iter().map(|rewrite| &rewrite.relation));
+        let is_unknown =
+            |name: &RelationName| production.table(name).is_some_and(|table| table.rows.is_none());
+        relations.filter(|name| is_unknown(name)).cloned().collect::<Vec<_>>()
+    };
+    let mut names: Vec<RelationName> = observations.statements.iter().flat_map(unknown).collect();
+    names.sort();
+    names.dedup();
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let them = if names.len() == 1 { "its" } else { "their" };
+    (!names.is_empty()).then(|| {
+        format!(
+            "Production's size of {} is unknown, so {them} statements have no prediction.",
+            names.join(", ")
+        )
+    })
+}
+
+/// Estimate of one statement.
+struct Estimate<'a> {
+    statement: &'a ObservedStatement,
+    production: &'a Production,
+    speeds: &'a Speeds,
+    shape: Shape,
+    /// Number of sequential scans by table.
+    scans: BTreeMap<&'a RelationName, u64>,
+    /// Tables whose files the statement copies.
+    rewritten: Vec<&'a RelationName>,
+}
+
+impl<'a> Estimate<'a> {
+    fn new(statement: &'a ObservedStatement, production: &'a Production, speeds: &'a Speeds) -> Self {
+        let rewrites =
+            statement.rewrites.iter().filter(|rewrite| !rewrite.is_emptied && rewrite.table.is_none());
+        Self {
+            statement,
+            production,
+            speeds,
+            shape: Shape::read(&statement.sql),
+            scans: statement.scans.iter().map(|scan| (&scan.relation, scan.scans)).collect(),
+            rewritten: rewrites.map(|rewrite| &rewrite.relation).collect(),
+        }
+    }
+
+    fn prediction(&self) -> Option<Prediction> {
+        if self.statement.error.is_some() || self.statement.is_unfinished {
+            return None;
+        }
+        let mut cost = Cost::default();
+        for name in self.read_tables() {
+            // A table that the migration itself has made is not in the template, and has few rows.
+            let Some(table) = self.production.table(name) else { continue };
+            table.rows?;
+            cost += self.definition(name, table);
+        }
+        if matches!(self.shape.kind, Kind::Update | Kind::Delete | Kind::Insert) {
+            let targets = self.targets();
+            if targets.is_empty() {
+                return self.of_query(cost);
+            }
+            cost = self.of_index_scan(cost);
+            cost += self.changes(&targets)?;
+        } else if self.shape.kind == Kind::Query {
+            return self.of_query(cost);
+        }
+        self.finish(cost)
+    }
+
+    /// Returns a prediction if there is any work, at least as long as the migration's own run suggests.
+    fn finish(&self, cost: Cost) -> Option<Prediction> {
+        if cost.high == 0.0 {
+            return None;
+        }
+        let mut range = cost.prediction();
+        let (mut here, mut there) = (0.0, 0.0);
+        for name in self.read_tables() {
+            let table = self.production.table(name);
+            here += table.map_or(0.0, |table| table.template_rows);
+            there += table.and_then(|table| table.rows).unwrap_or(0.0);
+        }
+        if here >= MEASURED_ROWS && self.statement.seconds >= MEASURED_SECONDS {
+            let scaled = self.statement.seconds * there / here;
+            range.low = range.low.max(scaled / MEASURED_SPREAD);
+            range.high = range.high.max(scaled * MEASURED_SPREAD);
+        }
+        Some(range)
+    }
+
+    /// Returns the tables that the statement reads from begin to end.
+    fn read_tables(&self) -> Vec<&'a RelationName> {
+        let mut tables: Vec<&RelationName> =
+            self.scans.keys().copied().chain(self.rewritten.clone()).collect();
+        let rebuilt = self.statement.rewrites.iter().filter_map(|rewrite| rewrite.table.as_ref());
+        tables.extend(rebuilt.filter(|_| !self.statement.rewrites.iter().any(|rewrite| rewrite.is_emptied)));
+        if self.shape.checks_reference || !self.shape.builds.is_empty() {
+            // An empty template spares scans that production does not.
+            let locks = self.statement.locks.iter().filter(|lock| {
+                matches!(lock.kind, RelationKind::Table | RelationKind::MaterializedView)
+                    && lock.mode != LockMode::AccessShare
+                    && lock.mode != LockMode::RowExclusive
+            });
+            tables.extend(locks.map(|lock| &lock.relation));
+        }
+        tables.sort();
+        tables.dedup();
+        tables
+    }
+
+    /// Returns the observed work on a table: rewrites, builds of indexes, checks and scans.
+    fn definition(&self, name: &RelationName, production: &ProductionTable) -> Cost {
+        let table = Table { speeds: self.speeds, table: production };
+        let mut cost = Cost::default();
+        let mut scans = self.scans.get(name).copied().unwrap_or(0);
+        let is_rewritten = self.rewritten.contains(&name);
+        if is_rewritten {
+            cost += table.rewrite();
+            scans = scans.saturating_sub(1);
+        }
+        let mut is_cached = is_rewritten;
+        for (width, pages, method) in self.rebuilt(name, production) {
+            cost += table.scan(is_cached);
+            cost += table.build(width, pages, &method);
+            (is_cached, scans) = (true, scans.saturating_sub(1));
+        }
+        let is_changed = self
+            .statement
+            .locks
+            .iter()
+            .all(|lock| lock.relation != *name || lock.mode >= LockMode::ShareUpdateExclusive);
+        for build in self.shape.builds.iter().filter(|_| is_changed) {
+            let built = table.build(width(build, production), None, &build.method);
+            cost += table.scan(is_cached);
+            cost += if build.is_partial { built.between(0.0, 1.0) } else { built };
+            (is_cached, scans) = (true, scans.saturating_sub(1));
+        }
+        if self.shape.checks_reference && self.is_reference() {
+            cost += table.reference();
+            cost += table.scan(is_cached);
+            (is_cached, scans) = (true, scans.saturating_sub(1));
+        }
+        for _ in 0..scans.min(10) {
+            cost += table.scan(is_cached);
+            is_cached = true;
+        }
+        cost
+    }
+
+    /// Returns the width, the pages and the method of each index of the table that the statement rebuilds.
+    fn rebuilt(&self, name: &RelationName, table: &ProductionTable) -> Vec<(f64, Option<f64>, String)> {
+        let rewrites = self.statement.rewrites.iter().filter(|rewrite| !rewrite.is_emptied);
+        let of_table = rewrites.filter(|rewrite| rewrite.table.as_ref() == Some(name));
+        let describe = |rewrite: &crate::Rewrite| match table.indexes.get(&rewrite.relation) {
+            Some(index) => (index.width, Some(index.pages), index.method.clone()),
+            None => (EXPRESSION, None, "btree".to_owned()),
+        };
+        of_table.map(describe).collect()
+    }
+
+    /// Returns true if the statement checks a foreign key. VALIDATE CONSTRAINT may check a condition instead, which
+    /// needs no lock on another table.
+    fn is_reference(&self) -> bool {
+        let words = &self.shape.words;
+        words.iter().any(|word| word == "references")
+            || self.statement.locks.iter().any(|lock| lock.mode == LockMode::RowShare)
+            || self.scans.len() > 1
+    }
+
+    /// Returns the tables with files that the statement changes. Empty if it changes an unknown one, such as a view.
+    fn targets(&self) -> Vec<&'a RelationName> {
+        let Some((schema, name)) = &self.shape.target else { return Vec::new() };
+        let mut targets = self.production.named(schema.as_deref(), name);
+        let locks = &self.statement.locks;
+        let is_seen = |target: &RelationName| {
+            self.scans.contains_key(target) || locks.iter().any(|lock| lock.relation == *target)
+        };
+        if targets.iter().any(|target| is_seen(target)) {
+            targets.retain(|target| is_seen(target));
+        }
+        targets
+    }
+
+    /// Returns the work of changing rows, without finding them. `None` if a size is unknown.
+    fn changes(&self, targets: &[&RelationName]) -> Option<Cost> {
+        // Without a scan, an index finds the rows, so their number does not grow with the table.
+        if self.scans.is_empty() {
+            return Some(Cost::default());
+        }
+        let is_insert = self.shape.kind == Kind::Insert;
+        let sources: Vec<&RelationName> =
+            if is_insert { self.scans.keys().copied().collect() } else { targets.to_vec() };
+        let (mut here, mut there) = (0.0, 0.0);
+        for name in sources {
+            let Some(table) = self.production.table(name) else { continue };
+            here += table.template_rows;
+            there += table.rows?;
+        }
+        let (low, high) = self.fraction(here);
+        let mut cost = Cost::default();
+        for target in targets {
+            let production = self.production.table(target)?;
+            let table = Table { speeds: self.speeds, table: production };
+            let added = there / as_f64(targets.len()) / production.rows?.max(1.0);
+            let changed = table.update(if is_insert { added } else { 1.0 });
+            let is_delete = self.shape.kind == Kind::Delete;
+            cost += changed.between(if is_delete { low * DELETE } else { low }, high);
+        }
+        Some(cost)
+    }
+
+    /// Returns the fraction of the rows that the statement changes, at least and at most.
+    fn fraction(&self, here: f64) -> (f64, f64) {
+        let count = self.statement.tag.as_deref().and_then(|tag| tag.rsplit(' ').next()?.parse::<f64>().ok());
+        match count {
+            _ if self.shape.kind != Kind::Insert && !self.shape.has_condition => (1.0, 1.0),
+            Some(count) if here >= KNOWN_FRACTION => {
+                let fraction = count / here;
+                (fraction / FRACTION_SPREAD, (fraction * FRACTION_SPREAD).min(fraction.max(1.0)))
+            }
+            _ => (0.0, 1.0),
+        }
+    }
+
+    /// Returns the cost of finding rows. An index may find them in production, where its planner sees more rows.
+    fn of_index_scan(&self, cost: Cost) -> Cost {
+        let uses = |name: &&RelationName| {
+            let indexes = self.production.table(name).into_iter().flat_map(|table| table.indexes.values());
+            let mut leading = indexes.filter_map(|index| index.leading.as_ref());
+            leading.any(|column| self.shape.words.contains(column))
+        };
+        let may_use_index = self.shape.has_condition && self.scans.keys().any(uses);
+        if may_use_index { cost.between(0.0, 1.0) } else { cost }
+    }
+
+    /// Returns the prediction of a query or code that reads these tables, and may change others.
+    fn of_query(&self, cost: Cost) -> Option<Prediction> {
+        let mut cost = self.of_index_scan(cost).between(1.0, QUERY);
+        if cost.high == 0.0 {
+            return None;
+        }
+        for lock in self.statement.locks.iter().filter(|lock| lock.mode == LockMode::RowExclusive) {
+            if let Some(production) = self.production.table(&lock.relation) {
+                production.rows?;
+                let table = Table { speeds: self.speeds, table: production };
+                cost += table.update(1.0).between(0.0, 1.0);
+            }
+        }
+        self.finish(cost)
+    }
+}
+
+/// Returns the width of the keys of an index to build.
+fn width(build: &Build, table: &ProductionTable) -> f64 {
+    let of = |column: &Option<String>| {
+        let known = column.as_ref().and_then(|column| table.columns.get(column));
+        known.copied().unwrap_or(if column.is_some() { 8.0 } else { EXPRESSION })
+    };
+    build.columns.iter().map(of).sum::<f64>().max(4.0)
+}
+
+impl fmt::Display for Prediction {
+    /// Writes the range with two digits, such as "70 to 110 s".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.high {
+            high if high < 0.001 => return f.write_str("less than 1 ms"),
+            high if high < 1.0 => (0.001, "ms"),
+            high if high < 600.0 => (1.0, "s"),
+            high if high < 2.0 * 3600.0 => (60.0, "min"),
+            _ => (3600.0, "h"),
+        };
+        let (low, high) = (two_digits(self.low / unit), two_digits(self.high / unit));
+        if low == high { write!(f, "{high} {name}") } else { write!(f, "{low} to {high} {name}") }
+    }
+}
+
+/// Writes a number with two significant digits, or as a whole number.
+fn two_digits(value: f64) -> String {
+    if value < 0.05 {
+        return "0".to_owned();
+    }
+    if value < 9.95 {
+        return format!("{value:.1}").trim_end_matches(".0").to_owned();
+    }
+    let digits = 10_f64.powf(value.log10().floor() - 1.0).max(1.0);
+    format!("{:.0}", (value / digits).round() * digits)
+}
+
+#[cfg(test)]
+mod tests;
