@@ -6,6 +6,7 @@
 
 mod budget;
 mod exceptions;
+mod advice;
 mod lock_mode;
 mod observation;
 mod prediction;
@@ -15,12 +16,13 @@ mod speeds;
 
 pub use budget::MigrationBudget;
 pub use exceptions::{MigrationException, NamePattern, StatementPattern, apply_exceptions};
+pub use advice::{AdviceTopic, advise};
 pub use lock_mode::LockMode;
 pub use observation::{Observations, ObservedStatement, RelationLock, RelationSize, Rewrite, TableScan};
 pub use prediction::{predict, predict_held, prediction_assumptions, unpredicted};
 pub use report::{
-    AdviceTopic, BlockedStatement, BrokenStatement, MigrationReport, OverMigrationBudget, Prediction,
-    ReportedStatement, StatementAdvice,
+    BlockedStatement, BrokenStatement, MigrationReport, OverMigrationBudget, Prediction, ReportedStatement,
+    StatementAdvice,
 };
 pub use sizes::{ParseTableRowsError, Production, SizesError, TableRows, TemplateTables};
 pub use speeds::Speeds;

@@ -2,7 +2,7 @@
 
 use plans::RelationName;
 
-use crate::{LockMode, Observations, ObservedStatement};
+use crate::{AdviceTopic, LockMode, Observations, ObservedStatement};
 
 /// The report of a migration.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -71,13 +71,6 @@ pub struct BrokenStatement {
     pub tests: Vec<String>,
     /// PostgreSQL's message.
     pub error: String,
-}
-
-/// A section of docs/migrations.md.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AdviceTopic {
-    /// A change of a column's type that rewrites or scans the table.
-    TypeChange,
 }
 
 /// A safer way than a dangerous statement.

@@ -1,0 +1,95 @@
+//! Safer ways than the dangerous statements of a migration.
+//!
+//! Observed facts come first: a rule reads the text of a statement only to name the cause of a scan, a rewrite or a lock that was
+//! observed. A statement that does nothing dangerous gets no advice, and neither does a table that the migration itself has made.
+
+mod change;
+mod columns;
+mod cursor;
+mod facts;
+mod objects;
+mod old_code;
+mod old_relations;
+mod table_action;
+#[cfg(test)]
+mod tests;
+mod topic;
+mod transactions;
+
+use std::collections::HashSet;
+
+pub use topic::AdviceTopic;
+
+use crate::{RelationSize, ReportedStatement, StatementAdvice};
+use change::SchemaChange;
+use facts::Facts;
+use old_relations::OldRelations;
+
+const REWRITE: &str = "build a new table or column beside it, copy in batches, then swap the names";
+const COMPACT: &str = "an ordinary VACUUM, or the extension pg_repack";
+
+/// Returns the advice for each statement of a migration.
+///
+/// `statements` are in the order in which they ended, without those of the tool's own bookkeeping. Their predictions and broken
+/// statements count, so fill these in before. `sizes` are those of [`crate::Observations`]. `knows_suite` tells whether the suite's
+/// statements were looked at: an empty list of broken statements then means that none breaks.
+#[must_use]
+pub fn advise(
+    statements: &[ReportedStatement],
+    sizes: &[RelationSize],
+    knows_suite: bool,
+) -> Vec<Vec<StatementAdvice>> {
+    let changes: Vec<_> =
+        statements.iter().map(|statement| SchemaChange::read(&statement.observed.sql)).collect();
+    let mut old = OldRelations::new(sizes);
+    let mut warned = HashSet::new();
+    let mut all = Vec::with_capacity(statements.len());
+    for (index, statement) in statements.iter().enumerate() {
+        let observed = &statement.observed;
+        old.begin(observed);
+        let migration = (observed.session, statement.migration.as_deref());
+        let facts = Facts { statements, changes: &changes, index, old: &old, knows_suite };
+        let found = advise_statement(&facts, !warned.contains(&migration));
+        if found.iter().any(|advice| advice.topic == AdviceTopic::LockTimeout) {
+            warned.insert(migration);
+        }
+        all.push(found);
+        if observed.tag.is_some() {
+            old.apply(&observed.database, &changes[index]);
+        }
+    }
+    all
+}
+
+fn advise_statement(facts: &Facts<'_>, is_first: bool) -> Vec<StatementAdvice> {
+    let mut found = Vec::new();
+    if let SchemaChange::AlterTable { table, actions } = facts.change()
+        && facts.is_old(table)
+    {
+        for action in actions {
+            found.extend(columns::advise_action(facts, action));
+        }
+    }
+    found.extend(objects::advise_object(facts));
+    if found.is_empty() && facts.is_long() && !facts.refuses_rows() {
+        found.extend(rewrite(facts));
+    }
+    found.extend(old_code::advise_code(facts));
+    let waits = |topic| matches!(topic, AdviceTopic::Trigger | AdviceTopic::Index) && !facts.is_long();
+    let is_said = found.iter().any(|advice| waits(advice.topic));
+    found.extend(transactions::advise_transaction(facts, is_first && !is_said));
+    let mut topics = HashSet::new();
+    found.retain(|advice| topics.insert((advice.topic, advice.instead.clone())));
+    found
+}
+
+/// Advice for a scan or rewrite that no other rule explains.
+fn rewrite(facts: &Facts<'_>) -> Option<StatementAdvice> {
+    let blocks = facts.locks().into_iter().any(facts::blocks_writes);
+    let instead = if *facts.change() == SchemaChange::Compact { COMPACT } else { REWRITE };
+    blocks.then(|| advice(AdviceTopic::Rewrite, facts.danger(), instead))
+}
+
+fn advice(topic: AdviceTopic, danger: impl Into<String>, instead: impl Into<String>) -> StatementAdvice {
+    StatementAdvice { topic, danger: danger.into(), instead: instead.into() }
+}

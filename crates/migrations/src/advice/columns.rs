@@ -1,0 +1,99 @@
+//! Rules for the columns and constraints of a table.
+
+use super::facts::Facts;
+use super::table_action::{AddedColumn, AddedConstraint, ConstraintKind, TableAction};
+use super::{AdviceTopic, advice};
+use crate::StatementAdvice;
+
+const TYPE_CHANGE: &str = "add a column of the new type, copy in batches, then swap the names";
+const NOT_NULL: &str =
+    "ADD CHECK (column IS NOT NULL) NOT VALID, VALIDATE it in a transaction of its own, then SET NOT NULL";
+const NOT_NULL_COLUMN: &str = "add it with a DEFAULT, or add it without NOT NULL and fill it in batches";
+const DEFAULT: &str = "ADD COLUMN without the default, SET DEFAULT, then fill the old rows in batches";
+const GENERATED: &str =
+    "an ordinary column that a trigger fills, and batches for the old rows; from 18 on, VIRTUAL";
+const CHECK: &str = "ADD CONSTRAINT … NOT VALID, then VALIDATE CONSTRAINT in a transaction of its own";
+const CHECK_COLUMN: &str =
+    "ADD COLUMN first, then ADD CONSTRAINT … NOT VALID, then VALIDATE CONSTRAINT in a transaction of its own";
+const UNIQUE: &str = "CREATE UNIQUE INDEX CONCURRENTLY, then ADD CONSTRAINT … UNIQUE USING INDEX";
+const PRIMARY_KEY: &str =
+    "CREATE UNIQUE INDEX CONCURRENTLY and a proven NOT NULL, then ADD CONSTRAINT … PRIMARY KEY USING INDEX";
+const PROVEN: &str = "make its columns NOT NULL first, with a validated CHECK as proof";
+const EXCLUSION: &str = "no way without blocking: plan a maintenance window, or check in a trigger";
+const MEND: &str = "change those rows first";
+
+/// Advice for an action of an ALTER TABLE whose table was there before.
+pub(super) fn advise_action(facts: &Facts<'_>, action: &TableAction) -> Vec<StatementAdvice> {
+    let long = |topic, instead: &str| {
+        let instead =
+            if facts.refuses_rows() { format!("{MEND}; and {instead}") } else { instead.to_owned() };
+        facts.is_long().then(|| advice(topic, facts.danger(), instead)).into_iter().collect()
+    };
+    match action {
+        TableAction::AddColumn(column) => added_column(facts, column, &long),
+        TableAction::AddConstraint(constraint) => added_constraint(facts, constraint, &long),
+        TableAction::ChangeType { .. } => long(AdviceTopic::TypeChange, TYPE_CHANGE),
+        TableAction::SetNotNull { .. } => long(AdviceTopic::NotNull, NOT_NULL),
+        TableAction::SetExpression { .. } if !facts.rewritten().is_empty() => {
+            long(AdviceTopic::GeneratedColumn, GENERATED)
+        }
+        TableAction::AttachPartition { .. } => long(AdviceTopic::Partition, super::objects::PARTITION),
+        _ => Vec::new(),
+    }
+}
+
+type Long<'a> = &'a dyn Fn(AdviceTopic, &str) -> Vec<StatementAdvice>;
+
+fn added_column(facts: &Facts<'_>, column: &AddedColumn, long: Long<'_>) -> Vec<StatementAdvice> {
+    let is_rewritten = !facts.rewritten().is_empty();
+    let has_values = column.has_default || column.is_serial || column.is_generated;
+    if column.is_not_null && !has_values && (facts.refuses_rows() || !is_rewritten) {
+        let danger = "fails if the table has rows, because they have no value for it";
+        return vec![advice(AdviceTopic::NotNull, danger, NOT_NULL_COLUMN)];
+    }
+    if is_rewritten {
+        return if column.is_generated {
+            long(AdviceTopic::GeneratedColumn, GENERATED)
+        } else if column.is_serial || column.may_be_volatile {
+            long(AdviceTopic::Default, DEFAULT)
+        } else {
+            Vec::new()
+        };
+    }
+    if column.is_primary_key {
+        long(AdviceTopic::PrimaryKey, PRIMARY_KEY)
+    } else if column.is_unique {
+        long(AdviceTopic::UniqueConstraint, UNIQUE)
+    } else if column.has_check {
+        long(AdviceTopic::CheckConstraint, CHECK_COLUMN)
+    } else if column.has_reference {
+        long(AdviceTopic::ForeignKey, CHECK_COLUMN)
+    } else {
+        Vec::new()
+    }
+}
+
+fn added_constraint(facts: &Facts<'_>, constraint: &AddedConstraint, long: Long<'_>) -> Vec<StatementAdvice> {
+    if constraint.is_not_valid {
+        return Vec::new();
+    }
+    if constraint.uses_index {
+        return long(AdviceTopic::PrimaryKey, PROVEN);
+    }
+    match constraint.kind {
+        ConstraintKind::Check => long(AdviceTopic::CheckConstraint, CHECK),
+        ConstraintKind::NotNull => long(AdviceTopic::NotNull, CHECK),
+        ConstraintKind::Unique => long(AdviceTopic::UniqueConstraint, UNIQUE),
+        ConstraintKind::PrimaryKey => long(AdviceTopic::PrimaryKey, PRIMARY_KEY),
+        ConstraintKind::Exclusion => long(AdviceTopic::UniqueConstraint, EXCLUSION),
+        ConstraintKind::ForeignKey => {
+            // The check of an indexed table may read only the index, which counts no scan.
+            let found = long(AdviceTopic::ForeignKey, CHECK);
+            if found.is_empty() && facts.scanned().is_empty() && facts.observed().tag.is_some() {
+                vec![advice(AdviceTopic::ForeignKey, facts.danger_of("checks all rows"), CHECK)]
+            } else {
+                found
+            }
+        }
+    }
+}

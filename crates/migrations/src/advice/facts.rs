@@ -1,0 +1,212 @@
+//! Observed facts about a statement and its transaction, in the form that rules ask for.
+
+use plans::{RelationKind, RelationName};
+
+use super::change::SchemaChange;
+use super::cursor::SqlName;
+use super::old_relations::OldRelations;
+use crate::{LockMode, ObservedStatement, RelationLock, ReportedStatement};
+
+/// Upper end of a prediction in seconds under which no rule mentions a scan or a rewrite.
+const UNNOTICED: f64 = 0.1;
+
+/// A statement that rules judge. Relations that the migration itself has made are left out everywhere.
+pub(super) struct Facts<'a> {
+    pub(super) statements: &'a [ReportedStatement],
+    /// The change of each statement.
+    pub(super) changes: &'a [SchemaChange],
+    pub(super) index: usize,
+    pub(super) old: &'a OldRelations,
+    /// Whether the suite's statements were looked at.
+    pub(super) knows_suite: bool,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn reported(&self) -> &'a ReportedStatement {
+        &self.statements[self.index]
+    }
+
+    pub(super) fn observed(&self) -> &'a ObservedStatement {
+        &self.reported().observed
+    }
+
+    pub(super) fn change(&self) -> &'a SchemaChange {
+        &self.changes[self.index]
+    }
+
+    /// SQLSTATE of the error.
+    pub(super) fn error(&self) -> Option<&'a str> {
+        self.observed().error.as_ref().map(|error| error.sqlstate.as_str())
+    }
+
+    pub(super) fn is_old(&self, name: &SqlName) -> bool {
+        self.old.has(&self.observed().database, name)
+    }
+
+    fn is_known(&self, relation: &RelationName) -> bool {
+        self.old.contains(&self.observed().database, relation)
+    }
+
+    /// Locks of tables and materialized views that this statement took.
+    pub(super) fn locks(&self) -> Vec<&'a RelationLock> {
+        self.locks_of(self.observed())
+    }
+
+    fn locks_of(&self, statement: &'a ObservedStatement) -> Vec<&'a RelationLock> {
+        let is_index = |kind| matches!(kind, RelationKind::Index | RelationKind::PartitionedIndex);
+        let locks = statement.locks.iter();
+        locks.filter(|lock| !is_index(lock.kind) && self.is_known(&lock.relation)).collect()
+    }
+
+    /// Locks that block reads or writes, from earlier statements of the transaction.
+    pub(super) fn held(&self) -> Vec<&'a RelationLock> {
+        let earlier = self.statements[..self.index].iter().map(|earlier| &earlier.observed);
+        let locks = earlier.filter(|earlier| self.is_same_transaction(earlier));
+        locks.flat_map(|earlier| self.locks_of(earlier)).filter(|lock| blocks_writes(lock)).collect()
+    }
+
+    fn is_same_transaction(&self, other: &ObservedStatement) -> bool {
+        let this = self.observed();
+        (this.session, this.transaction) == (other.session, other.transaction)
+    }
+
+    /// Changes by the other statements of the transaction, before and after this one.
+    pub(super) fn in_transaction(&self) -> (Vec<&'a SchemaChange>, Vec<&'a SchemaChange>) {
+        let others = |range: std::ops::Range<usize>| {
+            let pairs = self.statements[range.clone()].iter().zip(&self.changes[range]);
+            pairs
+                .filter(|(other, _)| self.is_same_transaction(&other.observed))
+                .map(|(_, change)| change)
+                .collect()
+        };
+        (others(0..self.index), others(self.index + 1..self.statements.len()))
+    }
+
+    /// Names of the tables that the statement read from begin to end.
+    pub(super) fn scanned(&self) -> Vec<String> {
+        let scans = self.observed().scans.iter().filter(|scan| self.is_known(&scan.relation));
+        scans.map(|scan| table_name(&scan.relation)).collect()
+    }
+
+    /// Names of the tables that the statement copied.
+    pub(super) fn rewritten(&self) -> Vec<String> {
+        let rewrites = self.observed().rewrites.iter().filter(|rewrite| {
+            rewrite.table.is_none() && !rewrite.is_emptied && self.is_known(&rewrite.relation)
+        });
+        rewrites.map(|rewrite| table_name(&rewrite.relation)).collect()
+    }
+
+    /// Tables of the indexes that the statement rebuilt, one for each index.
+    fn rebuilt(&self) -> Vec<String> {
+        let rewrites = self.observed().rewrites.iter().filter(|rewrite| !rewrite.is_emptied);
+        let tables = rewrites.filter_map(|rewrite| rewrite.table.as_ref());
+        tables.filter(|table| self.is_known(table)).map(table_name).collect()
+    }
+
+    /// Returns true if the time of the statement grows with a table, or if rows of the copy refuse the change.
+    pub(super) fn is_long(&self) -> bool {
+        let is_small = self.reported().predicted.is_some_and(|predicted| predicted.high < UNNOTICED);
+        let reads = !(self.scanned().is_empty() && self.rewritten().is_empty() && self.rebuilt().is_empty());
+        self.refuses_rows() || reads && !is_small
+    }
+
+    /// Returns true if a row of the copy violates the new constraint.
+    pub(super) fn refuses_rows(&self) -> bool {
+        self.error().is_some_and(|code| code.starts_with("23"))
+    }
+
+    /// Returns the danger of this work on tables under the locks of the transaction, a clause for one line.
+    pub(super) fn danger_of(&self, work: &str) -> String {
+        if self.refuses_rows() {
+            return "fails, because rows violate it".to_owned();
+        }
+        match self.blocked() {
+            Some(blocked) => format!("{work} and {blocked} meanwhile"),
+            None => work.to_owned(),
+        }
+    }
+
+    /// Returns the danger of the scans and rewrites.
+    pub(super) fn danger(&self) -> String {
+        self.danger_of(&self.work())
+    }
+
+    /// Names the scans and rewrites, such as "rewrites orders and 2 indexes".
+    pub(super) fn work(&self) -> String {
+        let (rewritten, rebuilt) = (self.rewritten(), self.rebuilt());
+        let indexes = match rebuilt.len() {
+            1 => "1 index".to_owned(),
+            count => format!("{count} indexes"),
+        };
+        if !rewritten.is_empty() {
+            let indexes = if rebuilt.is_empty() { vec![] } else { vec![indexes] };
+            return format!("rewrites {}", enumerated(&[rewritten, indexes].concat()));
+        }
+        if let Some(table) = rebuilt.first() {
+            return format!("rebuilds {indexes} of {table}");
+        }
+        format!("scans {}", enumerated(&self.scanned()))
+    }
+
+    /// Returns true if the statement says CONCURRENTLY, so that it blocks neither reads nor writes while it waits.
+    pub(super) fn is_concurrent(&self) -> bool {
+        let tokens = super::cursor::tokens(&self.observed().sql);
+        tokens.iter().any(|token| token.is_word(b"concurrently"))
+    }
+
+    /// Returns true if old code may fail after the statement: a statement of the suite does, or the suite is unknown.
+    pub(super) fn may_break(&self) -> bool {
+        !self.knows_suite || !self.reported().breaks.is_empty()
+    }
+
+    /// Returns the danger for old code that uses this, a clause for one line.
+    pub(super) fn broken(&self, used: &str) -> String {
+        match self.reported().breaks.len() {
+            0 => format!("code that still uses {used} fails until its deployment"),
+            1 => "breaks a statement of the suite".to_owned(),
+            count => format!("breaks {count} statements of the suite"),
+        }
+    }
+
+    /// Names the work of a new index.
+    pub(super) fn index_build(&self) -> String {
+        format!("builds an index of {}", enumerated(&self.scanned()))
+    }
+
+    /// Names what the locks of the transaction block, such as "blocks writes".
+    pub(super) fn blocked(&self) -> Option<&'static str> {
+        let locks: Vec<_> = self.held().into_iter().chain(self.locks()).collect();
+        if locks.iter().any(|lock| lock.mode == LockMode::AccessExclusive) {
+            return Some("blocks reads and writes");
+        }
+        locks.iter().any(|lock| blocks_writes(lock)).then_some("blocks writes")
+    }
+}
+
+/// Returns true if INSERT, UPDATE and DELETE wait for this lock. A materialized view has none of them, only reads.
+pub(super) fn blocks_writes(lock: &RelationLock) -> bool {
+    let wanted = if lock.kind == RelationKind::MaterializedView {
+        LockMode::AccessShare
+    } else {
+        LockMode::RowExclusive
+    };
+    lock.mode.conflicts_with(wanted)
+}
+
+/// Returns the name for a report: without the schema `public`.
+pub(super) fn table_name(relation: &RelationName) -> String {
+    match relation.schema.as_str() {
+        "public" => relation.name.clone(),
+        schema => format!("{schema}.{}", relation.name),
+    }
+}
+
+/// Returns "a", "a and b", or "a, b and 3 more".
+pub(super) fn enumerated(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first, second] => format!("{first} and {second}"),
+        [first, second, rest @ ..] => format!("{first}, {second} and {} more", rest.len()),
+    }
+}

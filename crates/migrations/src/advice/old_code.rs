@@ -1,0 +1,82 @@
+//! Rules for code that runs between the migration and its own deployment.
+
+use super::change::SchemaChange;
+use super::cursor::SqlName;
+use super::facts::Facts;
+use super::table_action::TableAction;
+use super::{AdviceTopic, advice};
+use crate::StatementAdvice;
+
+const DROP_COLUMN: &str = "deploy code without the column first, then drop it";
+const RENAME_COLUMN: &str =
+    "add a column, write both, copy in batches, deploy code that reads it, then drop the old one";
+const RENAME_TABLE: &str =
+    "in the same transaction, CREATE VIEW with the old name; drop it after the deployment";
+const DROP_TABLE: &str = "deploy code without the table first, then drop it";
+const OLD_CODE: &str = "change the code first so that it works with both, deploy it, then migrate";
+
+/// Advice for changes that old code fails with.
+pub(super) fn advise_code(facts: &Facts<'_>) -> Vec<StatementAdvice> {
+    if !facts.may_break() || facts.observed().tag.is_none() {
+        return Vec::new();
+    }
+    let mut found = match facts.change() {
+        SchemaChange::AlterTable { table, actions } if facts.is_old(table) => {
+            actions.iter().filter_map(|action| action_breaks(facts, table, action)).collect()
+        }
+        SchemaChange::DropTables { names } if names.iter().any(|name| facts.is_old(name)) => {
+            let is_back = names.iter().all(|name| is_named_again(facts, &name.name));
+            let dropped = || advice(AdviceTopic::TableDrop, facts.broken("the table"), DROP_TABLE);
+            (!is_back).then(dropped).into_iter().collect()
+        }
+        SchemaChange::RenameEnumValue { .. } => return Vec::new(),
+        _ => Vec::new(),
+    };
+    if found.is_empty() && !facts.reported().breaks.is_empty() {
+        found.push(advice(AdviceTopic::OldCode, facts.broken("it"), OLD_CODE));
+    }
+    found
+}
+
+fn action_breaks(facts: &Facts<'_>, table: &SqlName, action: &TableAction) -> Option<StatementAdvice> {
+    match action {
+        TableAction::DropColumn { column } => {
+            let danger = facts.broken(column);
+            Some(advice(AdviceTopic::ColumnDrop, danger, DROP_COLUMN))
+        }
+        TableAction::RenameColumn { column, .. } => {
+            let is_back = is_column_named_again(facts, table, column);
+            (!is_back).then(|| advice(AdviceTopic::ColumnRename, facts.broken(column), RENAME_COLUMN))
+        }
+        TableAction::RenameTable { .. } | TableAction::SetSchema { .. } => {
+            let is_back = is_named_again(facts, &table.name);
+            (!is_back).then(|| advice(AdviceTopic::TableRename, facts.broken(&table.name), RENAME_TABLE))
+        }
+        _ => None,
+    }
+}
+
+/// Returns true if the transaction gives the name to another table or view.
+fn is_named_again(facts: &Facts<'_>, name: &str) -> bool {
+    let (_, after) = facts.in_transaction();
+    after.into_iter().any(|change| match change {
+        SchemaChange::CreateView { name: new } | SchemaChange::CreateTable { name: new, .. } => {
+            new.name == name
+        }
+        SchemaChange::AlterTable { actions, .. } => {
+            actions.iter().any(|action| matches!(action, TableAction::RenameTable { to } if to == name))
+        }
+        _ => false,
+    })
+}
+
+/// Returns true if the transaction gives the name to another column of the table, as a swap does.
+fn is_column_named_again(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
+    let (_, after) = facts.in_transaction();
+    after.into_iter().any(|change| match change {
+        SchemaChange::AlterTable { table: other, actions } if other == table => actions
+            .iter()
+            .any(|action| matches!(action, TableAction::RenameColumn { to, .. } if to == column)),
+        _ => false,
+    })
+}
