@@ -31,8 +31,8 @@ const COMPACT: &str = "an ordinary VACUUM, or the extension pg_repack";
 /// Returns the advice for each statement of a migration.
 ///
 /// `statements` are in the order in which they ended, without those of the tool's own bookkeeping. Their predictions and broken
-/// statements count, so fill these in before. `sizes` are those of [`crate::Observations`]. `knows_suite` tells whether the suite's
-/// statements were looked at: an empty list of broken statements then means that none breaks.
+/// statements count, so fill these in before. `sizes` are those of [`crate::Observations`]. With `knows_suite`, an
+/// empty list of broken statements means that the migration breaks none of the suite's.
 #[must_use]
 pub fn advise(
     statements: &[ReportedStatement],

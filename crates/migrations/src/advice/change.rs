@@ -1,4 +1,4 @@
-//! What a statement changes, as far as advice depends on it.
+//! The change that a statement makes, as far as advice depends on it.
 
 use pgwire::{Token, TokenKind};
 
@@ -72,7 +72,7 @@ pub(super) enum SchemaChange {
     Other,
 }
 
-/// Which rows of its table an UPDATE or DELETE changes, as far as its text says.
+/// Rows of its table that an UPDATE or DELETE changes, judged by its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowShare {
     /// Rows with a given value.

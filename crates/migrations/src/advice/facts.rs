@@ -17,7 +17,7 @@ pub(super) struct Facts<'a> {
     pub(super) changes: &'a [SchemaChange],
     pub(super) index: usize,
     pub(super) old: &'a OldRelations,
-    /// Whether the suite's statements were looked at.
+    /// Whether an empty list of broken statements means that none of the suite's breaks.
     pub(super) knows_suite: bool,
 }
 

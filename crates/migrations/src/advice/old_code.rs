@@ -40,9 +40,13 @@ pub(super) fn advise_code(facts: &Facts<'_>) -> Vec<StatementAdvice> {
 
 fn action_breaks(facts: &Facts<'_>, table: &SqlName, action: &TableAction) -> Option<StatementAdvice> {
     match action {
+        TableAction::DropColumn { column } | TableAction::RenameColumn { column, .. }
+            if is_new_column(facts, table, column) =>
+        {
+            None
+        }
         TableAction::DropColumn { column } => {
-            let danger = facts.broken(column);
-            Some(advice(AdviceTopic::ColumnDrop, danger, DROP_COLUMN))
+            Some(advice(AdviceTopic::ColumnDrop, facts.broken(column), DROP_COLUMN))
         }
         TableAction::RenameColumn { column, .. } => {
             let is_back = is_column_named_again(facts, table, column);
@@ -65,6 +69,20 @@ fn is_named_again(facts: &Facts<'_>, name: &str) -> bool {
         }
         SchemaChange::AlterTable { actions, .. } => {
             actions.iter().any(|action| matches!(action, TableAction::RenameTable { to } if to == name))
+        }
+        _ => false,
+    })
+}
+
+/// Returns true if the column has its name from this migration, so that old code does not know it.
+fn is_new_column(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
+    facts.changes[..facts.index].iter().any(|change| match change {
+        SchemaChange::AlterTable { table: other, actions } if other == table => {
+            actions.iter().any(|action| match action {
+                TableAction::AddColumn(added) => added.name == column,
+                TableAction::RenameColumn { to, .. } => to == column,
+                _ => false,
+            })
         }
         _ => false,
     })

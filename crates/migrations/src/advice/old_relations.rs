@@ -39,7 +39,7 @@ impl OldRelations {
         self.names.contains(&(database.to_owned(), relation.clone()))
     }
 
-    /// Returns true if a relation of this name was there before the migration, in any schema unless one is given.
+    /// Returns true if a relation of this name was there before the migration, in any schema if the name has none.
     pub(super) fn has(&self, database: &str, name: &SqlName) -> bool {
         self.matching(database, name).next().is_some()
     }

@@ -208,10 +208,12 @@ fn old_code_counts_unless_the_suite_is_known() {
     assert_eq!(anchors(&[("ALTER TABLE orders DROP note", &broken)], true), ["column-drop"]);
     assert_eq!(anchors(&[("DROP VIEW recent", &broken)], true), ["old-code"]);
     let swap = [
+        ("ALTER TABLE orders ADD COLUMN total_new bigint", "AccessExclusive orders, timeout 2"),
         ("ALTER TABLE orders RENAME total TO total_old", "AccessExclusive orders, timeout 2, transaction 1"),
         ("ALTER TABLE orders RENAME total_new TO total", "timeout 2, transaction 1"),
     ];
-    assert_eq!(anchors(&swap, false), ["", "column-rename"]);
+    assert_eq!(anchors(&swap, false), ["", "", ""]);
+    assert_eq!(anchors(&swap[1..], false), ["", "column-rename"]);
 }
 
 #[test]
