@@ -8,6 +8,7 @@
 mod analysis;
 mod analyze;
 mod baseline;
+mod bound_query;
 mod candidates;
 mod conditions;
 mod day;
@@ -40,6 +41,7 @@ pub use analysis::{
 };
 pub use analyze::analyze;
 pub use baseline::{Baseline, BaselineChanges, BaselineError, ChangedPlan};
+pub use bound_query::run_bound;
 pub use file::StatisticsFileError;
 pub use limits::Limits;
 pub use pgwire::BoundValue;
@@ -50,7 +52,9 @@ pub use planner::{
     Candidate, CandidateId, Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey,
     Planner,
 };
-pub use scratch::{Applied, Reason, Refusal, Scratch, ScratchError, UnappliedObject, has_parameters};
+pub use scratch::{
+    Applied, Reason, Refusal, Scratch, ScratchError, UnappliedObject, count_parameters, has_parameters,
+};
 pub use shape::Shape;
 pub use statement::{BoundStatement, PlanMode, SuiteStatement};
 pub use statistics::{

@@ -39,7 +39,7 @@ use self::error::During;
 pub use self::error::ScratchError;
 use self::files::{Files, Resize};
 use self::pages::PAGE;
-pub use self::script::has_parameters;
+pub use self::script::{count_parameters, has_parameters};
 pub use self::session::Refusal;
 use self::session::Session;
 use self::sizes::{Imported, Sizes};

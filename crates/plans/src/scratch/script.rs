@@ -9,7 +9,8 @@ pub fn has_parameters(statement: &str) -> bool {
 }
 
 /// Returns the highest number of a parameter in a statement.
-pub(super) fn count_parameters(statement: &str) -> usize {
+#[must_use]
+pub fn count_parameters(statement: &str) -> usize {
     let mut lexer = SqlLexer::new(statement.as_bytes(), true);
     std::iter::from_fn(|| lexer.token()).filter_map(|token| parameter_number(&token)).max().unwrap_or(0)
 }

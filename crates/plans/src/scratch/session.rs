@@ -3,14 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use pgwire::{Frame, SqlLexer, columns, encode};
+use pgwire::{SqlLexer, encode};
 use server::{AdminConnection, Server, SessionError, Setting, literal};
 
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::script::count_parameters;
+use crate::bound_query::{parse_message, run_bound};
 use crate::settings::{is_planner_setting, is_plausible_value};
-use crate::{BoundStatement, BoundValue, ExplainError, PlanMode};
+use crate::{BoundStatement, ExplainError, PlanMode};
 
 /// Maximum time to plan one statement.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -219,7 +220,7 @@ fn custom(
 ) -> Result<Vec<String>, Positioned> {
     let words = explain_words(options);
     let sql = format!("{words}{}", statement.text);
-    run(connection, &sql, statement).map_err(|error| (error, Some(words.chars().count())))
+    run_bound(connection, &sql, &statement.parameters).map_err(|error| (error, Some(words.chars().count())))
 }
 
 /// Asks for the generic plan of a prepared statement. Before version 16, the server may omit partitions that the values
@@ -234,8 +235,7 @@ fn generic(
     let types: Vec<&str> = types.iter().map(|name| name.as_deref().unwrap_or("unknown")).collect();
     let types = if types.is_empty() { String::new() } else { format!(" ({})", types.join(", ")) };
     let words = format!("PREPARE {PREPARED}{types} AS ");
-    let plain = BoundStatement::default();
-    run(connection, &format!("{words}{}", statement.text), &plain)
+    run_bound(connection, &format!("{words}{}", statement.text), &[])
         .map_err(|error| (error, Some(words.chars().count())))?;
     let value = |number: usize| match statement.parameters.get(number) {
         Some(parameter) if parameter.format == 0 => match parameter.value.as_deref().map(std::str::from_utf8)
@@ -250,7 +250,7 @@ fn generic(
     let options = [options, more].concat();
     let execute = format!("{}EXECUTE {PREPARED} ({})", explain_words(&options), values.join(", "));
     let force = "SET LOCAL plan_cache_mode = force_generic_plan";
-    connection.query(force).and_then(|_| run(connection, &execute, &plain)).map_err(|error| (error, None))
+    connection.query(force).and_then(|_| run_bound(connection, &execute, &[])).map_err(|error| (error, None))
 }
 
 /// Returns the names of the types that the client declared, with `None` for those that it left to the server.
@@ -279,58 +279,10 @@ fn is_explainable(text: &str) -> bool {
     first.is_none_or(|first| !first.is_name() || EXPLAINABLE.iter().any(|word| first.is_word(word)))
 }
 
-/// Runs one statement by the extended protocol, with the statement's parameters. Returns the first column of all rows.
-fn run(
-    connection: &mut AdminConnection,
-    sql: &str,
-    statement: &BoundStatement,
-) -> Result<Vec<String>, SessionError> {
-    let mut lines = Vec::new();
-    connection.exchange(&messages(sql, statement), &mut |frame: Frame<'_>| {
-        if frame.tag == b'D' {
-            let first = columns(frame.body).next().flatten().unwrap_or_default();
-            lines.push(String::from_utf8_lossy(first).into_owned());
-        }
-    })?;
-    Ok(lines)
-}
-
 /// Asks the server to parse a statement.
 fn parse(connection: &mut AdminConnection, sql: &str) -> Result<(), SessionError> {
     let messages = [parse_message(sql, &[]), encode(b'S', b"")].concat();
     connection.exchange(&messages, &mut |_| ())
-}
-
-#[allow(clippy::cast_possible_truncation)]
-fn parse_message(sql: &str, parameters: &[BoundValue]) -> Vec<u8> {
-    // A zero byte would end the text early, and the server finds the message malformed.
-    let sql = sql.replace('\0', "\u{fffd}");
-    let count = (parameters.len() as u16).to_be_bytes();
-    let mut body = [b"\0", sql.as_bytes(), b"\0", &count].concat();
-    body.extend(parameters.iter().flat_map(|parameter| parameter.type_oid.to_be_bytes()));
-    encode(b'P', &body)
-}
-
-/// Encodes Parse, Bind, Execute and Sync. The client declared the types and chose the formats of the values.
-#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
-fn messages(sql: &str, statement: &BoundStatement) -> Vec<u8> {
-    let parameters = &statement.parameters;
-    let count = (parameters.len() as u16).to_be_bytes();
-    let mut bind = [b"\0\0", &count[..]].concat();
-    bind.extend(parameters.iter().flat_map(|parameter| parameter.format.to_be_bytes()));
-    bind.extend(count);
-    for parameter in parameters {
-        match &parameter.value {
-            None => bind.extend((-1_i32).to_be_bytes()),
-            Some(value) => {
-                bind.extend((value.len() as i32).to_be_bytes());
-                bind.extend(value);
-            }
-        }
-    }
-    bind.extend([0, 0]);
-    let parse = parse_message(sql, parameters);
-    [parse, encode(b'B', &bind), encode(b'E', b"\0\0\0\0\0"), encode(b'S', b"")].concat()
 }
 
 fn to_refusal(error: &SessionError, prefix: Option<usize>) -> Refusal {
