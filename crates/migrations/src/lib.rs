@@ -13,6 +13,7 @@ mod prediction;
 mod report;
 mod sizes;
 mod speeds;
+pub mod suite;
 
 pub use budget::MigrationBudget;
 pub use exceptions::{MigrationException, NamePattern, StatementPattern, apply_exceptions};

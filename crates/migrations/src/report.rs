@@ -60,6 +60,9 @@ pub struct BlockedStatement {
     pub wants: LockMode,
     /// Mode that the migration holds.
     pub held: LockMode,
+    /// Why the statement locks the relation, such as "by the foreign key orders_customer_id_fkey". `None` if it does so
+    /// in each run.
+    pub because: Option<String>,
 }
 
 /// A statement of the suite that fails on the migrated database.

@@ -40,6 +40,7 @@ mod persistent;
 mod place;
 mod private;
 mod publish;
+mod recordings;
 mod removal;
 mod replace;
 mod run;

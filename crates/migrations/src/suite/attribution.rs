@@ -1,0 +1,222 @@
+//! Finds the statement of a migration that makes a statement of the suite fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pgwire::{SqlLexer, TokenKind};
+use plans::RelationName;
+
+use crate::{LockMode, ObservedStatement};
+
+/// Words of PostgreSQL's messages that are no names.
+const COMMON: &[&str] = &[
+    "a",
+    "and",
+    "any",
+    "as",
+    "but",
+    "cannot",
+    "column",
+    "conflict",
+    "constraint",
+    "could",
+    "denied",
+    "does",
+    "enum",
+    "exist",
+    "exclusion",
+    "expression",
+    "for",
+    "function",
+    "in",
+    "input",
+    "insert",
+    "into",
+    "invalid",
+    "is",
+    "match",
+    "matching",
+    "no",
+    "not",
+    "of",
+    "on",
+    "operator",
+    "or",
+    "permission",
+    "relation",
+    "schema",
+    "specification",
+    "syntax",
+    "table",
+    "the",
+    "there",
+    "to",
+    "type",
+    "unique",
+    "value",
+    "violates",
+];
+/// Lowest score at which a statement of the migration is named.
+const LEAST: u32 = 2;
+/// Score of a name of the message in the statement, in quotes or with a point, or otherwise.
+const MARKED: u32 = 8;
+const PLAIN: u32 = 2;
+/// Score of an exclusive lock on a table that the suite's statement uses.
+const LOCK: u32 = 3;
+/// Score of a statement that alters or drops.
+const CHANGE: u32 = 1;
+
+/// Returns the index of the statement that fits the message best, of several the last one: later statements cannot name
+/// an object that is gone. `relations` are those that the suite's statement used before the migration.
+pub(super) fn attribute(
+    message: &str,
+    relations: &BTreeSet<&RelationName>,
+    observed: &[ObservedStatement],
+) -> Option<usize> {
+    let names = names_of_message(message);
+    let undone = undone_transactions(observed);
+    let mut best: Option<(usize, u32)> = None;
+    for (index, statement) in observed.iter().enumerate() {
+        if statement.tag.is_none() || undone.contains(&(statement.session, statement.transaction)) {
+            continue;
+        }
+        let score = score(&names, relations, statement);
+        if score >= LEAST && best.is_none_or(|(_, most)| score >= most) {
+            best = Some((index, score));
+        }
+    }
+    best.map(|(index, _)| index)
+}
+
+fn score(
+    names: &BTreeMap<String, u32>,
+    relations: &BTreeSet<&RelationName>,
+    statement: &ObservedStatement,
+) -> u32 {
+    let words = words(&statement.sql);
+    let named: u32 = names.iter().filter(|(name, _)| words.contains(*name)).map(|(_, score)| score).sum();
+    let locks = statement.locks.iter();
+    let is_locked = locks
+        .filter(|lock| lock.mode == LockMode::AccessExclusive)
+        .any(|lock| relations.contains(&lock.relation));
+    let tag = statement.tag.as_deref().unwrap_or_default();
+    let changes = ["ALTER", "DROP", "REVOKE"].iter().any(|word| tag.starts_with(word));
+    let evidence = named + if is_locked { LOCK } else { 0 };
+    if evidence > 0 && changes { evidence + CHANGE } else { evidence }
+}
+
+/// Returns the names and quoted values in a message, with the score of each.
+fn names_of_message(message: &str) -> BTreeMap<String, u32> {
+    let mut names = BTreeMap::new();
+    let mut lexer = SqlLexer::new(message.as_bytes(), true);
+    let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
+    for (at, token) in tokens.iter().enumerate() {
+        let Some(name) = token.name() else { continue };
+        let is_sign = |index: Option<usize>, sign| {
+            index.and_then(|index| tokens.get(index)).is_some_and(|token| token.is_sign(sign))
+        };
+        let is_marked = token.kind == TokenKind::QuotedName
+            || is_sign(at.checked_sub(1), b'.')
+            || is_sign(Some(at + 1), b'.')
+            || is_sign(Some(at + 1), b'(');
+        if is_marked {
+            names.insert(name, MARKED);
+        } else if !COMMON.contains(&name.as_str()) {
+            names.entry(name).or_insert(PLAIN);
+        }
+    }
+    names
+}
+
+/// Returns the names and the values in quotes of a statement.
+fn words(sql: &str) -> BTreeSet<String> {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    let value = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text);
+        Some(text.strip_prefix('\'')?.strip_suffix('\'')?.to_owned())
+    };
+    std::iter::from_fn(|| lexer.token())
+        .filter_map(|token| token.name().or_else(|| value(token.text)))
+        .collect()
+}
+
+/// Returns sessions and numbers of transactions that were rolled back.
+fn undone_transactions(observed: &[ObservedStatement]) -> BTreeSet<(usize, usize)> {
+    let ended = observed.iter().filter(|statement| {
+        statement.tag.as_deref() == Some("ROLLBACK") && !words(&statement.sql).contains("to")
+    });
+    ended.map(|statement| (statement.session, statement.transaction)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use plans::RelationKind;
+
+    use super::*;
+    use crate::RelationLock;
+
+    fn statement(sql: &str, table: &str) -> ObservedStatement {
+        let relation = name(table);
+        let words: Vec<_> = sql.split(' ').take(2).collect();
+        ObservedStatement {
+            sql: sql.to_owned(),
+            tag: Some(if words[0] == "ROLLBACK" { words[0].to_owned() } else { words.join(" ") }),
+            locks: vec![RelationLock {
+                relation,
+                kind: RelationKind::Table,
+                mode: LockMode::AccessExclusive,
+            }],
+            ..ObservedStatement::default()
+        }
+    }
+
+    fn name(name: &str) -> RelationName {
+        RelationName { schema: "public".to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn messages_lead_to_the_statement_that_breaks() {
+        let migration = [
+            statement("ALTER TABLE orders ADD COLUMN note text", "orders"),
+            statement("ALTER TABLE orders RENAME COLUMN status TO state", "orders"),
+            statement("ALTER TABLE orders ALTER COLUMN state SET NOT NULL", "orders"),
+            statement("DROP FUNCTION price(integer)", "none"),
+            statement("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", "none"),
+            statement("ALTER TABLE orders RENAME TO sales", "orders"),
+            statement("ALTER TABLE customers ALTER COLUMN code TYPE text", "customers"),
+            statement("UPDATE customers SET code = NULL", "none"),
+        ];
+        for (message, table, expected) in [
+            ("column \"status\" does not exist", "orders", Some(1)),
+            ("column o.status does not exist", "orders", Some(1)),
+            (
+                "null value in column \"state\" of relation \"orders\" violates not-null constraint",
+                "orders",
+                Some(2),
+            ),
+            ("function price(integer) does not exist", "items", Some(3)),
+            ("invalid input value for enum mood: \"sad\"", "people", Some(4)),
+            ("relation \"orders\" does not exist", "orders", Some(5)),
+            ("operator does not exist: text = integer", "customers", Some(6)),
+            (
+                "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                "items",
+                None,
+            ),
+        ] {
+            let table = name(table);
+            assert_eq!(attribute(message, &BTreeSet::from([&table]), &migration), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn failed_and_undone_statements_break_nothing() {
+        let orders = name("orders");
+        let relations = BTreeSet::from([&orders]);
+        let drop = statement("DROP TABLE orders", "orders");
+        let failed = ObservedStatement { tag: None, ..drop.clone() };
+        let message = "relation \"orders\" does not exist";
+        assert_eq!(attribute(message, &relations, &[failed, drop.clone()]), Some(1));
+        let undo = statement("ROLLBACK", "none");
+        assert_eq!(attribute(message, &relations, &[drop, undo]), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Which statements of a suite fail after a migration: those of code that is still running, or that the migration's author
+//! has forgotten.
+//!
+//! pgfresh explains each statement on both databases. EXPLAIN finds missing tables, columns, functions and constraints, and
+//! values that no longer have the right type. An INSERT that leaves a column NULL is found, too, because the plan has
+//! all values of the new row. Other constraints fail only for some rows, which this does not see.
+
+use std::collections::BTreeSet;
+
+use plans::{RelationName, SuiteStatement};
+use serde_json::Value;
+use server::AdminConnection;
+
+use super::attribution::attribute;
+use super::catalog::{Catalog, NotNullColumns, not_null_columns};
+use super::changes::changed_relation;
+use super::explain::{Explained, Explainer, SuiteError, visit_nodes};
+use super::needs::{by_text, tests};
+use crate::{BrokenStatement, ObservedStatement};
+
+/// Returns the statements that fail on the migrated database and not before, sorted by text, each with the index of the
+/// migration's statement in `observed` that breaks it. The index is `None` if none fits.
+///
+/// Both sessions must have the settings of a client. No statement is executed.
+///
+/// # Errors
+///
+/// If a session fails.
+pub fn broken(
+    before: &mut AdminConnection,
+    after: &mut AdminConnection,
+    statements: &[SuiteStatement],
+    observed: &[ObservedStatement],
+) -> Result<Vec<(Option<usize>, BrokenStatement)>, SuiteError> {
+    let (mut before, mut after) = (Side::open(before)?, Side::open(after)?);
+    let mut all = Vec::new();
+    for (text, group) in by_text(statements) {
+        for suite in &group {
+            let Ok(explained) = before.explainer.explain(&suite.statement)? else { continue };
+            let was_null = before.null_columns(&explained);
+            let error = match after.explainer.explain(&suite.statement)? {
+                Err(refusal) => Some(refusal.0),
+                Ok(explained) => {
+                    let mut columns = after.null_columns(&explained).into_iter();
+                    columns.find(|column| !was_null.contains(column)).map(|column| column.message())
+                }
+            };
+            if let Some(error) = error {
+                let locks = explained.locks.iter();
+                let relations = locks.filter_map(|(relation, _)| before.catalog.name(*relation)).collect();
+                let broken = BrokenStatement { statement: text.to_owned(), tests: tests(&group), error };
+                all.push((attribute(&broken.error, &relations, observed), broken));
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// One of the two databases.
+struct Side<'a> {
+    explainer: Explainer<'a>,
+    catalog: Catalog,
+    not_null: NotNullColumns,
+}
+
+/// A column of an INSERT that gets NULL and refuses it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct NullColumn {
+    relation: RelationName,
+    column: String,
+}
+
+impl NullColumn {
+    fn message(&self) -> String {
+        let Self { relation, column } = self;
+        format!(
+            "null value in column \"{column}\" of relation \"{}\" violates not-null constraint",
+            relation.name
+        )
+    }
+}
+
+impl<'a> Side<'a> {
+    fn open(connection: &'a mut AdminConnection) -> Result<Self, SuiteError> {
+        let catalog = Catalog::read(connection)?;
+        let not_null = not_null_columns(connection)?;
+        Ok(Self { explainer: Explainer::new(connection), catalog, not_null })
+    }
+
+    /// Returns the columns that get NULL by an INSERT and refuse it.
+    fn null_columns(&self, explained: &Explained) -> BTreeSet<NullColumn> {
+        let mut found = BTreeSet::new();
+        for plan in &explained.plans {
+            visit_nodes(plan, &mut |node| {
+                for (relation, position) in null_positions(node) {
+                    let table = self.catalog.number(&relation);
+                    let column = table.and_then(|table| self.not_null.get(&(table, position))).cloned();
+                    found.extend(column.map(|column| NullColumn { relation, column }));
+                }
+            });
+        }
+        found
+    }
+}
+
+/// Returns the positions, from 1, of the columns that get NULL if a node inserts rows.
+fn null_positions(node: &Value) -> Vec<(RelationName, usize)> {
+    let Some(relation) =
+        changed_relation(node).filter(|_| node.get("Operation").is_some_and(|name| name == "Insert"))
+    else {
+        return Vec::new();
+    };
+    let children = node.get("Plans").and_then(Value::as_array).into_iter().flatten();
+    // Subqueries in values are children, too.
+    let mut rows = children.filter(|child| {
+        child.get("Parent Relationship").is_some_and(|part| part == "Outer" || part == "Member")
+    });
+    let output = rows.next().and_then(|rows| rows.get("Output")).and_then(Value::as_array);
+    let is_null =
+        |value: &Value| value.as_str().is_some_and(|text| text == "NULL" || text.starts_with("NULL::"));
+    let positions = output.into_iter().flatten().enumerate().filter(|(_, value)| is_null(value));
+    positions.map(|(index, _)| (relation.clone(), index + 1)).collect()
+}

@@ -1,0 +1,268 @@
+//! What the catalogs say of a database: relations, partitions, indexes, foreign keys, triggers and functions.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use plans::RelationName;
+use server::{AdminConnection, Rows, SessionError};
+
+/// Relations of users: tables, views, indexes and sequences, with the partitioned table of a partition and the table of
+/// an index.
+const RELATIONS: &str = "SELECT c.oid, n.nspname, c.relname, c.relkind, \
+     (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid AND c.relispartition LIMIT 1), i.indrelid \
+     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+     LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid \
+     WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'i', 'I', 'S') AND c.relpersistence <> 't' \
+     ORDER BY c.oid";
+/// Names of columns by the numbers in an array, each in a line. If one of them is generated from other columns, these are
+/// all columns.
+macro_rules! names_of {
+    ($relation:literal, $numbers:literal) => {
+        concat!(
+            "pg_catalog.array_to_string(ARRAY(SELECT a.attname FROM pg_catalog.pg_attribute a WHERE a.attrelid = ",
+            $relation,
+            " AND a.attnum > 0 AND (a.attnum = ANY (",
+            $numbers,
+            ") OR EXISTS (SELECT FROM pg_catalog.pg_attribute g WHERE g.attrelid = a.attrelid AND g.attnum = ANY (",
+            $numbers,
+            ") AND g.attgenerated <> ''))), E'\\n')"
+        )
+    };
+}
+const FOREIGN_KEYS: &str = concat!(
+    "SELECT conname, conrelid, confrelid, confupdtype, confdeltype, ",
+    names_of!("conrelid", "conkey"),
+    ", ",
+    names_of!("confrelid", "confkey"),
+    " FROM pg_catalog.pg_constraint WHERE contype = 'f' ORDER BY conname, oid"
+);
+/// Triggers of users that are enabled and whose functions can contain SQL.
+const TRIGGERS: &str = concat!(
+    "SELECT t.tgname, t.tgrelid, t.tgtype, ",
+    names_of!("t.tgrelid", "t.tgattr"),
+    " FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid \
+     JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
+     WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND l.lanname NOT IN ('internal', 'c') \
+     ORDER BY t.tgname, t.oid"
+);
+const FUNCTIONS: &str = "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p \
+     JOIN pg_catalog.pg_language l ON l.oid = p.prolang WHERE p.oid >= 16384 AND l.lanname NOT IN ('internal', 'c')";
+/// Columns that refuse NULL, of tables that no trigger changes rows of before an INSERT.
+const NOT_NULL: &str = "SELECT a.attrelid, a.attnum, a.attname FROM pg_catalog.pg_attribute a \
+     JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
+     WHERE a.attnotnull AND a.attnum > 0 AND NOT a.attisdropped AND c.oid >= 16384 AND c.relkind IN ('r', 'p') \
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND t.tgenabled IN ('O', 'A') \
+     AND t.tgtype & 7 = 7)";
+
+/// Bits of `pg_trigger.tgtype`.
+const ON_INSERT: i32 = 4;
+const ON_DELETE: i32 = 8;
+const ON_UPDATE: i32 = 16;
+
+/// Relations of a database and how they depend on each other. Numbers are object identifiers.
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    relations: HashMap<u32, Relation>,
+    by_name: HashMap<RelationName, u32>,
+    partitions: HashMap<u32, Vec<u32>>,
+    indexes: HashMap<u32, Vec<u32>>,
+    pub(super) foreign_keys: Vec<ForeignKey>,
+    triggers: Vec<Trigger>,
+    functions: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct Relation {
+    name: RelationName,
+    /// `pg_class.relkind`.
+    kind: String,
+    /// Partitioned table of a partition.
+    parent: Option<u32>,
+}
+
+/// A foreign key. Each partition has its own.
+#[derive(Debug)]
+pub(super) struct ForeignKey {
+    pub(super) name: String,
+    pub(super) table: u32,
+    pub(super) referenced: u32,
+    /// `confupdtype` and `confdeltype`: `a` NO ACTION, `r` RESTRICT, `c` CASCADE, `n` SET NULL, `d` SET DEFAULT.
+    pub(super) on_update: String,
+    pub(super) on_delete: String,
+    pub(super) columns: BTreeSet<String>,
+    pub(super) referenced_columns: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Trigger {
+    name: String,
+    table: u32,
+    events: i32,
+    /// Columns of UPDATE OF. Empty for all.
+    columns: BTreeSet<String>,
+}
+
+/// Columns that an UPDATE sets.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Columns {
+    /// Any column: the statement's text does not tell.
+    Any,
+    /// Only these.
+    Only(BTreeSet<String>),
+}
+
+impl Columns {
+    pub(super) fn touch(&self, others: &BTreeSet<String>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(names) => !names.is_disjoint(others),
+        }
+    }
+}
+
+/// A change of rows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Change {
+    Insert,
+    Update(Columns),
+    Delete,
+}
+
+impl Catalog {
+    /// Reads the catalogs of the session's database.
+    pub(super) fn read(connection: &mut AdminConnection) -> Result<Self, SessionError> {
+        let mut catalog = Self::default();
+        for row in connection.query(RELATIONS)? {
+            catalog.add_relation(row);
+        }
+        catalog.foreign_keys =
+            connection.query(FOREIGN_KEYS)?.into_iter().filter_map(ForeignKey::of).collect();
+        catalog.triggers = connection.query(TRIGGERS)?.into_iter().filter_map(Trigger::of).collect();
+        catalog.functions = connection.query(FUNCTIONS)?.into_iter().flatten().flatten().collect();
+        Ok(catalog)
+    }
+
+    fn add_relation(&mut self, row: Vec<Option<String>>) -> Option<()> {
+        let [oid, schema, name, kind, parent, table] = <[_; 6]>::try_from(row).ok()?;
+        let oid = number(oid)?;
+        let name = RelationName { schema: schema?, name: name? };
+        let (parent, kind) = (number(parent), kind?);
+        if let Some(table) = number(table) {
+            self.indexes.entry(table).or_default().push(oid);
+        } else if let Some(parent) = parent {
+            self.partitions.entry(parent).or_default().push(oid);
+        }
+        self.by_name.insert(name.clone(), oid);
+        self.relations.insert(oid, Relation { name, kind, parent });
+        Some(())
+    }
+
+    /// Returns the name of a relation. `None` for temporary and unknown relations.
+    pub(super) fn name(&self, oid: u32) -> Option<&RelationName> {
+        self.relations.get(&oid).map(|relation| &relation.name)
+    }
+
+    /// Returns the number of the relation with this name.
+    pub(super) fn number(&self, name: &RelationName) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Returns true for a partitioned table.
+    pub(super) fn is_partitioned(&self, oid: u32) -> bool {
+        self.relations.get(&oid).is_some_and(|relation| relation.kind == "p")
+    }
+
+    /// Returns the partitions of a table at all levels.
+    pub(super) fn partitions(&self, oid: u32) -> Vec<u32> {
+        let mut all = self.partitions.get(&oid).cloned().unwrap_or_default();
+        let mut at = 0;
+        while let Some(partition) = all.get(at) {
+            all.extend(self.partitions.get(partition).cloned().unwrap_or_default());
+            at += 1;
+        }
+        all
+    }
+
+    /// Returns the partitioned tables of a partition, from the nearest one.
+    pub(super) fn ancestors(&self, oid: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(self.parent(oid), |oid| self.parent(*oid))
+    }
+
+    fn parent(&self, oid: u32) -> Option<u32> {
+        self.relations.get(&oid)?.parent
+    }
+
+    /// Returns the indexes of a table.
+    pub(super) fn indexes(&self, oid: u32) -> &[u32] {
+        self.indexes.get(&oid).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns the names of triggers that a change of this table runs.
+    pub(super) fn triggers(&self, oid: u32, change: &Change) -> impl Iterator<Item = &str> {
+        let matches = move |trigger: &&Trigger| {
+            let Trigger { table, events, columns, .. } = trigger;
+            *table == oid
+                && match change {
+                    Change::Insert => events & ON_INSERT != 0,
+                    Change::Delete => events & ON_DELETE != 0,
+                    Change::Update(set) => {
+                        events & ON_UPDATE != 0 && (columns.is_empty() || set.touch(columns))
+                    }
+                }
+        };
+        self.triggers.iter().filter(matches).map(|trigger| trigger.name.as_str())
+    }
+
+    /// Returns true if users have made a function of this name in a language that can contain SQL.
+    pub(super) fn has_function(&self, name: &str) -> bool {
+        self.functions.contains(name)
+    }
+}
+
+/// Names of columns that refuse NULL, by the number of their table and their own number from 1.
+pub(super) type NotNullColumns = HashMap<(u32, usize), String>;
+
+/// Reads the columns that refuse NULL.
+pub(super) fn not_null_columns(connection: &mut AdminConnection) -> Result<NotNullColumns, SessionError> {
+    let rows: Rows = connection.query(NOT_NULL)?;
+    let column = |row: Vec<Option<String>>| {
+        let [table, position, name] = <[_; 3]>::try_from(row).ok()?;
+        Some(((number(table)?, position?.parse().ok()?), name?))
+    };
+    Ok(rows.into_iter().filter_map(column).collect())
+}
+
+impl ForeignKey {
+    fn of(row: Vec<Option<String>>) -> Option<Self> {
+        let [name, table, referenced, on_update, on_delete, columns, referenced_columns] =
+            <[_; 7]>::try_from(row).ok()?;
+        Some(Self {
+            name: name?,
+            table: number(table)?,
+            referenced: number(referenced)?,
+            on_update: on_update?,
+            on_delete: on_delete?,
+            columns: lines(columns),
+            referenced_columns: lines(referenced_columns),
+        })
+    }
+}
+
+impl Trigger {
+    fn of(row: Vec<Option<String>>) -> Option<Self> {
+        let [name, table, events, columns] = <[_; 4]>::try_from(row).ok()?;
+        Some(Self {
+            name: name?,
+            table: number(table)?,
+            events: events?.parse().ok()?,
+            columns: lines(columns),
+        })
+    }
+}
+
+fn number(value: Option<String>) -> Option<u32> {
+    value?.parse().ok()
+}
+
+fn lines(value: Option<String>) -> BTreeSet<String> {
+    value.unwrap_or_default().lines().map(str::to_owned).collect()
+}

@@ -1,0 +1,16 @@
+//! A suite's statements: which of them wait for the locks of a migration, and which fail after it.
+
+mod attribution;
+mod blocked;
+mod broken;
+mod catalog;
+mod changes;
+mod explain;
+mod needs;
+mod recording;
+
+pub use blocked::blocked;
+pub use broken::broken;
+pub use explain::SuiteError;
+pub use needs::{LockReason, NeededLock, StatementNeeds, needs, unseen};
+pub use recording::{RecordingError, SuiteRecording};
