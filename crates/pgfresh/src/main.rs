@@ -37,6 +37,7 @@ mod report_file;
 mod service;
 mod settings;
 mod stops;
+mod suite_statements;
 mod target;
 mod terminal_progress;
 mod user_command;

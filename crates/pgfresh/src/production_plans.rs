@@ -1,16 +1,11 @@
-//! Production's query plans for the statements of a run: reads the statistics before the command, collects statements
-//! meanwhile, and explains them afterwards in a scratch server.
+//! Production's query plans for the statements of a run: reads the statistics before the command, and explains the
+//! statements afterwards in a scratch server.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
-use gateway::{CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
-use plans::{
-    Applied, Baseline, BoundStatement, Limits, PlanBudget, PlanReport, Scratch, Statistics,
-    StatisticsSummary, SuiteStatement,
-};
+use plans::{Applied, Baseline, Limits, PlanBudget, PlanReport, Scratch, Statistics, StatisticsSummary};
 use server::printable;
 use template::Provisioner;
 
@@ -22,8 +17,8 @@ use crate::failure::Failure;
 use crate::notice::notice;
 use crate::production_statistics;
 use crate::report_file;
-use crate::service::Service;
 use crate::settings::ResolvedSettings;
+use crate::suite_statements::SuiteStatements;
 
 /// Maximum size of a baseline in bytes.
 const MOST_BASELINE: u64 = 256_000_000;
@@ -41,15 +36,6 @@ struct BaselineFile {
     path: PathBuf,
     /// Contents. `None` if the run writes the file.
     contents: Option<Baseline>,
-}
-
-/// The statements of a running command.
-#[derive(Debug)]
-pub(crate) struct PlanCollection {
-    options: PlanOptions,
-    collection: Arc<StatementCollection>,
-    /// Database of the template that the statements are explained in.
-    database: String,
 }
 
 impl PlanOptions {
@@ -71,10 +57,39 @@ impl PlanOptions {
         Ok(Some(Self { statistics, budget: settings.plans.budget, baseline }))
     }
 
-    /// Collects the statements of all sessions from now on.
-    pub(crate) fn collect(self, service: &Service) -> PlanCollection {
-        let (collection, database) = (service.gateway.collect(), service.database.clone());
-        PlanCollection { options: self, collection, database }
+    /// Explains the statements. A signal ends pgfresh meanwhile, and the scratch server's guard cleans up.
+    pub(crate) fn explain(
+        self,
+        context: &Context,
+        provisioner: &Provisioner,
+        suite: &SuiteStatements,
+    ) -> Result<ExplainedRun, Failure> {
+        let Self { statistics, budget, baseline } = self;
+        let SuiteStatements { statements, missing } = suite;
+        let begun = Instant::now();
+        die_by(&SIGNALS)?;
+        if !context.verbosity.is_quiet() {
+            let texts: BTreeSet<&str> =
+                statements.iter().map(|statement| statement.normalized.as_str()).collect();
+            let count = texts.len();
+            notice!("pgfresh: explaining {count} statements with production's statistics");
+        }
+        let (mut scratch, applied) = Scratch::start(provisioner, &statistics)?;
+        let analysis = plans::analyze(&mut scratch, statements, &Limits::default());
+        scratch.stop()?;
+        let changes = baseline.as_ref().and_then(|file| file.contents.as_ref());
+        let report = PlanReport {
+            statistics: StatisticsSummary::of(&statistics),
+            postgres: provisioner.installation.version().to_string(),
+            left_out: left_out(&applied, &statistics),
+            unseen: missing.clone(),
+            changes: changes.map(|baseline| baseline.changes(&analysis)),
+            over_budget: budget.exceeded(&analysis),
+            analysis,
+            seconds: begun.elapsed().as_secs_f64(),
+        };
+        let major = provisioner.installation.version().major;
+        Ok(ExplainedRun { report, baseline, major, is_empty: statements.is_empty() })
     }
 }
 
@@ -92,44 +107,6 @@ impl BaselineFile {
         let text = bounded_file::read_text(&path, MOST_BASELINE).map_err(|error| cannot(&error))?;
         let contents = Baseline::parse(&text).map_err(|error| cannot(&error))?;
         Ok(Self { path, contents: Some(contents) })
-    }
-}
-
-impl PlanCollection {
-    /// Explains the collected statements. A signal ends pgfresh meanwhile, and the scratch server's guard cleans up.
-    pub(crate) fn explain(
-        self,
-        context: &Context,
-        provisioner: &Provisioner,
-    ) -> Result<ExplainedRun, Failure> {
-        let Self { options: PlanOptions { statistics, budget, baseline }, collection, database } = self;
-        let begun = Instant::now();
-        let collected = collection.finish();
-        let unseen = unseen(&collected, &database);
-        let statements = recorded(collected.statements, &database);
-        die_by(&SIGNALS)?;
-        if !context.verbosity.is_quiet() {
-            let texts: BTreeSet<&str> =
-                statements.iter().map(|statement| statement.normalized.as_str()).collect();
-            let count = texts.len();
-            notice!("pgfresh: explaining {count} statements with production's statistics");
-        }
-        let (mut scratch, applied) = Scratch::start(provisioner, &statistics)?;
-        let analysis = plans::analyze(&mut scratch, &statements, &Limits::default());
-        scratch.stop()?;
-        let changes = baseline.as_ref().and_then(|file| file.contents.as_ref());
-        let report = PlanReport {
-            statistics: StatisticsSummary::of(&statistics),
-            postgres: provisioner.installation.version().to_string(),
-            left_out: left_out(&applied, &statistics),
-            unseen,
-            changes: changes.map(|baseline| baseline.changes(&analysis)),
-            over_budget: budget.exceeded(&analysis),
-            analysis,
-            seconds: begun.elapsed().as_secs_f64(),
-        };
-        let major = provisioner.installation.version().major;
-        Ok(ExplainedRun { report, baseline, major, is_empty: statements.is_empty() })
     }
 }
 
@@ -177,60 +154,6 @@ impl ExplainedRun {
         }
         over.is_some() || changed.is_some()
     }
-}
-
-/// Converts the statements of the database's template. Only the first of several runs counts them all.
-fn recorded(statements: Vec<CollectedStatement>, database: &str) -> Vec<SuiteStatement> {
-    let ours = statements.into_iter().filter(|statement| statement.template == database);
-    let convert = |statement: CollectedStatement| {
-        let CollectedStatement { normalized, settings, runs, count, prepared_runs, tests, .. } = statement;
-        runs.into_iter().enumerate().map(move |(place, CollectedRun { text, values })| {
-            let statement =
-                BoundStatement { text, parameters: values, prepared_runs, settings: settings.clone() };
-            let runs = if place == 0 { count } else { 0 };
-            SuiteStatement { statement, normalized: normalized.clone(), runs, tests: tests.clone() }
-        })
-    };
-    ours.flat_map(convert).collect()
-}
-
-/// Describes the statements that are missing, one phrase for each reason.
-fn unseen(collected: &CollectedStatements, database: &str) -> Vec<String> {
-    let CollectedStatements {
-        statements,
-        utilities,
-        sql_executions,
-        unread,
-        lost_sessions,
-        beyond_limits,
-        tests_beyond_limit,
-        has_names,
-    } = collected;
-    let of_others = statements.iter().filter(|statement| statement.template != database);
-    let of_others = of_others.map(|statement| statement.count).sum();
-    let reasons = [
-        (*utilities, "of statements that PostgreSQL does not plan, such as CREATE TABLE and COPY"),
-        (*sql_executions, "of EXECUTE, whose statements were prepared in SQL"),
-        (*unread, "of statements longer than 256 kB, or not in UTF-8"),
-        (*beyond_limits, "of statements beyond the first 10,000 different ones, or beyond 64 MB"),
-        (of_others, "of statements in databases of other templates"),
-    ];
-    let mut sentences: Vec<_> = reasons
-        .iter()
-        .filter(|(runs, _)| *runs > 0)
-        .map(|(runs, what)| format!("{runs} {} {what}", if *runs == 1 { "run" } else { "runs" }))
-        .collect();
-    if *lost_sessions > 0 {
-        sentences.push(format!("a part of {lost_sessions} sessions whose messages pgfresh could not follow"));
-    }
-    if *tests_beyond_limit > 0 {
-        sentences.push(format!("the names of tests beyond the first million, {tests_beyond_limit} times"));
-    }
-    if !has_names && !statements.is_empty() {
-        sentences
-            .push("names of tests: without a pgfresh client, a test has the name of its database".to_owned());
-    }
-    sentences
 }
 
 /// Returns a sentence for each reason why statistics are missing.

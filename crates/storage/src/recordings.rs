@@ -46,6 +46,12 @@ impl Cache {
         Ok(complete.map(|(_, path)| path).collect())
     }
 
+    /// Returns true if there is a recording of this test command of the project in `folder`, of any age.
+    #[must_use]
+    pub fn has_recording(&self, folder: &Path, command: &str) -> bool {
+        self.recordings_of(folder).join(hash(command.as_bytes())).exists()
+    }
+
     fn all_recordings(&self) -> PathBuf {
         self.root().join("suites")
     }
@@ -121,11 +127,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::locate(Some(&directory.path().join("cache"))).unwrap();
         let [shop, blog] = ["shop", "blog"].map(|name| directory.path().join(name));
-        assert!(cache.recordings(&shop).unwrap().is_empty());
+        assert!(cache.recordings(&shop).unwrap().is_empty() && !cache.has_recording(&shop, "pytest"));
         cache.keep_recording(&shop, "pytest", "old").unwrap();
         cache.keep_recording(&shop, "pytest", "new").unwrap();
         cache.keep_recording(&blog, "pytest", "blog").unwrap();
         assert_eq!(contents(&cache, &shop), ["new"]);
+        assert!(cache.has_recording(&shop, "pytest") && !cache.has_recording(&shop, "npm test"));
         cache.keep_recording(&shop, "npm test", "pages").unwrap();
         let mut both = contents(&cache, &shop);
         both.sort();

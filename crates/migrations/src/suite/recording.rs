@@ -170,6 +170,12 @@ impl SuiteRecording {
         Ok(cache.keep_recording(folder, &self.commands.join("\n"), &self.to_json())?)
     }
 
+    /// Returns true if the cache has a recording of the same command for the project in `folder`.
+    #[must_use]
+    pub fn is_kept(&self, cache: &Cache, folder: &Path) -> bool {
+        cache.has_recording(folder, &self.commands.join("\n"))
+    }
+
     /// Parses the text of a file.
     ///
     /// # Errors

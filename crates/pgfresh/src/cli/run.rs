@@ -61,6 +61,9 @@ pub(crate) struct Run {
     /// Write the shapes of all plans to the baseline instead
     #[arg(long, requires = "plans", hide_short_help = true)]
     pub(crate) update_baseline: bool,
+    /// Write the suite's statements to this file, for migrate check
+    #[arg(long, value_name = "FILE", conflicts_with = "compare", hide_short_help = true)]
+    pub(crate) statements: Option<PathBuf>,
     /// Compare the time with that on a durable server on disk
     #[arg(long, group = "reported", conflicts_with_all = ["keep", "profile", "plans"])]
     pub(crate) compare: bool,

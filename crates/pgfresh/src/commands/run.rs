@@ -22,6 +22,7 @@ use crate::profiling::Watch;
 use crate::report_file;
 use crate::service::{ServeOptions, Service, leases_failed};
 use crate::settings::ResolvedSettings;
+use crate::suite_statements::StatementWatch;
 use crate::user_command::{self, NO_SESSION};
 
 pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Failure> {
@@ -29,6 +30,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
         return comparison::durable_and_ours(context, arguments);
     }
     report_file::expect_writable(&arguments.report)?;
+    arguments.statements.as_deref().map_or(Ok(()), report_file::expect_writable_path)?;
     let settings = context.settings()?;
     let plans = PlanOptions::read(settings, arguments)?;
     let (keep, full) = (arguments.keep, arguments.full);
@@ -40,10 +42,11 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let command =
         user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation);
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
-    let plans = plans.map(|plans| plans.collect(&service));
+    let statements = StatementWatch::begin(&service, arguments);
     let Ended { code, interrupted } = foreground::run(Some(&service.server), command)?;
     let (has_session, has_failed) = (service.leases.has_had_clients(), service.leases.have_failed());
     let linger_use = Some(service.leases.linger_use()).filter(|_| service.leases.can_reset());
+    let statements = statements.map(StatementWatch::end).filter(|_| has_session && !interrupted);
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
     end(context, arguments, &provisioner, service, code)?;
@@ -55,8 +58,12 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     }
     let of_report = |failure: Failure| failure.after_command(code);
     let seen = seen.transpose().map_err(of_report)?;
-    let plans = plans.filter(|_| has_session && !interrupted);
-    let plans = plans.map(|plans| plans.explain(context, &provisioner)).transpose().map_err(of_report)?;
+    if let Some(statements) = &statements {
+        statements.keep(arguments, &settings.folder, &provisioner.cache, code).map_err(of_report)?;
+    }
+    let plans = plans.zip(statements);
+    let explain = |(plans, statements): (PlanOptions, _)| plans.explain(context, &provisioner, &statements);
+    let plans = plans.map(explain).transpose().map_err(of_report)?;
     publish(context, arguments, seen.as_ref(), plans.as_ref()).map_err(of_report)?;
     let mut exceeds = false;
     if let Some(plans) = &plans {

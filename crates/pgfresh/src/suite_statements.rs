@@ -1,0 +1,141 @@
+//! The statements of a running command, for production's plans and for checks of migrations.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gateway::{CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
+use migrations::suite::SuiteRecording;
+use plans::{BoundStatement, SuiteStatement};
+use storage::Cache;
+
+use crate::cli::Run;
+use crate::failure::Failure;
+use crate::notice::notice;
+use crate::report_file;
+use crate::service::Service;
+use crate::user_command;
+
+/// Collects statements while a command runs.
+#[derive(Debug)]
+pub(crate) struct StatementWatch {
+    collection: Arc<StatementCollection>,
+    /// Database of the template whose statements count.
+    database: String,
+}
+
+/// Statements of a command that has ended.
+#[derive(Debug)]
+pub(crate) struct SuiteStatements {
+    pub(crate) statements: Vec<SuiteStatement>,
+    /// A phrase for each reason why statements are missing.
+    pub(crate) missing: Vec<String>,
+}
+
+impl StatementWatch {
+    /// Collects the statements of all sessions from now on, if the user wants something that needs them.
+    pub(crate) fn begin(service: &Service, arguments: &Run) -> Option<Self> {
+        let is_needed = arguments.profile || arguments.plans || arguments.statements.is_some();
+        let begin = || Self { collection: service.gateway.collect(), database: service.database.clone() };
+        is_needed.then(begin)
+    }
+
+    /// Ends the collection.
+    pub(crate) fn end(self) -> SuiteStatements {
+        let collected = self.collection.finish();
+        let missing = missing(&collected, &self.database);
+        SuiteStatements { statements: of_template(collected.statements, &self.database), missing }
+    }
+}
+
+impl SuiteStatements {
+    /// Keeps the statements in the cache for later checks of migrations, and writes them to the file that the user
+    /// wants. Of a failed command, which may not have run all statements, the cache gets them only if it has none.
+    pub(crate) fn keep(
+        &self,
+        arguments: &Run,
+        folder: &Path,
+        cache: &Cache,
+        code: u8,
+    ) -> Result<(), Failure> {
+        if !self.statements.is_empty() {
+            let recording = self.recording(arguments);
+            let is_better = code == 0 || !recording.is_kept(cache, folder);
+            if is_better && let Err(error) = recording.keep(cache, folder) {
+                tracing::warn!(%error, "could not keep the suite's statements in the cache");
+            }
+        }
+        let Some(file) = &arguments.statements else { return Ok(()) };
+        let name = file.display();
+        if code != 0 {
+            notice!("pgfresh: did not write \"{name}\", because the command failed");
+            return Ok(());
+        }
+        report_file::write(file, &self.recording(arguments).to_json())?;
+        notice!("pgfresh: wrote {} statements to \"{name}\"", self.statements.len());
+        Ok(())
+    }
+
+    fn recording(&self, arguments: &Run) -> SuiteRecording {
+        SuiteRecording {
+            recorded: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            commands: vec![user_command::to_line(&arguments.command)],
+            statements: self.statements.clone(),
+            missing: self.missing.clone(),
+        }
+    }
+}
+
+/// Converts the statements of the database's template. Only the first of several runs counts them all.
+fn of_template(statements: Vec<CollectedStatement>, database: &str) -> Vec<SuiteStatement> {
+    let ours = statements.into_iter().filter(|statement| statement.template == database);
+    let convert = |statement: CollectedStatement| {
+        let CollectedStatement { normalized, settings, runs, count, prepared_runs, tests, .. } = statement;
+        runs.into_iter().enumerate().map(move |(place, CollectedRun { text, values })| {
+            let statement =
+                BoundStatement { text, parameters: values, prepared_runs, settings: settings.clone() };
+            let runs = if place == 0 { count } else { 0 };
+            SuiteStatement { statement, normalized: normalized.clone(), runs, tests: tests.clone() }
+        })
+    };
+    ours.flat_map(convert).collect()
+}
+
+/// Describes the statements that are missing, one phrase for each reason.
+fn missing(collected: &CollectedStatements, database: &str) -> Vec<String> {
+    let CollectedStatements {
+        statements,
+        utilities,
+        sql_executions,
+        unread,
+        lost_sessions,
+        beyond_limits,
+        tests_beyond_limit,
+        has_names,
+    } = collected;
+    let of_others = statements.iter().filter(|statement| statement.template != database);
+    let of_others = of_others.map(|statement| statement.count).sum();
+    let reasons = [
+        (*utilities, "of statements that PostgreSQL does not plan, such as CREATE TABLE and COPY"),
+        (*sql_executions, "of EXECUTE, whose statements were prepared in SQL"),
+        (*unread, "of statements longer than 256 kB, or not in UTF-8"),
+        (*beyond_limits, "of statements beyond the first 10,000 different ones, or beyond 64 MB"),
+        (of_others, "of statements in databases of other templates"),
+    ];
+    let mut sentences: Vec<_> = reasons
+        .iter()
+        .filter(|(runs, _)| *runs > 0)
+        .map(|(runs, what)| format!("{runs} {} {what}", if *runs == 1 { "run" } else { "runs" }))
+        .collect();
+    if *lost_sessions > 0 {
+        sentences.push(format!("a part of {lost_sessions} sessions whose messages pgfresh could not follow"));
+    }
+    if *tests_beyond_limit > 0 {
+        sentences.push(format!("the names of tests beyond the first million, {tests_beyond_limit} times"));
+    }
+    if !has_names && !statements.is_empty() {
+        sentences
+            .push("names of tests: without a pgfresh client, a test has the name of its database".to_owned());
+    }
+    sentences
+}
