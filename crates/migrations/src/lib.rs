@@ -4,9 +4,9 @@
 //! [`pgwire::SessionTranscript`]. The laboratory is another server, on another copy of the template. It repeats the
 //! transcript, and looks at the locks, files and counters of each statement. The tool's sessions are never disturbed. Times are those of the tool's own run. This crate prints nothing and knows nothing about the command line.
 
+mod advice;
 mod budget;
 mod exceptions;
-mod advice;
 mod lock_mode;
 mod observation;
 mod prediction;
@@ -15,15 +15,15 @@ mod sizes;
 mod speeds;
 pub mod suite;
 
+pub use advice::{AdviceTopic, advise};
 pub use budget::MigrationBudget;
 pub use exceptions::{MigrationException, NamePattern, StatementPattern, apply_exceptions};
-pub use advice::{AdviceTopic, advise};
 pub use lock_mode::LockMode;
 pub use observation::{Observations, ObservedStatement, RelationLock, RelationSize, Rewrite, TableScan};
 pub use prediction::{predict, predict_held, prediction_assumptions, unpredicted};
 pub use report::{
-    BlockedStatement, BrokenStatement, MigrationReport, OverMigrationBudget, Prediction, ReportedStatement,
-    StatementAdvice,
+    BlockedStatement, BrokenStatement, MigrationReport, MigrationRun, OverMigrationBudget, Prediction,
+    ReportedStatement, StatementAdvice, SuiteOutcome, TableSize, TableSizes,
 };
 pub use sizes::{ParseTableRowsError, Production, SizesError, TableRows, TemplateTables};
 pub use speeds::Speeds;

@@ -1,8 +1,25 @@
-//! The parts of a migration's report.
+//! The parts of a migration's report, and its formats.
 
-use plans::RelationName;
+mod annotations;
+mod document;
+#[cfg(test)]
+mod examples;
+mod json;
+mod markdown;
+mod sarif;
+#[cfg(test)]
+mod tests;
+mod text;
+mod words;
+
+use std::collections::BTreeMap;
+
+use plans::{RelationKind, RelationName};
 
 use crate::{AdviceTopic, LockMode, Observations, ObservedStatement};
+
+/// Size of a page in bytes.
+const PAGE_SIZE: u64 = 8192;
 
 /// The report of a migration.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,6 +32,67 @@ pub struct MigrationReport {
     pub assumptions: Vec<String>,
     /// A sentence for each thing that the report lacks.
     pub unseen: Vec<String>,
+    /// The run that the report is about.
+    pub run: MigrationRun,
+    /// Sizes of the tables and materialized views before the migration.
+    pub tables: Vec<TableSizes>,
+    /// Result of the suite on the migrated database. `None` if none ran.
+    pub suite: Option<SuiteOutcome>,
+    /// Path in the repository of each migration whose file is known.
+    pub files: BTreeMap<String, String>,
+}
+
+/// The run of a migration command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MigrationRun {
+    /// Revision whose template the command migrated, such as `main (1a2b3c4)`.
+    pub base: String,
+    /// The command on one line, without passwords.
+    pub command: String,
+    /// Exit code of the command.
+    pub exit_code: u8,
+    /// Whether a signal ended the command, or reached pgfresh while the command ran.
+    pub is_interrupted: bool,
+    /// Version of PostgreSQL.
+    pub postgres: String,
+    /// Source of production's sizes, such as `statistics of 2026-11-20`. `None` if they are unknown.
+    pub production: Option<String>,
+}
+
+/// Sizes of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableSizes {
+    /// Name of the database.
+    pub database: String,
+    /// The table.
+    pub relation: RelationName,
+    /// Size in the template.
+    pub here: TableSize,
+    /// Size in production. `None` if it is unknown.
+    pub production: Option<TableSize>,
+}
+
+/// Size of a table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TableSize {
+    /// Number of rows.
+    pub rows: f64,
+    /// Bytes of the table's file and of its TOAST table.
+    pub bytes: f64,
+}
+
+/// Result of the old code's suite on the migrated database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SuiteOutcome {
+    /// The command on one line, without passwords.
+    pub command: String,
+    /// Exit code on the migrated database.
+    pub exit_code: u8,
+    /// Exit code on the database before the migration. `None` if the suite did not run there, because it passed
+    /// on the migrated database.
+    pub exit_code_before: Option<u8>,
+    /// Statements that failed on the migrated database alone.
+    pub failures: Vec<BrokenStatement>,
 }
 
 /// A statement in the report.
@@ -36,6 +114,8 @@ pub struct ReportedStatement {
     pub advice: Vec<StatementAdvice>,
     /// Reason for the exception that the user has listed for this statement.
     pub exception: Option<String>,
+    /// Whether the statement belongs to the tool's own list of migrations.
+    pub is_bookkeeping: bool,
 }
 
 /// A range of seconds.
@@ -102,9 +182,40 @@ impl MigrationReport {
     /// Creates a report with the observed facts and nothing else.
     #[must_use]
     pub fn of(observations: Observations) -> Self {
+        let sizes = observations.sizes.iter().filter(|size| is_table(size.kind));
+        let tables = sizes.map(|size| TableSizes {
+            database: size.database.clone(),
+            relation: size.relation.clone(),
+            here: TableSize {
+                rows: size.rows,
+                bytes: report::as_f64((size.pages + size.toast_pages) * PAGE_SIZE),
+            },
+            production: None,
+        });
+        let tables = tables.collect();
         let statements = observations.statements.into_iter();
         let statements =
             statements.map(|observed| ReportedStatement { observed, ..ReportedStatement::default() });
-        Self { statements: statements.collect(), unseen: observations.unseen, ..Self::default() }
+        Self { statements: statements.collect(), unseen: observations.unseen, tables, ..Self::default() }
     }
+
+    /// Returns true if the migration exceeds no budget and no statement of the old code's suite fails because of it.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.over_budget.is_empty() && self.suite.as_ref().is_none_or(SuiteOutcome::passes)
+    }
+}
+
+impl SuiteOutcome {
+    /// Returns true if the suite passes on the migrated database, or fails on the one before the migration, too, and
+    /// no statement fails on the migrated one alone.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.exit_code == 0 || self.exit_code_before.is_some_and(|code| code != 0) && self.failures.is_empty()
+    }
+}
+
+/// Returns true for relations that have rows of their own.
+fn is_table(kind: RelationKind) -> bool {
+    matches!(kind, RelationKind::Table | RelationKind::PartitionedTable | RelationKind::MaterializedView)
 }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::short_name;
+use crate::names::{full_name, short_name};
 
 /// Version of the file format.
 pub(crate) const FORMAT: u32 = 1;
@@ -119,6 +119,14 @@ pub struct RelationName {
     pub schema: String,
     /// Name of the relation.
     pub name: String,
+}
+
+impl RelationName {
+    /// Returns the name with its schema as it stands in SQL.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        full_name(&self.schema, &self.name)
+    }
 }
 
 impl fmt::Display for RelationName {

@@ -35,6 +35,7 @@ pub struct Report {
     samples: Vec<(String, Vec<Sample>)>,
     data: Vec<(&'static str, Value)>,
     tests: Option<MeasuredTests>,
+    sarif: Option<Value>,
 }
 
 impl Report {
@@ -96,6 +97,17 @@ impl Report {
             Some(known) => known.merge(tests),
             None => self.tests = Some(tests),
         }
+    }
+
+    /// Sets the log for [`Self::to_sarif`]. Other formats omit it.
+    pub fn set_sarif(&mut self, log: Value) {
+        self.sarif = Some(log);
+    }
+
+    /// Returns the log from [`Self::set_sarif`] as text, or `null` if there is none.
+    #[must_use]
+    pub fn to_sarif(&self) -> String {
+        format!("{:#}\n", self.sarif.as_ref().unwrap_or(&Value::Null))
     }
 
     /// Returns JUnit XML with a testcase for each test from [`Self::set_tests`]. A testcase contains how long the test

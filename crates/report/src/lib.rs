@@ -69,6 +69,6 @@ pub use quantity::{Quantity, Unit, grouped};
 pub use runner::{Contender, PhaseTimes, Rounds, Timed, ToReport, cycles, mean_cycle};
 pub use sample::{Sample, SampleError, as_f64};
 pub use table::{Cell, Column, Table};
-pub use text::{cut, hang, html as escape_html, width as display_width};
+pub use text::{cut, hang, html as escape_html, markdown as escape_markdown, width as display_width};
 pub use tile::Tile;
 pub use warning::Warning;

@@ -145,7 +145,8 @@ const DIRECTIONS: [char; 9] = [
 /// literally.
 ///
 /// Source: GitHub Flavored Markdown 0.29, sections 4.10 and 6.1.
-pub(crate) fn markdown(text: &str) -> String {
+#[must_use]
+pub fn markdown(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in plain(text).chars() {
         if "\\`*_[<|~&".contains(c) {

@@ -1,0 +1,78 @@
+//! The report as SARIF, for code scanning. Source: SARIF 2.1.0, an OASIS standard.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{MigrationReport, ReportedStatement, words};
+
+/// File to blame if the file of a migration is unknown.
+const FALLBACK: &str = "pgfresh.toml";
+/// Rules for results that belong to no advice.
+const BUDGET: (&str, &str) = ("budget", "A migration exceeds a budget of [migrate] in pgfresh.toml.");
+const OLD_CODE: (&str, &str) = ("old-code", "A statement of the suite fails after the migration.");
+const FAILURE: (&str, &str) = ("failure", "A statement of a migration fails or does not end.");
+
+impl MigrationReport {
+    /// Returns a log with a result for each piece of advice, each exceeded budget and each broken statement. An exception
+    /// suppresses the results of its statement.
+    pub(super) fn to_sarif(&self) -> Value {
+        let mut rules: BTreeMap<String, String> = BTreeMap::new();
+        let mut results = Vec::new();
+        for (place, statement) in self.statements.iter().enumerate() {
+            let mut add = |level: &str, rule: &str, description: &str, message: String| {
+                rules.entry(rule.to_owned()).or_insert_with(|| description.to_owned());
+                results.push(self.result(statement, level, rule, &message));
+            };
+            for advice in &statement.advice {
+                let page = words::page(advice.topic);
+                let message = format!("{}. Instead: {}", advice.danger, advice.instead);
+                add("warning", &advice.topic.anchor(), &format!("See {page}."), message);
+            }
+            for broken in &statement.breaks {
+                add(
+                    "warning",
+                    OLD_CODE.0,
+                    OLD_CODE.1,
+                    format!("breaks {}: {}", broken.statement, broken.error),
+                );
+            }
+            if let Some(failure) = words::failure(&statement.observed) {
+                add("error", FAILURE.0, FAILURE.1, failure);
+            }
+            for over in self.over_budget.iter().filter(|over| over.statement == place) {
+                add("error", BUDGET.0, BUDGET.1, over.message.clone());
+            }
+        }
+        let rules: Vec<_> = rules
+            .iter()
+            .map(|(id, description)| json!({ "id": id, "shortDescription": { "text": description } }))
+            .collect();
+        let driver =
+            json!({ "name": "pgfresh migrate", "version": env!("CARGO_PKG_VERSION"), "rules": rules });
+        json!({
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+            "runs": [{ "tool": { "driver": driver }, "results": results }],
+        })
+    }
+
+    fn result(&self, statement: &ReportedStatement, level: &str, rule: &str, message: &str) -> Value {
+        let file = self.file_of(statement).unwrap_or(FALLBACK);
+        let text = format!("{message}\n{}", statement.observed.sql);
+        let mut result = json!({
+            "ruleId": rule, "level": level, "message": { "text": text },
+            "locations": [{ "physicalLocation": {
+                "artifactLocation": { "uri": file }, "region": { "startLine": 1 },
+            } }],
+        });
+        if let Some(reason) = &statement.exception {
+            result["suppressions"] = json!([{ "kind": "external", "justification": reason }]);
+        }
+        result
+    }
+
+    /// Returns the path of the statement's migration in the repository.
+    pub(super) fn file_of(&self, statement: &ReportedStatement) -> Option<&str> {
+        self.files.get(statement.migration.as_ref()?).map(String::as_str)
+    }
+}

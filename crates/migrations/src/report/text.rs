@@ -1,0 +1,159 @@
+//! The report as text for a terminal.
+
+use report::{cut, hang};
+
+use super::{MigrationReport, ReportedStatement, StatementAdvice, words};
+
+/// Maximum and minimum width in columns.
+const WIDTH: usize = 120;
+const MIN_WIDTH: usize = 50;
+/// Indentation of statements, and of the lines about them.
+const STATEMENT: &str = "  ";
+const ABOUT: &str = "      ";
+/// Title of statements whose migration is unknown.
+const UNKNOWN: &str = "unnamed migration";
+
+/// Lines of the report.
+struct Lines {
+    columns: usize,
+    text: String,
+}
+
+impl Lines {
+    fn add(&mut self, lead: &str, text: &str) {
+        self.text += &hang(lead, text, self.columns);
+    }
+
+    fn add_start(&mut self, lead: &str, text: &str) {
+        self.text += &format!("{lead}{}\n", cut(text, self.columns.saturating_sub(lead.len())));
+    }
+}
+
+impl MigrationReport {
+    /// Formats the report for a terminal of `columns` columns: the statements that others wait for, below their
+    /// migrations, then the exceeded budgets. Each line ends with a line feed.
+    #[must_use]
+    pub fn to_text(&self, columns: usize) -> String {
+        let mut lines = Lines { columns: columns.clamp(MIN_WIDTH, WIDTH), text: String::new() };
+        let mut migration = None;
+        let mut told: Vec<&StatementAdvice> = Vec::new();
+        for statement in self.shown() {
+            let name = statement.migration.as_deref().unwrap_or(UNKNOWN);
+            if migration != Some(name) {
+                lines.add("", name);
+                (migration, told) = (Some(name), Vec::new());
+            }
+            self.add_statement(&mut lines, statement, &mut told);
+        }
+        if !lines.text.is_empty() {
+            lines.text.push('\n');
+        }
+        lines.add("", &self.summary());
+        self.add_suite(&mut lines);
+        for sentence in &self.assumptions {
+            lines.add("assumed: ", sentence);
+        }
+        for sentence in &self.unseen {
+            lines.add("not seen: ", sentence);
+        }
+        for over in &self.over_budget {
+            lines.add("fails: ", &over.message);
+        }
+        lines.text
+    }
+
+    /// Yields the statements that readers must see.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &ReportedStatement> {
+        self.statements.iter().filter(|statement| !statement.is_bookkeeping && !statement.is_quiet())
+    }
+
+    fn add_statement<'a>(
+        &self,
+        lines: &mut Lines,
+        statement: &'a ReportedStatement,
+        told: &mut Vec<&'a StatementAdvice>,
+    ) {
+        let observed = &statement.observed;
+        lines.add_start(STATEMENT, &observed.sql);
+        lines.add(ABOUT, &words::effects(observed));
+        for line in words::times(self, statement) {
+            lines.add(ABOUT, &line);
+        }
+        let sentences =
+            [words::failure(observed), words::blocked(&statement.blocks), words::broken(&statement.breaks)];
+        for sentence in sentences.iter().flatten() {
+            lines.add(ABOUT, sentence);
+        }
+        for advice in &statement.advice {
+            if told.contains(&advice) {
+                continue;
+            }
+            lines.add(ABOUT, &advice.danger);
+            lines.add(
+                &format!("{ABOUT}instead: "),
+                &format!("{} ({})", advice.instead, words::page(advice.topic)),
+            );
+            told.push(advice);
+        }
+        if let Some(reason) = &statement.exception {
+            lines.add(&format!("{ABOUT}allowed: "), reason);
+        }
+    }
+
+    /// Returns the sentence about the whole run, without a full stop.
+    pub(super) fn summary(&self) -> String {
+        let ours = || self.statements.iter().filter(|statement| !statement.is_bookkeeping);
+        let changes = || ours().filter(|statement| !statement.is_quiet() || !statement.is_about_session());
+        let migrations: std::collections::BTreeSet<_> =
+            ours().filter_map(|one| one.migration.as_ref()).collect();
+        let statements = words::count(changes().count(), "statement", "statements");
+        let of = match migrations.len() {
+            0 => String::new(),
+            many => format!(" of {}", words::count(many, "migration", "migrations")),
+        };
+        let quiet = changes().filter(|statement| statement.is_quiet()).count();
+        let quiet = if quiet == 0 { String::new() } else { format!(", {quiet} that nothing waits for") };
+        let mut sentence = format!("{statements}{of}{quiet}, since {}", self.run.base);
+        if changes().count() == 0 {
+            sentence = format!("no migration since {}", self.run.base);
+        }
+        if self.run.is_interrupted {
+            sentence += "; interrupted";
+        } else if self.run.exit_code != 0 {
+            sentence += &format!("; the command failed with exit code {}", self.run.exit_code);
+        }
+        match &self.run.production {
+            Some(production) => sentence + &format!("; sizes of production: {production}"),
+            None => sentence,
+        }
+    }
+
+    fn add_suite(&self, lines: &mut Lines) {
+        let Some(suite) = &self.suite else { return };
+        lines.add("", &suite.sentence());
+        for failure in &suite.failures {
+            lines.add_start(STATEMENT, &failure.statement);
+            lines.add(ABOUT, &failure.error);
+        }
+    }
+}
+
+impl super::SuiteOutcome {
+    /// Returns the result in one sentence, without a full stop.
+    pub(super) fn sentence(&self) -> String {
+        let Self { command, exit_code, exit_code_before, failures } = self;
+        match (exit_code, exit_code_before) {
+            (0, _) => format!("old code: {command} passes on the migrated database"),
+            (_, Some(0) | None) => {
+                format!("old code: {command} fails on the migrated database (exit code {exit_code})")
+            }
+            (_, Some(_)) if failures.is_empty() => {
+                format!("old code: {command} fails before the migration and after it, with the same errors")
+            }
+            (_, Some(_)) => format!(
+                "old code: {command} fails before the migration, too; {} on the migrated database alone",
+                words::count(failures.len(), "statement fails", "statements fail")
+            ),
+        }
+    }
+}
