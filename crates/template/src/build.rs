@@ -82,7 +82,9 @@ impl Provisioner {
         for Skipped { path, error, .. } in &skipped {
             report(Step::Skipped { path, error });
         }
-        for (path, digest) in inputs::digest(folder, &files, &self.cache)? {
+        // A note about a temporary checkout would stay in the cache for ever.
+        let cache = spec.checkout_of.is_none().then_some(&self.cache);
+        for (path, digest) in inputs::digest(folder, &files, cache)? {
             all.add(format!("{INPUT}{path}"), digest);
         }
         for name in &spec.env {

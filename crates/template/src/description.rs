@@ -45,7 +45,8 @@ impl EntryDescription {
         Self {
             name: spec.map(TemplateSpec::title),
             version,
-            folder: spec.map_or_else(PathBuf::new, |spec| spec.folder.clone()),
+            folder: spec
+                .map_or_else(PathBuf::new, |spec| spec.checkout_of.as_ref().unwrap_or(&spec.folder).clone()),
             made_from: spec.map_or_else(|| "initdb".to_owned(), TemplateSpec::summary),
             parent: None,
             created: now.as_secs(),
@@ -79,17 +80,24 @@ impl EntryDescription {
     }
 }
 
-/// Returns the inputs of the last template built with this name in this folder.
+/// Returns the inputs of the last template built with this name in this folder. `None` for temporary checkouts.
 pub(crate) fn last_inputs(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
+    if spec.checkout_of.is_some() {
+        return None;
+    }
     serde_json::from_str(&cache.recall(&note_name(&spec.folder, &spec.title()))?).ok()
 }
 
-/// Stores the inputs, so that a later build can explain why it is necessary.
+/// Stores the inputs, so that a later build can explain why it is necessary. Builds in temporary checkouts leave no
+/// note.
 pub(crate) fn save_inputs(
     cache: &Cache,
     spec: &TemplateSpec,
     fingerprint_inputs: &FingerprintInputs,
 ) -> Result<(), FileError> {
+    if spec.checkout_of.is_some() {
+        return Ok(());
+    }
     let text = serde_json::to_string(fingerprint_inputs).unwrap_or_default();
     cache.remember(&note_name(&spec.folder, &spec.title()), &text)
 }

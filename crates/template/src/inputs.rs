@@ -197,15 +197,15 @@ struct Stamp {
 type DigestNote = HashMap<String, (Stamp, String)>;
 
 /// Computes the BLAKE3 digest of each of `files` in `folder`, in hexadecimal. A directory's digest covers all files in
-/// it.
+/// it. Without a cache, reads all files.
 pub(crate) fn digest(
     folder: &Path,
     files: &[String],
-    cache: &Cache,
+    cache: Option<&Cache>,
 ) -> Result<BTreeMap<String, String>, InputError> {
     let name = format!("inputs-1-{}", &blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex()[..24]);
-    let old: DigestNote =
-        cache.recall(&name).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let known = cache.and_then(|cache| cache.recall(&name));
+    let old: DigestNote = known.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let now = nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let settled = now.saturating_sub(nanoseconds(MIN_AGE_OF_CHANGE));
     let (mut digests, mut fresh) = (BTreeMap::new(), DigestNote::new());
@@ -224,7 +224,7 @@ pub(crate) fn digest(
         };
         digests.insert(file.clone(), digest);
     }
-    if !fresh.is_empty() {
+    if let Some(cache) = cache.filter(|_| !fresh.is_empty()) {
         // Keep the other files in the note, because other templates of the same folder use it as well. Remove only
         // files that no longer exist.
         let mut note = old;
@@ -400,7 +400,7 @@ mod tests {
         let project = project();
         let cache = Cache::locate(Some(&project.path().join("cache"))).unwrap();
         let file = ["top.ini".to_owned()];
-        let digest = || digest(project.path(), &file, &cache).unwrap()["top.ini"].clone();
+        let digest = || digest(project.path(), &file, Some(&cache)).unwrap()["top.ini"].clone();
         let notes = || fs::read_dir(cache.root().join("notes")).map_or(0, Iterator::count);
         let path = project.path().join("top.ini");
         let first = digest();
@@ -425,7 +425,7 @@ mod tests {
             let cache = Cache::locate(Some(&project.path().join("cache"))).unwrap();
             let mut sorted = patterns.clone();
             sorted.sort_unstable();
-            let of = |patterns: &[&str]| digest(project.path(), &found(project.path(), patterns), &cache).unwrap();
+            let of = |patterns: &[&str]| digest(project.path(), &found(project.path(), patterns), Some(&cache)).unwrap();
             prop_assert_eq!(of(&patterns), of(&sorted));
         }
     }

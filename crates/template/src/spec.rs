@@ -20,6 +20,9 @@ pub struct TemplateSpec {
     pub name: String,
     /// Folder where the setup command runs, and to which paths and globs are relative.
     pub folder: PathBuf,
+    /// Folder of the project, if `folder` is a temporary checkout of it. The cache then lists the template under the
+    /// project, and keeps no notes for later builds. The fingerprint doesn't depend on this.
+    pub checkout_of: Option<PathBuf>,
     /// Template that this one extends: the new template's database begins as that template's database. `None` means the
     /// base image.
     pub from: Option<Box<TemplateSpec>>,
