@@ -1,4 +1,4 @@
-//! `pgfresh ci`: prints an initial CI configuration that runs this project's tests.
+//! `pgfresh ci`: prints an initial CI configuration that runs this project's tests, or checks its migrations.
 
 mod credentials;
 mod install;
@@ -22,9 +22,17 @@ const CACHED: &str = " @CACHED@";
 /// Marks a configuration line for projects with a remote template cache.
 const SHARED: &str = " @SHARED@";
 
+/// What a configuration does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Job {
+    Tests,
+    Migrations,
+}
+
 /// Values for the placeholders in a configuration.
 struct Values<'a> {
     system: System,
+    job: Job,
     project: &'a Project,
     /// Major PostgreSQL version, if the project requires one.
     major: Option<u32>,
@@ -36,6 +44,13 @@ struct Values<'a> {
 
 pub(crate) fn execute(context: &Context, arguments: &Ci) -> Result<ExitCode, Failure> {
     let (settings, system) = (context.settings()?, arguments.system);
+    let job = if arguments.migrations { Job::Migrations } else { Job::Tests };
+    if job == Job::Migrations && !matches!(system, System::Github | System::Gitlab) {
+        let failure = Failure::new("cannot print a check of migrations for this CI system");
+        return Err(
+            failure.hint("Add \"pgfresh migrate check --report migrations.md\" to your own job.".to_owned())
+        );
+    }
     let mut project = project::detect(&settings.folder);
     project.notes.extend(missing(settings));
     let major = match &settings.server_options.installation {
@@ -45,7 +60,7 @@ pub(crate) fn execute(context: &Context, arguments: &Ci) -> Result<ExitCode, Fai
     let inputs = settings.templates.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.sql));
     let inputs = inputs.map(|input| as_glob(&settings.folder, input)).collect();
     let shared = shared(settings);
-    output::print(fill_in(&Values { system, project: &project, major, inputs, shared }));
+    output::print(fill_in(&Values { system, job, project: &project, major, inputs, shared }));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -91,7 +106,7 @@ fn fill_in(context: &Values<'_>) -> String {
     let (lists, values) = (lists(context), values(context));
     let (wanted, other) = if context.shared.is_some() { (SHARED, CACHED) } else { (CACHED, SHARED) };
     let mut text = String::new();
-    for line in template(context.system).lines().filter(|line| !line.ends_with(other)) {
+    for line in template(context.system, context.job).lines().filter(|line| !line.ends_with(other)) {
         let line = line.strip_suffix(wanted).unwrap_or(line);
         let lines = match lists.iter().find(|(name, _)| line.contains(name)) {
             Some((name, list)) => list.iter().map(|value| line.replace(name, value)).collect(),
@@ -163,7 +178,14 @@ fn notes(context: &Values<'_>) -> Vec<String> {
         "PGFRESH_RELEASE: where the files of the release are, for your CI to reach".to_owned(),
         "PGFRESH_SHA256: the digest of the release's file SHA256SUMS".to_owned(),
     ];
-    notes.extend(install::client_note(context.project).map(str::to_owned));
+    if context.job == Job::Tests {
+        notes.extend(install::client_note(context.project).map(str::to_owned));
+    } else if matches!(context.system, System::Gitlab) {
+        notes.push(
+            "PGFRESH_COMMENT_TOKEN: a masked variable with a project access token of scope api; without it, there is no comment"
+                .to_owned(),
+        );
+    }
     if context.major.is_none() {
         notes.push(
             "the major version of PostgreSQL: pgfresh.toml names none, so it is that of the image or runner"
@@ -189,8 +211,10 @@ fn as_written(system: System, commands: Vec<String>) -> Vec<String> {
     commands.into_iter().map(|command| command.replace('$', dollar)).collect()
 }
 
-fn template(system: System) -> &'static str {
+fn template(system: System, job: Job) -> &'static str {
     match system {
+        System::Github if job == Job::Migrations => include_str!("ci/github-migrations.yml"),
+        System::Gitlab if job == Job::Migrations => include_str!("ci/gitlab-migrations.yml"),
         System::Github => include_str!("ci/github.yml"),
         System::Gitlab => include_str!("ci/gitlab.yml"),
         System::Woodpecker => include_str!("ci/woodpecker.yml"),

@@ -23,7 +23,8 @@ fn ci_file_fills_all_placeholders_for_every_project() {
             {
                 let inputs = vec!["a/**".to_owned(), "b.sql".to_owned()];
                 let shared = remote.map(|remote| sharing(remote, major.map(|_| "main")));
-                let text = fill_in(&Values { system, project: &project, major, inputs, shared });
+                let text =
+                    fill_in(&Values { system, job: Job::Tests, project: &project, major, inputs, shared });
                 let left =
                     text.split('@').skip(1).find(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
                 assert_eq!(left, None, "{system:?}: {text}");
@@ -55,7 +56,7 @@ fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
 fn plain(system: System) -> String {
     let folder = tempfile::tempdir().unwrap();
     let project = &project::detect(folder.path());
-    fill_in(&Values { system, project, major: None, inputs: Vec::new(), shared: None })
+    fill_in(&Values { system, job: Job::Tests, project, major: None, inputs: Vec::new(), shared: None })
 }
 
 /// Returns the configuration for each kind of project, with a remote to which jobs on `branch` push templates.
@@ -66,7 +67,7 @@ fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
         let project = project::detect(folder.path());
         let shared = Some(sharing(remote, branch));
         let inputs = vec!["a/**".to_owned(), "b.sql".to_owned(), "c.sql".to_owned()];
-        fill_in(&Values { system, project: &project, major: None, inputs, shared })
+        fill_in(&Values { system, job: Job::Tests, project: &project, major: None, inputs, shared })
     };
     MARKERS.map(text).into()
 }
@@ -296,7 +297,14 @@ fn cached(system: System, marker: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(marker), "").unwrap();
     let project = &project::detect(folder.path());
-    fill_in(&Values { system, project, major: Some(17), inputs: vec!["a.sql".to_owned()], shared: None })
+    fill_in(&Values {
+        system,
+        job: Job::Tests,
+        project,
+        major: Some(17),
+        inputs: vec!["a.sql".to_owned()],
+        shared: None,
+    })
 }
 
 #[test]
@@ -329,11 +337,50 @@ fn python_and_node_jobs_install_the_client() {
                 fs::write(folder.path().join(name), "").unwrap();
             }
             let project = &project::detect(folder.path());
-            let text = fill_in(&Values { system, project, major: None, inputs: Vec::new(), shared: None });
+            let text = fill_in(&Values {
+                system,
+                job: Job::Tests,
+                project,
+                major: None,
+                inputs: Vec::new(),
+                shared: None,
+            });
             let (client, run) = (text.find(install), text.find("pgfresh run --"));
             assert!(client.is_some() && client < run, "{system:?} {marker}: {text}");
             assert!(!text.contains("the client of pgfresh"), "{system:?} {marker}: {text}");
         }
         assert!(cached(system, "go.mod").contains("the client of pgfresh"), "{system:?}");
+    }
+}
+
+/// Returns the configuration that checks migrations.
+fn migrations(system: System, remote: Option<&str>) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("pyproject.toml"), "").unwrap();
+    let project = &project::detect(folder.path());
+    let shared = remote.map(|remote| sharing(remote, None));
+    let inputs = vec!["a.sql".to_owned()];
+    fill_in(&Values { system, job: Job::Migrations, project, major: Some(17), inputs, shared })
+}
+
+#[test]
+fn migration_jobs_separate_check_and_comment() {
+    for remote in REMOTES {
+        let text = migrations(System::Github, remote);
+        let (check, comment) = (block(&text, "check:").join("\n"), block(&text, "comment:").join("\n"));
+        assert!(check.contains("pgfresh migrate check") && check.contains("fetch-depth: 0"), "{text}");
+        assert!(!check.contains("write") && comment.contains("pull-requests: write"), "{text}");
+        assert!(!comment.contains("checkout") && !comment.contains("secrets."), "{text}");
+        let text = migrations(System::Gitlab, remote);
+        let (check, comment) =
+            (block(&text, "migrations:").join("\n"), block(&text, "migrations-comment:").join("\n"));
+        assert!(check.contains("pgfresh migrate check") && !check.contains("COMMENT_TOKEN"), "{text}");
+        assert!(comment.contains("COMMENT_TOKEN") && comment.contains("GIT_STRATEGY: none"), "{text}");
+        for system in [System::Github, System::Gitlab] {
+            let text = migrations(system, remote);
+            let left =
+                text.split('@').skip(1).find(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+            assert_eq!(left, None, "{system:?}: {text}");
+        }
     }
 }
