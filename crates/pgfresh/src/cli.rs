@@ -19,6 +19,7 @@ mod explain;
 #[cfg(test)]
 mod help;
 mod measure;
+mod migrate;
 mod options;
 #[cfg(test)]
 mod reference;
@@ -32,7 +33,8 @@ pub(crate) use database::{Diff, Psql, Release, Reset, Snapshot, Url};
 pub(crate) use error::USAGE;
 pub(crate) use explain::Explain;
 pub(crate) use measure::{Doctor, Profile};
-pub(crate) use options::{Options, TemplateOptions};
+pub(crate) use migrate::{CheckMigrations, CompareBuilds, Migrate, Roundtrip};
+pub(crate) use options::{ConfigOption, Options, TemplateOptions};
 pub(crate) use run::{Run, ServiceOptions};
 pub(crate) use serve::Serve;
 pub(crate) use template::{Build, Collect, Import, Remove, Sign, Template};
@@ -107,6 +109,9 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Show a statement's plan in production, from statistics
     Explain(Explain),
+    /// Check what migrations lock, scan, rewrite, break and leave behind
+    #[command(subcommand)]
+    Migrate(Migrate),
     /// Show the templates, leases and connections of the running server
     Status(Status),
     /// Open the live page of the running server in a browser
@@ -228,10 +233,14 @@ pub(crate) struct Init {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: pgfresh ci github > .github/workflows/test.yml")]
+#[command(after_help = "Examples:\n  pgfresh ci github > .github/workflows/test.yml\n  \
+    pgfresh ci github --migrations > .github/workflows/migrations.yml")]
 pub(crate) struct Ci {
     /// CI system
     pub(crate) system: System,
+    /// Check migrations and comment on pull requests; for github and gitlab
+    #[arg(long)]
+    pub(crate) migrations: bool,
     #[command(flatten)]
     options: CiOptions,
 }
@@ -276,10 +285,10 @@ pub(crate) struct Sweep {
 }
 
 impl Command {
-    /// Returns the exit code for pgfresh's own failures. `run` reserves a code for them, because the user's command may
-    /// also exit with 1.
+    /// Returns the exit code for pgfresh's own failures. `run` and `migrate` reserve a code for them, because the user's
+    /// command may also exit with 1.
     pub(crate) fn exit_code_on_failure(&self) -> u8 {
-        if matches!(self, Self::Run(_)) { 125 } else { 1 }
+        if matches!(self, Self::Run(_) | Self::Migrate(_)) { 125 } else { 1 }
     }
 
     /// Returns the options that determine the command's settings.
@@ -298,6 +307,7 @@ impl Command {
             Self::Snapshot(Snapshot { options, .. })
             | Self::Postgres(Postgres::Path(PathOfPostgres { options, .. })) => options.into(),
             Self::Template(template) => template.options(),
+            Self::Migrate(migrate) => migrate.options(),
             Self::Postgres(Postgres::List(ListInstallations { options, .. })) => options.into(),
             Self::Postgres(Postgres::Install(Install { options, .. })) => options.into(),
             Self::Ci(Ci { options, .. }) => options.into(),

@@ -3,11 +3,12 @@
 pub(crate) mod provisioning;
 
 use std::cell::OnceCell;
+use std::path::PathBuf;
 
 use storage::Cache;
 use template::Provisioner;
 
-use crate::cli::Options;
+use crate::cli::{ConfigOption, Options};
 use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::output::Verbosity;
@@ -30,6 +31,13 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(options: Options, verbosity: Verbosity, exit: ExitRequests) -> Self {
         Self { options, verbosity, exit, settings: OnceCell::new(), provisioner: OnceCell::new() }
+    }
+
+    /// Creates a context with another configuration file. `None` means the nearest one.
+    pub(crate) fn with_config(&self, file: Option<PathBuf>) -> Self {
+        let config = ConfigOption { config: file };
+        let options = Options { config, ..self.options.clone() };
+        Self::new(options, self.verbosity, self.exit.clone())
     }
 
     pub(crate) fn settings(&self) -> Result<&ResolvedSettings, Failure> {

@@ -30,6 +30,7 @@ pub(crate) enum Format {
     Csv,
     Text,
     Junit,
+    Sarif,
 }
 
 impl Format {
@@ -42,6 +43,7 @@ impl Format {
             Self::Csv => report.to_csv(),
             Self::Text => report.to_string(),
             Self::Junit => report.to_junit(),
+            Self::Sarif => report.to_sarif(),
         }
     }
 }
@@ -75,6 +77,15 @@ impl ReportFile {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("xml") => Ok(Self { path, format: Format::Junit }),
             _ => Self::named(text).map_err(|_| UnknownEnding { last: ".csv, .txt or .xml" }),
+        }
+    }
+
+    /// Like [`Self::of_tests`], but also accepts SARIF, for code scanning.
+    pub(crate) fn of_migrations(text: &str) -> Result<Self, UnknownEnding> {
+        let path = PathBuf::from(text);
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("sarif") => Ok(Self { path, format: Format::Sarif }),
+            _ => Self::of_tests(text).map_err(|_| UnknownEnding { last: ".csv, .txt, .xml or .sarif" }),
         }
     }
 
@@ -146,13 +157,16 @@ pub(crate) fn publish(
     for file in files {
         file.write(report, page)?;
     }
-    if let Some(path) = env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) {
-        let path = Path::new(&path);
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let written = file.and_then(|mut file| file.write_all(report.to_markdown().as_bytes()));
-        written.map_err(|error| could_not_write(path, &error))?;
-    }
-    Ok(())
+    append_to_step_summary(&report.to_markdown())
+}
+
+/// Appends Markdown to the file that GitHub shows beside the job. Elsewhere, does nothing.
+pub(crate) fn append_to_step_summary(markdown: &str) -> Result<(), Failure> {
+    let Some(path) = env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) else { return Ok(()) };
+    let path = Path::new(&path);
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(markdown.as_bytes()));
+    written.map_err(|error| could_not_write(path, &error))
 }
 
 pub(crate) fn could_not_write(path: &Path, error: &io::Error) -> Failure {

@@ -144,6 +144,21 @@ pub(crate) struct TemplateOptions {
     pub(crate) from: Option<String>,
 }
 
+/// Name of the template, for commands that use no template but those of pgfresh.toml.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Template")]
+pub(crate) struct TemplateNameOption {
+    /// Template of pgfresh.toml, or several as "NAME,NAME"
+    #[arg(long, value_name = "NAME", env = "PGFRESH_TEMPLATE", hide_env = true, hide_short_help = true)]
+    pub(crate) template: Option<String>,
+}
+
+impl From<TemplateNameOption> for TemplateOptions {
+    fn from(TemplateNameOption { template }: TemplateNameOption) -> Self {
+        Self { template, ..Self::default() }
+    }
+}
+
 /// Size of the template cache.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Template cache")]
@@ -254,7 +269,7 @@ macro_rules! sets {
 
         impl From<&$set> for Options {
             fn from(set: &$set) -> Self {
-                Self { $($group: set.$group.clone(),)+ ..Self::default() }
+                Self { $($group: set.$group.clone().into(),)+ ..Self::default() }
             }
         }
     )+};
@@ -333,6 +348,12 @@ sets! {
         postgres: PostgresOption, download: DownloadOptions, place: PlaceOption, space: SpaceOption,
         settings: SettingOptions, template: TemplateOptions, cache_size: CacheSizeOption, trust: TrustOptions,
         remote: RemoteOption, push: PushOption, config: ConfigOption, cache: CacheOption
+    }
+    /// Options of `pgfresh migrate`, whose databases have no names of their own.
+    MigrateOptions {
+        postgres: PostgresOption, download: DownloadOptions, place: PlaceOption, space: SpaceOption,
+        preset: PresetOption, settings: SettingOptions, template: TemplateNameOption, cache_size: CacheSizeOption,
+        trust: TrustOptions, remote: RemoteOption, push: PushOption, config: ConfigOption, cache: CacheOption
     }
     /// Options of commands that only use the remote template cache.
     RemoteCacheOptions { remote: RemoteOption, config: ConfigOption, cache: CacheOption }

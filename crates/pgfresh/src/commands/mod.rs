@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 mod init;
 mod man;
+mod migrate;
 mod open;
 mod postgres;
 mod profile;
@@ -41,6 +42,7 @@ pub(crate) fn execute(context: &Context, command: &Command) -> Result<ExitCode, 
         Command::Snapshot(arguments) => snapshot::execute(context, arguments),
         Command::Diff(arguments) => diff::execute(context, arguments),
         Command::Explain(arguments) => explain::execute(context, arguments),
+        Command::Migrate(command) => migrate::execute(context, command),
         Command::Status(arguments) => status::execute(context, arguments),
         Command::Open(_) => open::execute(context),
         Command::Stop(arguments) => stop::execute(context, arguments),

@@ -7,6 +7,7 @@ mod errors;
 mod help;
 mod init;
 mod logging;
+mod migrate;
 mod open;
 mod output;
 mod profile;

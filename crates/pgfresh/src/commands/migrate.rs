@@ -1,0 +1,29 @@
+//! `pgfresh migrate`: checks migrations on the template from before them.
+
+mod base;
+mod check;
+mod checkout;
+mod compare;
+mod difference;
+mod direct_server;
+mod git;
+mod migration_command;
+mod revision;
+mod roundtrip;
+
+use std::process::ExitCode;
+
+use crate::cli::Migrate;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Exit code if the migrations fail the check.
+const CHECK_FAILED: u8 = 1;
+
+pub(crate) fn execute(context: &Context, command: &Migrate) -> Result<ExitCode, Failure> {
+    match command {
+        Migrate::Check(arguments) => check::execute(context, arguments),
+        Migrate::Roundtrip(arguments) => roundtrip::execute(context, arguments),
+        Migrate::Compare(arguments) => compare::execute(context, arguments),
+    }
+}

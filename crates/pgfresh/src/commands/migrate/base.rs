@@ -1,0 +1,122 @@
+//! The state before the migrations: a checkout of the older revision, with the template that it describes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use storage::Attempt;
+use template::{Provisioner, ServerOptions, TemplateSpec};
+
+use super::checkout::Checkout;
+use super::git::Repository;
+use super::revision::Revision;
+use crate::context::Context;
+use crate::context::provisioning;
+use crate::failure::Failure;
+use crate::notice::notice;
+
+/// The state before the migrations.
+#[derive(Debug)]
+pub(super) struct Base {
+    pub(super) revision: Revision,
+    pub(super) repository: Repository,
+    pub(super) checkout: Checkout,
+    /// Context with the settings of the older revision.
+    pub(super) context: Context,
+    /// Provisioner with the older template.
+    pub(super) provisioner: Provisioner,
+    /// The older template.
+    pub(super) spec: TemplateSpec,
+}
+
+impl Base {
+    /// Checks the revision out and reads its settings. Without `from`, this is the commit where the branch left the default
+    /// branch. The template is not built yet.
+    pub(super) fn of(context: &Context, from: Option<&str>) -> Result<Self, Failure> {
+        let folder = &context.settings()?.folder;
+        let folder = folder.canonicalize().attempt("find", folder)?;
+        let repository = Repository::of(&folder)?;
+        let revision = Revision::find(&repository, from)?;
+        context.verbosity.detail(|| format!("checking out {}", revision.name));
+        let checkout = Checkout::of(context, &repository, &revision)?;
+        let config = config_file(context, &folder, &repository, &checkout, &revision)?;
+        let older = context.with_config(config);
+        let in_revision = |failure: Failure| failure.after(&format!("in {}", revision.name));
+        let mut options =
+            older.settings().and_then(|settings| settings.with_template()).map_err(in_revision)?;
+        let Some(spec) = options.template.take() else { return Err(no_template(&revision)) };
+        let spec = moved(spec, &repository, &checkout)?;
+        options.template = Some(spec.clone());
+        let provisioner = provisioning::provisioner(&older, options)?;
+        Ok(Self { revision, repository, checkout, context: older, provisioner, spec })
+    }
+
+    /// Returns the same provisioner with another template.
+    pub(super) fn provisioner_of(&self, spec: TemplateSpec) -> Result<Provisioner, Failure> {
+        let options = ServerOptions { template: Some(spec), ..self.provisioner.server_options().clone() };
+        provisioning::provisioner(&self.context, options)
+    }
+}
+
+fn no_template(revision: &Revision) -> Failure {
+    let failure = Failure::new(format!("there is no template in {}", revision.name));
+    failure.detail("Without one, the database before the migrations is unknown.".to_owned()).hint(
+        "Write [template] in pgfresh.toml, as \"pgfresh init\" does, or use --setup COMMAND.".to_owned(),
+    )
+}
+
+/// Returns the path of the configuration file in the checkout. Puts today's file there if the revision has none. Returns
+/// `None` if the project has no file.
+fn config_file(
+    context: &Context,
+    folder: &Path,
+    repository: &Repository,
+    checkout: &Checkout,
+    revision: &Revision,
+) -> Result<Option<PathBuf>, Failure> {
+    let given = context.options().config.config.clone();
+    let file = given.unwrap_or_else(|| folder.join("pgfresh.toml"));
+    if !file.exists() {
+        return Ok(None);
+    }
+    let file = file.canonicalize().attempt("find", &file)?;
+    let Some(older) = checkout.path_of(repository, &file) else {
+        let root = repository.root.display();
+        let failure = Failure::new(format!("\"{}\" is not in the repository \"{root}\"", file.display()));
+        return Err(failure.hint("Use a configuration file of the repository.".to_owned()));
+    };
+    if !older.is_file() {
+        if !context.verbosity.is_quiet() {
+            let name = file.strip_prefix(&repository.root).unwrap_or(&file).display();
+            notice!("pgfresh: {} has no \"{name}\", so today's settings apply", revision.name);
+        }
+        let parent = older.parent().unwrap_or(&checkout.root);
+        fs::create_dir_all(parent).attempt("create", parent)?;
+        fs::copy(&file, &older).attempt("copy", &file)?;
+    }
+    Ok(Some(older))
+}
+
+/// Moves the folders of a template and of those it extends from the working tree to the checkout.
+fn moved(spec: TemplateSpec, repository: &Repository, checkout: &Checkout) -> Result<TemplateSpec, Failure> {
+    let Some(folder) = checkout.path_of(repository, &spec.folder) else {
+        let root = repository.root.display();
+        return Err(Failure::new(format!(
+            "\"{}\" is not in the repository \"{root}\"",
+            spec.folder.display()
+        )));
+    };
+    if !folder.is_dir() {
+        return Err(Failure::new(format!("the older revision has no folder \"{}\"", spec.folder.display())));
+    }
+    let project = folder.strip_prefix(&checkout.root).map(|path| repository.root.join(path));
+    let below = |other: Option<Box<TemplateSpec>>| {
+        other.map(|other| moved(*other, repository, checkout).map(Box::new)).transpose()
+    };
+    Ok(TemplateSpec {
+        checkout_of: Some(project.unwrap_or_else(|_| repository.root.clone()).components().collect()),
+        folder,
+        from: below(spec.from)?,
+        beside: below(spec.beside)?,
+        ..spec
+    })
+}

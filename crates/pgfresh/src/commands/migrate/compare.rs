@@ -1,0 +1,54 @@
+//! `pgfresh migrate compare`: compares a full build with an older template plus the new migrations.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use template::ServerOptions;
+
+use super::CHECK_FAILED;
+use super::base::Base;
+use super::difference::Difference;
+use super::direct_server::{DirectServer, Success};
+use super::migration_command::MigrationCommand;
+use crate::cli::CompareBuilds;
+use crate::context::Context;
+use crate::context::provisioning;
+use crate::failure::Failure;
+use crate::output::print_line;
+
+pub(crate) fn execute(context: &Context, arguments: &CompareBuilds) -> Result<ExitCode, Failure> {
+    let base = Base::of(context, Some(&arguments.from))?;
+    let command = if arguments.command.is_empty() {
+        MigrationCommand::of_template(context, &base)?
+    } else {
+        Some(MigrationCommand::of_words(&arguments.command)?)
+    };
+    let migrated = DirectServer::start(context, &base.provisioner)?;
+    if let Some(command) = &command
+        && let Success::Stopped(code) = migrated.run("the migration command", command, &arguments.env)?
+    {
+        return Ok(code);
+    }
+    let options = ServerOptions { full: true, ..context.settings()?.with_template()? };
+    let provisioner = provisioning::provisioner(context, options)?;
+    let built = DirectServer::start(context, &provisioner)?;
+    let difference =
+        Difference::between(built.session(&built.database)?, migrated.session(&migrated.database)?)?;
+    built.stop()?;
+    migrated.stop()?;
+    let passes = !difference.has_definitions();
+    let revision = &base.revision.name;
+    if arguments.json {
+        print_line!(
+            "{}",
+            json!({ "format": 1, "passes": passes, "base": revision, "difference": difference.diff })
+        );
+    } else {
+        difference.show(
+            &format!("{revision} with the new migrations differs from a full build"),
+            &format!("{revision} with the new migrations does not differ from a full build"),
+        );
+    }
+    base.checkout.remove();
+    Ok(if passes { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
+}

@@ -1,0 +1,119 @@
+//! Prints the differences between databases, without the lists that migration tools keep.
+
+use std::io;
+
+use contract::DatabaseDiff;
+use diff::{DiffLimits, format_diff, summarize};
+use server::AdminConnection;
+
+use crate::failure::Failure;
+use crate::output::{print, print_line};
+
+/// Output width in columns if standard output isn't a terminal.
+const USUAL_WIDTH: usize = 100;
+/// Tables in which migration tools list the migrations that have run, and locks. Their rows contain times and numbers.
+const LISTS: [&str; 24] = [
+    "alembic_version",
+    "django_migrations",
+    "django_content_type",
+    "schema_migrations",
+    "ar_internal_metadata",
+    "flyway_schema_history",
+    "databasechangelog",
+    "databasechangeloglock",
+    "knex_migrations",
+    "knex_migrations_lock",
+    "goose_db_version",
+    "_sqlx_migrations",
+    "_prisma_migrations",
+    "__drizzle_migrations",
+    "pgmigrations",
+    "SequelizeMeta",
+    "migrations",
+    "typeorm_metadata",
+    "gorp_migrations",
+    "refinery_schema_history",
+    "__diesel_schema_migrations",
+    "seaql_migrations",
+    "atlas_schema_revisions",
+    "__EFMigrationsHistory",
+];
+
+/// Differences without the lists of tools.
+#[derive(Debug)]
+pub(super) struct Difference {
+    pub(super) diff: DatabaseDiff,
+    /// Number of differences in lists of tools.
+    left_out: usize,
+}
+
+impl Difference {
+    /// Compares two databases. The first one is the older or expected one.
+    pub(super) fn between(before: AdminConnection, after: AdminConnection) -> Result<Self, Failure> {
+        let compared = diff::compare(before, after, &DiffLimits::default());
+        let compared = compared.map_err(|error| {
+            Failure::new(format!("could not compare the databases: {error}")).detail(error.detail())
+        })?;
+        Ok(Self::without_lists(compared))
+    }
+
+    fn without_lists(mut diff: DatabaseDiff) -> Self {
+        let all = diff.schema.len() + diff.sequences.len() + diff.tables.len();
+        diff.schema.retain(|object| !is_of_list(&object.name));
+        diff.sequences.retain(|sequence| !is_of_list(&sequence.name));
+        diff.tables.retain(|table| !is_of_list(&table.table));
+        let left = diff.schema.len() + diff.sequences.len() + diff.tables.len();
+        Self { diff, left_out: all - left }
+    }
+
+    /// Prints what differs, or `equal` if nothing does.
+    pub(super) fn show(&self, differs: &str, equal: &str) {
+        if self.diff.is_empty() {
+            print_line!("{equal}");
+        } else {
+            print_line!("{differs}: {}\n", summarize(&self.diff));
+        }
+        print(format_diff(&self.diff, sys::terminal_width(io::stdout()).unwrap_or(USUAL_WIDTH)));
+        if self.left_out > 0 {
+            let number = self.left_out;
+            print_line!("left out: {number} differences in the migration tool's own list");
+        }
+    }
+
+    /// Returns true if definitions differ.
+    pub(super) fn has_definitions(&self) -> bool {
+        !self.diff.schema.is_empty() || self.diff.schema_left_out > 0
+    }
+}
+
+/// Returns true if an object is a list of a migration tool, or belongs to one. Such objects have the name of their table
+/// with a suffix, such as `knex_migrations_id_seq`.
+fn is_of_list(name: &str) -> bool {
+    let words = name.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let mut words = words.filter(|word| !word.is_empty());
+    let suffixes = ["", "_pkey", "_pkc", "_id_seq", "_s_idx", "_key", "_name_key", "_lock_index_seq"];
+    words.any(|word| {
+        LISTS.iter().any(|list| word.strip_prefix(list).is_some_and(|rest| suffixes.contains(&rest)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_tools_are_known_by_name() {
+        for name in [
+            "public.alembic_version",
+            "public.knex_migrations_id_seq",
+            "\"public\".\"SequelizeMeta\"",
+            "column public.flyway_schema_history.checksum",
+            "flyway_schema_history_s_idx on public.flyway_schema_history",
+        ] {
+            assert!(is_of_list(name), "{name}");
+        }
+        for name in ["public.orders", "public.migrations_of_birds", "public.my_alembic_versions"] {
+            assert!(!is_of_list(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A server on a copy of a template, which commands reach without a gateway.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use server::{AdminConnection, LoopbackListener, Server};
+use storage::Attempt;
+use template::{Provisioner, Started, complete_copy, create_copy, end_sessions};
+
+use super::migration_command::MigrationCommand;
+use crate::cancellation::{SIGNALS, die_by};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::foreground::{self, Ended};
+use crate::lifecycle;
+use crate::progress;
+use crate::terminal_progress::INTERRUPTED;
+use crate::variable::Variable;
+
+/// A server with the databases of a template.
+#[derive(Debug)]
+pub(super) struct DirectServer<'a> {
+    provisioner: &'a Provisioner,
+    server: Server,
+    /// TCP port for programs that cannot use a Unix socket.
+    listener: Option<LoopbackListener>,
+    /// Database of the template.
+    pub(super) database: String,
+    /// Whether signals end pgfresh. While a command runs, it receives them instead.
+    between_commands: Arc<AtomicBool>,
+}
+
+/// End of a command that must succeed.
+pub(super) enum Success {
+    Succeeded,
+    /// pgfresh must end with this code.
+    Stopped(ExitCode),
+}
+
+impl<'a> DirectServer<'a> {
+    pub(super) fn start(context: &Context, provisioner: &'a Provisioner) -> Result<Self, Failure> {
+        lifecycle::sweep(context, provisioner);
+        let started = provisioner.start(&progress::announce(context.verbosity))?;
+        lifecycle::report_start(context, provisioner, &started);
+        let Started { server, session, database, .. } = started;
+        // An open session would prevent commands from renaming or copying the database.
+        drop(session);
+        let listener = LoopbackListener::open(&server, None).attempt("listen on", Path::new("127.0.0.1"))?;
+        let between_commands = die_by(&SIGNALS)?;
+        Ok(Self { provisioner, server, listener, database, between_commands })
+    }
+
+    /// Runs a command on the template's database. Reports its failure under `name`.
+    pub(super) fn run(
+        &self,
+        name: &str,
+        command: &MigrationCommand,
+        env: &[Variable],
+    ) -> Result<Success, Failure> {
+        let address = self.listener.as_ref().map(|listener| listener.address(&self.database));
+        let address = address.unwrap_or_else(|| self.server.address(&self.database));
+        let command = command.at(&address, env, &self.provisioner.installation);
+        self.between_commands.store(false, Ordering::Relaxed);
+        let ended = foreground::run(Some(&self.server), command);
+        self.between_commands.store(true, Ordering::Relaxed);
+        let Ended { code, interrupted } = ended?;
+        match code {
+            0 if interrupted => Ok(Success::Stopped(ExitCode::from(INTERRUPTED))),
+            code if interrupted => Ok(Success::Stopped(ExitCode::from(code))),
+            0 => Ok(Success::Succeeded),
+            code => Err(Failure::new(format!("{name} failed with exit code {code}")).exit_with(code)),
+        }
+    }
+
+    /// Copies the template's database. Sessions that the command left open end.
+    pub(super) fn copy_to(&self, name: &str) -> Result<(), Failure> {
+        let major = self.provisioner.installation.version().major;
+        let mut session = self.session("postgres")?;
+        for sql in [
+            end_sessions(&self.database),
+            create_copy(&self.database, name, major),
+            complete_copy(&self.database, name),
+        ] {
+            session.query(&sql).map_err(server::StartError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a session as the superuser.
+    pub(super) fn session(&self, database: &str) -> Result<AdminConnection, Failure> {
+        Ok(self.server.session(database)?)
+    }
+
+    pub(super) fn stop(self) -> Result<(), Failure> {
+        drop(self.listener);
+        self.server.stop()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! The command that runs the new migrations.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+use server::{Address, Installation};
+use template::{TemplateSpec, matching_files};
+
+use super::base::Base;
+use crate::context::Context;
+use crate::context::provisioning;
+use crate::failure::Failure;
+use crate::notice::notice;
+use crate::progress::some_of;
+use crate::user_command;
+use crate::variable::Variable;
+
+/// Shell script that runs SQL files like the build of a template, and then a setup command if it is not empty.
+const SCRIPT: &str = "psql=$1 setup=$2; shift 2
+for file; do \"$psql\" -X -q -v ON_ERROR_STOP=1 -f \"$file\" || exit; done
+if [ -n \"$setup\" ]; then exec sh -c \"$setup\"; fi";
+
+/// A command that migrates a database.
+#[derive(Debug, Clone)]
+pub(super) struct MigrationCommand {
+    words: Vec<OsString>,
+    folder: PathBuf,
+    /// The command on one line, for messages.
+    pub(super) shown: String,
+}
+
+impl MigrationCommand {
+    /// Uses the user's words, which run in the working directory.
+    pub(super) fn of_words(words: &[OsString]) -> Result<Self, Failure> {
+        let folder = crate::settings::working_directory()?;
+        Ok(Self { words: words.to_vec(), folder, shown: user_command::to_line(words) })
+    }
+
+    /// Uses a command for the shell, which runs in the project's folder.
+    pub(super) fn of_shell(command: &str, folder: PathBuf) -> Self {
+        let words = ["sh", "-c", command].map(OsString::from).to_vec();
+        Self { words, folder, shown: user_command::to_line(&[command.into()]) }
+    }
+
+    /// Finds the command that brings the older template to the state of the working tree: the new SQL files, and the
+    /// setup command, which must skip the migrations that have run. Returns `None` if there are no new files and there
+    /// is no setup command.
+    pub(super) fn of_template(context: &Context, base: &Base) -> Result<Option<Self>, Failure> {
+        let Some(spec) = context.settings()?.with_template()?.template else {
+            let failure = Failure::new("cannot tell which command runs the migrations: there is no template");
+            return Err(failure.hint(HINT.to_owned()));
+        };
+        // Templates that go on from it only add data to the same tables.
+        let steps = |spec: &TemplateSpec| spec.setup.is_some() || !spec.sql.is_empty();
+        let Some(spec) = spec.chain().into_iter().find(|spec| steps(spec)).cloned() else {
+            let failure = Failure::new("cannot tell which command runs the migrations");
+            return Err(failure
+                .detail(format!("Template \"{}\" has neither setup nor sql.", spec.name))
+                .hint(HINT.to_owned()));
+        };
+        let older = base.spec.chain().into_iter().find(|other| other.name == spec.name).unwrap_or(&base.spec);
+        let files = new_files(context, &spec, older, &base.revision.name);
+        if files.is_empty() && spec.setup.is_none() {
+            return Ok(None);
+        }
+        let shown = files.iter().map(|file| format!("psql -f {file}")).chain(spec.setup.clone());
+        let shown = user_command::to_line(&[shown.collect::<Vec<_>>().join("; ").into()]);
+        let psql = if files.is_empty() {
+            OsString::new()
+        } else {
+            provisioning::find_psql(&base.provisioner.installation)?.into_os_string()
+        };
+        let words = ["sh".into(), "-c".into(), SCRIPT.into(), "sh".into(), psql];
+        let setup = spec.setup.unwrap_or_default().into();
+        let files = files.into_iter().map(OsString::from);
+        let words = words.into_iter().chain([setup]).chain(files).collect();
+        Ok(Some(Self { words, folder: spec.folder, shown }))
+    }
+
+    /// Returns the command for a database at this address. The programs of `installation` are appended to its PATH. Its
+    /// output goes to standard error, because standard output has the report.
+    pub(super) fn at(&self, address: &Address, env: &[Variable], installation: &Installation) -> Command {
+        let (program, rest) = self.words.split_first().expect("a command has a program");
+        let mut command = Command::new(program);
+        command.args(rest).current_dir(&self.folder).stdout(io::stderr());
+        address.describe_to(&mut command);
+        installation.append_to_path(&mut command);
+        for variable in env {
+            command.env(variable.name(), variable.value(address));
+        }
+        command
+    }
+}
+
+const HINT: &str = "Name it, as in \"pgfresh migrate check -- alembic upgrade head\".";
+
+/// Returns the SQL files that only the working tree has, in the order in which a build runs them. Reports older files that
+/// have changed, because a migrated database does not run them again.
+fn new_files(context: &Context, spec: &TemplateSpec, older: &TemplateSpec, revision: &str) -> Vec<String> {
+    let all = |spec: &TemplateSpec| -> Vec<String> {
+        spec.sql.iter().flat_map(|pattern| matching_files(&spec.folder, pattern)).collect()
+    };
+    let before: BTreeSet<String> = all(older).into_iter().collect();
+    let (old, new): (Vec<_>, Vec<_>) = all(spec).into_iter().partition(|file| before.contains(file));
+    let contents = |spec: &TemplateSpec, file: &String| fs::read(spec.folder.join(file)).ok();
+    let changed: Vec<_> =
+        old.into_iter().filter(|file| contents(spec, file) != contents(older, file)).collect();
+    if !changed.is_empty() && !context.verbosity.is_quiet() {
+        let files = some_of(&changed);
+        notice!("pgfresh: changed since {revision}, and not run again: {files}");
+    }
+    new
+}

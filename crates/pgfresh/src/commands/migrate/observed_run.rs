@@ -1,0 +1,137 @@
+//! Runs the migration command on a lease of the older template, and keeps transcripts of its sessions.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use gateway::{Transcription, WaitingSession};
+use lease::Isolation;
+use pgwire::SessionTranscript;
+use server::{AdminConnection, Server, printable};
+
+use super::base::Base;
+use super::migration_command::MigrationCommand;
+use crate::cancellation::{SIGNALS, die_by};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::foreground::{self, Ended};
+use crate::lifecycle;
+use crate::notice::notice;
+use crate::service::{ServeOptions, Service, leases_failed};
+use crate::user_command::NO_SESSION;
+use crate::variable::Variable;
+
+/// Interval of looking for statements that wait for a lock, and the time from which such a statement counts.
+const INTERVAL: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(3);
+
+/// The run of a migration command.
+#[derive(Debug)]
+pub(super) struct ObservedRun {
+    pub(super) transcripts: Vec<SessionTranscript>,
+    pub(super) ended: Ended,
+    /// Sentences about statements that waited for another session of the migration.
+    pub(super) waits: Vec<String>,
+}
+
+impl ObservedRun {
+    /// Starts a server with the older template, runs the command, and stops the server.
+    pub(super) fn perform(
+        context: &Context,
+        base: &Base,
+        command: &MigrationCommand,
+        env: &[Variable],
+    ) -> Result<Self, Failure> {
+        let mut options = ServeOptions::new(base.context.settings()?)?;
+        // Rolling back would undo the migration between two sessions.
+        options.isolation = Isolation::Clone;
+        let provisioner = &base.provisioner;
+        let service = lifecycle::serve(context, provisioner, options)?;
+        let transcription = service.gateway.transcribe();
+        let address = service.address(&service.database);
+        let mut command = command.at(&address, env, &provisioner.installation);
+        service.describe_to(&mut command);
+        let (ended, waits) = watched(&service, &transcription, || {
+            foreground::run(Some(&service.server), command)
+        });
+        // The report is still to come. From here on, signals end pgfresh, and the guards clean up.
+        die_by(&SIGNALS)?.store(true, Ordering::Relaxed);
+        let ended = ended?;
+        let transcripts = transcription.finish();
+        let (has_session, has_failed) = (service.leases.has_had_clients(), service.leases.have_failed());
+        lifecycle::stop(context, service)?;
+        if has_failed {
+            return Err(leases_failed());
+        }
+        if !has_session && !context.verbosity.is_quiet() {
+            notice!("pgfresh: {NO_SESSION}");
+        }
+        Ok(Self { transcripts, ended, waits })
+    }
+}
+
+/// Calls `run`, and meanwhile reports statements that wait for another session. Returns the reports, too.
+fn watched<T>(
+    service: &Service,
+    transcription: &Arc<Transcription>,
+    run: impl FnOnce() -> T,
+) -> (T, Vec<String>) {
+    let waits = Mutex::new(Vec::new());
+    let (ended, end) = channel::<()>();
+    let result = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = None;
+            while end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                for waiting in transcription.waiting() {
+                    report_wait(&service.server, &mut session, &waiting, &waits);
+                }
+            }
+        });
+        let result = run();
+        drop(ended);
+        result
+    });
+    (result, waits.into_inner().unwrap_or_default())
+}
+
+/// Reports a session's statement if it has waited for a lock for long, once.
+fn report_wait(
+    server: &Server,
+    session: &mut Option<AdminConnection>,
+    waiting: &WaitingSession,
+    waits: &Mutex<Vec<String>>,
+) {
+    if waiting.running.since.elapsed() < LONG {
+        return;
+    }
+    let Some(holder) = holder_of(server, session, waiting.backend) else { return };
+    let text = report::cut(&waiting.running.text, 80);
+    let sentence = format!("{} waits for a lock of another session: {holder}", printable(&text));
+    let mut waits = sys::lock(waits);
+    if !waits.contains(&sentence) {
+        notice!("pgfresh: {sentence}");
+        waits.push(sentence);
+    }
+}
+
+/// Returns a description of the session that a backend waits for. Returns `None` if it waits for none, or if the server
+/// does not answer.
+fn holder_of(server: &Server, session: &mut Option<AdminConnection>, backend: i32) -> Option<String> {
+    let sql = format!(
+        "SELECT a.state, a.query FROM unnest(pg_catalog.pg_blocking_pids({backend})) AS b(pid) \
+         JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid LIMIT 1"
+    );
+    if session.is_none() {
+        *session = server.session("postgres").ok();
+    }
+    let Ok(rows) = session.as_mut()?.query(&sql) else {
+        *session = None;
+        return None;
+    };
+    let row = rows.into_iter().next()?;
+    let [state, query] = &row[..] else { return None };
+    let query = report::cut(query.as_deref().unwrap_or_default(), 80);
+    Some(format!("{} ({})", printable(&query), state.as_deref().unwrap_or("unknown")))
+}

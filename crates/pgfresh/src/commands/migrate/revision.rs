@@ -1,0 +1,107 @@
+//! Finds the revision from before the migrations.
+
+use std::env;
+
+use super::git::Repository;
+use crate::failure::Failure;
+
+/// Variables of CI systems with the branch that a pull request goes to. Sources: the manuals of GitHub, GitLab, Azure,
+/// Buildkite and Bitbucket.
+const TARGET_VARIABLES: [&str; 5] = [
+    "GITHUB_BASE_REF",
+    "CI_MERGE_REQUEST_TARGET_BRANCH_NAME",
+    "SYSTEM_PULLREQUEST_TARGETBRANCHNAME",
+    "BUILDKITE_PULL_REQUEST_BASE_BRANCH",
+    "BITBUCKET_PR_DESTINATION_BRANCH",
+];
+/// Usual names of the default branch.
+const USUAL: [&str; 4] = ["origin/main", "origin/master", "main", "master"];
+const FULL_CLONE: &str =
+    "Fetch it, as with \"git fetch --unshallow\"; in GitHub's checkout action, set fetch-depth to 0.";
+
+/// The revision from before the migrations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Revision {
+    /// Hash of the commit.
+    pub(super) commit: String,
+    /// Name with the short hash, such as `main (1a2b3c4)`.
+    pub(super) name: String,
+}
+
+impl Revision {
+    /// Finds the commit of `wanted`. Without it, finds the commit where the current branch left the default branch, or
+    /// the branch that the pull request goes to.
+    pub(super) fn find(repository: &Repository, wanted: Option<&str>) -> Result<Self, Failure> {
+        match wanted {
+            Some(wanted) => Self::named(repository, wanted),
+            None => Self::merge_base(repository),
+        }
+    }
+
+    fn named(repository: &Repository, wanted: &str) -> Result<Self, Failure> {
+        // A job of CI often has only the remote's branches.
+        for name in [wanted.to_owned(), format!("origin/{wanted}")] {
+            if let Some(commit) = commit_of(repository, &name)? {
+                return Self::new(repository, commit, wanted);
+            }
+        }
+        let failure =
+            Failure::new(format!("there is no revision \"{wanted}\" in \"{}\"", repository.root.display()));
+        Err(if repository.is_shallow()? {
+            failure.detail("The clone is shallow.".to_owned()).hint(FULL_CLONE.to_owned())
+        } else {
+            failure.hint("Name a branch, a tag or a commit, as in --from main.".to_owned())
+        })
+    }
+
+    fn merge_base(repository: &Repository) -> Result<Self, Failure> {
+        if commit_of(repository, "HEAD")?.is_none() {
+            let failure = Failure::new(format!("\"{}\" has no commit yet", repository.root.display()));
+            return Err(failure.hint("Commit the state before the migrations first.".to_owned()));
+        }
+        let Some((branch, shown)) = default_branch(repository)? else {
+            let failure = Failure::new("cannot tell which branch the migrations are for");
+            let detail = format!("There is none of {}.", USUAL.join(", "));
+            return Err(failure
+                .detail(detail)
+                .hint("Name the revision from before the migrations: --from REF.".to_owned()));
+        };
+        match repository.ask(["merge-base", "HEAD", &branch])? {
+            Some(commit) => Self::new(repository, commit, &shown),
+            None if repository.is_shallow()? => {
+                let failure = Failure::new(format!("cannot find the commit where this branch left {shown}"));
+                Err(failure.detail("The clone is shallow.".to_owned()).hint(FULL_CLONE.to_owned()))
+            }
+            None => {
+                let failure = Failure::new(format!("this branch and {shown} have no commit in common"));
+                Err(failure.hint("Name the revision from before the migrations: --from REF.".to_owned()))
+            }
+        }
+    }
+
+    fn new(repository: &Repository, commit: String, name: &str) -> Result<Self, Failure> {
+        let short = repository.ask(["rev-parse", "--short", &commit])?.unwrap_or_else(|| commit.clone());
+        let name = if name.starts_with(&short) { short } else { format!("{name} ({short})") };
+        Ok(Self { commit, name })
+    }
+}
+
+/// Returns the commit of a revision, or `None` if there is none.
+fn commit_of(repository: &Repository, name: &str) -> Result<Option<String>, Failure> {
+    repository.ask(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])
+}
+
+/// Returns the branch that the current one is for, and its name without the remote.
+fn default_branch(repository: &Repository) -> Result<Option<(String, String)>, Failure> {
+    let targets = TARGET_VARIABLES.iter().filter_map(|name| env::var(name).ok());
+    let targets = targets.filter(|name| !name.is_empty()).map(|name| format!("origin/{name}"));
+    let remote = repository.ask(["symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"])?;
+    let usual = USUAL.into_iter().map(str::to_owned);
+    for name in targets.chain(remote).chain(usual) {
+        if commit_of(repository, &name)?.is_some() {
+            let shown = name.strip_prefix("origin/").unwrap_or(&name).to_owned();
+            return Ok(Some((name, shown)));
+        }
+    }
+    Ok(None)
+}

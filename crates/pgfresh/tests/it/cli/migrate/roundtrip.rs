@@ -1,0 +1,53 @@
+//! `migrate roundtrip`: "down" undoes "up", or pgfresh shows what it leaves behind.
+
+use super::Project;
+
+const UP: &str =
+    "psql -Xqv ON_ERROR_STOP=1 -c 'ALTER TABLE orders ADD COLUMN note text; CREATE TABLE notes (id int)'";
+const DOWN: &str = "psql -Xqv ON_ERROR_STOP=1 -c 'ALTER TABLE orders DROP COLUMN note; DROP TABLE notes'";
+
+#[test]
+fn complete_down_leaves_nothing_behind() {
+    let project = Project::new();
+    let outcome = project.ends(&["roundtrip", "--up", UP, "--down", DOWN], 0);
+    assert!(outcome.stdout.contains("\"down\" leaves nothing behind\n"), "{outcome}");
+    assert!(outcome.stdout.contains("has the same result as the first\n"), "{outcome}");
+}
+
+#[test]
+fn leftovers_of_down_are_shown() {
+    let project = Project::new();
+    let up = "psql -Xqv ON_ERROR_STOP=1 -c 'CREATE TABLE IF NOT EXISTS notes (id int)' -c 'DELETE FROM orders WHERE id = 7'";
+    let words = ["roundtrip", "--up", up, "--down", "true"];
+    let outcome = project.ends(&words, 1);
+    for part in
+        ["\"down\" leaves behind: 1 table, 1 definition", "+ table public.notes", "public.orders: 1 deleted"]
+    {
+        assert!(outcome.stdout.contains(part), "{part} {outcome}");
+    }
+    let outcome = project.ends(&[&words[..], &["--json"]].concat(), 1);
+    let json: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!((&json["passes"], &json["format"]), (&false.into(), &1.into()), "{outcome}");
+    assert!(json["left_by_down"].to_string().contains("public.notes"), "{outcome}");
+    assert_eq!(json["changed_by_second_up"]["schema"], serde_json::json!([]), "{outcome}");
+}
+
+#[test]
+fn failing_command_keeps_its_exit_code() {
+    let project = Project::new();
+    let outcome = project.ends(&["roundtrip", "--up", "exit 7", "--down", "true"], 7);
+    assert!(outcome.stderr.contains("--up failed with exit code 7"), "{outcome}");
+    let up = "psql -Xqv ON_ERROR_STOP=1 -c 'CREATE TABLE notes (id int)'";
+    let outcome = project.ends(&["roundtrip", "--up", up, "--down", "true"], 1);
+    assert!(outcome.stderr.contains("--up, the second time, failed with exit code 1"), "{outcome}");
+}
+
+#[test]
+fn lists_of_migration_tools_do_not_count() {
+    let project = Project::new();
+    let up = "psql -Xqv ON_ERROR_STOP=1 -c 'CREATE TABLE IF NOT EXISTS knex_migrations (id serial PRIMARY KEY, at timestamptz)' \
+        -c 'INSERT INTO knex_migrations (at) VALUES (clock_timestamp())'";
+    let down = "psql -Xqc 'DELETE FROM knex_migrations'";
+    let outcome = project.ends(&["roundtrip", "--up", up, "--down", down], 0);
+    assert!(outcome.stdout.contains("in the migration tool's own list"), "{outcome}");
+}
