@@ -7,6 +7,7 @@
 mod advice;
 mod budget;
 mod exceptions;
+mod laboratory;
 mod lock_mode;
 mod observation;
 mod prediction;
@@ -18,6 +19,10 @@ pub mod suite;
 pub use advice::{AdviceTopic, advise};
 pub use budget::MigrationBudget;
 pub use exceptions::{MigrationException, NamePattern, StatementPattern, apply_exceptions};
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use laboratory::{Laboratory, LaboratoryError};
 pub use lock_mode::LockMode;
 pub use observation::{Observations, ObservedStatement, RelationLock, RelationSize, Rewrite, TableScan};
 pub use prediction::{predict, predict_held, prediction_assumptions, unpredicted};

@@ -24,6 +24,7 @@ mod http;
 mod installations;
 mod leases;
 mod limits;
+mod migrations;
 mod plans;
 mod remote;
 mod repository;

@@ -20,6 +20,7 @@ pub(crate) mod leases;
 pub(crate) mod leftovers;
 pub(crate) mod machine;
 pub(crate) mod mounts;
+pub(crate) mod provisioner;
 pub(crate) mod random;
 pub(crate) mod scram;
 pub(crate) mod serve;

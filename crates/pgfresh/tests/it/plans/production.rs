@@ -1,19 +1,14 @@
 //! A server with data, which plays production, and scratch servers of the same template.
 
-use std::fs;
-use std::path::PathBuf;
-
 use plans::import::{self, StatisticsServer};
 use plans::{Applied, Scratch, Statistics};
 use serde_json::Value;
-use server::{AdminConnection, VersionRequest};
-use template::{Provisioner, ServerOptions, Started, TemplateSpec};
+use server::AdminConnection;
+use template::{Provisioner, Started};
 
+use crate::common::WAIT_TIMEOUT;
+use crate::common::provisioner::{DATABASE, provisioner};
 use crate::common::watchdog::Watchdog;
-use crate::common::{User, WAIT_TIMEOUT, ground, postgres};
-
-/// Name of the template and of its database.
-const DATABASE: &str = "app";
 
 /// A server with data. Tests compare it with scratch servers that have its statistics.
 pub(super) struct Production {
@@ -26,36 +21,14 @@ pub(super) struct Production {
 impl Production {
     /// Starts a server of `major` whose template is `schema`, and runs `data` in it.
     pub(super) fn new(major: u32, schema: &str, data: &str) -> Self {
-        let (folder, place) = ground::folders(User::Ourselves);
-        let cache = folder.join("cache");
-        ground::copy_base_cache(User::Ourselves, &cache);
-        fs::write(folder.join("schema.sql"), schema).unwrap();
-        let spec = TemplateSpec {
-            name: DATABASE.to_owned(),
-            folder,
-            sql: vec!["schema.sql".to_owned()],
-            ..TemplateSpec::default()
-        };
-        let installation = match postgres(major).parse() {
-            Ok(major) => VersionRequest::Major(major),
-            Err(_) => VersionRequest::Bin(postgres(major).into()),
-        };
-        let options = ServerOptions {
-            installation,
-            place: storage::PlaceRequest::At(place.clone()),
-            template: Some(spec),
-            ..ServerOptions::default()
-        };
-        let cache = storage::Cache::locate(Some(&cache)).unwrap();
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));
-        let provisioner = Provisioner::find(options, cache, program).unwrap();
+        let (provisioner, watchdog) = provisioner(major, schema);
         let started = provisioner.start(&|_| ()).unwrap();
         let socket = started.server.run().socket_directory();
         let mut session = AdminConnection::open(&socket, "postgres", DATABASE, WAIT_TIMEOUT).unwrap();
         for statement in pgwire::split_statements(data) {
             session.query(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
-        Self { provisioner, started, session, _watchdog: Watchdog::new(&place) }
+        Self { provisioner, started, session, _watchdog: watchdog }
     }
 
     /// Reads the statistics as `pgfresh template import --statistics` does.

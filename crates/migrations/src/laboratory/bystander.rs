@@ -1,0 +1,137 @@
+//! Locks of a statement that PostgreSQL refuses in a transaction, as other sessions see them.
+//!
+//! Such a statement may hold a lock for less than a millisecond. Therefore a trap holds each table that the statement may
+//! lock, in all modes. The statement comes to a trap and waits, so the catalog names the mode that it wants. Then the trap
+//! gives up only the modes that conflict with this one, so that the statement waits again for each stronger mode.
+
+use std::collections::{HashMap, HashSet};
+
+use server::AdminConnection;
+
+use super::ADMIN;
+use super::catalog::{Catalogs, Relations};
+use super::error::{During, LaboratoryError};
+use crate::LockMode;
+
+/// Maximum number of tables to hold. Each takes a session of the server.
+const MOST: usize = 100;
+
+/// A session that holds a table.
+#[derive(Debug)]
+struct Trap {
+    session: AdminConnection,
+    pid: u32,
+    /// Number of modes that it holds, from the weakest.
+    modes: usize,
+}
+
+/// Observes the locks of one statement.
+#[derive(Debug)]
+pub(super) struct Bystander {
+    database: String,
+    pid: u32,
+    traps: Vec<Trap>,
+    /// Whether a trap opens once the statement can change the table. VACUUM does not truncate a table that another session
+    /// uses.
+    opens_early: bool,
+    locks: HashMap<u32, HashSet<LockMode>>,
+    /// Whether some tables have no trap.
+    pub(super) is_incomplete: bool,
+}
+
+impl Bystander {
+    /// Holds the tables with these object identifiers, before the session with `pid` runs its statement.
+    pub(super) fn new(
+        catalogs: &mut Catalogs<'_>,
+        database: &str,
+        pid: u32,
+        tables: &[u32],
+        relations: &Relations,
+        opens_early: bool,
+    ) -> Result<Self, LaboratoryError> {
+        let mut bystander = Self {
+            database: database.to_owned(),
+            pid,
+            traps: Vec::new(),
+            opens_early,
+            locks: HashMap::new(),
+            is_incomplete: tables.len() > MOST,
+        };
+        for oid in tables.iter().take(MOST) {
+            let Some(relation) = relations.get(oid) else { continue };
+            let mut session = catalogs.open(database)?;
+            let name =
+                [&relation.name.schema, &relation.name.name].map(|part| server::identifier(part)).join(".");
+            let lock = |(number, mode): (usize, LockMode)| {
+                format!("SAVEPOINT mode_{number}; LOCK TABLE ONLY {name} IN {mode} MODE; ")
+            };
+            let locks: String = LockMode::ALL.into_iter().enumerate().map(lock).collect();
+            let sql = format!("BEGIN; {locks} SELECT pg_backend_pid()");
+            // A transaction of another session may hold the table.
+            let Ok(rows) = session.query(&sql) else {
+                bystander.is_incomplete = true;
+                continue;
+            };
+            let pid = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok()).unwrap_or(0);
+            bystander.traps.push(Trap { session, pid, modes: LockMode::ALL.len() });
+        }
+        Ok(bystander)
+    }
+
+    /// Looks at the statement's locks, and opens the trap that it waits for.
+    pub(super) fn look(&mut self, catalogs: &mut Catalogs<'_>) -> Result<(), LaboratoryError> {
+        // The blockers come first: a session that waits for a trap has all its locks until the trap opens.
+        let sql = format!(
+            "SELECT NULL, unnest(pg_blocking_pids({pid}))::text UNION ALL \
+             SELECT relation::text, mode || CASE WHEN granted THEN '' ELSE '?' END FROM pg_locks WHERE pid = {pid} AND locktype = 'relation' \
+             AND database = (SELECT oid FROM pg_database WHERE datname = {name})",
+            pid = self.pid,
+            name = server::literal(&self.database)
+        );
+        let (mut blockers, mut wanted) = (HashSet::new(), None);
+        for row in catalogs.query(ADMIN, &sql)? {
+            let [relation, value] = &row[..] else { continue };
+            match (relation.as_ref().and_then(|oid| oid.parse().ok()), value) {
+                (Some(oid), Some(mode)) => {
+                    let mode = LockMode::from_catalog(mode.trim_end_matches('?'));
+                    if value.as_ref().is_some_and(|value| value.ends_with('?')) {
+                        wanted = mode;
+                    }
+                    self.locks.entry(oid).or_default().extend(mode);
+                }
+                (None, Some(pid)) => {
+                    blockers.extend(pid.parse::<u32>());
+                }
+                _ => {}
+            }
+        }
+        // A statement that waits for no lock waits for the end of the trap's transaction.
+        let is_last = |mode: LockMode| self.opens_early && mode >= LockMode::ShareUpdateExclusive;
+        let wanted = wanted.filter(|mode| !is_last(*mode));
+        for trap in self.traps.iter_mut().filter(|trap| blockers.contains(&trap.pid)) {
+            trap.open_for(wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Opens all traps. Returns the modes of the locks by relation.
+    pub(super) fn finish(self) -> HashMap<u32, Vec<LockMode>> {
+        self.locks.into_iter().map(|(oid, modes)| (oid, modes.into_iter().collect())).collect()
+    }
+}
+
+impl Trap {
+    /// Gives up the modes that conflict with `wanted`, or all.
+    fn open_for(&mut self, wanted: Option<LockMode>) -> Result<(), LaboratoryError> {
+        let harmless = |wanted: LockMode| {
+            LockMode::ALL.into_iter().take_while(|mode| !mode.conflicts_with(wanted)).count()
+        };
+        let modes = wanted.map_or(0, harmless);
+        if modes < self.modes {
+            let sql = if modes == 0 { "ROLLBACK".to_owned() } else { format!("ROLLBACK TO mode_{modes}") };
+            self.session.query(&sql).during("release a table")?;
+            self.modes = modes;
+        }
+        Ok(())
+    }
+}

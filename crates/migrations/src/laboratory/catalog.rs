@@ -1,0 +1,196 @@
+//! Other sessions of the laboratory, which see only what is committed.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use plans::{RelationKind, RelationName};
+use server::{AdminConnection, Rows, Server, admin_params};
+
+use super::error::{During, LaboratoryError};
+use super::questions::Counters;
+use super::{ADMIN, TIMEOUT};
+
+/// Limit for a wait for a catalog that a statement has locked.
+const SETTINGS: [(&str, &str); 1] = [("lock_timeout", "10s")];
+/// First major in which a session can report its counters at once.
+const FIRST_WITH_FORCED_COUNTERS: u32 = 15;
+
+/// A relation as other sessions see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CommittedRelation {
+    pub(super) name: RelationName,
+    pub(super) kind: RelationKind,
+    /// Letter of the kind in `pg_class`.
+    pub(super) letter: char,
+    /// Table of an index.
+    pub(super) table: Option<RelationName>,
+    /// Number of the file. 0 if there is none.
+    pub(super) file: u32,
+    /// Size of the first file in bytes.
+    pub(super) bytes: u64,
+    /// Counters that sessions have reported.
+    pub(super) counters: Counters,
+}
+
+/// Relations by their object identifiers.
+pub(super) type Relations = HashMap<u32, CommittedRelation>;
+
+/// A session of the laboratory in each database where one is needed.
+#[derive(Debug)]
+pub(super) struct Catalogs<'a> {
+    server: &'a Server,
+    major: u32,
+    sessions: HashMap<String, AdminConnection>,
+}
+
+impl<'a> Catalogs<'a> {
+    pub(super) fn new(server: &'a Server, major: u32) -> Self {
+        Self { server, major, sessions: HashMap::new() }
+    }
+
+    /// Closes all sessions, so that a statement can drop or copy a database.
+    pub(super) fn close(&mut self) {
+        for (_, session) in self.sessions.drain() {
+            // The server ends the session either way.
+            drop(session.close());
+        }
+    }
+
+    /// Runs SQL in a database. A migration may end all other sessions, so the query is tried twice.
+    pub(super) fn query(&mut self, database: &str, sql: &str) -> Result<Rows, LaboratoryError> {
+        let result = self.session(database)?.query(sql);
+        match result {
+            Err(error) if error.is_fatal() => {
+                self.sessions.remove(database);
+                self.session(database)?.query(sql)
+            }
+            result => result,
+        }
+        .during("read the catalogs")
+    }
+
+    fn session(&mut self, database: &str) -> Result<&mut AdminConnection, LaboratoryError> {
+        match self.sessions.entry(database.to_owned()) {
+            Entry::Occupied(open) => Ok(open.into_mut()),
+            Entry::Vacant(missing) => Ok(missing.insert(open(self.server, self.major, database)?)),
+        }
+    }
+
+    /// Opens another session.
+    pub(super) fn open(&self, database: &str) -> Result<AdminConnection, LaboratoryError> {
+        open(self.server, self.major, database)
+    }
+
+    /// Returns the relations with these object identifiers, as far as they are committed.
+    pub(super) fn committed(&mut self, database: &str, oids: &[u32]) -> Result<Relations, LaboratoryError> {
+        if oids.is_empty() {
+            return Ok(Relations::new());
+        }
+        let list: Vec<_> = oids.iter().map(ToString::to_string).collect();
+        self.relations(database, &format!("c.oid IN ({})", list.join(",")))
+    }
+
+    /// Returns all relations, with current counters.
+    pub(super) fn all(&mut self, database: &str) -> Result<Relations, LaboratoryError> {
+        self.query(database, "SELECT pg_stat_clear_snapshot()")?;
+        self.relations(database, "c.oid >= 16384")
+    }
+
+    /// Reads relations. It takes no lock on them, because the migration holds theirs: `pg_relation_size` would.
+    fn relations(&mut self, database: &str, condition: &str) -> Result<Relations, LaboratoryError> {
+        let sql = format!(
+            "SELECT c.oid, n.nspname, c.relname, c.relkind, pg_relation_filenode(c.oid), \
+             CASE WHEN c.relkind IN ('r', 'm', 'i') THEN \
+             (SELECT size FROM pg_stat_file(pg_relation_filepath(c.oid), true)) END, \
+             pg_stat_get_numscans(c.oid), pg_stat_get_tuples_returned(c.oid), tn.nspname, t.relname \
+             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+             LEFT JOIN pg_index x ON x.indexrelid = c.oid LEFT JOIN pg_class t ON t.oid = x.indrelid \
+             LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace \
+             WHERE {condition} AND c.relkind <> 't' AND n.nspname <> 'pg_toast' AND c.relpersistence <> 't'"
+        );
+        Ok(self.query(database, &sql)?.into_iter().filter_map(|row| relation(&row)).collect())
+    }
+
+    /// Returns the pids of the sessions that a session waits for.
+    pub(super) fn blockers(&mut self, pid: u32) -> Result<HashSet<u32>, LaboratoryError> {
+        let rows = self.query(ADMIN, &format!("SELECT unnest(pg_blocking_pids({pid}))"))?;
+        Ok(rows.into_iter().filter_map(|row| row.first()?.as_ref()?.parse().ok()).collect())
+    }
+
+    /// Returns the tables that a statement may lock which names these relations: tables of indexes, partitions, and tables
+    /// that foreign keys connect with them.
+    pub(super) fn tables_near(&mut self, database: &str, named: &[u32]) -> Result<Vec<u32>, LaboratoryError> {
+        if named.is_empty() {
+            return Ok(Vec::new());
+        }
+        let list: Vec<_> = named.iter().map(ToString::to_string).collect();
+        let sql = format!(
+            "WITH RECURSIVE tree AS (SELECT coalesce(x.indrelid, c.oid) AS oid FROM pg_class c \
+             LEFT JOIN pg_index x ON x.indexrelid = c.oid WHERE c.oid IN ({}) \
+             UNION SELECT i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid), \
+             near AS (SELECT oid FROM tree UNION SELECT k.confrelid FROM pg_constraint k JOIN tree t \
+             ON t.oid = k.conrelid WHERE k.contype = 'f' UNION SELECT k.conrelid FROM pg_constraint k \
+             JOIN tree t ON t.oid = k.confrelid WHERE k.contype = 'f') \
+             SELECT c.oid FROM near JOIN pg_class c ON c.oid = near.oid \
+             WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 ORDER BY c.oid",
+            list.join(",")
+        );
+        let rows = self.query(database, &sql)?;
+        Ok(rows.into_iter().filter_map(|row| row.first()?.as_ref()?.parse().ok()).collect())
+    }
+
+    /// Returns true if a session can report its counters at once.
+    pub(super) fn can_force_counters(&self) -> bool {
+        self.major >= FIRST_WITH_FORCED_COUNTERS
+    }
+
+    /// Returns the directory of the server's socket.
+    pub(super) fn socket_directory(&self) -> PathBuf {
+        self.server.run().socket_directory()
+    }
+
+    /// Cancels the statement of a session, or ends the session.
+    pub(super) fn interrupt(&mut self, pid: u32, ends_session: bool) -> Result<(), LaboratoryError> {
+        let verb = if ends_session { "terminate" } else { "cancel" };
+        self.query(ADMIN, &format!("SELECT pg_{verb}_backend({pid})"))?;
+        Ok(())
+    }
+}
+
+fn open(server: &Server, major: u32, database: &str) -> Result<AdminConnection, LaboratoryError> {
+    let folder = server.run().socket_directory();
+    AdminConnection::open_with(&folder, &admin_params(major, &SETTINGS), database, TIMEOUT).during("connect")
+}
+
+fn relation(row: &[Option<String>]) -> Option<(u32, CommittedRelation)> {
+    let text = |column: usize| row.get(column).and_then(Option::as_deref);
+    let name = |column: usize| {
+        Some(RelationName { schema: text(column)?.to_owned(), name: text(column + 1)?.to_owned() })
+    };
+    let number = |column: usize| text(column).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let letter = text(3)?.chars().next()?;
+    let relation = CommittedRelation {
+        name: name(1)?,
+        kind: kind(letter),
+        letter,
+        table: name(8),
+        file: text(4).and_then(|file| file.parse().ok()).unwrap_or(0),
+        bytes: number(5),
+        counters: Counters { scans: number(6), rows: number(7) },
+    };
+    Some((text(0)?.parse().ok()?, relation))
+}
+
+/// Returns the kind for a letter of `pg_class`. Views, sequences and composite types have no kind of their own.
+pub(super) fn kind(letter: char) -> RelationKind {
+    match letter {
+        'r' => RelationKind::Table,
+        'p' => RelationKind::PartitionedTable,
+        'm' => RelationKind::MaterializedView,
+        'f' => RelationKind::ForeignTable,
+        'i' => RelationKind::Index,
+        'I' => RelationKind::PartitionedIndex,
+        _ => RelationKind::Unknown,
+    }
+}

@@ -1,0 +1,201 @@
+//! What a statement locked, rewrote and scanned: the difference of two states of its transaction.
+
+use std::collections::HashMap;
+
+use super::catalog::{CommittedRelation, Relations};
+use super::questions::{Counters, RelationState};
+use crate::{LockMode, RelationLock, Rewrite, TableScan};
+
+/// Locks, rewrites and scans of a statement.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Facts {
+    pub(super) locks: Vec<RelationLock>,
+    pub(super) rewrites: Vec<Rewrite>,
+    pub(super) scans: Vec<TableScan>,
+}
+
+/// A relation before and after a statement.
+pub(super) struct Change<'a> {
+    /// The relation as it is committed.
+    pub(super) committed: &'a CommittedRelation,
+    /// Its state before the statement. `None` if the transaction had not locked it.
+    pub(super) before: Option<&'a RelationState>,
+    /// Its state after the statement.
+    pub(super) after: &'a RelationState,
+    /// Counters before the statement.
+    pub(super) counters: Counters,
+}
+
+impl Facts {
+    /// Compares each relation of a transaction after a statement with its state before. `counters` has the counters of
+    /// the relations before the statement. Relations that are not committed are new, and left out.
+    pub(super) fn of_statement(
+        before: &HashMap<u32, RelationState>,
+        after: &HashMap<u32, RelationState>,
+        counters: &HashMap<u32, Counters>,
+        committed: &Relations,
+    ) -> Self {
+        let mut facts = Self::default();
+        for (oid, state) in after {
+            let Some(relation) = committed.get(oid) else { continue };
+            if is_replaced_index(relation, state, after, committed) {
+                facts.rewrites.push(relation.rewrite(false));
+            }
+            let counters = counters.get(oid).copied().unwrap_or_default();
+            facts.add(&Change { committed: relation, before: before.get(oid), after: state, counters });
+        }
+        facts.finish();
+        facts
+    }
+
+    /// Compares all relations before and after a statement that ran alone. `locks` has what another session saw.
+    pub(super) fn of_lone_statement(
+        before: &Relations,
+        after: &Relations,
+        locks: &HashMap<u32, Vec<LockMode>>,
+    ) -> Self {
+        let mut facts = Self::default();
+        for (oid, relation) in before {
+            let modes = locks.get(oid).cloned().unwrap_or_default();
+            let now = after.get(oid);
+            let state = RelationState {
+                modes,
+                file: now.map_or(0, |now| now.file),
+                counters: now.map_or(relation.counters, |now| now.counters),
+                bytes: now.map_or(0, |now| now.bytes),
+                name: now.map(|now| now.name.clone()),
+            };
+            let counters = relation.counters;
+            facts.add(&Change { committed: relation, before: None, after: &state, counters });
+        }
+        facts.finish();
+        facts
+    }
+
+    fn add(&mut self, change: &Change<'_>) {
+        let Change { committed, before, after, counters } = change;
+        let held = before.map_or(&[][..], |before| &before.modes);
+        let is_new = |mode: &&LockMode| !held.iter().any(|held| covers(*held, **mode));
+        if let Some(mode) = after.modes.iter().filter(is_new).max()
+            && (committed.letter != 'S' || *mode > LockMode::RowExclusive)
+        {
+            self.locks.push(RelationLock {
+                relation: committed.name.clone(),
+                kind: committed.kind,
+                mode: *mode,
+            });
+        }
+        let file = before.map_or(committed.file, |before| before.file);
+        if matches!(committed.letter, 'r' | 'm' | 'i') && after.file != 0 && file != 0 && after.file != file {
+            let bytes = before.map_or(committed.bytes, |before| before.bytes);
+            self.rewrites.push(committed.rewrite(bytes > 0 && after.bytes == 0));
+        }
+        let scans = after.counters.scans.saturating_sub(counters.scans);
+        if matches!(committed.letter, 'r' | 'm') && scans > 0 {
+            let rows = after.counters.rows.saturating_sub(counters.rows);
+            self.scans.push(TableScan { relation: committed.name.clone(), scans, rows });
+        }
+    }
+
+    /// Sorts the facts. The server scans an emptied table for each index. An emptied index still has a page, so that only its table tells.
+    fn finish(&mut self) {
+        self.locks.sort();
+        self.scans.sort();
+        let emptied: Vec<_> =
+            self.rewrites.iter().filter(|one| one.is_emptied).map(|one| one.relation.clone()).collect();
+        for rewrite in &mut self.rewrites {
+            rewrite.is_emptied |= rewrite.table.as_ref().is_some_and(|table| emptied.contains(table));
+        }
+        self.rewrites.sort();
+        self.scans.retain(|scan| !emptied.contains(&scan.relation));
+    }
+
+    /// Marks all rewrites as those of TRUNCATE. The sizes of empty tables do not show it.
+    pub(super) fn mark_emptied(&mut self) {
+        self.rewrites.iter_mut().for_each(|rewrite| rewrite.is_emptied = true);
+        self.finish();
+    }
+}
+
+impl CommittedRelation {
+    fn rewrite(&self, is_emptied: bool) -> Rewrite {
+        let (relation, kind, table) = (self.name.clone(), self.kind, self.table.clone());
+        Rewrite { relation, kind, table, is_emptied }
+    }
+}
+
+/// Returns true if a new index has the name of this one, which is gone: a change of a column's type builds its indexes
+/// again.
+fn is_replaced_index(
+    index: &CommittedRelation,
+    state: &RelationState,
+    after: &HashMap<u32, RelationState>,
+    committed: &Relations,
+) -> bool {
+    let replaces = |(oid, other): (&u32, &RelationState)| {
+        !committed.contains_key(oid) && other.name.as_ref() == Some(&index.name)
+    };
+    index.letter == 'i' && state.name.is_none() && after.iter().any(replaces)
+}
+
+/// Returns true if a session with `held` gains nothing by `other`: both conflict with the same modes.
+fn covers(held: LockMode, other: LockMode) -> bool {
+    LockMode::ALL.into_iter().all(|mode| !other.conflicts_with(mode) || held.conflicts_with(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use plans::{RelationKind, RelationName};
+
+    use super::*;
+
+    fn table(file: u32, bytes: u64) -> CommittedRelation {
+        CommittedRelation {
+            name: RelationName { schema: "public".to_owned(), name: "t".to_owned() },
+            kind: RelationKind::Table,
+            letter: 'r',
+            table: None,
+            file,
+            bytes,
+            counters: Counters::default(),
+        }
+    }
+
+    fn state(modes: &[LockMode], file: u32, scans: u64, bytes: u64) -> RelationState {
+        RelationState {
+            modes: modes.to_vec(),
+            file,
+            counters: Counters { scans, rows: 10 * scans },
+            bytes,
+            name: None,
+        }
+    }
+
+    #[test]
+    fn only_stronger_locks_are_new() {
+        use LockMode::{AccessExclusive, AccessShare, RowExclusive, Share, ShareUpdateExclusive};
+        for (before, after, new) in [
+            (&[][..], &[AccessShare, AccessExclusive][..], Some(AccessExclusive)),
+            (&[AccessExclusive], &[AccessExclusive, Share], None),
+            (&[Share], &[Share, AccessShare, RowExclusive], Some(RowExclusive)),
+            (&[Share], &[Share, ShareUpdateExclusive], Some(ShareUpdateExclusive)),
+            (&[AccessShare], &[AccessShare], None),
+        ] {
+            let [before, after] = [before, after].map(|modes| HashMap::from([(1, state(modes, 5, 0, 8192))]));
+            let committed = Relations::from([(1, table(5, 8192))]);
+            let facts = Facts::of_statement(&before, &after, &HashMap::new(), &committed);
+            assert_eq!(facts.locks.first().map(|lock| lock.mode), new);
+            assert_eq!((facts.rewrites, facts.scans), (vec![], vec![]));
+        }
+    }
+
+    #[test]
+    fn files_and_counters_are_compared() {
+        let committed = Relations::from([(1, table(5, 8192))]);
+        let after = HashMap::from([(1, state(&[], 6, 3, 0)), (2, state(&[], 9, 1, 0))]);
+        let counters = HashMap::from([(1, Counters { scans: 1, rows: 10 })]);
+        let facts = Facts::of_statement(&HashMap::new(), &after, &counters, &committed);
+        assert!(facts.rewrites[0].is_emptied);
+        assert_eq!((facts.scans[0].scans, facts.scans[0].rows, facts.scans.len()), (2, 20, 1));
+    }
+}

@@ -1,0 +1,258 @@
+//! Runs one statement and looks at what it does.
+
+use std::collections::{HashMap, HashSet};
+use std::thread;
+use std::time::Duration;
+
+use pgwire::{SqlLexer, TokenKind};
+use server::literal;
+
+use super::answer::Answer;
+use super::bystander::Bystander;
+use super::catalog::Relations;
+use super::class::StatementClass;
+use super::error::LaboratoryError;
+use super::facts::Facts;
+use super::questions::{COUNTERS, Counters, HELD, SessionState};
+use super::repetition::{Progress, Repetition, Statement, is_refused, shortened};
+use super::requests::Request;
+use super::session::{Exchange, RepeatedSession};
+use crate::ObservedStatement;
+
+/// Time after which a session of an old major reports its counters, and after which another session sees them.
+const COUNTERS_DELAY: Duration = Duration::from_millis(600);
+
+impl Repetition<'_> {
+    /// Runs a statement as the tool did, and fills in its facts.
+    pub(super) fn observe(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        parts: &mut Request,
+        progress: &Progress<'_>,
+        observed: &mut ObservedStatement,
+    ) -> Result<Answer, LaboratoryError> {
+        let is_idle = open.status == b'I';
+        if is_idle && statement.class == StatementClass::Ordinary && !statement.sql.is_empty() {
+            self.ask(open, "BEGIN")?;
+            open.is_wrapped = true;
+        } else if is_idle && matches!(statement.class, StatementClass::Outside { .. }) {
+            return self.observe_alone(open, statement, parts, progress, observed);
+        }
+        if open.is_in_transaction() && statement.class == StatementClass::Ordinary && open.state.is_none() {
+            open.state = Some(SessionState::read(&self.ask(open, COUNTERS)?.rows));
+        }
+        let before = open.state.clone();
+        observed.lock_timeout = before.as_ref().and_then(|state| state.lock_timeout);
+        let answer = self.exchange(open, statement, parts, progress)?;
+        if is_idle && open.is_wrapped && is_refused(answer.sqlstate()) {
+            self.ask(open, "ROLLBACK")?;
+            open.is_wrapped = false;
+            let mut watch = self.watch(open.pid, progress.limit());
+            let catalogs = &mut self.catalogs;
+            open.forget(&parts.prepared, &mut |elapsed| watch.tick(elapsed, catalogs))?;
+            return self.observe_alone(open, statement, parts, progress, observed);
+        }
+        if statement.class == StatementClass::Begin && open.is_wrapped {
+            // The client's own BEGIN in the middle of a Query keeps the transaction open.
+            open.is_wrapped = false;
+        }
+        if open.is_in_transaction() && answer.error.is_none() {
+            self.look(open, statement, before, progress, observed)?;
+        }
+        Ok(answer)
+    }
+
+    /// Asks the session for its locks after a statement.
+    fn look(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        before: Option<SessionState>,
+        progress: &Progress<'_>,
+        observed: &mut ObservedStatement,
+    ) -> Result<(), LaboratoryError> {
+        // A question would take the snapshot, after which SET TRANSACTION is refused.
+        let Some(before) = before else { return Ok(()) };
+        let after = SessionState::read(&self.ask(open, HELD)?.rows);
+        if statement.class == StatementClass::Ordinary {
+            let oids: Vec<u32> = after.relations.keys().copied().collect();
+            let committed = self.catalogs.committed(progress.database, &oids)?;
+            self.sizes.note_renamed(progress.database, &committed);
+            let counters: HashMap<u32, Counters> =
+                before.relations.iter().map(|(oid, state)| (*oid, state.counters)).collect();
+            let mut facts = Facts::of_statement(&before.relations, &after.relations, &counters, &committed);
+            if observed.sql.get(..8).is_some_and(|word| word.eq_ignore_ascii_case("truncate")) {
+                facts.mark_emptied();
+            }
+            (observed.locks, observed.rewrites, observed.scans) = (facts.locks, facts.rewrites, facts.scans);
+        }
+        // Counters stay when a savepoint releases the lock.
+        let mut relations = before.relations;
+        for state in relations.values_mut() {
+            state.modes.clear();
+        }
+        relations.extend(after.relations);
+        open.state = Some(SessionState { relations, lock_timeout: after.lock_timeout });
+        Ok(())
+    }
+
+    /// Sends a statement and reads the answer.
+    pub(super) fn exchange(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        parts: &mut Request,
+        progress: &Progress<'_>,
+    ) -> Result<Answer, LaboratoryError> {
+        let mut watch = self.watch(open.pid, progress.limit());
+        let catalogs = &mut self.catalogs;
+        let exchange = exchange_of(statement);
+        let answer =
+            open.exchange(&exchange, &mut parts.copies, &mut |elapsed| watch.tick(elapsed, catalogs))?;
+        if watch.has_cancelled() {
+            self.records.note(format!(
+                "The laboratory cancelled \"{}\": it waited for another session, or took too long.",
+                shortened(&statement.sql)
+            ));
+        }
+        Ok(answer)
+    }
+
+    /// Runs a statement outside transactions, while another session looks at its locks.
+    fn observe_alone(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        parts: &mut Request,
+        progress: &Progress<'_>,
+        observed: &mut ObservedStatement,
+    ) -> Result<Answer, LaboratoryError> {
+        observed.is_outside_transactions = true;
+        let settings = self.ask(open, "SELECT NULL, pg_catalog.current_setting('lock_timeout')")?;
+        observed.lock_timeout = SessionState::read(&settings.rows).lock_timeout;
+        if let StatementClass::Outside { is_of_database: true } = statement.class {
+            self.catalogs.close();
+            return self.exchange(open, statement, parts, progress);
+        }
+        let database = progress.database;
+        self.settle(open)?;
+        let before = self.catalogs.all(database)?;
+        let tables = self.tables_of(open, &statement.sql, database, &before)?;
+        let is_vacuum = observed.sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("vacuum"));
+        let mut bystander =
+            Bystander::new(&mut self.catalogs, database, open.pid, &tables, &before, is_vacuum)?;
+        let timeouts = settings.rows.first().and_then(|row| row.get(1)?.clone());
+        // The traps must not use up the client's timeout.
+        self.set_lock_timeout(open, "0")?;
+        let mut watch = self.watch(open.pid, progress.limit());
+        let catalogs = &mut self.catalogs;
+        let exchange = Exchange { tick: Duration::from_millis(1), ..exchange_of(statement) };
+        let answer = open.exchange(&exchange, &mut parts.copies, &mut |elapsed| {
+            bystander.look(catalogs)?;
+            watch.tick(elapsed, catalogs)
+        })?;
+        if bystander.is_incomplete {
+            self.records.note(format!(
+                "The laboratory may have missed locks of \"{}\", which runs outside transactions.",
+                shortened(&statement.sql)
+            ));
+        }
+        let locks = bystander.finish();
+        if !open.is_over {
+            self.set_lock_timeout(open, timeouts.as_deref().unwrap_or("0"))?;
+            self.settle(open)?;
+        }
+        let after = self.catalogs.all(database)?;
+        let facts = Facts::of_lone_statement(&before, &after, &locks);
+        (observed.locks, observed.rewrites, observed.scans) = (facts.locks, facts.rewrites, facts.scans);
+        Ok(answer)
+    }
+
+    fn set_lock_timeout(&mut self, open: &mut RepeatedSession, value: &str) -> Result<(), LaboratoryError> {
+        let sql = format!("SELECT pg_catalog.set_config('lock_timeout', {}, false)", literal(value));
+        self.ask(open, &sql)?;
+        Ok(())
+    }
+
+    /// Makes the session report its counters to the others.
+    fn settle(&mut self, open: &mut RepeatedSession) -> Result<(), LaboratoryError> {
+        if self.catalogs.can_force_counters() {
+            self.ask(open, "SELECT pg_catalog.pg_stat_force_next_flush()")?;
+        } else {
+            thread::sleep(COUNTERS_DELAY);
+            self.ask(open, "SELECT 1")?;
+            thread::sleep(COUNTERS_DELAY);
+        }
+        Ok(())
+    }
+
+    /// Returns the tables that a statement may lock: those that it names and those near them, or all.
+    fn tables_of(
+        &mut self,
+        open: &mut RepeatedSession,
+        sql: &str,
+        database: &str,
+        relations: &Relations,
+    ) -> Result<Vec<u32>, LaboratoryError> {
+        let resolved: Vec<String> = names_in(sql)
+            .into_iter()
+            .map(|name| {
+                format!("SELECT pg_catalog.to_regclass({})::pg_catalog.oid::pg_catalog.text", literal(&name))
+            })
+            .collect();
+        let rows = self.ask(open, &resolved.join(" UNION "))?.rows;
+        let named: Vec<u32> =
+            rows.into_iter().flatten().flatten().filter_map(|oid| oid.parse().ok()).collect();
+        let near = self.catalogs.tables_near(database, &named)?;
+        if !near.is_empty() {
+            return Ok(near);
+        }
+        let mut all: Vec<u32> = relations
+            .iter()
+            .filter(|(_, relation)| matches!(relation.letter, 'r' | 'p'))
+            .map(|(oid, _)| *oid)
+            .collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+}
+
+fn exchange_of(statement: &Statement) -> Exchange<'_> {
+    let is_copy = statement.sql.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
+    Exchange {
+        messages: &statement.messages,
+        is_extended: statement.is_extended,
+        is_copy,
+        wants_rows: false,
+        tick: Duration::from_millis(20),
+    }
+}
+
+/// Returns the names in a statement, with their schemas.
+fn names_in(sql: &str) -> HashSet<String> {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    let mut names = HashSet::new();
+    let mut current = String::new();
+    let mut follows_point = false;
+    while let Some(token) = lexer.token() {
+        let text = String::from_utf8_lossy(token.text);
+        match token.kind {
+            TokenKind::Word | TokenKind::QuotedName => {
+                if !follows_point {
+                    current.clear();
+                }
+                current += &text;
+                names.insert(current.clone());
+                follows_point = false;
+            }
+            TokenKind::Sign if token.is_sign(b'.') => {
+                current.push('.');
+                follows_point = true;
+            }
+            _ => follows_point = false,
+        }
+    }
+    names.retain(|name| name.matches('.').count() < 2);
+    names
+}

@@ -1,0 +1,161 @@
+//! The questions that a repeated session asks in the client's transaction, and their answers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use plans::RelationName;
+use server::Rows;
+
+use crate::LockMode;
+
+/// Asks for the session's locks on relations, with the file and the counters of each. The first row has `lock_timeout`.
+///
+/// Relations of PostgreSQL itself count only with strong modes, because each statement locks many of them.
+pub(super) const HELD: &str = "\
+SELECT NULL::pg_catalog.text, pg_catalog.current_setting('lock_timeout'), NULL::pg_catalog.text, NULL::pg_catalog.text, \
+ NULL::pg_catalog.text, NULL::pg_catalog.text, NULL::pg_catalog.text, NULL::pg_catalog.text \
+UNION ALL SELECT l.relation::pg_catalog.text, pg_catalog.string_agg(DISTINCT l.mode, ','), \
+ pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.text, \
+ pg_catalog.pg_stat_get_xact_numscans(l.relation)::pg_catalog.text, \
+ pg_catalog.pg_stat_get_xact_tuples_returned(l.relation)::pg_catalog.text, \
+ pg_catalog.pg_relation_size(l.relation)::pg_catalog.text, pg_catalog.min(n.nspname::pg_catalog.text), \
+ pg_catalog.min(c.relname::pg_catalog.text) \
+FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation \
+LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND l.granted \
+ AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) \
+ AND (l.relation >= 16384 OR l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) \
+GROUP BY l.relation";
+
+/// Asks for counters from before the transaction, which the session has not reported yet. The first row has
+/// `lock_timeout`.
+pub(super) const COUNTERS: &str = "\
+SELECT NULL::pg_catalog.text, pg_catalog.current_setting('lock_timeout'), NULL::pg_catalog.text, NULL::pg_catalog.text, \
+ NULL::pg_catalog.text, NULL::pg_catalog.text \
+UNION ALL SELECT c.oid::pg_catalog.text, NULL, NULL, pg_catalog.pg_stat_get_xact_numscans(c.oid)::pg_catalog.text, \
+ pg_catalog.pg_stat_get_xact_tuples_returned(c.oid)::pg_catalog.text, NULL \
+FROM pg_catalog.pg_class c WHERE c.oid >= 16384 AND c.relkind IN ('r', 'm') \
+ AND pg_catalog.pg_stat_get_xact_numscans(c.oid) > 0";
+
+/// Locks, file and counters of a relation in a transaction.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct RelationState {
+    /// Modes that the transaction holds.
+    pub(super) modes: Vec<LockMode>,
+    /// Number of the file. 0 if there is none.
+    pub(super) file: u32,
+    /// Sequential scans.
+    pub(super) counters: Counters,
+    /// Size in bytes.
+    pub(super) bytes: u64,
+    /// Name in the transaction. `None` if the transaction has dropped the relation.
+    pub(super) name: Option<RelationName>,
+}
+
+/// Counters of sequential scans.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    /// Number of scans.
+    pub(super) scans: u64,
+    /// Number of rows that they read.
+    pub(super) rows: u64,
+}
+
+/// Answer to [`HELD`] or [`COUNTERS`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SessionState {
+    /// Relations by their object identifiers.
+    pub(super) relations: HashMap<u32, RelationState>,
+    /// The session's `lock_timeout`.
+    pub(super) lock_timeout: Option<Duration>,
+}
+
+impl SessionState {
+    /// Reads the rows of an answer.
+    pub(super) fn read(rows: &Rows) -> Self {
+        let mut state = Self::default();
+        for row in rows {
+            let text = |column: usize| row.get(column).and_then(Option::as_deref);
+            let number = |column: usize| text(column).and_then(|text| text.parse().ok()).unwrap_or(0);
+            match text(0).and_then(|oid| oid.parse().ok()) {
+                None => state.lock_timeout = text(1).and_then(duration),
+                Some(oid) => {
+                    let modes = text(1).unwrap_or_default().split(',').filter_map(LockMode::from_catalog);
+                    let relation = RelationState {
+                        modes: modes.collect(),
+                        file: text(2).and_then(|file| file.parse().ok()).unwrap_or(0),
+                        counters: Counters { scans: number(3), rows: number(4) },
+                        bytes: number(5),
+                        name: text(6).zip(text(7)).map(|(schema, name)| RelationName {
+                            schema: schema.to_owned(),
+                            name: name.to_owned(),
+                        }),
+                    };
+                    state.relations.insert(oid, relation);
+                }
+            }
+        }
+        state
+    }
+}
+
+/// Reads a setting such as `5s`. Returns `None` for 0, which means no timeout.
+fn duration(setting: &str) -> Option<Duration> {
+    let digits = setting.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(setting.len());
+    let (number, unit) = setting.split_at(digits);
+    let unit = match unit {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    let milliseconds = number.parse::<u64>().ok()?.checked_mul(unit)?;
+    (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_their_units() {
+        for (setting, milliseconds) in [
+            ("0", 0),
+            ("250ms", 250),
+            ("5s", 5000),
+            ("2min", 120_000),
+            ("1h", 3_600_000),
+            ("1d", 86_400_000),
+            ("x", 0),
+        ] {
+            assert_eq!(duration(setting).map_or(0, |one| one.as_millis()), milliseconds, "{setting}");
+        }
+    }
+
+    #[test]
+    fn rows_become_a_state() {
+        let row = |cells: [Option<&str>; 8]| cells.map(|cell| cell.map(str::to_owned)).to_vec();
+        let state = SessionState::read(&vec![
+            row([None, Some("2s"), None, None, None, None, None, None]),
+            row([
+                Some("16400"),
+                Some("AccessShareLock,ShareLock"),
+                Some("7"),
+                Some("1"),
+                Some("9"),
+                Some("8192"),
+            ]),
+        ]);
+        assert_eq!(state.lock_timeout, Some(Duration::from_secs(2)));
+        let relation = RelationState {
+            modes: vec![LockMode::AccessShare, LockMode::Share],
+            file: 7,
+            counters: Counters { scans: 1, rows: 9 },
+            bytes: 8192,
+            name: None,
+        };
+        assert_eq!(state.relations, HashMap::from([(16400, relation)]));
+    }
+}

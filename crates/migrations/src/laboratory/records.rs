@@ -1,0 +1,134 @@
+//! The observed statements, and the transactions to which they belong.
+
+use std::time::Instant;
+
+use crate::{Observations, ObservedStatement};
+
+/// A transaction of a session that is still open.
+#[derive(Debug)]
+struct OpenTransaction {
+    number: usize,
+    /// Numbers of its statements, with the times of their requests.
+    statements: Vec<(usize, Instant)>,
+    /// Names of its savepoints, with the number of statements before each.
+    savepoints: Vec<(String, usize)>,
+}
+
+/// Collects the statements of all sessions.
+#[derive(Debug)]
+pub(super) struct Records {
+    observations: Observations,
+    /// Number of transactions so far.
+    transactions: usize,
+    /// Open transaction of each session.
+    open: Vec<Option<OpenTransaction>>,
+}
+
+impl Records {
+    pub(super) fn new(sessions: usize) -> Self {
+        Self {
+            observations: Observations::default(),
+            transactions: 0,
+            open: (0..sessions).map(|_| None).collect(),
+        }
+    }
+
+    pub(super) fn finish(self) -> Observations {
+        self.observations
+    }
+
+    /// Says once that something could not be observed.
+    pub(super) fn note(&mut self, sentence: String) {
+        if !self.observations.unseen.contains(&sentence) {
+            self.observations.unseen.push(sentence);
+        }
+    }
+
+    /// Adds a statement to the open transaction of its session, or to a new one. `sent` is the time of its request.
+    pub(super) fn add(&mut self, mut statement: ObservedStatement, sent: Instant) -> usize {
+        let number = self.observations.statements.len();
+        let open = &mut self.open[statement.session];
+        if open.is_none() {
+            let new = self.transactions;
+            self.transactions += 1;
+            *open = Some(OpenTransaction { number: new, statements: Vec::new(), savepoints: Vec::new() });
+        }
+        if let Some(open) = open {
+            statement.transaction = open.number;
+            open.statements.push((number, sent));
+        }
+        self.observations.statements.push(statement);
+        number
+    }
+
+    /// Returns a statement by its number.
+    pub(super) fn statement(&mut self, number: usize) -> &mut ObservedStatement {
+        &mut self.observations.statements[number]
+    }
+
+    /// Returns the number of statements so far.
+    pub(super) fn len(&self) -> usize {
+        self.observations.statements.len()
+    }
+
+    /// Ends the session's transaction. Its locks were held until `at`.
+    pub(super) fn end_transaction(&mut self, session: usize, at: Instant) {
+        if let Some(open) = self.open[session].take() {
+            self.release(&open.statements, at);
+        }
+    }
+
+    /// Notes a savepoint.
+    pub(super) fn savepoint(&mut self, session: usize, name: String) {
+        if let Some(open) = &mut self.open[session] {
+            let before = open.statements.len();
+            open.savepoints.push((name, before));
+        }
+    }
+
+    /// Returns to a savepoint, which stays. The server releases the locks of the statements after it.
+    pub(super) fn roll_back_to(&mut self, session: usize, name: &str, at: Instant) {
+        let Some(open) = &mut self.open[session] else { return };
+        let Some(position) = open.savepoints.iter().rposition(|(one, _)| one == name) else { return };
+        open.savepoints.truncate(position + 1);
+        let released = open.statements.split_off(open.savepoints[position].1);
+        self.release(&released, at);
+    }
+
+    fn release(&mut self, statements: &[(usize, Instant)], at: Instant) {
+        for (number, sent) in statements {
+            self.observations.statements[*number].held_seconds =
+                at.saturating_duration_since(*sent).as_secs_f64();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn locks_last_to_the_end_or_a_savepoint() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut records = Records::new(2);
+        let mut add = |records: &mut Records, session, seconds| {
+            records.add(ObservedStatement { session, ..ObservedStatement::default() }, at(seconds))
+        };
+        add(&mut records, 0, 0);
+        records.savepoint(0, "a".to_owned());
+        add(&mut records, 1, 1);
+        add(&mut records, 0, 2);
+        records.roll_back_to(0, "a", at(5));
+        add(&mut records, 0, 6);
+        records.end_transaction(0, at(10));
+        records.end_transaction(1, at(11));
+        add(&mut records, 0, 12);
+        records.end_transaction(0, at(12));
+        let statements = records.finish().statements;
+        let seen: Vec<_> = statements.iter().map(|one| (one.transaction, one.held_seconds)).collect();
+        assert_eq!(seen, [(0, 10.0), (1, 10.0), (0, 3.0), (0, 4.0), (2, 0.0)]);
+    }
+}

@@ -1,0 +1,170 @@
+//! A session that repeats the requests of a transcript, and asks questions between them.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pgwire::{SessionTranscript, StartupParams, StatementError, encode};
+use server::SessionError;
+
+use super::answer::{Answer, Next};
+use super::error::{During, LaboratoryError};
+use super::questions::SessionState;
+use super::requests::ClientNames;
+use super::wire::Wire;
+
+/// Name of the prepared statement and of the portal of the laboratory's own questions. The client's unnamed ones survive.
+const OWN: &[u8] = b"pgfresh_laboratory";
+/// Duration of one wait for an answer to a question.
+const TICK: Duration = Duration::from_millis(20);
+/// Sync.
+const SYNC: &[u8] = b"S\0\0\0\x04";
+/// Flush.
+const FLUSH: &[u8] = b"H\0\0\0\x04";
+
+/// Messages to send, and how they end.
+pub(super) struct Exchange<'a> {
+    /// The messages, without a Sync.
+    pub(super) messages: &'a [u8],
+    /// Whether a Sync must follow.
+    pub(super) is_extended: bool,
+    /// Whether the server may ask for the data of a COPY.
+    pub(super) is_copy: bool,
+    /// Whether to keep the rows.
+    pub(super) wants_rows: bool,
+    /// Duration of one wait for an answer.
+    pub(super) tick: Duration,
+}
+
+/// Called while a session waits for an answer, with the time since the request.
+pub(super) type Waiting<'a> = dyn FnMut(Duration) -> Result<(), LaboratoryError> + 'a;
+
+/// A session in the laboratory's server.
+#[derive(Debug)]
+pub(super) struct RepeatedSession {
+    wire: Wire,
+    /// Pid of the backend.
+    pub(super) pid: u32,
+    /// The client's prepared statements and portals.
+    pub(super) names: ClientNames,
+    /// Transaction status: `I`, `T` or `E`.
+    pub(super) status: u8,
+    /// Whether the laboratory began the open transaction, and must end it with the request.
+    pub(super) is_wrapped: bool,
+    /// Whether the open transaction failed here and not in the tool's run.
+    pub(super) is_lost: bool,
+    /// Whether the session has ended.
+    pub(super) is_over: bool,
+    /// Locks and counters after the last statement. `None` before the first statement of a transaction.
+    pub(super) state: Option<SessionState>,
+}
+
+impl RepeatedSession {
+    /// Starts a session with the start-up parameters of the transcript.
+    pub(super) fn open(folder: &Path, transcript: &SessionTranscript) -> Result<Self, SessionError> {
+        let parameters = transcript.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let (wire, pid) = Wire::connect(folder, &StartupParams::new(parameters), &transcript.database)?;
+        let names = ClientNames::default();
+        let (is_wrapped, is_lost, is_over) = (false, false, false);
+        Ok(Self { wire, pid, names, status: b'I', is_wrapped, is_lost, is_over, state: None })
+    }
+
+    /// Returns true if a transaction is open and has not failed.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.status == b'T' && !self.is_over
+    }
+
+    /// Sends messages and reads the answer, up to ReadyForQuery.
+    pub(super) fn exchange(
+        &mut self,
+        exchange: &Exchange<'_>,
+        copies: &mut VecDeque<Vec<u8>>,
+        waiting: &mut Waiting<'_>,
+    ) -> Result<Answer, LaboratoryError> {
+        let mut answer = Answer::default();
+        let result = self.talk(exchange, copies, waiting, &mut answer);
+        match result {
+            Ok(()) => {}
+            // The server has ended the session, as a statement such as pg_terminate_backend tells it to.
+            Err(LaboratoryError::Session { source: SessionError::Io { .. }, .. }) => {
+                answer.is_fatal = true;
+                answer.error.get_or_insert(StatementError {
+                    sqlstate: "08006".to_owned(),
+                    message: "the server closed the connection".to_owned(),
+                });
+            }
+            Err(error) => return Err(error),
+        }
+        self.is_over |= answer.is_fatal;
+        self.status = answer.status.unwrap_or(b'I');
+        if self.status != b'T' {
+            self.state = None;
+        }
+        Ok(answer)
+    }
+
+    fn talk(
+        &mut self,
+        exchange: &Exchange<'_>,
+        copies: &mut VecDeque<Vec<u8>>,
+        waiting: &mut Waiting<'_>,
+        answer: &mut Answer,
+    ) -> Result<(), LaboratoryError> {
+        let mut syncs_later = exchange.is_extended && exchange.is_copy;
+        let end = match (exchange.is_extended, syncs_later) {
+            (false, _) => &[][..],
+            (true, true) => FLUSH,
+            (true, false) => SYNC,
+        };
+        let begun = Instant::now();
+        self.wire.send(&[exchange.messages, end].concat()).during("repeat a request")?;
+        while answer.status.is_none() && !answer.is_fatal {
+            let next = self.wire.next(exchange.tick, |frame| answer.add(frame, exchange.wants_rows));
+            match next.during("repeat a request")? {
+                None => waiting(begun.elapsed())?,
+                Some(Next::Read) => {}
+                Some(Next::Copy) => {
+                    let data = copies.pop_front().unwrap_or_else(|| encode(b'f', b"no data\0"));
+                    self.wire.send(&data).during("repeat a request")?;
+                }
+                Some(Next::Ended) if syncs_later => {
+                    self.wire.send(SYNC).during("repeat a request")?;
+                    syncs_later = false;
+                }
+                Some(Next::Ended) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a statement of the laboratory, which does not disturb the client's unnamed statement and portal.
+    pub(super) fn ask(&mut self, sql: &str, waiting: &mut Waiting<'_>) -> Result<Answer, LaboratoryError> {
+        let close = |kind: u8| encode(b'C', &[&[kind], OWN, b"\0"].concat());
+        let parse = encode(b'P', &[OWN, b"\0", sql.as_bytes(), b"\0\0\0"].concat());
+        let bind = encode(b'B', &[OWN, b"\0", OWN, b"\0\0\0\0\0\0\0"].concat());
+        let execute = encode(b'E', &[OWN, b"\0\0\0\0\0"].concat());
+        let messages = [close(b'S'), parse, bind, execute, close(b'S'), close(b'P')].concat();
+        let exchange =
+            Exchange { messages: &messages, is_extended: true, is_copy: false, wants_rows: true, tick: TICK };
+        self.exchange(&exchange, &mut VecDeque::new(), waiting)
+    }
+
+    /// Closes the client's prepared statements with these names, so that a request can create them again.
+    pub(super) fn forget(
+        &mut self,
+        names: &[Vec<u8>],
+        waiting: &mut Waiting<'_>,
+    ) -> Result<(), LaboratoryError> {
+        let close = |name: &Vec<u8>| encode(b'C', &[b"S", &name[..], b"\0"].concat());
+        let messages: Vec<u8> = names.iter().flat_map(close).collect();
+        let exchange = Exchange {
+            messages: &messages,
+            is_extended: true,
+            is_copy: false,
+            wants_rows: false,
+            tick: TICK,
+        };
+        self.exchange(&exchange, &mut VecDeque::new(), waiting)?;
+        Ok(())
+    }
+}

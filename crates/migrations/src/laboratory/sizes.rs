@@ -1,0 +1,116 @@
+//! Sizes of relations before the migration.
+
+use std::collections::HashMap;
+
+use plans::RelationName;
+use server::{AdminConnection, identifier};
+
+use super::catalog::{Relations, kind};
+use super::error::{During, LaboratoryError};
+use crate::RelationSize;
+
+/// Maximum number of rows to count.
+const COUNTED: u32 = 1_000_000;
+
+/// Lists tables, indexes and materialized views, each index after its table.
+const RELATIONS: &str = "\
+SELECT n.nspname, c.relname, c.relkind, tn.nspname, t.relname, \
+ CASE WHEN c.relkind IN ('r', 'm', 'i') THEN pg_relation_size(c.oid) ELSE 0 END / 8192, \
+ CASE WHEN c.reltoastrelid <> 0 THEN pg_relation_size(c.reltoastrelid) ELSE 0 END / 8192, \
+ greatest(c.reltuples, 0), c.relkind = 'p' OR c.relkind IN ('r', 'm') AND c.relispopulated, c.oid \
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+LEFT JOIN pg_index x ON x.indexrelid = c.oid LEFT JOIN pg_class t ON t.oid = x.indrelid \
+LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace \
+WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'm', 'f', 'i', 'I') AND n.nspname <> 'pg_toast' \
+ AND c.relpersistence <> 't' \
+ORDER BY x.indexrelid IS NOT NULL, n.nspname, c.relname";
+
+/// Sizes of the relations in all databases.
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    sizes: Vec<RelationSize>,
+    /// Places in `sizes` by database and object identifier.
+    places: HashMap<(String, u32), usize>,
+}
+
+impl Sizes {
+    /// Returns all sizes.
+    pub(super) fn into_sizes(self) -> Vec<RelationSize> {
+        self.sizes
+    }
+
+    /// Returns true if the sizes in a database are known.
+    pub(super) fn has(&self, database: &str) -> bool {
+        self.sizes.iter().any(|size| size.database == database)
+    }
+
+    /// Lists relations that the migration has renamed under their new names, too.
+    pub(super) fn note_renamed(&mut self, database: &str, committed: &Relations) {
+        for (oid, relation) in committed {
+            let Some(place) = self.places.get(&(database.to_owned(), *oid)) else { continue };
+            let size = &self.sizes[*place];
+            if size.relation != relation.name || size.table != relation.table {
+                let (name, table) = (relation.name.clone(), relation.table.clone());
+                let renamed = RelationSize { relation: name, table, ..size.clone() };
+                if !self.sizes.contains(&renamed) {
+                    self.sizes.push(renamed);
+                }
+            }
+        }
+    }
+
+    /// Reads the sizes in the session's database, whose name is `database`.
+    pub(super) fn read(
+        &mut self,
+        session: &mut AdminConnection,
+        database: &str,
+    ) -> Result<(), LaboratoryError> {
+        let first = self.sizes.len();
+        for row in session.query(RELATIONS).during("read the sizes of tables")? {
+            let text = |column: usize| row.get(column).and_then(Option::as_deref);
+            let name = |column: usize| {
+                Some(RelationName { schema: text(column)?.to_owned(), name: text(column + 1)?.to_owned() })
+            };
+            let number = |column: usize| text(column).and_then(|text| text.parse().ok()).unwrap_or(0);
+            let Some(relation) = name(0) else { continue };
+            let letter = text(2).and_then(|letter| letter.chars().next()).unwrap_or_default();
+            let table = name(3);
+            let estimate = text(7).and_then(|rows| rows.parse().ok()).unwrap_or(0.0);
+            let rows = match &table {
+                Some(table) => self.sizes[first..]
+                    .iter()
+                    .find(|size| size.relation == *table)
+                    .map_or(estimate, |size| size.rows),
+                None if text(8) == Some("t") => count(session, &relation, letter, estimate),
+                None => estimate,
+            };
+            if let Some(oid) = text(9).and_then(|oid| oid.parse().ok()) {
+                self.places.insert((database.to_owned(), oid), self.sizes.len());
+            }
+            self.sizes.push(RelationSize {
+                database: database.to_owned(),
+                relation,
+                kind: kind(letter),
+                table,
+                pages: number(5),
+                toast_pages: number(6),
+                rows,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Counts the rows of a table. Returns the estimate if there are too many, or if the count takes too long.
+fn count(session: &mut AdminConnection, relation: &RelationName, letter: char, estimate: f64) -> f64 {
+    let only = if letter == 'p' { "" } else { "ONLY " };
+    let (schema, name) = (identifier(&relation.schema), identifier(&relation.name));
+    let sql =
+        format!("SELECT count(*) FROM (SELECT FROM {only}{schema}.{name} LIMIT {}) AS rows", COUNTED + 1);
+    let counted = session.query(&sql).ok().and_then(|rows| rows.first()?.first()?.as_ref()?.parse().ok());
+    match counted {
+        Some(counted) if counted <= f64::from(COUNTED) => counted,
+        Some(counted) => estimate.max(counted),
+        None => estimate,
+    }
+}

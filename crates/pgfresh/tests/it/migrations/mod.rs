@@ -1,0 +1,4 @@
+//! `migrate`: what the statements of a migration lock, scan and rewrite.
+
+mod observing;
+mod summary;
