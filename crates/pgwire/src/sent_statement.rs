@@ -34,12 +34,14 @@ impl SentStatement {
     }
 
     /// Creates a prepared statement, which has no values yet. `types` is the part of the Parse message after the text.
+    #[must_use]
     pub fn prepared(text: &[u8], types: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.into();
         Some(Self { text, types: types.into(), values: [].into(), prepared_runs: 0 })
     }
 
     /// Returns a run of this prepared statement. `values` is the part of the Bind message after the names.
+    #[must_use]
     pub fn bound(&self, values: &[u8], prepared_runs: u64) -> Self {
         Self { values: values.into(), prepared_runs, ..self.clone() }
     }
