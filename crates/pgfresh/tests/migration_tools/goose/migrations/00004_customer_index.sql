@@ -1,0 +1,2 @@
+-- +goose Up
+CREATE INDEX orders_customer_id ON orders (customer_id);

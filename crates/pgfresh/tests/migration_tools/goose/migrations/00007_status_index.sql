@@ -1,0 +1,4 @@
+-- +goose NO TRANSACTION
+-- +goose Up
+-- PostgreSQL builds this index while other sessions write.
+CREATE INDEX CONCURRENTLY orders_status ON orders (status);

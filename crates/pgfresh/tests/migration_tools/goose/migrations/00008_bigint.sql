@@ -1,0 +1,2 @@
+-- +goose Up
+ALTER TABLE orders ALTER COLUMN id TYPE bigint;

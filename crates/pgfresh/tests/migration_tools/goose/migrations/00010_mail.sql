@@ -1,0 +1,2 @@
+-- +goose Up
+ALTER TABLE customers RENAME COLUMN email TO mail;

@@ -1,0 +1,1 @@
+export default { client: "pg", connection: process.env.DATABASE_URL, migrations: { directory: "./migrations" } };

@@ -1,0 +1,3 @@
+export const up = (knex) => knex.raw("ALTER TABLE orders ALTER COLUMN id TYPE bigint");
+
+export const down = () => {};

@@ -1,0 +1,10 @@
+import { PrismaPg } from "@prisma/adapter-pg";
+import { defineConfig } from "prisma/config";
+
+export default defineConfig({
+  schema: "prisma/schema.prisma",
+  // The migrations run with a driver: Prisma then needs no engine that it would download.
+  experimental: { adapter: true },
+  engine: "js",
+  adapter: async () => new PrismaPg({ connectionString: process.env.DATABASE_URL }),
+});
