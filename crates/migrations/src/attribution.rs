@@ -1,0 +1,280 @@
+//! Names the migration of each statement.
+//!
+//! A migration tool has a table with a row for each migration that has run. It inserts the row before or after the statements of
+//! the migration, in the same session or in another one. Statements without such a row belong to the SQL file that has them.
+
+use std::collections::HashMap;
+
+use pgwire::SqlLexer;
+
+use crate::{Observations, ObservedStatement};
+
+mod equal_statements;
+mod files;
+mod ledger;
+mod own_statements;
+mod written_row;
+
+use equal_statements::SqlFiles;
+pub use files::MigrationFiles;
+use files::{NamedMigration, name_of_file};
+use ledger::{LedgerEvent, Ledgers, MigrationKey};
+
+/// Tables that Django fills when all migrations have run.
+const FILLED_AFTERWARDS: [&str; 2] = ["django_content_type", "auth_permission"];
+
+/// Origin of a statement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// Name of the migration, which users know from its file or from the tool's output. `None` if it is unknown.
+    pub migration: Option<String>,
+    /// Path of the migration's file in the project. `None` if the project has no such file.
+    pub file: Option<String>,
+    /// Whether the tool sent the statement for itself, not for a migration. It then has neither name nor file.
+    pub is_bookkeeping: bool,
+}
+
+/// Returns the origin of each of the observed statements.
+#[must_use]
+pub fn attribute(observations: &Observations, files: &MigrationFiles<'_>) -> Vec<Attribution> {
+    let statements = &observations.statements;
+    let ledgers = Ledgers::of(statements);
+    let mut found = vec![Attribution::default(); statements.len()];
+    for (index, is_own) in own(statements, &ledgers).into_iter().enumerate() {
+        found[index].is_bookkeeping = is_own;
+    }
+    let sql = SqlFiles::read(files);
+    let mut databases: Vec<_> = statements.iter().map(|statement| &statement.database).collect();
+    databases.sort_unstable();
+    databases.dedup();
+    for database in databases {
+        let is_here = |index: &usize| statements[*index].database == *database;
+        let mut walk = Walk::new(statements);
+        for index in (0..statements.len()).filter(is_here) {
+            match ledgers.event(&statements[index]) {
+                Some(event) => walk.event(index, event),
+                None if !found[index].is_bookkeeping => walk.statement(index),
+                None => {}
+            }
+        }
+        walk.finish().name(&sql, files, &mut found);
+    }
+    found
+}
+
+/// Returns which statements the tool sent for itself. BEGIN and COMMIT around nothing else are such statements.
+fn own(statements: &[ObservedStatement], ledgers: &Ledgers) -> Vec<bool> {
+    let own: Vec<_> = statements.iter().map(|one| own_statements::is_of_tool(&one.sql, ledgers)).collect();
+    let transaction = |one: &ObservedStatement| (one.session, one.transaction);
+    let is_control = |one: &ObservedStatement| {
+        begins(&one.sql) || ends(&one.sql) || first_word_is(&one.sql, &[b"savepoint", b"release"])
+    };
+    let mut has_others = HashMap::new();
+    for (one, is_own) in statements.iter().zip(&own) {
+        *has_others.entry(transaction(one)).or_insert(false) |= !is_own && !is_control(one);
+    }
+    let is_idle = |one: &ObservedStatement| is_control(one) && !has_others[&transaction(one)];
+    statements.iter().zip(own).map(|(one, is_own)| is_own || is_idle(one)).collect()
+}
+
+fn begins(sql: &str) -> bool {
+    first_word_is(sql, &[b"begin", b"start"])
+}
+
+fn ends(sql: &str) -> bool {
+    first_word_is(sql, &[b"commit", b"rollback", b"end", b"abort"])
+}
+
+fn first_word_is(sql: &str, words: &[&[u8]]) -> bool {
+    let first = SqlLexer::new(sql.as_bytes(), true).token();
+    first.is_some_and(|token| words.iter().any(|word| token.is_word(word)))
+}
+
+/// A walk over the statements of one database.
+struct Walk<'a> {
+    statements: &'a [ObservedStatement],
+    /// Migrations in the order of their rows.
+    migrations: Vec<MigrationKey>,
+    /// Number of a statement, and the number of its migration.
+    steps: Vec<(usize, Option<usize>)>,
+    /// Places in `steps` of statements that no row has claimed.
+    unclaimed: Vec<usize>,
+    /// Migration that has started in a session.
+    open: HashMap<usize, usize>,
+    /// Transaction of a session's last row, and its migration.
+    last: HashMap<usize, (usize, usize)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(statements: &'a [ObservedStatement]) -> Self {
+        Self {
+            statements,
+            migrations: Vec::new(),
+            steps: Vec::new(),
+            unclaimed: Vec::new(),
+            open: HashMap::new(),
+            last: HashMap::new(),
+        }
+    }
+
+    fn statement(&mut self, index: usize) {
+        let ObservedStatement { session, transaction, sql, .. } = &self.statements[index];
+        let is_rest = |step: &usize| {
+            let other = &self.statements[self.steps[*step].0];
+            (other.session, other.transaction) == (*session, *transaction)
+        };
+        let migration = match self.last.get(session) {
+            Some((last, migration)) if last == transaction && ends(sql) => {
+                (!self.unclaimed.iter().any(is_rest)).then_some(*migration)
+            }
+            _ => None,
+        };
+        if migration.is_none() {
+            self.unclaimed.push(self.steps.len());
+        }
+        self.steps.push((index, migration));
+    }
+
+    fn event(&mut self, index: usize, event: LedgerEvent) {
+        let ObservedStatement { session, transaction, .. } = self.statements[index];
+        match event {
+            LedgerEvent::Started(key) => {
+                self.claim(session);
+                self.open.insert(session, self.migrations.len());
+                self.migrations.push(key);
+            }
+            LedgerEvent::Ended(key) => {
+                let open = self.open.remove(&session);
+                let same = open.filter(|open| key.as_ref().is_none_or(|key| self.migrations[*open] == *key));
+                let migration = match (same, key) {
+                    (Some(open), _) => open,
+                    (None, Some(key)) => {
+                        self.migrations.push(key);
+                        self.migrations.len() - 1
+                    }
+                    (None, None) => return,
+                };
+                for step in self.claim(session) {
+                    self.steps[step].1 = Some(migration);
+                }
+                self.last.insert(session, (transaction, migration));
+            }
+        }
+    }
+
+    /// Takes the unclaimed statements of a session, or those of all sessions if it has none: a tool may keep its table
+    /// through another connection.
+    fn claim(&mut self, session: usize) -> Vec<usize> {
+        let is_of = |step: &usize| self.statements[self.steps[*step].0].session == session;
+        let (own, others): (Vec<_>, Vec<_>) = self.unclaimed.iter().copied().partition(is_of);
+        if own.is_empty() {
+            return std::mem::take(&mut self.unclaimed);
+        }
+        self.unclaimed = others;
+        own
+    }
+
+    /// Ends the walk. A migration that has started and not ended owns the remaining statements.
+    fn finish(mut self) -> Self {
+        let mut open: Vec<_> = self.open.drain().collect();
+        open.sort_unstable();
+        for (session, migration) in open {
+            for step in self.claim(session) {
+                self.steps[step].1 = Some(migration);
+            }
+        }
+        self
+    }
+
+    fn name(&self, sql: &SqlFiles<'_>, files: &MigrationFiles<'_>, found: &mut [Attribution]) {
+        let texts: Vec<_> =
+            self.steps.iter().map(|(index, _)| self.statements[*index].sql.as_str()).collect();
+        let equal = sql.of(&texts);
+        let named: Vec<_> =
+            (0..self.migrations.len()).map(|number| self.named(number, &equal, files)).collect();
+        let rest = self.rest(&equal, &named, files);
+        for (step, (index, migration)) in self.steps.iter().enumerate() {
+            let named = if let Some(number) = migration {
+                Some(named[*number].clone())
+            } else {
+                let rest = || rest.clone().filter(|(first, _)| step >= *first).map(|(_, named)| named);
+                equal[step].map(of_file).or_else(|| between(&equal, step)).or_else(rest)
+            };
+            let is_afterwards = migration.is_none() && fills_afterwards(&self.statements[*index].sql);
+            found[*index] = match named {
+                _ if is_afterwards => Attribution { is_bookkeeping: true, ..Attribution::default() },
+                Some(NamedMigration { name, file }) => {
+                    Attribution { migration: Some(name), file, is_bookkeeping: false }
+                }
+                None => Attribution::default(),
+            };
+        }
+    }
+
+    /// Returns a migration's name. The file that has most of its statements is its file: the row of a step back may have
+    /// another number than its file.
+    fn named(&self, number: usize, equal: &[Option<&str>], files: &MigrationFiles<'_>) -> NamedMigration {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        let steps = self.steps.iter().zip(equal).filter(|((_, migration), _)| *migration == Some(number));
+        steps.filter_map(|(_, file)| *file).for_each(|file| *counts.entry(file).or_default() += 1);
+        let key = &self.migrations[number];
+        let named = files.resolve(key);
+        let file = counts.into_iter().max_by_key(|(file, count)| (*count, std::cmp::Reverse(*file)));
+        match (file, key) {
+            (Some((file, _)), MigrationKey::Version(_) | MigrationKey::JournalTime(_)) => of_file(file),
+            (Some((file, _)), _) => NamedMigration { file: Some(file.to_owned()), ..named },
+            (None, _) => named,
+        }
+    }
+
+    /// Returns the migration of the statements that no row and no SQL file knows, and the place in `steps` where they begin.
+    fn rest(
+        &self,
+        equal: &[Option<&str>],
+        named: &[NamedMigration],
+        files: &MigrationFiles<'_>,
+    ) -> Option<(usize, NamedMigration)> {
+        let is_used = |path: &str| {
+            equal.contains(&Some(path)) || named.iter().any(|one| one.file.as_deref() == Some(path))
+        };
+        let unused = files.unused_additions(is_used);
+        let last = self.steps.iter().rposition(|(_, migration)| migration.is_some());
+        if let ([only], None) = (&unused[..], last) {
+            return Some((0, of_file(only)));
+        }
+        let first = last.map_or(0, |last| last + 1);
+        let fails = self.steps[first..].iter().any(|(index, _)| {
+            let statement = &self.statements[*index];
+            statement.error.is_some() || statement.is_unfinished
+        });
+        if !fails || equal[first..].iter().any(Option::is_some) {
+            return None;
+        }
+        let after_last = || {
+            let number = self.steps[last?].1?;
+            files.next(&self.migrations[number], named[number].file.as_deref()?)
+        };
+        let file = unused.first().map(|path| (*path).to_owned()).or_else(after_last)?;
+        Some((first, of_file(&file)))
+    }
+}
+
+fn of_file(path: &str) -> NamedMigration {
+    NamedMigration { name: name_of_file(path), file: Some(path.to_owned()) }
+}
+
+/// Returns the file that has the statements before and after this one, which may have variables of psql.
+fn between(equal: &[Option<&str>], step: usize) -> Option<NamedMigration> {
+    let before = equal[..step].iter().rev().find_map(|file| *file)?;
+    let after = equal[step + 1..].iter().find_map(|file| *file)?;
+    (before == after).then(|| of_file(before))
+}
+
+fn fills_afterwards(sql: &str) -> bool {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    let names = std::iter::from_fn(|| lexer.token()).filter_map(|token| token.name());
+    names.into_iter().any(|name| FILLED_AFTERWARDS.contains(&name.as_str()))
+}
+
+#[cfg(test)]
+mod tests;

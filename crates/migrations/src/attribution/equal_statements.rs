@@ -1,0 +1,84 @@
+//! Finds the statements of a run in the project's SQL files.
+
+use std::collections::HashMap;
+
+use pgwire::{SqlLexer, TokenKind, split_statements};
+
+use super::files::{MigrationFiles, is_named};
+
+/// Maximum size of all files together, in bytes. Migrations are smaller; a dump with rows may not be.
+const MAX_BYTES: usize = 32 << 20;
+
+/// Statements of the project's SQL files.
+pub(super) struct SqlFiles<'a> {
+    files: Vec<SqlFile<'a>>,
+    /// Numbers of a file and of a statement in it, for each text.
+    places: HashMap<String, Vec<(usize, usize)>>,
+}
+
+struct SqlFile<'a> {
+    path: &'a str,
+    statements: Vec<String>,
+}
+
+impl<'a> SqlFiles<'a> {
+    pub(super) fn read(files: &MigrationFiles<'a>) -> Self {
+        let mut left = MAX_BYTES;
+        let mut found = Self { files: Vec::new(), places: HashMap::new() };
+        for (path, text) in files.sql() {
+            let Some(rest) = left.checked_sub(text.len()) else { continue };
+            left = rest;
+            let statements: Vec<_> = split_statements(&text).into_iter().map(words).collect();
+            for (at, statement) in statements.iter().enumerate() {
+                found.places.entry(statement.clone()).or_default().push((found.files.len(), at));
+            }
+            found.files.push(SqlFile { path, statements });
+        }
+        found
+    }
+
+    /// Returns the file of each statement, or `None` if no file has it. The statements are those of one run in their
+    /// order. The file with the longest sequence of the same statements wins, then the one that follows the last one.
+    pub(super) fn of(&self, statements: &[&str]) -> Vec<Option<&'a str>> {
+        let texts: Vec<_> = statements.iter().map(|sql| words(sql)).collect();
+        let mut found = vec![None; texts.len()];
+        let (mut at, mut last) = (0, 0);
+        while at < texts.len() {
+            let places = self.places.get(&texts[at]).map_or(&[][..], Vec::as_slice);
+            let length = |&(file, start): &(usize, usize)| {
+                let in_file = &self.files[file].statements[start..];
+                in_file.iter().zip(&texts[at..]).take_while(|(one, other)| one == other).count()
+            };
+            let preference = |place: &&(usize, usize)| {
+                let file = place.0;
+                (length(place), is_named(self.files[file].path), file >= last, std::cmp::Reverse(file))
+            };
+            let best = places.iter().max_by_key(preference);
+            let length = best.map_or(0, length);
+            if let Some((file, _)) = best
+                && texts[at..at + length].iter().any(|text| says_something(text))
+            {
+                last = *file;
+                found[at..at + length].fill(Some(self.files[*file].path));
+            }
+            at += length.max(1);
+        }
+        found
+    }
+}
+
+/// Returns a statement's tokens with a blank between them, without comments and without the semicolon.
+fn words(sql: &str) -> String {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    let tokens = std::iter::from_fn(|| lexer.token()).map(|token| {
+        let text = String::from_utf8_lossy(token.text);
+        if token.kind == TokenKind::Word { text.to_lowercase() } else { text.into_owned() }
+    });
+    tokens.collect::<Vec<_>>().join(" ").trim_end_matches([' ', ';']).to_owned()
+}
+
+/// Returns false for statements that many files have.
+fn says_something(words: &str) -> bool {
+    let first = words.split(' ').next().unwrap_or_default();
+    !["begin", "start", "commit", "end", "rollback", "set", "reset", ""].contains(&first)
+}

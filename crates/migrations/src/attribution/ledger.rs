@@ -1,0 +1,175 @@
+//! Reads the tables in which migration tools list the migrations that have run.
+
+use std::collections::HashSet;
+
+use super::written_row::{RowChange, WrittenRow};
+use crate::ObservedStatement;
+
+/// How a tool identifies a migration in its table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum MigrationKey {
+    /// A name that users know.
+    Name(String),
+    /// A name, and the file that the tool has it from.
+    NameInFile(String, String),
+    /// A number at the start of a file's name.
+    Version(String),
+    /// Alembic's revisions before and after a step in either direction.
+    Revision { before: Option<String>, after: Option<String> },
+    /// Milliseconds in Drizzle's journal.
+    JournalTime(String),
+}
+
+/// Says where a migration begins or ends in a tool's sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum LedgerEvent {
+    /// The statements after this one belong to the migration.
+    Started(MigrationKey),
+    /// The statements before this one belong to the migration, or to the one that has started if there is no key.
+    Ended(Option<MigrationKey>),
+}
+
+/// A tool's table.
+struct Ledger {
+    /// Usual name of the table.
+    table: &'static str,
+    /// Columns of an INSERT for a migration.
+    columns: &'static [&'static str],
+    /// Whether no other table has these columns, so that the table may have another name.
+    is_distinctive: bool,
+    key: KeyColumns,
+}
+
+/// Columns with a migration's key.
+enum KeyColumns {
+    Name(&'static str),
+    /// Django's application and name.
+    Django,
+    Liquibase,
+    Version(&'static str),
+    Alembic,
+    Drizzle,
+}
+
+const fn ledger(table: &'static str, columns: &'static [&'static str], key: KeyColumns) -> Ledger {
+    Ledger { table, columns, is_distinctive: false, key }
+}
+
+const fn distinctive(table: &'static str, columns: &'static [&'static str], key: KeyColumns) -> Ledger {
+    Ledger { table, columns, is_distinctive: true, key }
+}
+
+/// Sources: the tools' own statements, which `recorded/` has for most of them, and else their documentation.
+const LEDGERS: [Ledger; 18] = [
+    distinctive("alembic_version", &["version_num"], KeyColumns::Alembic),
+    ledger("django_migrations", &["app", "name", "applied"], KeyColumns::Django),
+    distinctive(
+        "flyway_schema_history",
+        &["installed_rank", "script", "checksum"],
+        KeyColumns::Name("script"),
+    ),
+    distinctive("databasechangelog", &["id", "author", "filename", "orderexecuted"], KeyColumns::Liquibase),
+    distinctive("knex_migrations", &["batch", "migration_time", "name"], KeyColumns::Name("name")),
+    distinctive("goose_db_version", &["version_id", "is_applied"], KeyColumns::Version("version_id")),
+    ledger("_sqlx_migrations", &["version", "checksum"], KeyColumns::Version("version")),
+    ledger("_prisma_migrations", &["migration_name"], KeyColumns::Name("migration_name")),
+    distinctive("__drizzle_migrations", &["hash", "created_at"], KeyColumns::Drizzle),
+    // golang-migrate has one row, in a table of this name, too.
+    distinctive("schema_migrations", &["version", "dirty"], KeyColumns::Version("version")),
+    // Rails, Ecto and dbmate.
+    ledger("schema_migrations", &["version"], KeyColumns::Version("version")),
+    ledger("__diesel_schema_migrations", &["version"], KeyColumns::Version("version")),
+    ledger("refinery_schema_history", &["version", "name"], KeyColumns::Version("version")),
+    ledger("pgmigrations", &["name", "run_on"], KeyColumns::Name("name")),
+    ledger("SequelizeMeta", &["name"], KeyColumns::Name("name")),
+    // TypeORM and Laravel.
+    ledger("migrations", &["timestamp", "name"], KeyColumns::Name("name")),
+    ledger("migrations", &["migration", "batch"], KeyColumns::Name("migration")),
+    ledger("__EFMigrationsHistory", &["migrationid", "productversion"], KeyColumns::Name("migrationid")),
+];
+
+/// Tables that tools keep beside their list.
+const COMPANIONS: [&str; 3] = ["ar_internal_metadata", "databasechangeloglock", "knex_migrations_lock"];
+
+/// The tables of the tools in a run.
+pub(super) struct Ledgers {
+    /// Names of tables in lower case.
+    tables: HashSet<String>,
+}
+
+impl Ledgers {
+    /// Finds tables with other names than the usual ones by what the statements insert.
+    pub(super) fn of(statements: &[ObservedStatement]) -> Self {
+        let usual = LEDGERS.iter().map(|ledger| ledger.table).filter(|table| *table != "migrations");
+        let mut tables: HashSet<_> = usual.chain(COMPANIONS).map(str::to_lowercase).collect();
+        let rows = statements.iter().filter_map(|one| WrittenRow::read(&one.sql, &one.parameters));
+        let inserts = rows.filter(|row| row.change == RowChange::Insert);
+        tables.extend(inserts.filter(|row| of_insert(row).is_some()).map(|row| row.table.to_lowercase()));
+        Self { tables }
+    }
+
+    /// Returns true for a table in which a tool lists migrations, and for a table beside it.
+    pub(super) fn has(&self, table: &str) -> bool {
+        self.tables.contains(&table.to_lowercase())
+    }
+
+    /// Returns `None` for a statement that says nothing about a migration.
+    pub(super) fn event(&self, statement: &ObservedStatement) -> Option<LedgerEvent> {
+        let row = WrittenRow::read(&statement.sql, &statement.parameters)?;
+        if row.change == RowChange::Insert {
+            let key = of_insert(&row)?.key.read(&row)?;
+            let is_dirty = row.new_value("dirty").is_some_and(|dirty| ["t", "true", "1"].contains(&dirty));
+            let is_prisma = row.has(&["migration_name"]);
+            let starts = is_dirty || is_prisma && row.new_value("finished_at").is_none();
+            return Some(if starts { LedgerEvent::Started(key) } else { LedgerEvent::Ended(Some(key)) });
+        }
+        if !self.has(&row.table) {
+            return None;
+        }
+        if row.table == "_prisma_migrations" {
+            let ends = row.has(&["finished_at"]) || row.has(&["rolled_back_at"]);
+            return ends.then_some(LedgerEvent::Ended(None));
+        }
+        let has_usual_name = LEDGERS.iter().any(|ledger| is_usual(ledger, &row));
+        let is_it = |ledger: &&Ledger| {
+            if has_usual_name { is_usual(ledger, &row) } else { ledger.is_distinctive }
+        };
+        let key = LEDGERS.iter().filter(is_it).find_map(|ledger| ledger.key.read(&row));
+        key.map(|key| LedgerEvent::Ended(Some(key)))
+    }
+}
+
+fn is_usual(ledger: &Ledger, row: &WrittenRow) -> bool {
+    row.table.eq_ignore_ascii_case(ledger.table)
+}
+
+fn of_insert(row: &WrittenRow) -> Option<&'static Ledger> {
+    LEDGERS.iter().find(|ledger| (ledger.is_distinctive || is_usual(ledger, row)) && row.has(ledger.columns))
+}
+
+impl KeyColumns {
+    fn read(&self, row: &WrittenRow) -> Option<MigrationKey> {
+        let value = |column: &str| row.value(column).map(str::to_owned);
+        match self {
+            Self::Name(column) => value(column).map(MigrationKey::Name),
+            Self::Version(column) => value(column).map(MigrationKey::Version),
+            Self::Drizzle => value("created_at").map(MigrationKey::JournalTime),
+            Self::Django => {
+                let (app, name) = (value("app")?, value("name")?);
+                let file = format!("{}/migrations/{name}.py", app.rsplit('.').next().unwrap_or(&app));
+                Some(MigrationKey::NameInFile(format!("{app}.{name}"), file))
+            }
+            Self::Liquibase => {
+                let (id, author, file) = (value("id")?, value("author")?, value("filename")?);
+                Some(MigrationKey::NameInFile(format!("{file}::{id}::{author}"), file))
+            }
+            Self::Alembic => {
+                let owned = |value: Option<&str>| value.map(str::to_owned);
+                let after = owned(row.new_value("version_num"));
+                let before = owned(row.condition("version_num"));
+                let has_key = after.is_some() || before.is_some();
+                has_key.then_some(MigrationKey::Revision { before, after })
+            }
+        }
+    }
+}
