@@ -55,6 +55,8 @@ pub struct MigrationRun {
     pub is_interrupted: bool,
     /// Version of PostgreSQL.
     pub postgres: String,
+    /// Sentences about statements that waited for a lock of another session of the migration.
+    pub waits: Vec<String>,
     /// Source of production's sizes, such as `statistics of 2026-11-20`. `None` if they are unknown.
     pub production: Option<String>,
 }

@@ -174,6 +174,8 @@ failures! {
     DoctorError: hint;
     ProfileError: detail hint;
     plans::ScratchError: detail hint;
+    migrations::LaboratoryError: detail hint;
+    migrations::SizesError: hint;
     plans::import::ImportError: hint;
     plans::redact::RedactError: hint;
 }

@@ -43,6 +43,7 @@ impl MigrationReport {
         ];
         tables.into_iter().flatten().for_each(|table| report.add_table(table));
         report.add_notes(self.suite.iter().map(super::SuiteOutcome::sentence));
+        report.add_notes(self.run.waits.iter().map(|sentence| format!("Waits: {sentence}")));
         report.add_notes(self.assumptions.iter().map(|sentence| format!("Assumed: {sentence}")));
         report.add_notes(self.unseen.iter().map(|sentence| format!("Not seen: {sentence}")));
         self.to_json().into_iter().for_each(|(key, value)| report.add_data(key, value));

@@ -34,6 +34,7 @@ impl MigrationReport {
             ("command", json!(run.command)),
             ("exit_code", json!(run.exit_code)),
             ("interrupted", json!(run.is_interrupted)),
+            ("waits", json!(run.waits)),
             ("statements", statements.iter().map(statement_to_json).collect()),
             ("over_budget", over_budget.collect()),
             ("suite", suite.as_ref().map_or(Value::Null, suite_to_json)),

@@ -26,6 +26,9 @@ impl MigrationReport {
             line(&mut text, "- **Passes**");
         }
         line(&mut text, &format!("- {}", escaped(&self.summary())));
+        for sentence in &self.run.waits {
+            line(&mut text, &format!("- **Waits**: {}", escaped(sentence)));
+        }
         let mut migration = None;
         for statement in self.shown() {
             let name = statement.migration.as_deref();

@@ -50,6 +50,9 @@ impl MigrationReport {
         }
         lines.add("", &self.summary());
         self.add_suite(&mut lines);
+        for sentence in &self.run.waits {
+            lines.add("waits: ", sentence);
+        }
         for sentence in &self.assumptions {
             lines.add("assumed: ", sentence);
         }

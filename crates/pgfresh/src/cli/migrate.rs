@@ -3,8 +3,10 @@
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use migrations::TableRows;
 
 use super::options::{MigrateOptions, Options};
 use crate::report_file::ReportFile;
@@ -38,6 +40,15 @@ pub(crate) struct CheckMigrations {
     /// Revision before the migrations [default: where the branch left main]
     #[arg(long, value_name = "REF")]
     pub(crate) from: Option<String>,
+    /// Production's statistics, of template import [default: those of pgfresh.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) statistics: Option<PathBuf>,
+    /// Rows of a table in production, such as orders=48M; repeatable
+    #[arg(long, value_name = "TABLE=N")]
+    pub(crate) rows: Vec<TableRows>,
+    /// The suite's statements, of "run --statements" [default: the last recorded]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) statements: Option<PathBuf>,
     /// Run COMMAND, the tests of the old revision, on the migrated database
     #[arg(long)]
     pub(crate) suite: bool,

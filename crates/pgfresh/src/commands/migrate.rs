@@ -1,5 +1,6 @@
 //! `pgfresh migrate`: checks migrations on the template from before them.
 
+mod analysis;
 mod base;
 mod check;
 mod checkout;
@@ -8,6 +9,9 @@ mod difference;
 mod direct_server;
 mod git;
 mod migration_command;
+mod observed_run;
+mod origins;
+mod publish;
 mod revision;
 mod roundtrip;
 

@@ -2,10 +2,57 @@
 
 use std::process::ExitCode;
 
+use migrations::{MigrationReport, MigrationRun};
+
+use super::CHECK_FAILED;
+use super::analysis::{self, Inputs};
+use super::base::Base;
+use super::migration_command::MigrationCommand;
+use super::observed_run::ObservedRun;
+use super::publish;
 use crate::cli::CheckMigrations;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::report_file;
+use crate::terminal_progress::INTERRUPTED;
 
-pub(crate) fn execute(_context: &Context, _arguments: &CheckMigrations) -> Result<ExitCode, Failure> {
-    Err(Failure::new("not there yet"))
+pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<ExitCode, Failure> {
+    report_file::expect_writable(&arguments.report)?;
+    let inputs = Inputs::read(context, arguments)?;
+    let base = Base::of(context, arguments.from.as_deref())?;
+    let command = if arguments.command.is_empty() {
+        MigrationCommand::of_template(context, &base)?
+    } else {
+        Some(MigrationCommand::of_words(&arguments.command)?)
+    };
+    let run = MigrationRun {
+        base: base.revision.name.clone(),
+        postgres: base.provisioner.installation.version().to_string(),
+        ..MigrationRun::default()
+    };
+    let Some(command) = command else {
+        publish::publish(&MigrationReport { run, ..MigrationReport::default() }, arguments)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let observed = ObservedRun::perform(context, &base, &command, &arguments.env)?;
+    let ended = observed.ended;
+    // The command's own exit code is more important than that of the report.
+    let of_report = |failure: Failure| failure.after_command(ended.code);
+    let settings = &context.settings()?.migrate;
+    let mut report = analysis::analyze(&base, settings, &inputs, &observed.transcripts).map_err(of_report)?;
+    report.run = MigrationRun {
+        command: command.shown,
+        exit_code: ended.code,
+        is_interrupted: ended.interrupted,
+        production: report.run.production.take(),
+        waits: observed.waits,
+        ..run
+    };
+    publish::publish(&report, arguments).map_err(of_report)?;
+    base.checkout.remove();
+    Ok(ExitCode::from(match ended.code {
+        0 if ended.interrupted => INTERRUPTED,
+        0 if !report.passes() => CHECK_FAILED,
+        code => code,
+    }))
 }

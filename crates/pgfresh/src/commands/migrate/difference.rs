@@ -2,7 +2,7 @@
 
 use std::io;
 
-use contract::DatabaseDiff;
+use contract::{DatabaseDiff, ObjectChange};
 use diff::{DiffLimits, format_diff, summarize};
 use server::AdminConnection;
 
@@ -60,6 +60,8 @@ impl Difference {
     fn without_lists(mut diff: DatabaseDiff) -> Self {
         let all = diff.schema.len() + diff.sequences.len() + diff.tables.len();
         diff.schema.retain(|object| !is_of_list(&object.name));
+        let all = all - diff.schema.iter().filter(|object| is_renumbered(object)).count();
+        diff.schema.retain(|object| !is_renumbered(object));
         diff.sequences.retain(|sequence| !is_of_list(&sequence.name));
         diff.tables.retain(|table| !is_of_list(&table.table));
         let left = diff.schema.len() + diff.sequences.len() + diff.tables.len();
@@ -84,6 +86,12 @@ impl Difference {
     pub(super) fn has_definitions(&self) -> bool {
         !self.diff.schema.is_empty() || self.diff.schema_left_out > 0
     }
+}
+
+/// Returns true if only the number of a column differs. Numbers have gaps where columns were dropped.
+fn is_renumbered(object: &ObjectChange) -> bool {
+    let is_same = object.old.is_none() && object.new.is_none() && !object.columns.is_empty();
+    is_same && object.columns.iter().all(|column| column.column == "attnum")
 }
 
 /// Returns true if an object is a list of a migration tool, or belongs to one. Such objects have the name of their table

@@ -53,9 +53,8 @@ impl ObservedRun {
         let address = service.address(&service.database);
         let mut command = command.at(&address, env, &provisioner.installation);
         service.describe_to(&mut command);
-        let (ended, waits) = watched(&service, &transcription, || {
-            foreground::run(Some(&service.server), command)
-        });
+        let (ended, waits) =
+            watched(&service, &transcription, || foreground::run(Some(&service.server), command));
         // The report is still to come. From here on, signals end pgfresh, and the guards clean up.
         die_by(&SIGNALS)?.store(true, Ordering::Relaxed);
         let ended = ended?;
@@ -80,12 +79,13 @@ fn watched<T>(
 ) -> (T, Vec<String>) {
     let waits = Mutex::new(Vec::new());
     let (ended, end) = channel::<()>();
+    let (server, seen) = (&service.server, &waits);
     let result = thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             let mut session = None;
             while end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 for waiting in transcription.waiting() {
-                    report_wait(&service.server, &mut session, &waiting, &waits);
+                    report_wait(server, &mut session, &waiting, seen);
                 }
             }
         });
@@ -107,7 +107,7 @@ fn report_wait(
         return;
     }
     let Some(holder) = holder_of(server, session, waiting.backend) else { return };
-    let text = report::cut(&waiting.running.text, 80);
+    let text = report::cut(&waiting.running.statement, 80);
     let sentence = format!("{} waits for a lock of another session: {holder}", printable(&text));
     let mut waits = sys::lock(waits);
     if !waits.contains(&sentence) {

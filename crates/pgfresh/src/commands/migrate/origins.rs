@@ -1,0 +1,49 @@
+//! Names the migration and the file of each statement.
+
+use std::collections::BTreeMap;
+
+use migrations::{Attribution, MigrationFiles, MigrationReport, Observations, attribute};
+
+use super::base::Base;
+use super::git::git;
+use crate::bounded_file;
+use crate::failure::Failure;
+
+/// Maximum size of a migration's file in bytes.
+const MOST_BYTES: u64 = 16_000_000;
+
+/// Sets the migration of each statement of the report, and the files of the migrations.
+pub(super) fn name(
+    base: &Base,
+    observations: &Observations,
+    report: &mut MigrationReport,
+) -> Result<(), Failure> {
+    let mut paths = list(base, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
+    paths.sort_by_key(|path| (path.matches('/').count(), path.clone()));
+    paths.dedup();
+    let added = ["diff", "--name-only", "-z", "--diff-filter=A", &base.revision.commit, "--"];
+    let mut added = list(base, &added)?;
+    added.extend(list(base, &["ls-files", "-z", "--others", "--exclude-standard"])?);
+    added.sort();
+    let root = &base.repository.root;
+    let read = |path: &str| bounded_file::read_text(&root.join(path), MOST_BYTES).unwrap_or_default();
+    let files = MigrationFiles::new(&paths, &read).with_added(&added);
+    let origins = attribute(observations, &files);
+    let mut known = BTreeMap::new();
+    for (statement, origin) in report.statements.iter_mut().zip(origins) {
+        let Attribution { migration, file, is_bookkeeping } = origin;
+        if let (Some(migration), Some(file)) = (&migration, file) {
+            known.insert(migration.clone(), file);
+        }
+        (statement.migration, statement.is_bookkeeping) = (migration, is_bookkeeping);
+    }
+    report.files = known;
+    Ok(())
+}
+
+/// Returns the paths that git lists.
+fn list(base: &Base, words: &[&str]) -> Result<Vec<String>, Failure> {
+    let listed = base.repository.expect("list the files of the repository", &mut git(words))?;
+    let paths = listed.split(|byte| *byte == 0).filter_map(|path| std::str::from_utf8(path).ok());
+    Ok(paths.filter(|path| !path.is_empty()).map(str::to_owned).collect())
+}
