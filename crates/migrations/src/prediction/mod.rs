@@ -287,7 +287,7 @@ impl<'a> Estimate<'a> {
             here += table.template_rows;
             there += table.rows?;
         }
-        let (low, high) = self.fraction(here);
+        let (low, high) = self.fraction(here, is_insert || self.shape.has_condition);
         let mut cost = Cost::default();
         for target in targets {
             let production = self.production.table(target)?;
@@ -300,11 +300,12 @@ impl<'a> Estimate<'a> {
         Some(cost)
     }
 
-    /// Returns the fraction of the rows that the statement changes, at least and at most.
-    fn fraction(&self, here: f64) -> (f64, f64) {
+    /// Returns the fraction of the read rows that the statement writes, at least and at most. `may_filter` means that it
+    /// need not write all of them.
+    fn fraction(&self, here: f64, may_filter: bool) -> (f64, f64) {
         let count = self.statement.tag.as_deref().and_then(|tag| tag.rsplit(' ').next()?.parse::<f64>().ok());
         match count {
-            _ if self.shape.kind != Kind::Insert && !self.shape.has_condition => (1.0, 1.0),
+            _ if !may_filter => (1.0, 1.0),
             Some(count) if here >= KNOWN_FRACTION => {
                 let fraction = count / here;
                 (fraction / FRACTION_SPREAD, (fraction * FRACTION_SPREAD).min(fraction.max(1.0)))
@@ -330,6 +331,9 @@ impl<'a> Estimate<'a> {
         if cost.high == 0.0 {
             return None;
         }
+        if self.shape.stores_rows {
+            cost += self.stored_rows()?;
+        }
         for lock in self.statement.locks.iter().filter(|lock| lock.mode == LockMode::RowExclusive) {
             if let Some(production) = self.production.table(&lock.relation) {
                 production.rows?;
@@ -338,6 +342,20 @@ impl<'a> Estimate<'a> {
             }
         }
         self.finish(cost)
+    }
+
+    /// Returns the work of writing the rows of a query into a new table. Its rows are as wide as those it reads. `None` if
+    /// a size is unknown.
+    fn stored_rows(&self) -> Option<Cost> {
+        let mut cost = Cost::default();
+        let mut here = 0.0;
+        for production in self.scans.keys().filter_map(|name| self.production.table(name)) {
+            production.rows?;
+            here += production.template_rows;
+            cost += Table { speeds: self.speeds, table: production }.rewrite();
+        }
+        let (low, high) = self.fraction(here, true);
+        Some(cost.between(low, high))
     }
 }
 

@@ -10,6 +10,8 @@ pub(super) struct Shape {
     pub(super) builds: Vec<Build>,
     /// Whether the statement checks a foreign key of rows that exist.
     pub(super) checks_reference: bool,
+    /// Whether the statement writes the rows of a query into a new table.
+    pub(super) stores_rows: bool,
     /// Whether a WHERE can exclude rows.
     pub(super) has_condition: bool,
     /// Table that the statement changes, with its schema if the text has one.
@@ -58,11 +60,13 @@ impl Shape {
         } else if is(0, "alter") && is(1, "table") {
             shape.read_alter(&tokens);
         } else if is(0, "create") && (is(1, "table") || is(1, "unlogged") || is(1, "materialized")) {
-            shape.kind = if has(&tokens, b"as") { Kind::Query } else { Kind::Definition };
+            shape.stores_rows = has(&tokens, b"as") && !has_pair(&tokens, b"no", b"data");
+            shape.kind = if shape.stores_rows { Kind::Query } else { Kind::Definition };
         } else if is(0, "refresh")
             || ["select", "do", "call", "execute", "values"].iter().any(|word| is(0, word))
         {
             shape.kind = Kind::Query;
+            shape.stores_rows = is(0, "select") && has(&tokens, b"into");
         } else if ["update", "delete", "insert", "merge", "with"].iter().any(|word| is(0, word)) {
             shape.read_change(&tokens);
         }
