@@ -87,7 +87,7 @@ fn advise_statement(facts: &Facts<'_>, is_first: bool) -> Vec<StatementAdvice> {
 fn rewrite(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let blocks = facts.locks().into_iter().any(facts::blocks_writes);
     let instead = if *facts.change() == SchemaChange::Compact { COMPACT } else { REWRITE };
-    blocks.then(|| advice(AdviceTopic::Rewrite, facts.danger(), instead))
+    blocks.then(|| advice(AdviceTopic::Rewrite, facts.danger_of(&facts.work()), instead))
 }
 
 fn advice(topic: AdviceTopic, danger: impl Into<String>, instead: impl Into<String>) -> StatementAdvice {

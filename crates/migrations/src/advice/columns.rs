@@ -27,7 +27,7 @@ pub(super) fn advise_action(facts: &Facts<'_>, action: &TableAction) -> Vec<Stat
     let long = |topic, instead: &str| {
         let instead =
             if facts.refuses_rows() { format!("{MEND}; and {instead}") } else { instead.to_owned() };
-        facts.is_long().then(|| advice(topic, facts.danger(), instead)).into_iter().collect()
+        facts.is_long().then(|| advice(topic, facts.danger_of(work(topic)), instead)).into_iter().collect()
     };
     match action {
         TableAction::AddColumn(column) => added_column(facts, column, &long),
@@ -39,6 +39,18 @@ pub(super) fn advise_action(facts: &Facts<'_>, action: &TableAction) -> Vec<Stat
         }
         TableAction::AttachPartition { .. } => long(AdviceTopic::Partition, super::objects::PARTITION),
         _ => Vec::new(),
+    }
+}
+
+/// Names the work that makes such a statement long.
+fn work(topic: AdviceTopic) -> &'static str {
+    match topic {
+        AdviceTopic::TypeChange => "converts the column in all rows or indexes",
+        AdviceTopic::Default => "writes the default into all rows",
+        AdviceTopic::GeneratedColumn => "computes the column in all rows",
+        AdviceTopic::NotNull => "reads all rows to find nulls",
+        AdviceTopic::UniqueConstraint | AdviceTopic::PrimaryKey => "builds its index from all rows",
+        _ => "checks all rows",
     }
 }
 
@@ -78,7 +90,9 @@ fn added_constraint(facts: &Facts<'_>, constraint: &AddedConstraint, long: Long<
         return Vec::new();
     }
     if constraint.uses_index {
-        return long(AdviceTopic::PrimaryKey, PROVEN);
+        let danger = facts.danger_of("reads all rows to find nulls");
+        let found = facts.is_long().then(|| advice(AdviceTopic::PrimaryKey, danger, PROVEN));
+        return found.into_iter().collect();
     }
     match constraint.kind {
         ConstraintKind::Check => long(AdviceTopic::CheckConstraint, CHECK),

@@ -115,20 +115,15 @@ impl<'a> Facts<'a> {
         self.error().is_some_and(|code| code.starts_with("23"))
     }
 
-    /// Returns the danger of this work on tables under the locks of the transaction, a clause for one line.
+    /// Returns the danger of this work under the locks of the transaction, a clause for one line.
     pub(super) fn danger_of(&self, work: &str) -> String {
         if self.refuses_rows() {
             return "fails, because rows violate it".to_owned();
         }
-        match self.blocked() {
-            Some(blocked) => format!("{work} and {blocked} meanwhile"),
+        match self.waiting() {
+            Some(waiting) => format!("{work} while {waiting} wait"),
             None => work.to_owned(),
         }
-    }
-
-    /// Returns the danger of the scans and rewrites.
-    pub(super) fn danger(&self) -> String {
-        self.danger_of(&self.work())
     }
 
     /// Names the scans and rewrites, such as "rewrites orders and 2 indexes".
@@ -168,18 +163,13 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Names the work of a new index.
-    pub(super) fn index_build(&self) -> String {
-        format!("builds an index of {}", enumerated(&self.scanned()))
-    }
-
-    /// Names what the locks of the transaction block, such as "blocks writes".
-    pub(super) fn blocked(&self) -> Option<&'static str> {
+    /// Names the statements that wait for the locks of the transaction.
+    pub(super) fn waiting(&self) -> Option<&'static str> {
         let locks: Vec<_> = self.held().into_iter().chain(self.locks()).collect();
         if locks.iter().any(|lock| lock.mode == LockMode::AccessExclusive) {
-            return Some("blocks reads and writes");
+            return Some("reads and writes");
         }
-        locks.iter().any(|lock| blocks_writes(lock)).then_some("blocks writes")
+        locks.iter().any(|lock| blocks_writes(lock)).then_some("writes")
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{LockMode, StatementAdvice};
 
 pub(super) const PARTITION: &str =
     "before it, ADD CHECK (the bounds) NOT VALID and VALIDATE it, and the opposite on the default partition";
+const CHECKS: &str = "checks all rows";
 const CONCURRENTLY: &str = "CREATE INDEX CONCURRENTLY, outside a transaction";
 const ON_PARTITIONS: &str =
     "CREATE INDEX ON ONLY the parent, CONCURRENTLY on each partition, then ALTER INDEX … ATTACH PARTITION";
@@ -35,14 +36,14 @@ pub(super) fn advise_object(facts: &Facts<'_>) -> Vec<StatementAdvice> {
             created_index(facts, *is_concurrent)
         }
         SchemaChange::DropIndex { is_concurrent: false } => dropped_index(facts),
-        SchemaChange::Reindex { is_concurrent: false } => {
-            facts.is_long().then(|| advice(AdviceTopic::Index, facts.danger(), REINDEX))
-        }
+        SchemaChange::Reindex { is_concurrent: false } => facts
+            .is_long()
+            .then(|| advice(AdviceTopic::Index, facts.danger_of("builds its indexes again"), REINDEX)),
         SchemaChange::AlterDomain => {
-            facts.is_long().then(|| advice(AdviceTopic::CheckConstraint, facts.danger(), DOMAIN))
+            facts.is_long().then(|| advice(AdviceTopic::CheckConstraint, facts.danger_of(CHECKS), DOMAIN))
         }
         SchemaChange::CreateTable { is_partition: true, .. } => {
-            facts.is_long().then(|| advice(AdviceTopic::Partition, facts.danger(), PARTITION))
+            facts.is_long().then(|| advice(AdviceTopic::Partition, facts.danger_of(CHECKS), PARTITION))
         }
         SchemaChange::Refresh { view, is_concurrent: false } if facts.is_old(view) => {
             let danger = format!("blocks reads of {} until it has all rows", view.name);
@@ -87,7 +88,7 @@ fn created_index(facts: &Facts<'_>, is_concurrent: bool) -> Option<StatementAdvi
         };
     }
     let instead = if is_partitioned { ON_PARTITIONS } else { CONCURRENTLY };
-    facts.is_long().then(|| advice(AdviceTopic::Index, facts.danger_of(&facts.index_build()), instead))
+    facts.is_long().then(|| advice(AdviceTopic::Index, facts.danger_of("builds it from all rows"), instead))
 }
 
 /// Advice for a brief lock that waits without a timeout.
@@ -98,7 +99,10 @@ fn dropped_index(facts: &Facts<'_>) -> Option<StatementAdvice> {
         return None;
     }
     let lock = locks.into_iter().find(|lock| lock.mode == LockMode::AccessExclusive)?;
-    let danger = format!("waits for all use of {}, and blocks it meanwhile", table_name(&lock.relation));
+    let danger = format!(
+        "without a lock_timeout, reads and writes of {} wait as long as it does",
+        table_name(&lock.relation)
+    );
     Some(advice(AdviceTopic::Index, danger, DROP_CONCURRENTLY))
 }
 
@@ -135,7 +139,7 @@ fn changed_trigger(facts: &Facts<'_>, table: &str) -> Option<StatementAdvice> {
     if facts.has_lock_timeout() || !facts.locks().into_iter().any(blocks_writes) {
         return None;
     }
-    let danger = format!("{} of {table} while it waits for its lock", facts.blocked()?);
+    let danger = format!("without a lock_timeout, {} of {table} wait as long as it does", facts.waiting()?);
     Some(advice(AdviceTopic::Trigger, danger, TRIGGER))
 }
 

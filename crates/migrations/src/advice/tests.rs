@@ -172,17 +172,17 @@ fn danger_names_work_and_what_is_blocked() {
         "AccessExclusive orders, timeout 2, rewrite orders, rebuild orders, rebuild orders, scan orders";
     assert_eq!(
         danger("ALTER TABLE orders ALTER total TYPE bigint", facts),
-        "rewrites orders and 2 indexes and blocks reads and writes meanwhile"
+        "converts the column in all rows or indexes while reads and writes wait"
     );
     let facts =
         "ShareRowExclusive orders, ShareRowExclusive customers, timeout 2, scan orders, scan customers";
     assert_eq!(
         danger("ALTER TABLE orders ADD FOREIGN KEY (a) REFERENCES customers", facts),
-        "scans orders and customers and blocks writes meanwhile"
+        "checks all rows while writes wait"
     );
     assert_eq!(
         danger("CREATE INDEX ON orders (total)", "Share orders, timeout 2, scan orders"),
-        "builds an index of orders and blocks writes meanwhile"
+        "builds it from all rows while writes wait"
     );
 }
 
