@@ -85,7 +85,7 @@ impl<'a> Facts<'a> {
     /// Names of the tables that the statement read from begin to end.
     pub(super) fn scanned(&self) -> Vec<String> {
         let scans = self.observed().scans.iter().filter(|scan| self.is_known(&scan.relation));
-        scans.map(|scan| table_name(&scan.relation)).collect()
+        scans.map(|scan| scan.relation.to_string()).collect()
     }
 
     /// Names of the tables that the statement copied.
@@ -93,14 +93,14 @@ impl<'a> Facts<'a> {
         let rewrites = self.observed().rewrites.iter().filter(|rewrite| {
             rewrite.table.is_none() && !rewrite.is_emptied && self.is_known(&rewrite.relation)
         });
-        rewrites.map(|rewrite| table_name(&rewrite.relation)).collect()
+        rewrites.map(|rewrite| rewrite.relation.to_string()).collect()
     }
 
     /// Tables of the indexes that the statement rebuilt, one for each index.
     fn rebuilt(&self) -> Vec<String> {
         let rewrites = self.observed().rewrites.iter().filter(|rewrite| !rewrite.is_emptied);
         let tables = rewrites.filter_map(|rewrite| rewrite.table.as_ref());
-        tables.filter(|table| self.is_known(table)).map(table_name).collect()
+        tables.filter(|table| self.is_known(table)).map(ToString::to_string).collect()
     }
 
     /// Returns true if the time of the statement grows with a table, or if rows of the copy refuse the change.
@@ -181,14 +181,6 @@ pub(super) fn blocks_writes(lock: &RelationLock) -> bool {
         LockMode::RowExclusive
     };
     lock.mode.conflicts_with(wanted)
-}
-
-/// Returns the name for a report: without the schema `public`.
-pub(super) fn table_name(relation: &RelationName) -> String {
-    match relation.schema.as_str() {
-        "public" => relation.name.clone(),
-        schema => format!("{schema}.{}", relation.name),
-    }
 }
 
 /// Returns "a", "a and b", or "a, b and 3 more".

@@ -3,7 +3,7 @@
 use plans::RelationKind;
 
 use super::change::SchemaChange;
-use super::facts::{Facts, blocks_writes, enumerated, table_name};
+use super::facts::{Facts, blocks_writes, enumerated};
 use super::table_action::TableAction;
 use super::{AdviceTopic, advice};
 use crate::{LockMode, StatementAdvice};
@@ -99,10 +99,8 @@ fn dropped_index(facts: &Facts<'_>) -> Option<StatementAdvice> {
         return None;
     }
     let lock = locks.into_iter().find(|lock| lock.mode == LockMode::AccessExclusive)?;
-    let danger = format!(
-        "without a lock_timeout, reads and writes of {} wait as long as it does",
-        table_name(&lock.relation)
-    );
+    let danger =
+        format!("without a lock_timeout, reads and writes of {} wait as long as it does", lock.relation);
     Some(advice(AdviceTopic::Index, danger, DROP_CONCURRENTLY))
 }
 
@@ -113,13 +111,13 @@ fn created_view(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let has_dropped =
         before.iter().any(|change| matches!(change, SchemaChange::DropMaterializedViews { .. }));
     let view = held.iter().find(|lock| lock.kind == RelationKind::MaterializedView)?;
-    let danger = format!("blocks reads of {} until it has all rows", table_name(&view.relation));
+    let danger = format!("blocks reads of {} until it has all rows", view.relation);
     (has_dropped && !is_small(facts)).then(|| advice(AdviceTopic::MaterializedView, danger, NEW_VIEW))
 }
 
 fn dropped_extension(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let locks = facts.locks();
-    let tables: Vec<_> = locks.iter().map(|lock| table_name(&lock.relation)).collect();
+    let tables: Vec<_> = locks.iter().map(|lock| lock.relation.to_string()).collect();
     let danger = format!("also drops columns or indexes of {}", enumerated(&tables));
     (!tables.is_empty()).then(|| advice(AdviceTopic::Extension, danger, DROP_EXTENSION))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::change::{RowShare, SchemaChange};
 use super::cursor::SqlName;
-use super::facts::{Facts, blocks_writes, table_name};
+use super::facts::{Facts, blocks_writes};
 use super::{AdviceTopic, advice};
 use crate::{LockMode, RelationLock, StatementAdvice};
 
@@ -52,7 +52,7 @@ fn second_lock(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let has_held = |lock: &RelationLock| held.iter().any(|held| held.relation == lock.relation);
     let new = facts.locks().into_iter().find(|lock| blocks_writes(lock) && !has_held(lock))?;
     let is_known = held.iter().any(|other| other.relation != first.relation);
-    let danger = format!("waits for {} while its transaction {}", table_name(&new.relation), blocking(first));
+    let danger = format!("waits for {} while its transaction {}", new.relation, blocking(first));
     (!facts.has_lock_timeout() && !is_known).then(|| advice(AdviceTopic::OneTransaction, danger, ONE_TABLE))
 }
 
@@ -63,7 +63,7 @@ fn strongest(locks: Vec<&RelationLock>) -> Option<&RelationLock> {
 /// Names what a lock blocks, such as "blocks writes of orders".
 fn blocking(lock: &RelationLock) -> String {
     let use_of = if lock.mode == LockMode::AccessExclusive { "reads and writes" } else { "writes" };
-    format!("blocks {use_of} of {}", table_name(&lock.relation))
+    format!("blocks {use_of} of {}", lock.relation)
 }
 
 /// Advice for a change of many rows at once.
@@ -102,7 +102,7 @@ fn has_batch_before(facts: &Facts<'_>, table: &SqlName) -> bool {
 fn lock_timeout(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let locks = facts.locks();
     let lock = strongest(locks.into_iter().filter(|lock| blocks_writes(lock)).collect())?;
-    let table = table_name(&lock.relation);
+    let table = &lock.relation;
     let danger = match facts.observed().lock_timeout {
         None => format!("no lock_timeout: while it waits for {table}, all later statements wait behind it"),
         Some(timeout) if timeout > LONGEST_WAIT => {
