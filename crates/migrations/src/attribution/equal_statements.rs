@@ -55,11 +55,15 @@ impl<'a> SqlFiles<'a> {
             };
             let best = places.iter().max_by_key(preference);
             let length = best.map_or(0, length);
-            if let Some((file, _)) = best
+            if let Some((file, start)) = best
                 && texts[at..at + length].iter().any(|text| says_something(text))
             {
                 last = *file;
-                found[at..at + length].fill(Some(self.files[*file].path));
+                let path = Some(self.files[*file].path);
+                found[at..at + length].fill(path);
+                // The statements before it in the file ran, too. Variables of psql can make them differ.
+                let before = found[at.saturating_sub(*start)..at].iter_mut().rev();
+                before.take_while(|found| found.is_none()).for_each(|found| *found = path);
             }
             at += length.max(1);
         }
