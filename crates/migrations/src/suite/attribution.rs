@@ -37,6 +37,7 @@ const COMMON: &[&str] = &[
     "matching",
     "no",
     "not",
+    "null",
     "of",
     "on",
     "operator",
@@ -55,6 +56,8 @@ const COMMON: &[&str] = &[
     "value",
     "violates",
 ];
+/// Key of messages about NULL. No name contains a hyphen without quotes.
+const NOT_NULL: &str = "not-null";
 /// Lowest score at which a statement of the migration is named.
 const LEAST: u32 = 2;
 /// Score of a name of the message in the statement, in quotes or with a point, or otherwise.
@@ -93,6 +96,7 @@ fn score(
     statement: &ObservedStatement,
 ) -> u32 {
     let words = words(&statement.sql);
+    let is_not_null = names.contains_key(NOT_NULL) && can_cause_null(&words);
     let named: u32 = names.iter().filter(|(name, _)| words.contains(*name)).map(|(_, score)| score).sum();
     let locks = statement.locks.iter();
     let is_locked = locks
@@ -100,13 +104,22 @@ fn score(
         .any(|lock| relations.contains(&lock.relation));
     let tag = statement.tag.as_deref().unwrap_or_default();
     let changes = ["ALTER", "DROP", "REVOKE"].iter().any(|word| tag.starts_with(word));
-    let evidence = named + if is_locked { LOCK } else { 0 };
+    let evidence = named + if is_locked { LOCK } else { 0 } + if is_not_null { PLAIN } else { 0 };
     if evidence > 0 && changes { evidence + CHANGE } else { evidence }
+}
+
+/// Returns true if a statement with these words can make a column refuse the NULL that an INSERT gives it.
+fn can_cause_null(words: &BTreeSet<String>) -> bool {
+    let has = |word: &str| words.contains(word);
+    has("null") && !has("default") || has("drop") && has("default")
 }
 
 /// Returns the names and quoted values in a message, with the score of each.
 fn names_of_message(message: &str) -> BTreeMap<String, u32> {
     let mut names = BTreeMap::new();
+    if message.contains(NOT_NULL) {
+        names.insert(NOT_NULL.to_owned(), 0);
+    }
     let mut lexer = SqlLexer::new(message.as_bytes(), true);
     let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
     for (at, token) in tokens.iter().enumerate() {

@@ -1,4 +1,8 @@
-//! `migrate`: what the statements of a migration lock, scan and rewrite.
+//! `migrate`: locks, scans and rewrites of a migration's statements, and the suite's statements that wait or break.
 
+mod blocking;
+mod breaking;
+mod needs;
 mod observing;
+mod recording;
 mod summary;
