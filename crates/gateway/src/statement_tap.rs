@@ -32,10 +32,10 @@ pub(crate) struct Taps {
 /// The listeners of one session, except those of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct SessionListeners {
-    record: Option<SharedRecord>,
-    collector: Option<SessionCollector>,
+    pub(crate) record: Option<SharedRecord>,
+    pub(crate) collector: Option<SessionCollector>,
     /// The transcription, and the parameters of the session.
-    transcription: Option<(Arc<Transcription>, StartupParams)>,
+    pub(crate) transcription: Option<(Arc<Transcription>, StartupParams)>,
 }
 
 impl Taps {

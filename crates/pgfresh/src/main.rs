@@ -40,6 +40,8 @@ mod stops;
 mod suite_statements;
 mod target;
 mod terminal_progress;
+#[cfg(debug_assertions)]
+mod test_transcripts;
 mod user_command;
 mod variable;
 

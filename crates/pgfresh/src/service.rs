@@ -131,6 +131,9 @@ impl ServeOptions {
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Gateway,
+    /// Transcripts for a test, which are complete when the gateway has closed.
+    #[cfg(debug_assertions)]
+    transcripts: Option<crate::test_transcripts::TestTranscripts>,
     /// Failed tests' statements and the databases kept for these tests. `None` if the service keeps no databases.
     history: Option<Arc<StatementHistory>>,
     /// Records the statements of each test, for profiles.
@@ -259,7 +262,18 @@ impl Service {
         );
         server.redirect_internal_connections(&inward, &provisioner.account)?;
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
-        Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
+        Ok(Self {
+            #[cfg(debug_assertions)]
+            transcripts: crate::test_transcripts::TestTranscripts::begin(&gateway),
+            gateway,
+            history,
+            recorder,
+            leases,
+            server,
+            database,
+            root_certificate,
+            times,
+        })
     }
 
     /// Returns the address of `database`, which is created when its first session starts.
@@ -317,6 +331,8 @@ impl Service {
 
     /// Ends all sessions and returns the server, which the caller must stop immediately.
     pub(crate) fn close(self) -> Server {
+        #[cfg(debug_assertions)]
+        let _transcripts = self.transcripts;
         let Self { gateway, leases, server, .. } = self;
         // `gateway.close` waits for all clients. First tell those waiting for a database that they won't get one.
         leases.stop_handing_out();

@@ -4,9 +4,12 @@
 use std::time::Instant;
 
 use crate::{
-    Completed, Conversation, StartupPacket, StartupParams, StatementEvent, StatementTracker, cancel_key,
-    password,
+    Completed, Conversation, StartupPacket, StartupParams, StatementEvent, StatementTracker,
+    TranscriptBuilder, cancel_key, password,
 };
+
+/// The bytes of a client and of a server, and the size of the chunks in which they arrive.
+type Chunks<'a> = (&'a [u8], &'a [u8], usize);
 
 /// Runs every parser of this crate on `bytes`, for the fuzzer and for a test of stored inputs.
 ///
@@ -27,9 +30,13 @@ pub fn exercise(bytes: &[u8]) {
     }
     let Some((cut, rest)) = bytes.split_first() else { return };
     let (client, server) = rest.split_at(rest.len() * usize::from(*cut) / 256);
-    let whole = (converse(client, server, usize::MAX), follow(client, server, usize::MAX));
+    let all = |chunk| {
+        let of_chunks = (client, server, chunk);
+        (converse(of_chunks), follow(of_chunks), transcribe(of_chunks))
+    };
+    let whole = all(usize::MAX);
     for chunk in [1, 2, 5, 7] {
-        assert_eq!((converse(client, server, chunk), follow(client, server, chunk)), whole);
+        assert_eq!(all(chunk), whole);
     }
 }
 
@@ -55,7 +62,7 @@ fn read_packet(bytes: &[u8]) {
 }
 
 /// Returns all results for a conversation, including the number of the client's bytes to forward.
-fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
+fn converse((client, server, chunk): Chunks<'_>) -> (usize, bool, bool, bool, bool) {
     let mut talk = Conversation::new(false);
     let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();
     server.chunks(chunk).for_each(|chunk| talk.server_says(chunk));
@@ -65,7 +72,7 @@ fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, b
 
 /// Returns the completed statements: for each, its text, whether it was run, its error, and whether a
 /// transaction is open afterwards.
-fn follow(client: &[u8], server: &[u8], chunk: usize) -> Vec<(String, bool, Option<String>, Option<bool>)> {
+fn follow((client, server, chunk): Chunks<'_>) -> Vec<(String, bool, Option<String>, Option<bool>)> {
     let (mut follow, mut done, now) = (StatementTracker::default(), Vec::new(), Instant::now());
     let mut tell = |told| {
         if let StatementEvent::Completed(Completed { statement, ran, error, rests, .. }) = told {
@@ -75,4 +82,24 @@ fn follow(client: &[u8], server: &[u8], chunk: usize) -> Vec<(String, bool, Opti
     client.chunks(chunk).for_each(|chunk| follow.client_says(chunk, now, &mut tell));
     server.chunks(chunk).for_each(|chunk| follow.server_says(chunk, now, &mut tell));
     done
+}
+
+/// Returns the messages of each request and its tags, and whether the transcript is cut.
+fn transcribe((client, server, chunk): Chunks<'_>) -> (Vec<(Vec<u8>, Option<Vec<String>>)>, bool) {
+    let now = Instant::now();
+    let mut builder = TranscriptBuilder::new(String::new(), &StartupParams::new([]), now);
+    client.chunks(chunk).for_each(|chunk| builder.client_says(chunk, now));
+    server.chunks(chunk).for_each(|chunk| builder.server_says(chunk, now));
+    builder.close(now);
+    let transcript = builder.finish();
+    let requests = transcript.requests.iter();
+    let requests: Vec<_> = requests
+        .map(|request| {
+            (request.messages.to_vec(), request.outcome.as_ref().map(|outcome| outcome.tags.clone()))
+        })
+        .collect();
+    assert!(
+        client.starts_with(&requests.iter().flat_map(|(messages, _)| messages.clone()).collect::<Vec<_>>())
+    );
+    (requests, transcript.is_cut)
 }

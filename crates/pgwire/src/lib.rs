@@ -8,8 +8,9 @@
 //!
 //! [`FrameDecoder`] splits a stream into frames without buffering them, and [`Frame::first`] parses complete
 //! frames in a buffer. [`StatementTracker`] finds the statements in a session's frames and measures how long
-//! they take. [`TranscriptBuilder`] copies a session's requests, for a later repetition. [`SqlLexer`] splits SQL into tokens. [`NormalizedStatement`] is a statement without its values,
-//! and [`QueryRuns`] detects repeated queries.
+//! they take. [`TranscriptBuilder`] copies a session's requests, so that another session can repeat them.
+//! [`SqlLexer`] splits SQL into tokens. [`NormalizedStatement`] is a statement without its values, and
+//! [`QueryRuns`] detects repeated queries.
 //!
 //! Source: the manual's chapter "Frontend/Backend Protocol", 3.0 and 3.2.
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use pgwire::{encode, query};
+use pgwire::{StartupParams, encode, query};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 
@@ -45,7 +45,9 @@ impl Fixture {
         let vacate = Box::new(move || count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
         let observed = Observed::new(false, STARTUP_RESPONSE);
         let begun = Instant::now();
-        let tap = taps.tap("d", None, begun, SessionListeners::default());
+        let transcription = Some((taps.transcribe(), StartupParams::new([])));
+        let listeners = SessionListeners { transcription, ..SessionListeners::default() };
+        let tap = taps.tap("d", None, begun, listeners);
         let forward = Forward::new(near, far, observed, vacate, tap, Vec::new());
         Self { forward, client, server, taps, begun, vacated }
     }
@@ -75,7 +77,7 @@ impl Fixture {
         (up, down)
     }
 
-    /// Returns the events and statements that the listeners received.
+    /// Returns the events, statements and requests that the listeners received.
     fn observed(&self) -> Vec<String> {
         let (events, lost) = self.taps.events.log().unwrap().take();
         assert_eq!(lost, 0);
@@ -89,7 +91,12 @@ impl Fixture {
         };
         let ran = self.taps.history.as_ref().unwrap().of("d", self.begun);
         let ran = ran.into_iter().map(|ran| format!("{} {:?}", ran.statement, ran.error));
-        events.into_iter().map(|event| in_words(event.kind)).chain(ran).collect()
+        let requests = self.taps.transcribe().finish().into_iter().flat_map(|transcript| transcript.requests);
+        let requests = requests.map(|request| {
+            let outcome = request.outcome.map(|outcome| (outcome.tags, outcome.error, outcome.status));
+            format!("{} {outcome:?}", request.messages.escape_ascii())
+        });
+        events.into_iter().map(|event| in_words(event.kind)).chain(ran).chain(requests).collect()
     }
 
     /// Returns the gateway's final view of the session.
@@ -185,7 +192,9 @@ fn forwarding_and_tracing_do_not_depend_on_chunks() {
         assert_eq!(fixture.play(whole(&conversation)).await, sent);
         let known = fixture.session_state();
         assert_eq!((known.1, known.2, known.3), (2, true, false));
-        assert!(known.0.contains(&"1 SELECT $1 Some(false)".to_owned()), "{:?}", known.0);
+        for seen in ["1 SELECT $1 Some(false)", r#"Q\x00\x00\x00\nBEGIN\x00 Some((["BEGIN"], None, 84))"#] {
+            assert!(known.0.contains(&seen.to_owned()), "{:?}", known.0);
+        }
         for (side, length) in [(Client, sent.0.len()), (Server, sent.1.len())] {
             for at in 1..length {
                 let mut fixture = Fixture::new(None);

@@ -82,6 +82,7 @@ fn rollback_session_does_not_depend_on_message_splits() {
         "{observed:?}"
     );
     assert!(observed.iter().all(|statement| !statement.contains("pgfresh")), "{observed:?}");
+    assert!(observed.concat().ends_with(&sent.escape_ascii().to_string()), "{observed:?}");
 }
 
 #[test]

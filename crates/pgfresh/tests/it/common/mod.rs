@@ -44,6 +44,9 @@ use watchdog::Watchdog;
 /// Timeout for waits that hang. It does not bound slow waits: nothing that ends takes so long, also on a machine with ten times the load.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(10);
 
+/// Variable of debug builds: a folder for the transcripts of all sessions. If the tests have it, so has each pgfresh.
+pub(crate) const TRANSCRIBE: &str = "PGFRESH_TEST_TRANSCRIBE";
+
 /// Majors that tests run on: the oldest, Debian's, the newest.
 pub(crate) const MAJORS: [u32; 3] = [13, 15, 18];
 
@@ -213,6 +216,9 @@ impl Scene {
     pub(crate) fn set(&self, command: &mut Command) {
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
+            if text == TRANSCRIBE {
+                continue;
+            }
             if text.starts_with("PG") || text.starts_with("XDG_") || text == "DATABASE_URL" {
                 command.env_remove(name);
             }

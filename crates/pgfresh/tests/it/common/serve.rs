@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use serde_json::Value;
 
-use super::{Scene, end_of};
+use super::{Scene, TRANSCRIBE, end_of};
 
 /// Running `pgfresh serve`, which ends with this and leaves nothing.
 pub(crate) struct Serve {
@@ -21,7 +22,26 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn at<S: AsRef<OsStr>>(scene: Scene, options: impl IntoIterator<Item = S>) -> Self {
+        let command = scene.pgfresh(["serve", "--json"]);
+        Self::begin(scene, command, options)
+    }
+
+    /// Like [`Self::at`], but a debug build writes the transcripts of all sessions to `folder` at its end.
+    pub(crate) fn transcribed<S: AsRef<OsStr>>(
+        scene: Scene,
+        options: impl IntoIterator<Item = S>,
+        folder: &Path,
+    ) -> Self {
         let mut command = scene.pgfresh(["serve", "--json"]);
+        command.env(TRANSCRIBE, folder);
+        Self::begin(scene, command, options)
+    }
+
+    fn begin<S: AsRef<OsStr>>(
+        scene: Scene,
+        mut command: Command,
+        options: impl IntoIterator<Item = S>,
+    ) -> Self {
         command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();

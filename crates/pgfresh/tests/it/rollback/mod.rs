@@ -6,6 +6,8 @@ mod limits;
 mod plain_answers;
 mod sequences;
 mod settings;
+#[cfg(debug_assertions)]
+mod transcribed;
 
 use std::thread;
 
@@ -28,9 +30,14 @@ fn start_with(major: u32, options: &[&str]) -> Serve {
 fn start_on(major: u32, schema: &str, options: &[&str]) -> Serve {
     let scene = Scene::new(User::Ourselves);
     scene.write("schema.sql", schema);
-    let postgres = postgres(major);
-    let words = ["--sql", "schema.sql", "--set", "max_prepared_transactions=4"];
-    Serve::at(scene, [&words[..], &["--postgres", &postgres], options].concat())
+    let words = words(major);
+    Serve::at(scene, words.iter().map(String::as_str).chain(options.iter().copied()))
+}
+
+/// Returns the options of all servers with PostgreSQL `major`.
+fn words(major: u32) -> Vec<String> {
+    let words = ["--sql", "schema.sql", "--set", "max_prepared_transactions=4", "--postgres"];
+    words.map(str::to_owned).into_iter().chain([postgres(major)]).collect()
 }
 
 impl Serve {

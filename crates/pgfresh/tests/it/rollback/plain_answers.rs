@@ -16,7 +16,7 @@ const STATEMENTS: &str = include_str!("statements.sql");
 
 /// Step of a client, which reads all answers before the next.
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     /// String of statements.
     Simple(Vec<String>),
     /// Group of unnamed statements, and whether a Flush comes before its Sync.
@@ -32,7 +32,7 @@ enum Step {
 }
 
 impl Step {
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Simple(statements) => query(&statements.join("; ")),
             Self::Group(statements, flush) => {
@@ -60,7 +60,7 @@ impl Step {
         if let Self::Pipeline(steps) = self { steps.len() } else { 1 }
     }
 
-    fn ask(&self, client: &mut Client) -> Vec<String> {
+    pub(super) fn ask(&self, client: &mut Client) -> Vec<String> {
         client.say(&self.bytes());
         let answers = (0..self.readies()).flat_map(|_| client.until_ready());
         let answers: Vec<_> = answers.collect();
@@ -119,7 +119,7 @@ fn statement() -> impl Strategy<Value = String> {
     (prop::sample::select(lines), 1..5u32).prop_map(|(line, n)| line.replace("{n}", &n.to_string()))
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     // An empty statement at the begin of a pipeline changes only warnings.
     let some = statement().prop_filter("empty", |sql| !sql.is_empty() && !sql.starts_with("/*"));
     let group = (prop::collection::vec(some, 1..5), any::<bool>());

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use pgwire::{encode, query};
+use pgwire::{StartupParams, encode, query};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::task::yield_now;
 
@@ -63,7 +63,9 @@ impl Fixture {
         let ((client, near), (far, server)) = (pair(room), pair(room));
         let ends = (duplicate(&near), duplicate(&far));
         let begun = Instant::now();
-        let tap = taps.tap("d", None, begun, SessionListeners::default());
+        let transcription = Some((taps.transcribe(), StartupParams::new([])));
+        let listeners = SessionListeners { transcription, ..SessionListeners::default() };
+        let tap = taps.tap("d", None, begun, listeners);
         let drive = Drive::new(near, far, new_session(), Arc::new(Gate::new()), tap);
         Self { drive, client, server, near: ends.0, far: ends.1, taps, begun }
     }
@@ -110,10 +112,13 @@ impl Fixture {
         Outcome { received, ran: stub.into_inner().ran }
     }
 
-    /// Returns the statements that the listeners received.
+    /// Returns the statements that the listeners received, and the requests in the transcript.
     pub(super) fn observed(&self) -> Vec<String> {
         let ran = self.taps.history.as_ref().unwrap().of("d", self.begun);
-        ran.into_iter().map(|ran| format!("{} {}", ran.statement, ran.error.is_some())).collect()
+        let ran = ran.into_iter().map(|ran| format!("{} {}", ran.statement, ran.error.is_some()));
+        let transcripts = self.taps.transcribe().finish().into_iter();
+        let requests = transcripts.flat_map(|transcript| transcript.requests);
+        ran.chain(requests.map(|request| request.messages.escape_ascii().to_string())).collect()
     }
 }
 
