@@ -50,7 +50,7 @@ pub struct RequestOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningStatement {
     /// First 1023 bytes of the text. Empty if the transcript doesn't have it.
-    pub text: String,
+    pub statement: String,
     /// When the server began to execute it.
     pub since: Instant,
 }

@@ -234,8 +234,8 @@ impl TranscriptBuilder {
         let before = self.answered.iter().flat_map(|request| frames(&request.messages));
         let text = statement_of_last(before.chain(frames(&self.pending[..at + length])));
         let end = text.len().min(TEXT);
-        let text = String::from_utf8_lossy(&text[..end]).into_owned();
-        Some(RunningStatement { text, since: self.running_since })
+        let statement = String::from_utf8_lossy(&text[..end]).into_owned();
+        Some(RunningStatement { statement, since: self.running_since })
     }
 
     /// Returns true if the server still has to answer a message.

@@ -28,7 +28,7 @@ fn open_and_closed_sessions_come_in_order() {
     drop(third);
     let waiting = transcription.waiting();
     let [WaitingSession { database, backend: 1, running }] = &waiting[..] else { panic!("{waiting:?}") };
-    assert_eq!((database.as_str(), running.text.as_str()), ("one", "LOCK TABLE t"));
+    assert_eq!((database.as_str(), running.statement.as_str()), ("one", "LOCK TABLE t"));
     let transcripts = transcription.finish();
     let found: Vec<_> = transcripts
         .iter()

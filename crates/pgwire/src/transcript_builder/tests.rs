@@ -245,15 +245,15 @@ fn running_statement_is_the_unanswered_one() {
     let begin = Instant::now();
     let later = begin + Duration::from_secs(1);
     session.client_says(&[bind("p", "one"), bind("q", "two"), sync()].concat(), begin);
-    let text = |session: &TranscriptBuilder| session.running().map(|running| (running.text, running.since));
+    let text = |session: &TranscriptBuilder| session.running().map(|running| (running.statement, running.since));
     assert_eq!(text(&session), Some(("SELECT 1".to_owned(), begin)));
     session.server_says(&[encode(b'2', b""), done("SELECT 1"), encode(b'2', b"")].concat(), later);
     assert_eq!(text(&session), Some(("SELECT 2".to_owned(), later)));
     session.server_says(&[done("SELECT 1"), ready(b'I')].concat(), later);
     assert!(!session.is_running());
     session.client_says(&query("é".repeat(1000).as_bytes()), later);
-    assert!(session.running().unwrap().text.starts_with("éé"));
+    assert!(session.running().unwrap().statement.starts_with("éé"));
     session.server_says(&ready(b'I'), later);
     session.client_says(&[encode(b'F', b"\0\0\0\x05"), encode(b'H', b"")].concat(), later);
-    assert_eq!(session.running().unwrap().text, "(a function is called)");
+    assert_eq!(session.running().unwrap().statement, "(a function is called)");
 }
