@@ -245,7 +245,8 @@ fn running_statement_is_the_unanswered_one() {
     let begin = Instant::now();
     let later = begin + Duration::from_secs(1);
     session.client_says(&[bind("p", "one"), bind("q", "two"), sync()].concat(), begin);
-    let text = |session: &TranscriptBuilder| session.running().map(|running| (running.statement, running.since));
+    let text =
+        |session: &TranscriptBuilder| session.running().map(|running| (running.statement, running.since));
     assert_eq!(text(&session), Some(("SELECT 1".to_owned(), begin)));
     session.server_says(&[encode(b'2', b""), done("SELECT 1"), encode(b'2', b"")].concat(), later);
     assert_eq!(text(&session), Some(("SELECT 2".to_owned(), later)));

@@ -2,6 +2,7 @@
 
 mod base;
 mod compare;
+mod odd_tools;
 mod roundtrip;
 
 use std::path::PathBuf;
