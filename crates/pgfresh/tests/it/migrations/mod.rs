@@ -1,5 +1,7 @@
 //! `migrate`: locks, scans and rewrites of a migration's statements, and the suite's statements that wait or break.
 
+mod advice;
+mod advice_cases;
 mod blocking;
 mod breaking;
 mod needs;
