@@ -30,8 +30,8 @@ const COMPACT: &str = "an ordinary VACUUM, or the extension pg_repack";
 
 /// Returns the advice for each statement of a migration.
 ///
-/// `statements` are in the order in which they ended, without those of the tool's own bookkeeping. Their predictions and broken
-/// statements count, so fill these in before. `sizes` are those of [`crate::Observations`]. With `knows_suite`, an
+/// `statements` are in the order in which they ended. Those of the tool's own bookkeeping get none. Predictions and broken statements
+/// count, so fill these in before. `sizes` are those of [`crate::Observations`]. With `knows_suite`, an
 /// empty list of broken statements means that the migration breaks none of the suite's.
 #[must_use]
 pub fn advise(
@@ -49,7 +49,8 @@ pub fn advise(
         old.begin(observed);
         let migration = (observed.session, statement.migration.as_deref());
         let facts = Facts { statements, changes: &changes, index, old: &old, knows_suite };
-        let found = advise_statement(&facts, !warned.contains(&migration));
+        let is_first = !warned.contains(&migration);
+        let found = if statement.is_bookkeeping { Vec::new() } else { advise_statement(&facts, is_first) };
         if found.iter().any(|advice| advice.topic == AdviceTopic::LockTimeout) {
             warned.insert(migration);
         }

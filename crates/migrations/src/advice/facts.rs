@@ -60,7 +60,8 @@ impl<'a> Facts<'a> {
 
     /// Locks that block reads or writes, from earlier statements of the transaction.
     pub(super) fn held(&self) -> Vec<&'a RelationLock> {
-        let earlier = self.statements[..self.index].iter().map(|earlier| &earlier.observed);
+        let earlier = self.statements[..self.index].iter().filter(|earlier| !earlier.is_bookkeeping);
+        let earlier = earlier.map(|earlier| &earlier.observed);
         let locks = earlier.filter(|earlier| self.is_same_transaction(earlier));
         locks.flat_map(|earlier| self.locks_of(earlier)).filter(|lock| blocks_writes(lock)).collect()
     }

@@ -9,6 +9,7 @@ pub(super) enum TableAction {
     AddConstraint(AddedConstraint),
     ChangeType { column: String },
     SetNotNull { column: String },
+    DropDefault { column: String },
     SetExpression { column: String },
     DropColumn { column: String },
     RenameColumn { column: String, to: String },
@@ -72,6 +73,8 @@ fn table_action(mut cursor: Cursor<'_>) -> Option<TableAction> {
             Some(TableAction::ChangeType { column })
         } else if cursor.is_at("set not null") {
             Some(TableAction::SetNotNull { column })
+        } else if cursor.is_at("drop default") {
+            Some(TableAction::DropDefault { column })
         } else if cursor.is_at("set expression") {
             Some(TableAction::SetExpression { column })
         } else {

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use plans::{RelationKind, RelationName};
+use proptest::prelude::*;
 
 use super::*;
 use crate::{BrokenStatement, LockMode, ObservedStatement, Prediction, RelationLock, Rewrite, TableScan};
@@ -32,6 +33,7 @@ fn statement(index: usize, sql: &str, facts: &str) -> ReportedStatement {
             "migration" => reported.migration = Some(name.to_owned()),
             "tag" => observed.tag = Some(format!("UPDATE {name}")),
             "predicted" => reported.predicted = Some(Prediction { low: 0.0, high: name.parse().unwrap() }),
+            "bookkeeping" => reported.is_bookkeeping = true,
             "breaks" => {
                 let tests = vec!["test".to_owned()];
                 let error = "no column".to_owned();
@@ -314,4 +316,36 @@ fn failed_statements_name_their_cause() {
 fn anchors_are_unique() {
     let anchors: HashSet<_> = AdviceTopic::ALL.into_iter().map(AdviceTopic::anchor).collect();
     assert_eq!(anchors.len(), AdviceTopic::ALL.len());
+}
+
+#[test]
+fn bookkeeping_gets_none() {
+    let truncate = ("TRUNCATE orders", "AccessExclusive orders, bookkeeping yes, transaction 1");
+    let index = ("CREATE INDEX ON orders (total)", "scan orders, Share orders, timeout 2, transaction 1");
+    assert_eq!(anchors(&[truncate, index], true), ["", "index"]);
+}
+
+#[test]
+fn dropped_default_of_a_required_column_breaks_old_code() {
+    let facts = "AccessExclusive orders, timeout 2";
+    let drop = ("ALTER TABLE \"orders\" ALTER COLUMN \"a\" DROP DEFAULT", facts);
+    let add = "ALTER TABLE \"orders\" ADD COLUMN \"a\" integer DEFAULT 0 NOT NULL";
+    assert_eq!(anchors(&[(add, facts), drop], true), ["", "not-null"]);
+    let nullable = "ALTER TABLE \"orders\" ADD COLUMN \"a\" integer DEFAULT 0";
+    assert_eq!(anchors(&[(nullable, facts), drop], true), ["", ""]);
+}
+
+proptest! {
+    /// Any text is read, also one that a client has cut.
+    #[test]
+    fn any_text_is_read(words in prop::collection::vec(prop::sample::select(&[
+        "alter", "table", "only", "orders", "add", "column", "constraint", "check", "(", ")", ",", ".", "drop", "default",
+        "rename", "to", "create", "index", "on", "concurrently", "do", "$$", "$x$", "'", "é", "update", "where", "=", "<", "1",
+        "with", "delete", "from", "between", "trigger", "extension", "not", "valid", "null", "\"", "E'", "[", ";",
+    ][..]), 0..20), transaction in 0..2) {
+        let sql = words.join(" ");
+        let facts = format!("AccessExclusive orders, scan orders, transaction {transaction}");
+        let statements = [statement(0, &sql, &facts), statement(1, &words.concat(), &facts)];
+        prop_assert_eq!(advise(&statements, &sizes(), false).len(), 2);
+    }
 }
