@@ -76,8 +76,7 @@ fn advise_statement(facts: &Facts<'_>, is_first: bool) -> Vec<StatementAdvice> {
         found.extend(rewrite(facts));
     }
     found.extend(old_code::advise_code(facts));
-    let waits = |topic| matches!(topic, AdviceTopic::Trigger | AdviceTopic::Index) && !facts.is_long();
-    let is_said = found.iter().any(|advice| waits(advice.topic));
+    let is_said = found.iter().any(objects::mentions_lock_timeout);
     found.extend(transactions::advise_transaction(facts, is_first && !is_said));
     let mut topics = HashSet::new();
     found.retain(|advice| topics.insert((advice.topic, advice.instead.clone())));

@@ -13,14 +13,10 @@ pub(super) enum SchemaChange {
         actions: Vec<TableAction>,
     },
     AlterDomain,
-    AddEnumValue,
-    RenameEnumValue {
-        type_name: SqlName,
-    },
+    RenameEnumValue,
     CreateIndex {
         table: SqlName,
         is_concurrent: bool,
-        is_only: bool,
     },
     DropIndex {
         is_concurrent: bool,
@@ -113,11 +109,8 @@ fn alter(mut cursor: Cursor<'_>) -> Option<SchemaChange> {
         return Some(SchemaChange::AlterDomain);
     }
     if cursor.skip("type") {
-        let type_name = cursor.name()?;
-        if cursor.skip("add value") {
-            return Some(SchemaChange::AddEnumValue);
-        }
-        return cursor.skip("rename value").then_some(SchemaChange::RenameEnumValue { type_name });
+        cursor.name()?;
+        return cursor.is_at("rename value").then_some(SchemaChange::RenameEnumValue);
     }
     None
 }
@@ -130,8 +123,8 @@ fn create(mut cursor: Cursor<'_>) -> Option<SchemaChange> {
     if cursor.skip("index") {
         let is_concurrent = cursor.skip("concurrently");
         cursor.skip_past("on")?;
-        let is_only = cursor.skip("only");
-        return Some(SchemaChange::CreateIndex { table: cursor.name()?, is_concurrent, is_only });
+        cursor.skip("only");
+        return Some(SchemaChange::CreateIndex { table: cursor.name()?, is_concurrent });
     }
     if cursor.skip("trigger") {
         let trigger = cursor.identifier()?;

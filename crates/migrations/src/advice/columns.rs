@@ -1,13 +1,11 @@
 //! Rules for the columns and constraints of a table.
 
-use super::facts::Facts;
+use super::facts::{Facts, sql_name};
 use super::table_action::{AddedColumn, AddedConstraint, ConstraintKind, TableAction};
 use super::{AdviceTopic, advice};
 use crate::StatementAdvice;
 
 const TYPE_CHANGE: &str = "add a column of the new type, copy in batches, then swap the names";
-const NOT_NULL: &str =
-    "ADD CHECK (column IS NOT NULL) NOT VALID, VALIDATE it in a transaction of its own, then SET NOT NULL";
 const NOT_NULL_COLUMN: &str = "add it with a DEFAULT, or add it without NOT NULL and fill it in batches";
 const DEFAULT: &str = "ADD COLUMN without the default, SET DEFAULT, then fill the old rows in batches";
 const GENERATED: &str =
@@ -32,14 +30,21 @@ pub(super) fn advise_action(facts: &Facts<'_>, action: &TableAction) -> Vec<Stat
     match action {
         TableAction::AddColumn(column) => added_column(facts, column, &long),
         TableAction::AddConstraint(constraint) => added_constraint(facts, constraint, &long),
-        TableAction::ChangeType { .. } => long(AdviceTopic::TypeChange, TYPE_CHANGE),
-        TableAction::SetNotNull { .. } => long(AdviceTopic::NotNull, NOT_NULL),
-        TableAction::SetExpression { .. } if !facts.rewritten().is_empty() => {
+        TableAction::ChangeType => long(AdviceTopic::TypeChange, TYPE_CHANGE),
+        TableAction::SetNotNull { column } => long(AdviceTopic::NotNull, &set_not_null(column)),
+        TableAction::SetExpression if !facts.rewritten().is_empty() => {
             long(AdviceTopic::GeneratedColumn, GENERATED)
         }
-        TableAction::AttachPartition { .. } => long(AdviceTopic::Partition, super::objects::PARTITION),
+        TableAction::AttachPartition => long(AdviceTopic::Partition, super::objects::PARTITION),
         _ => Vec::new(),
     }
+}
+
+fn set_not_null(column: &str) -> String {
+    let column = sql_name(column);
+    format!(
+        "ADD CHECK ({column} IS NOT NULL) NOT VALID, VALIDATE it in a transaction of its own, then SET NOT NULL"
+    )
 }
 
 /// Names the work that makes such a statement long.

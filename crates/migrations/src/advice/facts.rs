@@ -184,6 +184,11 @@ pub(super) fn blocks_writes(lock: &RelationLock) -> bool {
     lock.mode.conflicts_with(wanted)
 }
 
+/// Returns a name as it stands in SQL.
+pub(super) fn sql_name(name: &str) -> String {
+    RelationName { schema: "public".to_owned(), name: name.to_owned() }.to_string()
+}
+
 /// Returns "a", "a and b", or "a, b and 3 more".
 pub(super) fn enumerated(names: &[String]) -> String {
     match names {

@@ -29,10 +29,15 @@ const DISABLE: &str = "SET session_replication_role = replica, for this session 
 const REPLACE_TRIGGER: &str = "CREATE OR REPLACE FUNCTION, or from 14 on CREATE OR REPLACE TRIGGER";
 const TRIGGER: &str = "SET lock_timeout before it, in a transaction with nothing else";
 
+/// Returns true if the advice warns of a wait without `lock_timeout`.
+pub(super) fn mentions_lock_timeout(advice: &StatementAdvice) -> bool {
+    [DROP_CONCURRENTLY, TRIGGER].contains(&advice.instead.as_str())
+}
+
 /// Advice for all changes but those of columns and constraints.
 pub(super) fn advise_object(facts: &Facts<'_>) -> Vec<StatementAdvice> {
     let found = match facts.change() {
-        SchemaChange::CreateIndex { table, is_concurrent, .. } if facts.is_old(table) => {
+        SchemaChange::CreateIndex { table, is_concurrent } if facts.is_old(table) => {
             created_index(facts, *is_concurrent)
         }
         SchemaChange::DropIndex { is_concurrent: false } => dropped_index(facts),
@@ -50,7 +55,7 @@ pub(super) fn advise_object(facts: &Facts<'_>) -> Vec<StatementAdvice> {
             (!is_small(facts)).then(|| advice(AdviceTopic::MaterializedView, danger, REFRESH))
         }
         SchemaChange::CreateMaterializedView { .. } => created_view(facts),
-        SchemaChange::RenameEnumValue { .. } if facts.may_break() => {
+        SchemaChange::RenameEnumValue if facts.may_break() => {
             Some(advice(AdviceTopic::Enum, facts.broken("the old value"), RENAME_VALUE))
         }
         SchemaChange::CreateExtension { name, if_not_exists: false } => {

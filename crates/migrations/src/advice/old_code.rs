@@ -36,7 +36,7 @@ pub(super) fn advise_code(facts: &Facts<'_>) -> Vec<StatementAdvice> {
             let dropped = || advice(AdviceTopic::TableDrop, facts.broken("the table"), DROP_TABLE);
             (!is_back).then(dropped).into_iter().collect()
         }
-        SchemaChange::RenameEnumValue { .. } => return Vec::new(),
+        SchemaChange::RenameEnumValue => return Vec::new(),
         _ => Vec::new(),
     };
     if found.is_empty() && !facts.reported().breaks.is_empty() {

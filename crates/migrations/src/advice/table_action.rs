@@ -1,21 +1,21 @@
 //! The actions of an ALTER TABLE.
 
-use super::cursor::{Cursor, SqlName};
+use super::cursor::Cursor;
 
 /// An action of an ALTER TABLE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TableAction {
     AddColumn(AddedColumn),
     AddConstraint(AddedConstraint),
-    ChangeType { column: String },
+    ChangeType,
     SetNotNull { column: String },
     DropDefault { column: String },
-    SetExpression { column: String },
+    SetExpression,
     DropColumn { column: String },
     RenameColumn { column: String, to: String },
     RenameTable { to: String },
     SetSchema { schema: String },
-    AttachPartition { partition: SqlName },
+    AttachPartition,
     DisableTrigger,
     Other,
 }
@@ -70,13 +70,13 @@ fn table_action(mut cursor: Cursor<'_>) -> Option<TableAction> {
         cursor.skip("column");
         let column = cursor.identifier()?;
         return if cursor.is_at("type") || cursor.is_at("set data type") {
-            Some(TableAction::ChangeType { column })
+            Some(TableAction::ChangeType)
         } else if cursor.is_at("set not null") {
             Some(TableAction::SetNotNull { column })
         } else if cursor.is_at("drop default") {
             Some(TableAction::DropDefault { column })
         } else if cursor.is_at("set expression") {
-            Some(TableAction::SetExpression { column })
+            Some(TableAction::SetExpression)
         } else {
             None
         };
@@ -107,8 +107,8 @@ fn table_action(mut cursor: Cursor<'_>) -> Option<TableAction> {
     if cursor.skip("set schema") {
         return Some(TableAction::SetSchema { schema: cursor.identifier()? });
     }
-    if cursor.skip("attach partition") {
-        return Some(TableAction::AttachPartition { partition: cursor.name()? });
+    if cursor.is_at("attach partition") {
+        return Some(TableAction::AttachPartition);
     }
     cursor.is_at("disable trigger").then_some(TableAction::DisableTrigger)
 }

@@ -288,6 +288,8 @@ fn work_under_held_locks_belongs_elsewhere() {
 
 #[test]
 fn triggers_depend_on_their_transaction() {
+    let disable = "ALTER TABLE orders DISABLE TRIGGER ALL";
+    assert_eq!(anchors(&[(disable, "ShareRowExclusive orders")], true), ["trigger lock-timeout"]);
     let create = "CREATE TRIGGER t BEFORE UPDATE ON orders EXECUTE FUNCTION f()";
     assert_eq!(anchors(&[(create, "ShareRowExclusive orders")], true), ["trigger"]);
     assert_eq!(anchors(&[(create, "ShareRowExclusive orders, timeout 2")], true), [""]);
