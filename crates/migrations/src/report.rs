@@ -95,6 +95,8 @@ pub struct SuiteOutcome {
     pub exit_code_before: Option<u8>,
     /// Statements that failed on the migrated database alone.
     pub failures: Vec<BrokenStatement>,
+    /// Names of the tests that failed on the migrated database alone, as far as the runner's output tells them.
+    pub failed_tests: Vec<String>,
 }
 
 /// A statement in the report.
@@ -210,10 +212,11 @@ impl MigrationReport {
 
 impl SuiteOutcome {
     /// Returns true if the suite passes on the migrated database, or fails on the one before the migration, too, and
-    /// no statement fails on the migrated one alone.
+    /// no statement and no test fails on the migrated one alone.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.exit_code == 0 || self.exit_code_before.is_some_and(|code| code != 0) && self.failures.is_empty()
+        let failed_before = self.exit_code_before.is_some_and(|code| code != 0);
+        self.exit_code == 0 || failed_before && self.failures.is_empty() && self.failed_tests.is_empty()
     }
 }
 

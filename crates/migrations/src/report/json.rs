@@ -106,9 +106,10 @@ fn size(TableSize { rows, bytes }: TableSize) -> Value {
 }
 
 fn suite_to_json(suite: &SuiteOutcome) -> Value {
-    let SuiteOutcome { command, exit_code, exit_code_before, failures } = suite;
+    let SuiteOutcome { command, exit_code, exit_code_before, failures, failed_tests } = suite;
     json!({
         "command": command, "exit_code": exit_code, "exit_code_before": exit_code_before,
-        "failures": failures.iter().map(broken).collect::<Vec<_>>(), "passes": suite.passes(),
+        "failures": failures.iter().map(broken).collect::<Vec<_>>(), "failed_tests": failed_tests,
+        "passes": suite.passes(),
     })
 }

@@ -73,6 +73,9 @@ impl MigrationReport {
     fn add_old_code(&self, text: &mut String) {
         let Some(suite) = &self.suite else { return };
         line(text, &format!("\n## Old code\n\n{}", escaped(&suite.sentence())));
+        for test in suite.failed_tests.iter().take(MAX_FAILURES) {
+            line(text, &format!("- {}", escaped(test)));
+        }
         for failure in suite.failures.iter().take(MAX_FAILURES) {
             text.push_str(&code(&report::cut(&failure.statement, STATEMENT_WIDTH)));
             line(text, &format!("- {}", escaped(&failure.error)));

@@ -10,6 +10,9 @@ const MIN_WIDTH: usize = 50;
 /// Indentation of statements, and of the lines about them.
 const STATEMENT: &str = "  ";
 const ABOUT: &str = "      ";
+/// Maximum number of failed tests and failed statements of the suite.
+const MAX_TESTS: usize = 20;
+const MAX_FAILURES: usize = 10;
 /// Title of statements whose migration is unknown.
 const UNKNOWN: &str = "unnamed migration";
 
@@ -134,7 +137,10 @@ impl MigrationReport {
     fn add_suite(&self, lines: &mut Lines) {
         let Some(suite) = &self.suite else { return };
         lines.add("", &suite.sentence());
-        for failure in &suite.failures {
+        for test in suite.failed_tests.iter().take(MAX_TESTS) {
+            lines.add_start(&format!("{STATEMENT}failed: "), test);
+        }
+        for failure in suite.failures.iter().take(MAX_FAILURES) {
             lines.add_start(STATEMENT, &failure.statement);
             lines.add(ABOUT, &failure.error);
         }
@@ -144,18 +150,19 @@ impl MigrationReport {
 impl super::SuiteOutcome {
     /// Returns the result in one sentence, without a full stop.
     pub(super) fn sentence(&self) -> String {
-        let Self { command, exit_code, exit_code_before, failures } = self;
+        let Self { command, exit_code, exit_code_before, failures, failed_tests } = self;
         match (exit_code, exit_code_before) {
             (0, _) => format!("old code: {command} passes on the migrated database"),
             (_, Some(0) | None) => {
                 format!("old code: {command} fails on the migrated database (exit code {exit_code})")
             }
-            (_, Some(_)) if failures.is_empty() => {
+            (_, Some(_)) if failures.is_empty() && failed_tests.is_empty() => {
                 format!("old code: {command} fails before the migration and after it, with the same errors")
             }
             (_, Some(_)) => format!(
-                "old code: {command} fails before the migration, too; {} on the migrated database alone",
-                words::count(failures.len(), "statement fails", "statements fail")
+                "old code: {command} fails before the migration, too; {} and {} on the migrated database alone",
+                words::count(failed_tests.len(), "test", "tests"),
+                words::count(failures.len(), "statement", "statements")
             ),
         }
     }

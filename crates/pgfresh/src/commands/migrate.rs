@@ -10,6 +10,7 @@ mod direct_server;
 mod git;
 mod migration_command;
 mod observed_run;
+mod old_code;
 mod origins;
 mod publish;
 mod revision;

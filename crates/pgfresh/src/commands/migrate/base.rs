@@ -50,10 +50,29 @@ impl Base {
         Ok(Self { revision, repository, checkout, context: older, provisioner, spec })
     }
 
-    /// Returns the same provisioner with another template.
-    pub(super) fn provisioner_of(&self, spec: TemplateSpec) -> Result<Provisioner, Failure> {
-        let options = ServerOptions { template: Some(spec), ..self.provisioner.server_options().clone() };
-        provisioning::provisioner(&self.context, options)
+    /// Runs the command of `[migrate] data` on the older template. The result is a template of its own, which depends on
+    /// all files of the revision.
+    pub(super) fn with_data(self, context: &Context) -> Result<Self, Failure> {
+        let Some(data) = context.settings()?.migrate.data.clone() else { return Ok(self) };
+        if self.spec.beside.is_some() {
+            let failure = Failure::new("cannot run \"data\" of [migrate] for several templates");
+            return Err(failure.hint("Choose one with --template NAME.".to_owned()));
+        }
+        let tree = ["rev-parse", &format!("{}^{{tree}}", self.revision.commit)];
+        let tree = self.repository.ask(tree)?.unwrap_or_default();
+        let spec = TemplateSpec {
+            name: self.spec.name.clone(),
+            folder: self.spec.folder.clone(),
+            checkout_of: self.spec.checkout_of.clone(),
+            setup: Some(data),
+            inputs: vec![self.checkout.note_tree(&self.spec.folder, &tree)?],
+            from: Some(Box::new(self.spec)),
+            ..TemplateSpec::default()
+        };
+        let options =
+            ServerOptions { template: Some(spec.clone()), ..self.provisioner.server_options().clone() };
+        let provisioner = provisioning::provisioner(&self.context, options)?;
+        Ok(Self { provisioner, spec, ..self })
     }
 }
 

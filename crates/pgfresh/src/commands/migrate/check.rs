@@ -9,8 +9,9 @@ use super::analysis::{self, Inputs};
 use super::base::Base;
 use super::migration_command::MigrationCommand;
 use super::observed_run::ObservedRun;
+use super::old_code::OldCode;
 use super::publish;
-use crate::cli::CheckMigrations;
+use crate::cli::{CheckMigrations, USAGE};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::report_file;
@@ -18,9 +19,14 @@ use crate::terminal_progress::INTERRUPTED;
 
 pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
+    if arguments.suite && arguments.command.is_empty() {
+        let failure = Failure::new("the command of the suite is missing");
+        let hint = "Name it, as in \"pgfresh migrate check --suite -- pytest\".";
+        return Err(failure.hint(hint.to_owned()).exit_with(USAGE));
+    }
     let inputs = Inputs::read(context, arguments)?;
-    let base = Base::of(context, arguments.from.as_deref())?;
-    let command = if arguments.command.is_empty() {
+    let base = Base::of(context, arguments.from.as_deref())?.with_data(context)?;
+    let command = if arguments.suite || arguments.command.is_empty() {
         MigrationCommand::of_template(context, &base)?
     } else {
         Some(MigrationCommand::of_words(&arguments.command)?)
@@ -40,10 +46,16 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     let of_report = |failure: Failure| failure.after_command(ended.code);
     let settings = &context.settings()?.migrate;
     let mut report = analysis::analyze(&base, settings, &inputs, &observed.transcripts).map_err(of_report)?;
+    let mut interrupted = ended.interrupted;
+    if arguments.suite && ended.code == 0 && !interrupted {
+        let old_code = OldCode { context, base: &base, command: &arguments.command, env: &arguments.env };
+        report.suite = old_code.try_on(&command)?;
+        interrupted = report.suite.is_none();
+    }
     report.run = MigrationRun {
         command: command.shown,
         exit_code: ended.code,
-        is_interrupted: ended.interrupted,
+        is_interrupted: interrupted,
         production: report.run.production.take(),
         waits: observed.waits,
         ..run
@@ -51,7 +63,7 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     publish::publish(&report, arguments).map_err(of_report)?;
     base.checkout.remove();
     Ok(ExitCode::from(match ended.code {
-        0 if ended.interrupted => INTERRUPTED,
+        0 if interrupted => INTERRUPTED,
         0 if !report.passes() => CHECK_FAILED,
         code => code,
     }))

@@ -23,6 +23,8 @@ use crate::failure::Failure;
 /// Names of ignored files and folders that programs need to start. Those that begin with `.env` count, too.
 const DEPENDENCIES: [&str; 8] =
     ["node_modules", ".venv", "venv", "vendor", "deps", ".bundle", ".yarn", ".pnp.cjs"];
+/// Name of the file with the hash of all files.
+const TREE: &str = "tree";
 /// Options that keep git from running hooks and other programs of the user.
 const QUIETLY: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
 
@@ -64,6 +66,15 @@ impl Checkout {
             return Some(path.to_owned());
         }
         path.strip_prefix(&repository.root).ok().map(|path| self.root.join(path).components().collect())
+    }
+
+    /// Writes the hash of the checked-out files to a file beside the checkout. Returns its path relative to `folder`, as an
+    /// input for templates that depend on all these files.
+    pub(super) fn note_tree(&self, folder: &Path, tree: &str) -> Result<String, Failure> {
+        let path = self.root.with_file_name(TREE);
+        fs::write(&path, tree).attempt("write", &path)?;
+        let depth = folder.strip_prefix(&self.root).map_or(0, |below| below.components().count());
+        Ok(format!("{}{TREE}", "../".repeat(depth + 1)))
     }
 
     /// Removes the checkout and waits until it is gone.

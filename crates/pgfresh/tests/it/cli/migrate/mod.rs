@@ -1,8 +1,10 @@
 //! `pgfresh migrate`: migrations run on the template of an older revision, and leave no trace in the repository.
 
 mod base;
+mod check;
 mod compare;
 mod odd_tools;
+mod old_code;
 mod roundtrip;
 
 use std::path::PathBuf;

@@ -1,0 +1,112 @@
+//! Finds the statements that failed in transcripts.
+
+use std::collections::{BTreeMap, HashMap};
+
+use migrations::BrokenStatement;
+use pgwire::{NormalizedStatement, SessionTranscript, frames, split_statements, split_zero};
+
+/// Failed statements without their values. The key is the statement and its SQLSTATE, because messages can have values.
+pub(super) type Failures = BTreeMap<(String, String), BrokenStatement>;
+
+/// Statements of a session by their names in the protocol.
+#[derive(Default)]
+struct Names {
+    prepared: HashMap<Vec<u8>, String>,
+    portals: HashMap<Vec<u8>, String>,
+}
+
+/// Returns the statements that failed.
+pub(super) fn find(transcripts: &[SessionTranscript]) -> Failures {
+    let mut failures = Failures::new();
+    for transcript in transcripts {
+        let mut names = Names::default();
+        for request in &transcript.requests {
+            let texts = names.read(&request.messages);
+            let Some(outcome) = &request.outcome else { continue };
+            let Some(error) = &outcome.error else { continue };
+            // The statements before the failed one have a tag each.
+            let Some(text) = texts.get(outcome.tags.len()).or(texts.last()) else { continue };
+            let statement = NormalizedStatement::read(text).text;
+            failures.entry((statement.clone(), error.sqlstate.clone())).or_insert_with(|| BrokenStatement {
+                statement,
+                tests: Vec::new(),
+                error: format!("{} ({})", error.message, error.sqlstate),
+            });
+        }
+    }
+    failures
+}
+
+impl Names {
+    /// Returns the statements that a request runs, in their order. If it runs none, returns those that it prepares.
+    fn read(&mut self, messages: &[u8]) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (mut run, mut prepared) = (Vec::new(), Vec::new());
+        for frame in frames(messages) {
+            let (first, rest) = split_zero(frame.body);
+            match frame.tag {
+                b'Q' => run.extend(split_statements(&text(first)).into_iter().map(str::to_owned)),
+                b'P' => {
+                    let sql = text(split_zero(rest).0);
+                    prepared.push(sql.clone());
+                    self.prepared.insert(first.to_vec(), sql);
+                }
+                b'B' => {
+                    let sql = self.prepared.get(split_zero(rest).0).cloned().unwrap_or_default();
+                    self.portals.insert(first.to_vec(), sql);
+                }
+                b'E' => run.push(self.portals.get(first).cloned().unwrap_or_default()),
+                _ => {}
+            }
+        }
+        if run.is_empty() { prepared } else { run }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use pgwire::{RequestOutcome, StatementError, TranscribedRequest, encode, query};
+
+    use super::*;
+
+    fn request(messages: &[u8], tags: usize) -> TranscribedRequest {
+        let error = StatementError { sqlstate: "42703".to_owned(), message: "no such column".to_owned() };
+        let now = Instant::now();
+        TranscribedRequest {
+            messages: messages.into(),
+            sent: now,
+            outcome: Some(RequestOutcome {
+                answered: now,
+                tags: vec!["SELECT 1".to_owned(); tags],
+                error: Some(error),
+                status: b'I',
+            }),
+        }
+    }
+
+    #[test]
+    fn failed_statement_is_the_one_without_a_tag() {
+        let parse = encode(b'P', b"s\0SELECT old FROM orders WHERE id = $1\0\0\0");
+        let bind = encode(b'B', b"\0s\0\0\0\0\0\0\0");
+        let execute = encode(b'E', b"\0\0\0\0\0");
+        let requests = vec![
+            request(&query(b"SELECT 1; SELECT a FROM b WHERE c = 5; SELECT 3"), 1),
+            request(&query(b"SELECT a FROM b WHERE c = 6"), 0),
+            request(&parse, 0),
+            request(&[bind, execute].concat(), 0),
+        ];
+        let transcript = SessionTranscript {
+            database: "app".to_owned(),
+            parameters: Vec::new(),
+            began: Instant::now(),
+            requests,
+            is_cut: false,
+        };
+        let found = find(&[transcript]);
+        let statements: Vec<_> = found.values().map(|failure| failure.statement.as_str()).collect();
+        assert_eq!(statements, ["SELECT a FROM b WHERE c = $1", "SELECT old FROM orders WHERE id = $1"]);
+        assert!(found.values().all(|failure| failure.error == "no such column (42703)"));
+    }
+}
