@@ -158,7 +158,12 @@ pub(super) fn with_failing_suite() -> MigrationReport {
         tests: Vec::new(),
         error: "column \"old\" does not exist (42703)".to_owned(),
     }];
-    let suite =
-        SuiteOutcome { command: "pytest".to_owned(), exit_code: 1, exit_code_before: Some(0), failures, failed_tests: Vec::new() };
+    let suite = SuiteOutcome {
+        command: "pytest".to_owned(),
+        exit_code: 1,
+        exit_code_before: Some(0),
+        failures,
+        failed_tests: Vec::new(),
+    };
     MigrationReport { over_budget: Vec::new(), suite: Some(suite), ..dangerous() }
 }

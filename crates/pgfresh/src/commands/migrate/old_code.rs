@@ -97,9 +97,10 @@ impl OldCode<'_> {
         }
         let service = Service::open(provisioner, started, options)?;
         let transcription = service.gateway.transcribe();
-        let mut command =
-            user_command::command(self.command, self.env, &service, &provisioner.installation);
-        if let Some(folder) = self.base.checkout.path_of(&self.base.repository, &crate::settings::working_directory()?) {
+        let mut command = user_command::command(self.command, self.env, &service, &provisioner.installation);
+        if let Some(folder) =
+            self.base.checkout.path_of(&self.base.repository, &crate::settings::working_directory()?)
+        {
             command.current_dir(folder);
         }
         let output = OutputCopy::of(&mut command)?;
@@ -133,7 +134,8 @@ impl OldCode<'_> {
         match ended?.code {
             0 => Ok(()),
             code => {
-                let failure = Failure::new(format!("the second run of the migration failed with exit code {code}"));
+                let failure =
+                    Failure::new(format!("the second run of the migration failed with exit code {code}"));
                 Err(failure.exit_with(code))
             }
         }

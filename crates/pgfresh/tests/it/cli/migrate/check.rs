@@ -81,7 +81,9 @@ fn budgets_and_exceptions_decide_the_exit_code() {
     let statement = json_of(&project.ends(&[&rows[..], &["--json"]].concat(), 1).stdout);
     let predicted = &type_change(&statement)["predicted"];
     assert!(predicted["low"].as_f64().unwrap() < predicted["high"].as_f64().unwrap(), "{predicted}");
-    let allowed = format!("{budget}[[migrate.allow]]\nstatement = \"ALTER TABLE orders *\"\nreason = \"there is a window at night\"\n");
+    let allowed = format!(
+        "{budget}[[migrate.allow]]\nstatement = \"ALTER TABLE orders *\"\nreason = \"there is a window at night\"\n"
+    );
     project.write("pgfresh.toml", &format!("[template]\nsql = \"migrations/*.sql\"\n{allowed}"));
     let outcome = project.ends(&rows, 0);
     assert!(outcome.stdout.contains("allowed: there is a window at night\n"), "{outcome}");
@@ -99,7 +101,12 @@ fn statements_of_the_suite_wait_and_break() {
     assert_eq!(run.code, Some(0), "{run}");
     project.write("migrations/0002_drop.sql", "ALTER TABLE orders DROP COLUMN status;");
     let outcome = project.ends(&["check"], 0);
-    for part in ["blocks 1 statement", "breaks 1 statement", "SELECT status FROM orders WHERE id = $1", "does not exist"] {
+    for part in [
+        "blocks 1 statement",
+        "breaks 1 statement",
+        "SELECT status FROM orders WHERE id = $1",
+        "does not exist",
+    ] {
         assert!(outcome.stdout.contains(part), "{part:?} {outcome}");
     }
 }
@@ -118,7 +125,8 @@ fn each_format_has_the_statement() {
         assert!(text.contains("ALTER COLUMN id TYPE bigint"), "{name}: {text}");
     }
     let sarif = json_of(&fs::read_to_string(project.folder().join("r.sarif")).unwrap());
-    let location = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+    let location =
+        &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
     assert_eq!(location, "migrations/0002_type.sql", "{sarif}");
     assert!(outcome.stderr.contains("::warning file=migrations/0002_type.sql,line=1,"), "{outcome}");
     let outcome = project.ends(&["check", "--report", "r.pdf"], 2);
@@ -128,9 +136,14 @@ fn each_format_has_the_statement() {
 #[test]
 fn failing_migration_is_reported_until_then() {
     let project = Project::new();
-    project.write("migrations/0002_more.sql", "CREATE INDEX by_status ON orders (status);\nALTER TABLE nothing ADD x int;\n");
+    project.write(
+        "migrations/0002_more.sql",
+        "CREATE INDEX by_status ON orders (status);\nALTER TABLE nothing ADD x int;\n",
+    );
     let outcome = project.ends(&["check", "--report", "report.json"], 3);
-    for part in ["SHARE on orders", "fails: relation \"nothing\" does not exist (42P01)", "failed with exit code 3"] {
+    for part in
+        ["SHARE on orders", "fails: relation \"nothing\" does not exist (42P01)", "failed with exit code 3"]
+    {
         assert!(outcome.stdout.contains(part), "{part:?} {outcome}");
     }
 }
@@ -138,7 +151,8 @@ fn failing_migration_is_reported_until_then() {
 #[test]
 fn data_command_fills_the_base() {
     let data = "psql -Xqc \\\"INSERT INTO orders VALUES (1000, NULL)\\\"";
-    let project = Project::with(&format!("[template]\nsql = \"migrations/*.sql\"\n[migrate]\ndata = \"{data}\"\n"));
+    let project =
+        Project::with(&format!("[template]\nsql = \"migrations/*.sql\"\n[migrate]\ndata = \"{data}\"\n"));
     project.write("migrations/0002_null.sql", "ALTER TABLE orders ALTER COLUMN status SET NOT NULL;");
     for _ in 0..2 {
         let outcome = project.ends(&["check"], 3);
@@ -159,15 +173,15 @@ fn interrupted_hanging_migration_is_reported() {
     let command = project.command(&["check", "--", "sh", "-c", hang]);
     let (child, outcome) = start_and_interrupt(command, Signal::TERM);
     let _ = child;
-    assert!(outcome.stdout.contains("waits: ALTER TABLE orders ADD COLUMN note text waits for a lock"), "{outcome}");
+    assert!(
+        outcome.stdout.contains("waits: ALTER TABLE orders ADD COLUMN note text waits for a lock"),
+        "{outcome}"
+    );
     assert!(outcome.stdout.contains("; interrupted") && outcome.code != Some(0), "{outcome}");
 }
 
 /// Starts the command, waits until it reports a statement that waits, and sends the signal.
-fn start_and_interrupt(
-    mut command: std::process::Command,
-    signal: Signal,
-) -> (u32, crate::common::Outcome) {
+fn start_and_interrupt(mut command: std::process::Command, signal: Signal) -> (u32, crate::common::Outcome) {
     let log = tempfile::NamedTempFile::new().unwrap();
     command.stdout(Stdio::piped()).stderr(log.reopen().unwrap());
     let child = command.spawn().unwrap();

@@ -38,7 +38,8 @@ fn broken_old_code_fails_the_check() {
 #[test]
 fn suite_that_fails_before_does_not_count() {
     let project = project("ALTER TABLE orders ADD COLUMN note text;");
-    let outcome = project.ends(&["check", "--suite", "--", "sh", "-c", "psql -Xqc 'SELECT missing'; exit 5"], 0);
+    let outcome =
+        project.ends(&["check", "--suite", "--", "sh", "-c", "psql -Xqc 'SELECT missing'; exit 5"], 0);
     assert!(outcome.stdout.contains("fails before the migration and after it"), "{outcome}");
 }
 
