@@ -55,8 +55,11 @@ impl MigrationReport {
         let observed = &statement.observed;
         text.push_str(&code(&report::cut(&observed.sql, STATEMENT_WIDTH)));
         let facts = [words::effects(observed)].into_iter().chain(words::times(self, statement));
-        let more =
-            [words::failure(observed), words::blocked(&statement.blocks), words::broken(&statement.breaks)];
+        let more = [
+            words::failure_after_effects(observed),
+            words::blocked(&statement.blocks),
+            words::broken(&statement.breaks),
+        ];
         for fact in facts.chain(more.into_iter().flatten()) {
             line(text, &format!("- {}", escaped(&fact)));
         }

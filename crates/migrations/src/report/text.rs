@@ -85,8 +85,11 @@ impl MigrationReport {
         for line in words::times(self, statement) {
             lines.add(ABOUT, &line);
         }
-        let sentences =
-            [words::failure(observed), words::blocked(&statement.blocks), words::broken(&statement.breaks)];
+        let sentences = [
+            words::failure_after_effects(observed),
+            words::blocked(&statement.blocks),
+            words::broken(&statement.breaks),
+        ];
         for sentence in sentences.iter().flatten() {
             lines.add(ABOUT, sentence);
         }

@@ -66,7 +66,7 @@ fn blocked_by(mode: LockMode) -> &'static str {
     }
 }
 
-/// Returns true if a relation has statements of its own, which would wait for a lock on it.
+/// Returns true if statements name the relation, and so wait for a lock on it.
 fn is_read(kind: RelationKind) -> bool {
     !matches!(kind, RelationKind::Index | RelationKind::PartitionedIndex)
 }
@@ -131,16 +131,28 @@ pub(super) fn work(observed: &ObservedStatement) -> Vec<String> {
 /// Returns the locks, rewrites and scans in one line.
 pub(super) fn effects(observed: &ObservedStatement) -> String {
     let phrases: Vec<_> = locks(observed).into_iter().chain(work(observed)).collect();
-    if phrases.is_empty() { "nothing waits for it".to_owned() } else { phrases.join("; ") }
+    match (phrases.is_empty(), failure(observed)) {
+        (false, _) => phrases.join("; "),
+        (true, Some(failure)) => failure,
+        (true, None) => "nothing waits for it".to_owned(),
+    }
 }
 
 /// Returns a sentence without a full stop if the statement failed or did not end.
 pub(super) fn failure(observed: &ObservedStatement) -> Option<String> {
     match &observed.error {
         Some(error) => Some(format!("fails: {} ({})", error.message, error.sqlstate)),
-        None if observed.is_unfinished => Some(format!("did not end within {}", seconds(observed.seconds))),
+        None if observed.is_unfinished && observed.seconds > 0.0 => {
+            Some(format!("did not end within {}", seconds(observed.seconds)))
+        }
+        None if observed.is_unfinished => Some("did not end".to_owned()),
         None => None,
     }
+}
+
+/// Returns the sentence of [`failure`], unless [`effects`] has it already.
+pub(super) fn failure_after_effects(observed: &ObservedStatement) -> Option<String> {
+    failure(observed).filter(|failure| *failure != effects(observed))
 }
 
 /// Returns the lines about times. Empty if the statement's work does not grow with the tables.

@@ -22,7 +22,7 @@ const CACHED: &str = " @CACHED@";
 /// Marks a configuration line for projects with a remote template cache.
 const SHARED: &str = " @SHARED@";
 
-/// What a configuration does.
+/// Purpose of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Job {
     Tests,

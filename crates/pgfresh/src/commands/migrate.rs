@@ -4,6 +4,7 @@ mod analysis;
 mod base;
 mod check;
 mod checkout;
+mod command_runner;
 mod compare;
 mod difference;
 mod direct_server;

@@ -50,8 +50,8 @@ impl Base {
         Ok(Self { revision, repository, checkout, context: older, provisioner, spec })
     }
 
-    /// Runs the command of `[migrate] data` on the older template. The result is a template of its own, which depends on
-    /// all files of the revision.
+    /// Runs the command of `[migrate] data` on the older template. The result is a further template, which depends on all
+    /// files of the revision.
     pub(super) fn with_data(self, context: &Context) -> Result<Self, Failure> {
         let Some(data) = context.settings()?.migrate.data.clone() else { return Ok(self) };
         if self.spec.beside.is_some() {
@@ -71,7 +71,9 @@ impl Base {
         };
         let options =
             ServerOptions { template: Some(spec.clone()), ..self.provisioner.server_options().clone() };
-        let provisioner = provisioning::provisioner(&self.context, options)?;
+        // The rows stay on this machine, so only the template below them comes from the remote cache, or goes there.
+        provisioning::prepare(&self.context, &self.provisioner)?;
+        let provisioner = provisioning::find_or_download(&self.context, options)?;
         Ok(Self { provisioner, spec, ..self })
     }
 }

@@ -7,6 +7,7 @@ use migrations::{MigrationReport, MigrationRun};
 use super::CHECK_FAILED;
 use super::analysis::{self, Inputs};
 use super::base::Base;
+use super::command_runner::CommandRunner;
 use super::migration_command::MigrationCommand;
 use super::observed_run::ObservedRun;
 use super::old_code::OldCode;
@@ -24,6 +25,7 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
         let hint = "Name it, as in \"pgfresh migrate check --suite -- pytest\".";
         return Err(failure.hint(hint.to_owned()).exit_with(USAGE));
     }
+    let runner = CommandRunner::new()?;
     let inputs = Inputs::read(context, arguments)?;
     let base = Base::of(context, arguments.from.as_deref())?.with_data(context)?;
     let command = if arguments.suite || arguments.command.is_empty() {
@@ -40,7 +42,7 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
         publish::publish(&MigrationReport { run, ..MigrationReport::default() }, arguments)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let observed = ObservedRun::perform(context, &base, &command, &arguments.env)?;
+    let observed = ObservedRun::perform(context, &base, &runner, &command, &arguments.env)?;
     let ended = observed.ended;
     // The command's own exit code is more important than that of the report.
     let of_report = |failure: Failure| failure.after_command(ended.code);
@@ -48,7 +50,13 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     let mut report = analysis::analyze(&base, settings, &inputs, &observed.transcripts).map_err(of_report)?;
     let mut interrupted = ended.interrupted;
     if arguments.suite && ended.code == 0 && !interrupted {
-        let old_code = OldCode { context, base: &base, command: &arguments.command, env: &arguments.env };
+        let old_code = OldCode {
+            context,
+            base: &base,
+            runner: &runner,
+            command: &arguments.command,
+            env: &arguments.env,
+        };
         report.suite = old_code.try_on(&command)?;
         interrupted = report.suite.is_none();
     }

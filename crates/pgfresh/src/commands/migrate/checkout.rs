@@ -1,6 +1,6 @@
 //! A temporary checkout of a revision.
 //!
-//! The checkout is a repository of its own that borrows the objects of the user's repository. Unlike a worktree, it
+//! The checkout is a separate repository that borrows the objects of the user's repository. Unlike a worktree, it
 //! leaves no trace there, even if pgfresh is killed. The guard, a process that outlives pgfresh, removes the folder.
 //!
 //! git itself ignores installed dependencies, and an older revision cannot install them. So the checkout has links to

@@ -7,6 +7,7 @@ use template::ServerOptions;
 
 use super::CHECK_FAILED;
 use super::base::Base;
+use super::command_runner::CommandRunner;
 use super::difference::Difference;
 use super::direct_server::{DirectServer, Success};
 use super::migration_command::MigrationCommand;
@@ -17,6 +18,7 @@ use crate::failure::Failure;
 use crate::output::print_line;
 
 pub(crate) fn execute(context: &Context, arguments: &CompareBuilds) -> Result<ExitCode, Failure> {
+    let runner = CommandRunner::new()?;
     let base = Base::of(context, Some(&arguments.from))?;
     let command = if arguments.command.is_empty() {
         MigrationCommand::of_template(context, &base)?
@@ -25,7 +27,8 @@ pub(crate) fn execute(context: &Context, arguments: &CompareBuilds) -> Result<Ex
     };
     let migrated = DirectServer::start(context, &base.provisioner)?;
     if let Some(command) = &command
-        && let Success::Stopped(code) = migrated.run("the migration command", command, &arguments.env)?
+        && let Success::Stopped(code) =
+            migrated.run(&runner, "the migration command", command, &arguments.env)?
     {
         return Ok(code);
     }

@@ -2,18 +2,16 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use server::{AdminConnection, LoopbackListener, Server};
 use storage::Attempt;
 use template::{Provisioner, Started, complete_copy, create_copy, end_sessions};
 
+use super::command_runner::CommandRunner;
 use super::migration_command::MigrationCommand;
-use crate::cancellation::{SIGNALS, die_by};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::foreground::{self, Ended};
+use crate::foreground::Ended;
 use crate::lifecycle;
 use crate::progress;
 use crate::terminal_progress::INTERRUPTED;
@@ -28,8 +26,6 @@ pub(super) struct DirectServer<'a> {
     listener: Option<LoopbackListener>,
     /// Database of the template.
     pub(super) database: String,
-    /// Whether signals end pgfresh. While a command runs, it receives them instead.
-    between_commands: Arc<AtomicBool>,
 }
 
 /// End of a command that must succeed.
@@ -48,13 +44,13 @@ impl<'a> DirectServer<'a> {
         // An open session would prevent commands from renaming or copying the database.
         drop(session);
         let listener = LoopbackListener::open(&server, None).attempt("listen on", Path::new("127.0.0.1"))?;
-        let between_commands = die_by(&SIGNALS)?;
-        Ok(Self { provisioner, server, listener, database, between_commands })
+        Ok(Self { provisioner, server, listener, database })
     }
 
     /// Runs a command on the template's database. Reports its failure under `name`.
     pub(super) fn run(
         &self,
+        runner: &CommandRunner,
         name: &str,
         command: &MigrationCommand,
         env: &[Variable],
@@ -62,10 +58,7 @@ impl<'a> DirectServer<'a> {
         let address = self.listener.as_ref().map(|listener| listener.address(&self.database));
         let address = address.unwrap_or_else(|| self.server.address(&self.database));
         let command = command.at(&address, env, &self.provisioner.installation);
-        self.between_commands.store(false, Ordering::Relaxed);
-        let ended = foreground::run(Some(&self.server), command);
-        self.between_commands.store(true, Ordering::Relaxed);
-        let Ended { code, interrupted } = ended?;
+        let Ended { code, interrupted } = runner.run(&self.server, command)?;
         match code {
             0 if interrupted => Ok(Success::Stopped(ExitCode::from(INTERRUPTED))),
             code if interrupted => Ok(Success::Stopped(ExitCode::from(code))),

@@ -46,9 +46,9 @@ impl MigrationCommand {
         Self { words, folder, shown: user_command::to_line(&[command.into()]) }
     }
 
-    /// Finds the command that brings the older template to the state of the working tree: the new SQL files, and the
-    /// setup command, which must skip the migrations that have run. Returns `None` if there are no new files and there
-    /// is no setup command.
+    /// Finds the command that brings the older template to the state of the working tree: the new SQL files, then the setup
+    /// command, which must skip older migrations. Returns `None` if there are no new files and there is no setup
+    /// command.
     pub(super) fn of_template(context: &Context, base: &Base) -> Result<Option<Self>, Failure> {
         let Some(spec) = context.settings()?.with_template()?.template else {
             let failure = Failure::new("cannot tell which command runs the migrations: there is no template");

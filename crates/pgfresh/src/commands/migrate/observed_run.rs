@@ -1,10 +1,9 @@
 //! Runs the migration command on a lease of the older template, and keeps transcripts of its sessions.
 
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gateway::{Transcription, WaitingSession};
 use lease::Isolation;
@@ -12,11 +11,11 @@ use pgwire::SessionTranscript;
 use server::{AdminConnection, Server, printable};
 
 use super::base::Base;
+use super::command_runner::CommandRunner;
 use super::migration_command::MigrationCommand;
-use crate::cancellation::{SIGNALS, die_by};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::foreground::{self, Ended};
+use crate::foreground::Ended;
 use crate::lifecycle;
 use crate::notice::notice;
 use crate::service::{ServeOptions, Service, leases_failed};
@@ -26,6 +25,12 @@ use crate::variable::Variable;
 /// Interval of looking for statements that wait for a lock, and the time from which such a statement counts.
 const INTERVAL: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3);
+/// Time for which a lease outlives its last session.
+const WHOLE_RUN: Duration = Duration::from_hours(24);
+/// How long to wait for statements after the command's end, for how long there must be none, and how often to look.
+const REST_TIMEOUT: Duration = Duration::from_mins(1);
+const QUIET: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The run of a migration command.
 #[derive(Debug)]
@@ -41,23 +46,25 @@ impl ObservedRun {
     pub(super) fn perform(
         context: &Context,
         base: &Base,
+        runner: &CommandRunner,
         command: &MigrationCommand,
         env: &[Variable],
     ) -> Result<Self, Failure> {
         let mut options = ServeOptions::new(base.context.settings()?)?;
-        // Rolling back would undo the migration between two sessions.
+        // Rolling back would undo the migration between two sessions, and so would the end of a lease.
         options.isolation = Isolation::Clone;
+        options.linger = WHOLE_RUN;
         let provisioner = &base.provisioner;
         let service = lifecycle::serve(context, provisioner, options)?;
         let transcription = service.gateway.transcribe();
         let address = service.address(&service.database);
         let mut command = command.at(&address, env, &provisioner.installation);
         service.describe_to(&mut command);
-        let (ended, waits) =
-            watched(&service, &transcription, || foreground::run(Some(&service.server), command));
-        // The report is still to come. From here on, signals end pgfresh, and the guards clean up.
-        die_by(&SIGNALS)?.store(true, Ordering::Relaxed);
+        let (ended, waits) = watched(&service, &transcription, || runner.run(&service.server, command));
         let ended = ended?;
+        if !ended.interrupted {
+            wait_for_statements(context, &service, &transcription);
+        }
         let transcripts = transcription.finish();
         let (has_session, has_failed) = (service.leases.has_had_clients(), service.leases.have_failed());
         lifecycle::stop(context, service)?;
@@ -68,6 +75,24 @@ impl ObservedRun {
             notice!("pgfresh: {NO_SESSION}");
         }
         Ok(Self { transcripts, ended, waits })
+    }
+}
+
+/// Waits for statements of processes that the command has left in the background.
+fn wait_for_statements(context: &Context, service: &Service, transcription: &Transcription) {
+    let begun = Instant::now();
+    let (mut busy, mut is_announced) = (begun, false);
+    while service.gateway.idle().is_none() && begun.elapsed() < REST_TIMEOUT {
+        if !transcription.waiting().is_empty() {
+            busy = Instant::now();
+        } else if busy.elapsed() > QUIET {
+            break;
+        }
+        if begun.elapsed() > QUIET && !is_announced && !context.verbosity.is_quiet() {
+            notice!("pgfresh: the command has ended; waiting for its statements in the background");
+            is_announced = true;
+        }
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

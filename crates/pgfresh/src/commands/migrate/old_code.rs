@@ -8,8 +8,6 @@ mod output;
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use lease::Isolation;
 use migrations::SuiteOutcome;
@@ -20,12 +18,12 @@ use template::Started;
 use self::failures::Failures;
 use self::output::OutputCopy;
 use super::base::Base;
+use super::command_runner::CommandRunner;
 use super::migration_command::MigrationCommand;
-use crate::cancellation::{SIGNALS, die_by};
 use crate::context::Context;
 use crate::failed_tests::failed_tests;
 use crate::failure::Failure;
-use crate::foreground::{self, Ended};
+use crate::foreground::Ended;
 use crate::lifecycle;
 use crate::notice::notice;
 use crate::progress;
@@ -38,6 +36,7 @@ use crate::variable::Variable;
 pub(super) struct OldCode<'a> {
     pub(super) context: &'a Context,
     pub(super) base: &'a Base,
+    pub(super) runner: &'a CommandRunner,
     pub(super) command: &'a [OsString],
     pub(super) env: &'a [Variable],
 }
@@ -84,7 +83,6 @@ impl OldCode<'_> {
 
     /// Runs the suite on a server with the older template, which `migration` may change first.
     fn run(&self, migration: Option<&MigrationCommand>) -> Result<SuiteRun, Failure> {
-        let between_commands = die_by(&SIGNALS)?;
         let mut options = ServeOptions::new(self.base.context.settings()?)?;
         if options.isolation == Isolation::Server {
             // Further servers would start from the template before the migration.
@@ -93,7 +91,7 @@ impl OldCode<'_> {
         let provisioner = &self.base.provisioner;
         let mut started = provisioner.start(&progress::announce(self.context.verbosity))?;
         if let Some(migration) = migration {
-            self.migrate(&mut started, migration, &between_commands)?;
+            self.migrate(&mut started, migration)?;
         }
         let service = Service::open(provisioner, started, options)?;
         let transcription = service.gateway.transcribe();
@@ -104,9 +102,7 @@ impl OldCode<'_> {
             command.current_dir(folder);
         }
         let output = OutputCopy::of(&mut command)?;
-        between_commands.store(false, Ordering::Relaxed);
-        let ended = foreground::run(Some(&service.server), command);
-        between_commands.store(true, Ordering::Relaxed);
+        let ended = self.runner.run(&service.server, command);
         let output = output.end();
         let ended = ended?;
         let failures = failures::find(&transcription.finish());
@@ -115,12 +111,7 @@ impl OldCode<'_> {
     }
 
     /// Migrates the template's database of the new server.
-    fn migrate(
-        &self,
-        started: &mut Started,
-        migration: &MigrationCommand,
-        between_commands: &Arc<AtomicBool>,
-    ) -> Result<(), Failure> {
+    fn migrate(&self, started: &mut Started, migration: &MigrationCommand) -> Result<(), Failure> {
         // The session would prevent copies of its database, which no longer equals the cache entry.
         (started.session, started.entry) = (None, None);
         let listener =
@@ -128,10 +119,7 @@ impl OldCode<'_> {
         let address = listener.as_ref().map(|listener| listener.address(&started.database));
         let address = address.unwrap_or_else(|| started.server.address(&started.database));
         let command = migration.at(&address, self.env, &self.base.provisioner.installation);
-        between_commands.store(false, Ordering::Relaxed);
-        let ended = foreground::run(Some(&started.server), command);
-        between_commands.store(true, Ordering::Relaxed);
-        match ended?.code {
+        match self.runner.run(&started.server, command)?.code {
             0 => Ok(()),
             code => {
                 let failure =

@@ -86,7 +86,7 @@ impl Revision {
     }
 }
 
-/// Returns the commit of a revision, or `None` if there is none.
+/// Returns the commit of a revision, or `None` if it does not exist.
 fn commit_of(repository: &Repository, name: &str) -> Result<Option<String>, Failure> {
     repository.ask(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::CHECK_FAILED;
 use super::base::Base;
+use super::command_runner::CommandRunner;
 use super::difference::Difference;
 use super::direct_server::{DirectServer, Success};
 use super::migration_command::MigrationCommand;
@@ -19,6 +20,7 @@ const BEFORE: &str = "pgfresh_before";
 const UP: &str = "pgfresh_up";
 
 pub(crate) fn execute(context: &Context, arguments: &Roundtrip) -> Result<ExitCode, Failure> {
+    let runner = CommandRunner::new()?;
     let base = Base::of(context, arguments.from.as_deref())?;
     let folder = &context.settings()?.folder;
     let [up, down] =
@@ -31,7 +33,7 @@ pub(crate) fn execute(context: &Context, arguments: &Roundtrip) -> Result<ExitCo
         ("--down", &down, None, Some(BEFORE)),
         ("--up, the second time,", &up, None, Some(UP)),
     ] {
-        if let Success::Stopped(code) = server.run(name, command, &arguments.env)? {
+        if let Success::Stopped(code) = server.run(&runner, name, command, &arguments.env)? {
             return Ok(code);
         }
         if let Some(copy) = copy {

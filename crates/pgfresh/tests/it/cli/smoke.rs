@@ -109,6 +109,22 @@ fn plans() -> Vec<String> {
     project.ran
 }
 
+fn migrations() -> Vec<String> {
+    let mut project = Project::new();
+    let commit = "git init -q -b main . && git add pgfresh.toml schema.sql && \
+        git -c user.name=tester -c user.email=tester@example.org commit -qm Begin";
+    let mut git = Command::new("sh");
+    git.args(["-euc", commit]).current_dir(&project.scene.directory);
+    let outcome = finish(git);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let change = ["psql", "-Xqc", "ALTER TABLE item ADD note text"];
+    project.does("migrate check --", &change, "ACCESS EXCLUSIVE on item");
+    project.does("migrate roundtrip --up true --down true", &[], "leaves nothing behind");
+    project.does("migrate compare main", &[], "does not differ");
+    project.does("ci github --migrations", &[], "pgfresh migrate check");
+    project.ran
+}
+
 fn templates() -> Vec<String> {
     let mut project = Project::new();
     project.does("template build", &[], "app ");
@@ -164,11 +180,11 @@ fn benchmarks() -> Vec<String> {
     project.ran
 }
 
-/// Five projects at once, to use the time in which benchmarks wait.
+/// Six projects at once, to use the time in which benchmarks wait.
 #[test]
 fn every_command_works_once() {
     let ran: Vec<String> = thread::scope(|scope| {
-        let all = [databases, plans, templates, tools, benchmarks].map(|play| scope.spawn(play));
+        let all = [databases, plans, migrations, templates, tools, benchmarks].map(|play| scope.spawn(play));
         all.into_iter().flat_map(|one| one.join().unwrap()).collect()
     });
     let known = super::commands(&Scene::new(User::Ourselves));

@@ -30,7 +30,7 @@ fn broken_old_code_fails_the_check() {
     let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
     let suite = &report["suite"];
     assert_eq!((&suite["exit_code"], &suite["exit_code_before"]), (&4.into(), &0.into()), "{suite}");
-    assert_eq!(suite["failures"][0]["statement"], "SELECT status FROM orders WHERE id = $1", "{suite}");
+    assert_eq!(suite["failures"][0]["statement"], "SELECT status FROM orders WHERE id = ?", "{suite}");
     assert_eq!(suite["failed_tests"][0], "tests/test_orders.py::test_status", "{suite}");
     assert!(report["passes"] == false, "{report}");
 }
