@@ -25,7 +25,7 @@ pub(super) struct CommittedRelation {
     pub(super) letter: char,
     /// Table of an index.
     pub(super) table: Option<RelationName>,
-    /// Number of the file. 0 if there is none.
+    /// Number of the file, or 0 for a relation without files.
     pub(super) file: u32,
     /// Size of the first file in bytes.
     pub(super) bytes: u64,
@@ -97,7 +97,7 @@ impl<'a> Catalogs<'a> {
         self.relations(database, "c.oid >= 16384")
     }
 
-    /// Reads relations. It takes no lock on them, because the migration holds theirs: `pg_relation_size` would.
+    /// Reads relations without a lock on them, because the migration may hold ACCESS EXCLUSIVE.
     fn relations(&mut self, database: &str, condition: &str) -> Result<Relations, LaboratoryError> {
         let sql = format!(
             "SELECT c.oid, n.nspname, c.relname, c.relkind, pg_relation_filenode(c.oid), \

@@ -19,13 +19,15 @@ pub(super) enum StatementClass {
     Savepoint(String),
     /// ROLLBACK TO and the name of the savepoint.
     RollbackTo(String),
-    /// A statement that takes no lock on a relation, such as SET. It must not be the first of a transaction that was not there.
+    /// A statement that takes no lock on a relation, such as SET.
     Bare,
     /// A statement that PostgreSQL refuses in a transaction.
     Outside {
         /// Whether it concerns a database that must have no sessions.
         is_of_database: bool,
     },
+    /// Messages of the extended protocol that run nothing, or a text without a statement.
+    Preparation,
     /// Any other statement.
     Ordinary,
 }
@@ -40,6 +42,9 @@ impl StatementClass {
         };
         let has = |word: &[u8]| tokens.iter().take(WORDS).any(|token| token.is_word(word));
         let name = |index: usize| tokens.get(index).and_then(Token::name).unwrap_or_default();
+        if tokens.is_empty() {
+            return Self::Preparation;
+        }
         if at(0, &[b"begin"]) || at(0, &[b"start"]) {
             return Self::Begin;
         }
@@ -123,7 +128,7 @@ mod tests {
             ("CREATE DATABASE d", Class::Outside { is_of_database: true }),
             ("ALTER DATABASE d SET work_mem = '1MB'", Class::Ordinary),
             ("ALTER DATABASE d RENAME TO e", Class::Outside { is_of_database: true }),
-            ("", Class::Ordinary),
+            ("-- ping", Class::Preparation),
         ] {
             assert_eq!(Class::of(sql), class, "{sql}");
         }

@@ -1,4 +1,4 @@
-//! What a statement locked, rewrote and scanned: the difference of two states of its transaction.
+//! Locks, rewrites and scans of a statement: the difference of two states of its transaction.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ pub(super) struct Facts {
 pub(super) struct Change<'a> {
     /// The relation as it is committed.
     pub(super) committed: &'a CommittedRelation,
-    /// Its state before the statement. `None` if the transaction had not locked it.
+    /// State before the statement. `None` if the transaction had not locked it.
     pub(super) before: Option<&'a RelationState>,
-    /// Its state after the statement.
+    /// State after the statement.
     pub(super) after: &'a RelationState,
     /// Counters before the statement.
     pub(super) counters: Counters,
@@ -58,6 +58,12 @@ impl Facts {
         for (oid, relation) in before {
             let modes = locks.get(oid).cloned().unwrap_or_default();
             let now = after.get(oid);
+            let replaces = |(new, other): (&u32, &CommittedRelation)| {
+                !before.contains_key(new) && other.name == relation.name
+            };
+            if relation.letter == 'i' && now.is_none() && after.iter().any(replaces) {
+                facts.rewrites.push(relation.rewrite(false));
+            }
             let state = RelationState {
                 modes,
                 file: now.map_or(0, |now| now.file),
@@ -91,8 +97,9 @@ impl Facts {
             self.rewrites.push(committed.rewrite(bytes > 0 && after.bytes == 0));
         }
         let scans = after.counters.scans.saturating_sub(counters.scans);
-        if matches!(committed.letter, 'r' | 'm') && scans > 0 {
-            let rows = after.counters.rows.saturating_sub(counters.rows);
+        let rows = after.counters.rows.saturating_sub(counters.rows);
+        // A portal may continue the scan of an earlier statement.
+        if matches!(committed.letter, 'r' | 'm') && scans + rows > 0 {
             self.scans.push(TableScan { relation: committed.name.clone(), scans, rows });
         }
     }

@@ -1,4 +1,4 @@
-//! The laboratory: a server of its own that repeats the transcript of a migration and observes each statement.
+//! A second server, in which pgfresh repeats the transcript of a migration and observes each statement.
 //!
 //! ```text
 //! transcripts ─▶ events (in the order of the answers) ─▶ requests ─▶ units (a statement each) ─▶ repeated session
@@ -19,6 +19,7 @@ mod error;
 mod events;
 mod facts;
 mod observe;
+mod progress;
 mod questions;
 mod records;
 mod repetition;

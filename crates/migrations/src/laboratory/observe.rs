@@ -13,8 +13,9 @@ use super::catalog::Relations;
 use super::class::StatementClass;
 use super::error::LaboratoryError;
 use super::facts::Facts;
+use super::progress::{Progress, Statement, is_refused};
 use super::questions::{COUNTERS, Counters, HELD, SessionState};
-use super::repetition::{Progress, Repetition, Statement, is_refused, shortened};
+use super::repetition::{Repetition, shortened};
 use super::requests::Request;
 use super::session::{Exchange, RepeatedSession};
 use crate::ObservedStatement;
@@ -33,21 +34,27 @@ impl Repetition<'_> {
         observed: &mut ObservedStatement,
     ) -> Result<Answer, LaboratoryError> {
         let is_idle = open.status == b'I';
-        if is_idle && statement.class == StatementClass::Ordinary && !statement.sql.is_empty() {
+        // SET LOCAL counts for the later statements of its Query.
+        let is_setting = statement.class == StatementClass::Bare && progress.is_several;
+        if is_idle && (statement.class == StatementClass::Ordinary || is_setting) {
             self.ask(open, "BEGIN")?;
             open.is_wrapped = true;
         } else if is_idle && matches!(statement.class, StatementClass::Outside { .. }) {
             return self.observe_alone(open, statement, parts, progress, observed);
         }
         if open.is_in_transaction() && statement.class == StatementClass::Ordinary && open.state.is_none() {
-            open.state = Some(SessionState::read(&self.ask(open, COUNTERS)?.rows));
+            let mut state = SessionState::read(&self.ask(open, COUNTERS)?.rows);
+            if !(is_idle && open.is_wrapped) {
+                // After ROLLBACK TO, the transaction may hold locks.
+                state.relations.extend(SessionState::read(&self.ask(open, HELD)?.rows).relations);
+            }
+            open.state = Some(state);
         }
         let before = open.state.clone();
         observed.lock_timeout = before.as_ref().and_then(|state| state.lock_timeout);
         let answer = self.exchange(open, statement, parts, progress)?;
         if is_idle && open.is_wrapped && is_refused(answer.sqlstate()) {
             self.ask(open, "ROLLBACK")?;
-            open.is_wrapped = false;
             let mut watch = self.watch(open.pid, progress.limit());
             let catalogs = &mut self.catalogs;
             open.forget(&parts.prepared, &mut |elapsed| watch.tick(elapsed, catalogs))?;

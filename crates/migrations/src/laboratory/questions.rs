@@ -42,7 +42,7 @@ FROM pg_catalog.pg_class c WHERE c.oid >= 16384 AND c.relkind IN ('r', 'm') \
 pub(super) struct RelationState {
     /// Modes that the transaction holds.
     pub(super) modes: Vec<LockMode>,
-    /// Number of the file. 0 if there is none.
+    /// Number of the file, or 0 for a relation without files.
     pub(super) file: u32,
     /// Sequential scans.
     pub(super) counters: Counters,
@@ -146,6 +146,8 @@ mod tests {
                 Some("1"),
                 Some("9"),
                 Some("8192"),
+                None,
+                None,
             ]),
         ]);
         assert_eq!(state.lock_timeout, Some(Duration::from_secs(2)));

@@ -61,14 +61,30 @@ impl Records {
         number
     }
 
-    /// Returns a statement by its number.
-    pub(super) fn statement(&mut self, number: usize) -> &mut ObservedStatement {
-        &mut self.observations.statements[number]
+    /// Completes a statement whose portal was suspended.
+    pub(super) fn complete(&mut self, number: usize, rest: ObservedStatement) {
+        let statement = &mut self.observations.statements[number];
+        (statement.tag, statement.error) = (rest.tag, rest.error);
+        statement.is_unfinished = rest.is_unfinished;
+        statement.locks.extend(rest.locks);
+        for more in rest.scans {
+            match statement.scans.iter_mut().find(|scan| scan.relation == more.relation) {
+                Some(scan) => {
+                    scan.scans += more.scans;
+                    scan.rows += more.rows;
+                }
+                None => statement.scans.push(more),
+            }
+        }
     }
 
-    /// Returns the number of statements so far.
-    pub(super) fn len(&self) -> usize {
-        self.observations.statements.len()
+    /// Gives each statement of a request an equal part of its time.
+    pub(super) fn share_time(&mut self, numbers: &[usize], begun: Instant, ended: Instant) {
+        let seconds = ended.saturating_duration_since(begun).as_secs_f64();
+        let count = u32::try_from(numbers.len()).unwrap_or(u32::MAX).max(1);
+        for number in numbers {
+            self.observations.statements[*number].seconds += seconds / f64::from(count);
+        }
     }
 
     /// Ends the session's transaction. Its locks were held until `at`.
@@ -114,7 +130,7 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let mut records = Records::new(2);
-        let mut add = |records: &mut Records, session, seconds| {
+        let add = |records: &mut Records, session, seconds| {
             records.add(ObservedStatement { session, ..ObservedStatement::default() }, at(seconds))
         };
         add(&mut records, 0, 0);

@@ -1,6 +1,6 @@
 //! A session that repeats the requests of a transcript, and asks questions between them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,8 @@ pub(super) struct RepeatedSession {
     pub(super) is_lost: bool,
     /// Whether the session has ended.
     pub(super) is_over: bool,
+    /// Number of the statement that each portal runs.
+    pub(super) portals: HashMap<Vec<u8>, usize>,
     /// Locks and counters after the last statement. `None` before the first statement of a transaction.
     pub(super) state: Option<SessionState>,
 }
@@ -66,7 +68,8 @@ impl RepeatedSession {
         let (wire, pid) = Wire::connect(folder, &StartupParams::new(parameters), &transcript.database)?;
         let names = ClientNames::default();
         let (is_wrapped, is_lost, is_over) = (false, false, false);
-        Ok(Self { wire, pid, names, status: b'I', is_wrapped, is_lost, is_over, state: None })
+        let portals = HashMap::new();
+        Ok(Self { wire, pid, names, status: b'I', is_wrapped, is_lost, is_over, portals, state: None })
     }
 
     /// Returns true if a transaction is open and has not failed.
@@ -97,6 +100,7 @@ impl RepeatedSession {
         }
         self.is_over |= answer.is_fatal;
         self.status = answer.status.unwrap_or(b'I');
+        self.is_wrapped &= self.status != b'I';
         if self.status != b'T' {
             self.state = None;
         }
@@ -122,16 +126,17 @@ impl RepeatedSession {
             let next = self.wire.next(exchange.tick, |frame| answer.add(frame, exchange.wants_rows));
             match next.during("repeat a request")? {
                 None => waiting(begun.elapsed())?,
-                Some(Next::Read) => {}
                 Some(Next::Copy) => {
                     let data = copies.pop_front().unwrap_or_else(|| encode(b'f', b"no data\0"));
-                    self.wire.send(&data).during("repeat a request")?;
+                    // Without a Sync, the server keeps its answer after the data.
+                    let end = if std::mem::take(&mut syncs_later) { SYNC } else { &[] };
+                    self.wire.send(&[&data, end].concat()).during("repeat a request")?;
                 }
                 Some(Next::Ended) if syncs_later => {
                     self.wire.send(SYNC).during("repeat a request")?;
                     syncs_later = false;
                 }
-                Some(Next::Ended) => {}
+                Some(Next::Read | Next::Ended) => {}
             }
         }
         Ok(())

@@ -39,23 +39,30 @@ impl Sizes {
         self.sizes
     }
 
-    /// Returns true if the sizes in a database are known.
+    /// Returns true if it has the sizes of a database.
     pub(super) fn has(&self, database: &str) -> bool {
         self.sizes.iter().any(|size| size.database == database)
     }
 
-    /// Lists relations that the migration has renamed under their new names, too.
+    /// Lists relations that the migration has renamed under their new names, too, and the indexes of such tables.
     pub(super) fn note_renamed(&mut self, database: &str, committed: &Relations) {
         for (oid, relation) in committed {
             let Some(place) = self.places.get(&(database.to_owned(), *oid)) else { continue };
             let size = &self.sizes[*place];
-            if size.relation != relation.name || size.table != relation.table {
-                let (name, table) = (relation.name.clone(), relation.table.clone());
-                let renamed = RelationSize { relation: name, table, ..size.clone() };
-                if !self.sizes.contains(&renamed) {
-                    self.sizes.push(renamed);
-                }
+            if size.relation == relation.name && size.table == relation.table {
+                continue;
             }
+            let (name, table) = (relation.name.clone(), relation.table.clone());
+            let renamed = RelationSize { relation: name.clone(), table, ..size.clone() };
+            if self.sizes.contains(&renamed) {
+                continue;
+            }
+            let is_index =
+                |one: &&RelationSize| one.database == database && one.table.as_ref() == Some(&size.relation);
+            let mut indexes: Vec<_> = self.sizes.iter().filter(is_index).cloned().collect();
+            indexes.iter_mut().for_each(|index| index.table = Some(name.clone()));
+            self.sizes.push(renamed);
+            self.sizes.extend(indexes);
         }
     }
 

@@ -7,4 +7,6 @@ mod breaking;
 mod needs;
 mod observing;
 mod recording;
+mod script;
+mod sessions;
 mod summary;
