@@ -54,7 +54,9 @@ pub fn transcript_of(sql: &[&str]) -> Vec<SessionTranscript> {
     vec![transcript_in("app", sql)]
 }
 
-fn tag_of(statement: &str) -> String {
+/// Returns the likely command tag of a statement.
+#[must_use]
+pub fn tag_of(statement: &str) -> String {
     let words: Vec<String> = statement
         .split(|letter: char| letter.is_whitespace() || "(;".contains(letter))
         .map(str::to_uppercase)
@@ -70,6 +72,9 @@ fn tag_of(statement: &str) -> String {
         "INSERT" => "INSERT 0 1".to_owned(),
         "UPDATE" | "DELETE" | "SELECT" | "MERGE" | "COPY" => format!("{first} 1"),
         "WITH" | "VALUES" | "TABLE" => "SELECT 1".to_owned(),
+        "CREATE" if second == "TABLE" && words.windows(2).any(|pair| pair == ["AS", "SELECT"]) => {
+            "SELECT 1".to_owned()
+        }
         "TRUNCATE" => "TRUNCATE TABLE".to_owned(),
         "LOCK" => "LOCK TABLE".to_owned(),
         _ if WITH_OBJECT.contains(&first) && second == "MATERIALIZED" => format!("{first} MATERIALIZED VIEW"),

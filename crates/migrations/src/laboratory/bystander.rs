@@ -63,7 +63,7 @@ impl Bystander {
             let name =
                 [&relation.name.schema, &relation.name.name].map(|part| server::identifier(part)).join(".");
             let lock = |(number, mode): (usize, LockMode)| {
-                format!("SAVEPOINT mode_{number}; LOCK TABLE ONLY {name} IN {mode} MODE; ")
+                format!("SAVEPOINT mode_{number}; {}; ", lock(&name, relation.letter, mode))
             };
             let locks: String = LockMode::ALL.into_iter().enumerate().map(lock).collect();
             let sql = format!("BEGIN; {locks} SELECT pg_backend_pid()");
@@ -72,7 +72,7 @@ impl Bystander {
                 bystander.is_incomplete = true;
                 continue;
             };
-            let pid = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok()).unwrap_or(0);
+            let pid = rows.last().and_then(|row| row.first()?.as_ref()?.parse().ok()).unwrap_or(0);
             bystander.traps.push(Trap { session, pid, modes: LockMode::ALL.len() });
         }
         Ok(bystander)
@@ -117,6 +117,18 @@ impl Bystander {
     /// Opens all traps. Returns the modes of the locks by relation.
     pub(super) fn finish(self) -> HashMap<u32, Vec<LockMode>> {
         self.locks.into_iter().map(|(oid, modes)| (oid, modes.into_iter().collect())).collect()
+    }
+}
+
+/// Returns SQL that locks a relation. LOCK TABLE refuses materialized views, so that other statements lock these, in some
+/// modes.
+fn lock(name: &str, letter: char, mode: LockMode) -> String {
+    match (letter, mode) {
+        ('m', LockMode::AccessShare) => format!("SELECT FROM {name} LIMIT 0"),
+        ('m', LockMode::ShareUpdateExclusive) => format!("COMMENT ON MATERIALIZED VIEW {name} IS ''"),
+        ('m', LockMode::AccessExclusive) => format!("ALTER MATERIALIZED VIEW {name} OWNER TO CURRENT_USER"),
+        ('m', _) => String::new(),
+        _ => format!("LOCK TABLE ONLY {name} IN {mode} MODE"),
     }
 }
 

@@ -25,8 +25,8 @@ pub(super) struct CommittedRelation {
     pub(super) letter: char,
     /// Table of an index.
     pub(super) table: Option<RelationName>,
-    /// Number of the file, or 0 for a relation without files.
-    pub(super) file: u32,
+    /// Number of the file. `None` for a relation without files.
+    pub(super) file: Option<u32>,
     /// Size of the first file in bytes.
     pub(super) bytes: u64,
     /// Counters that sessions have reported.
@@ -133,7 +133,7 @@ impl<'a> Catalogs<'a> {
              ON t.oid = k.conrelid WHERE k.contype = 'f' UNION SELECT k.conrelid FROM pg_constraint k \
              JOIN tree t ON t.oid = k.confrelid WHERE k.contype = 'f') \
              SELECT c.oid FROM near JOIN pg_class c ON c.oid = near.oid \
-             WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 ORDER BY c.oid",
+             WHERE c.relkind IN ('r', 'p', 'm') AND c.oid >= 16384 ORDER BY c.oid",
             list.join(",")
         );
         let rows = self.query(database, &sql)?;
@@ -175,7 +175,7 @@ fn relation(row: &[Option<String>]) -> Option<(u32, CommittedRelation)> {
         kind: kind(letter),
         letter,
         table: name(8),
-        file: text(4).and_then(|file| file.parse().ok()).unwrap_or(0),
+        file: text(4).and_then(|file| file.parse().ok()),
         bytes: number(5),
         counters: Counters { scans: number(6), rows: number(7) },
     };

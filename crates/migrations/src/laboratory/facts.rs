@@ -66,7 +66,7 @@ impl Facts {
             }
             let state = RelationState {
                 modes,
-                file: now.map_or(0, |now| now.file),
+                file: now.and_then(|now| now.file),
                 counters: now.map_or(relation.counters, |now| now.counters),
                 bytes: now.map_or(0, |now| now.bytes),
                 name: now.map(|now| now.name.clone()),
@@ -91,9 +91,14 @@ impl Facts {
                 mode: *mode,
             });
         }
-        let file = before.map_or(committed.file, |before| before.file);
-        if matches!(committed.letter, 'r' | 'm' | 'i') && after.file != 0 && file != 0 && after.file != file {
-            let bytes = before.map_or(committed.bytes, |before| before.bytes);
+        let (file, bytes) = before
+            .and_then(|before| Some((before.file?, before.bytes)))
+            .or_else(|| Some((committed.file?, committed.bytes)))
+            .unzip();
+        if matches!(committed.letter, 'r' | 'm' | 'i')
+            && let (Some(file), Some(bytes), Some(new)) = (file, bytes, after.file)
+            && file != new
+        {
             self.rewrites.push(committed.rewrite(bytes > 0 && after.bytes == 0));
         }
         let scans = after.counters.scans.saturating_sub(counters.scans);
@@ -162,7 +167,7 @@ mod tests {
             kind: RelationKind::Table,
             letter: 'r',
             table: None,
-            file,
+            file: Some(file),
             bytes,
             counters: Counters::default(),
         }
@@ -171,7 +176,7 @@ mod tests {
     fn state(modes: &[LockMode], file: u32, scans: u64, bytes: u64) -> RelationState {
         RelationState {
             modes: modes.to_vec(),
-            file,
+            file: Some(file),
             counters: Counters { scans, rows: 10 * scans },
             bytes,
             name: None,

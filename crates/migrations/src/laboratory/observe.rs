@@ -217,7 +217,7 @@ impl Repetition<'_> {
         }
         let mut all: Vec<u32> = relations
             .iter()
-            .filter(|(_, relation)| matches!(relation.letter, 'r' | 'p'))
+            .filter(|(_, relation)| matches!(relation.letter, 'r' | 'p' | 'm'))
             .map(|(oid, _)| *oid)
             .collect();
         all.sort_unstable();

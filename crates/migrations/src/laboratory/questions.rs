@@ -42,8 +42,8 @@ FROM pg_catalog.pg_class c WHERE c.oid >= 16384 AND c.relkind IN ('r', 'm') \
 pub(super) struct RelationState {
     /// Modes that the transaction holds.
     pub(super) modes: Vec<LockMode>,
-    /// Number of the file, or 0 for a relation without files.
-    pub(super) file: u32,
+    /// Number of the file. `None` if it is unknown, and for a relation without files.
+    pub(super) file: Option<u32>,
     /// Sequential scans.
     pub(super) counters: Counters,
     /// Size in bytes.
@@ -83,7 +83,7 @@ impl SessionState {
                     let modes = text(1).unwrap_or_default().split(',').filter_map(LockMode::from_catalog);
                     let relation = RelationState {
                         modes: modes.collect(),
-                        file: text(2).and_then(|file| file.parse().ok()).unwrap_or(0),
+                        file: text(2).and_then(|file| file.parse().ok()),
                         counters: Counters { scans: number(3), rows: number(4) },
                         bytes: number(5),
                         name: text(6).zip(text(7)).map(|(schema, name)| RelationName {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(state.lock_timeout, Some(Duration::from_secs(2)));
         let relation = RelationState {
             modes: vec![LockMode::AccessShare, LockMode::Share],
-            file: 7,
+            file: Some(7),
             counters: Counters { scans: 1, rows: 9 },
             bytes: 8192,
             name: None,

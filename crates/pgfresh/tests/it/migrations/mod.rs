@@ -4,6 +4,7 @@ mod advice;
 mod advice_cases;
 mod blocking;
 mod breaking;
+mod locks;
 mod needs;
 mod observing;
 mod recording;
