@@ -60,7 +60,9 @@ impl Sizes {
             let is_index =
                 |one: &&RelationSize| one.database == database && one.table.as_ref() == Some(&size.relation);
             let mut indexes: Vec<_> = self.sizes.iter().filter(is_index).cloned().collect();
-            indexes.iter_mut().for_each(|index| index.table = Some(name.clone()));
+            for index in &mut indexes {
+                index.table = Some(name.clone());
+            }
             self.sizes.push(renamed);
             self.sizes.extend(indexes);
         }
