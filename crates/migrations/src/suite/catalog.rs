@@ -33,7 +33,8 @@ const FOREIGN_KEYS: &str = concat!(
     names_of!("conrelid", "conkey"),
     ", ",
     names_of!("confrelid", "confkey"),
-    " FROM pg_catalog.pg_constraint WHERE contype = 'f' ORDER BY conname, oid"
+    ", EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.conrelid = c.conrelid)",
+    " FROM pg_catalog.pg_constraint c WHERE contype = 'f' ORDER BY conname, oid"
 );
 /// Triggers of users that are enabled and whose functions can contain SQL.
 const TRIGGERS: &str = concat!(
@@ -79,7 +80,7 @@ struct Relation {
     parent: Option<u32>,
 }
 
-/// A foreign key. Each partition has its own.
+/// A foreign key. Each partition has its own, at both ends.
 #[derive(Debug)]
 pub(super) struct ForeignKey {
     pub(super) name: String,
@@ -90,6 +91,8 @@ pub(super) struct ForeignKey {
     pub(super) on_delete: String,
     pub(super) columns: BTreeSet<String>,
     pub(super) referenced_columns: BTreeSet<String>,
+    /// Whether another foreign key of the same table refers to the whole table of which this one refers to a partition.
+    pub(super) is_of_partition: bool,
 }
 
 #[derive(Debug)]
@@ -168,7 +171,16 @@ impl Catalog {
 
     /// Returns true for a partitioned table.
     pub(super) fn is_partitioned(&self, oid: u32) -> bool {
-        self.relations.get(&oid).is_some_and(|relation| relation.kind == "p")
+        self.has_kind(oid, "p")
+    }
+
+    /// Returns true for a view.
+    pub(super) fn is_view(&self, oid: u32) -> bool {
+        self.has_kind(oid, "v")
+    }
+
+    fn has_kind(&self, oid: u32, kind: &str) -> bool {
+        self.relations.get(&oid).is_some_and(|relation| relation.kind == kind)
     }
 
     /// Returns the partitions of a table at all levels.
@@ -233,8 +245,8 @@ pub(super) fn not_null_columns(connection: &mut AdminConnection) -> Result<NotNu
 
 impl ForeignKey {
     fn of(row: Vec<Option<String>>) -> Option<Self> {
-        let [name, table, referenced, on_update, on_delete, columns, referenced_columns] =
-            <[_; 7]>::try_from(row).ok()?;
+        let [name, table, referenced, on_update, on_delete, columns, referenced_columns, is_of_partition] =
+            <[_; 8]>::try_from(row).ok()?;
         Some(Self {
             name: name?,
             table: number(table)?,
@@ -243,6 +255,7 @@ impl ForeignKey {
             on_delete: on_delete?,
             columns: lines(columns),
             referenced_columns: lines(referenced_columns),
+            is_of_partition: is_of_partition? == "t",
         })
     }
 }

@@ -51,7 +51,7 @@ pub enum LockReason {
     Statement,
     /// It has a row to check or to change by the foreign key of this name.
     ForeignKey(String),
-    /// Some values lead to this partition, but not those of the recorded runs.
+    /// Some values lead to this partition, but not those of the recorded runs, or pgfresh does not know them.
     Partition,
 }
 
@@ -171,8 +171,19 @@ impl Collector<'_> {
                 self.add_change(table, &change, &mut done);
             }
         }
+        self.add_partitions(explained, text);
+    }
+
+    /// Adds the partitions of other values. PostgreSQL also locks the partitioned table of a partition that the
+    /// statement names itself, and then no other partition counts.
+    fn add_partitions(&mut self, explained: &Explained, text: &str) {
+        let mut lexer = SqlLexer::new(text.as_bytes(), true);
+        let names: HashSet<String> =
+            std::iter::from_fn(|| lexer.token()).filter_map(|token| token.name()).collect();
+        let has_view = explained.locks.iter().any(|(relation, _)| self.catalog.is_view(*relation));
         for (relation, mode) in &explained.locks {
-            if self.catalog.is_partitioned(*relation) {
+            let is_named = self.catalog.name(*relation).is_some_and(|name| names.contains(&name.name));
+            if (is_named || has_view) && self.catalog.is_partitioned(*relation) {
                 self.need_partitions(*relation, *mode, &LockReason::Partition);
             }
         }
@@ -227,7 +238,8 @@ impl Collector<'_> {
 
     /// Adds the tables that a new row refers to.
     fn check_referenced(&mut self, table: u32, change: &Change) {
-        for key in self.catalog.foreign_keys.iter().filter(|key| key.table == table) {
+        let keys = self.catalog.foreign_keys.iter();
+        for key in keys.filter(|key| key.table == table && !key.is_of_partition) {
             let is_checked = match change {
                 Change::Insert => true,
                 Change::Update(set) => set.touch(&key.columns),
@@ -236,7 +248,7 @@ impl Collector<'_> {
             if is_checked {
                 let reason = LockReason::ForeignKey(key.name.clone());
                 self.need_table(key.referenced, LockMode::RowShare, &reason);
-                self.need_partitions(key.referenced, LockMode::RowShare, &reason);
+                self.need_partitions(key.referenced, LockMode::RowShare, &LockReason::Partition);
             }
         }
     }
