@@ -70,7 +70,7 @@ pub struct CollectedStatement {
 /// A run of a collected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectedRun {
-    /// Text of the single statement. The query of a cursor or of a COPY.
+    /// Text of the single statement. The query of a cursor or of a COPY, but the whole COPY of a table.
     pub text: String,
     /// Bound values.
     pub values: Vec<BoundValue>,
@@ -79,10 +79,10 @@ pub struct CollectedRun {
 /// All collected statements, and the numbers of runs that are missing there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectedStatements {
-    /// Statements that the server plans, sorted by their normalized text.
+    /// Statements that the server plans and COPY of tables, sorted by their normalized text.
     pub statements: Vec<CollectedStatement>,
-    /// Runs of statements that the server doesn't plan, such as CREATE TABLE or COPY of a table. Transaction control,
-    /// settings and FETCH don't count.
+    /// Runs of statements that the server doesn't plan, such as CREATE TABLE. COPY of a table, transaction control, settings
+    /// and FETCH don't count.
     pub utilities: u64,
     /// Runs of EXECUTE, whose statement was prepared in SQL.
     pub sql_executions: u64,
@@ -136,7 +136,7 @@ struct Entry {
 /// A part of a client's text.
 #[derive(Debug, Clone)]
 enum Part {
-    /// A statement that the server plans: the number of its normalized text unless that is beyond the limit, and its
+    /// A statement that the server plans, or a COPY of a table: the number of its normalized text unless that is beyond the limit, and its
     /// text unless that is the client's whole text.
     Planned(Option<u32>, Option<Arc<str>>),
     Setting(Arc<str>),
@@ -359,6 +359,11 @@ impl State {
             Some(query) => {
                 let text = (query.len() < whole.trim().len()).then(|| query.into());
                 Part::Planned(self.normalized_number(NormalizedStatement::whole_text(query)), text)
+            }
+            // The server doesn't plan a COPY of a table, but its locks count.
+            None if first == b"copy" => {
+                let text = (part.len() < whole.trim().len()).then(|| part.into());
+                Part::Planned(self.normalized_number(NormalizedStatement::whole_text(part)), text)
             }
             None => Part::Utility,
         }

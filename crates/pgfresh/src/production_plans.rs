@@ -65,7 +65,7 @@ impl PlanOptions {
         suite: &SuiteStatements,
     ) -> Result<ExplainedRun, Failure> {
         let Self { statistics, budget, baseline } = self;
-        let SuiteStatements { statements, missing } = suite;
+        let statements = &suite.planned;
         let begun = Instant::now();
         die_by(&SIGNALS)?;
         if !context.verbosity.is_quiet() {
@@ -82,7 +82,7 @@ impl PlanOptions {
             statistics: StatisticsSummary::of(&statistics),
             postgres: provisioner.installation.version().to_string(),
             left_out: left_out(&applied, &statistics),
-            unseen: missing.clone(),
+            unseen: suite.unplanned(),
             changes: changes.map(|baseline| baseline.changes(&analysis)),
             over_budget: budget.exceeded(&analysis),
             analysis,

@@ -1,11 +1,13 @@
 //! The statements of a running command, for production's plans and for checks of migrations.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway::{CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
 use migrations::suite::SuiteRecording;
+use pgwire::planned_query;
 use plans::{BoundStatement, SuiteStatement};
 use storage::Cache;
 
@@ -27,9 +29,12 @@ pub(crate) struct StatementWatch {
 /// Statements of a command that has ended.
 #[derive(Debug)]
 pub(crate) struct SuiteStatements {
-    pub(crate) statements: Vec<SuiteStatement>,
+    /// Statements that PostgreSQL plans.
+    pub(crate) planned: Vec<SuiteStatement>,
+    /// COPY of tables, which takes locks but has no plan.
+    copies: Vec<SuiteStatement>,
     /// A phrase for each reason why statements are missing.
-    pub(crate) missing: Vec<String>,
+    missing: Vec<String>,
 }
 
 impl StatementWatch {
@@ -44,7 +49,9 @@ impl StatementWatch {
     pub(crate) fn end(self) -> SuiteStatements {
         let collected = self.collection.finish();
         let missing = missing(&collected, &self.database);
-        SuiteStatements { statements: of_template(collected.statements, &self.database), missing }
+        let statements = of_template(collected.statements, &self.database).into_iter();
+        let (planned, copies) = statements.partition(|suite| planned_query(&suite.statement.text).is_some());
+        SuiteStatements { planned, copies, missing }
     }
 }
 
@@ -58,8 +65,8 @@ impl SuiteStatements {
         cache: &Cache,
         code: u8,
     ) -> Result<(), Failure> {
-        if !self.statements.is_empty() {
-            let recording = self.recording(arguments);
+        let recording = self.recording(arguments);
+        if !recording.statements.is_empty() {
             let is_better = code == 0 || !recording.is_kept(cache, folder);
             if is_better && let Err(error) = recording.keep(cache, folder) {
                 tracing::warn!(%error, "could not keep the suite's statements in the cache");
@@ -71,16 +78,25 @@ impl SuiteStatements {
             notice!("pgfresh: did not write \"{name}\", because the command failed");
             return Ok(());
         }
-        report_file::write(file, &self.recording(arguments).to_json())?;
-        notice!("pgfresh: wrote {} statements to \"{name}\"", self.statements.len());
+        report_file::write(file, &recording.to_json())?;
+        let texts: BTreeSet<_> = recording.statements.iter().map(|suite| &suite.normalized).collect();
+        notice!("pgfresh: wrote {} statements to \"{name}\"", texts.len());
         Ok(())
+    }
+
+    /// Returns a phrase for each reason why statements have no plan.
+    pub(crate) fn unplanned(&self) -> Vec<String> {
+        let copies: u64 = self.copies.iter().map(|copy| copy.runs).sum();
+        let phrase =
+            (copies > 0).then(|| format!("{} of COPY, which PostgreSQL does not plan", runs(copies)));
+        phrase.into_iter().chain(self.missing.iter().cloned()).collect()
     }
 
     fn recording(&self, arguments: &Run) -> SuiteRecording {
         SuiteRecording {
             recorded: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             commands: vec![user_command::to_line(&arguments.command)],
-            statements: self.statements.clone(),
+            statements: self.planned.iter().chain(&self.copies).cloned().collect(),
             missing: self.missing.clone(),
         }
     }
@@ -116,7 +132,7 @@ fn missing(collected: &CollectedStatements, database: &str) -> Vec<String> {
     let of_others = statements.iter().filter(|statement| statement.template != database);
     let of_others = of_others.map(|statement| statement.count).sum();
     let reasons = [
-        (*utilities, "of statements that PostgreSQL does not plan, such as CREATE TABLE and COPY"),
+        (*utilities, "of statements that PostgreSQL does not plan, such as CREATE TABLE"),
         (*sql_executions, "of EXECUTE, whose statements were prepared in SQL"),
         (*unread, "of statements longer than 256 kB, or not in UTF-8"),
         (*beyond_limits, "of statements beyond the first 10,000 different ones, or beyond 64 MB"),
@@ -124,8 +140,8 @@ fn missing(collected: &CollectedStatements, database: &str) -> Vec<String> {
     ];
     let mut sentences: Vec<_> = reasons
         .iter()
-        .filter(|(runs, _)| *runs > 0)
-        .map(|(runs, what)| format!("{runs} {} {what}", if *runs == 1 { "run" } else { "runs" }))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", runs(*count)))
         .collect();
     if *lost_sessions > 0 {
         sentences.push(format!("a part of {lost_sessions} sessions whose messages pgfresh could not follow"));
@@ -138,4 +154,8 @@ fn missing(collected: &CollectedStatements, database: &str) -> Vec<String> {
             .push("names of tests: without a pgfresh client, a test has the name of its database".to_owned());
     }
     sentences
+}
+
+fn runs(count: u64) -> String {
+    if count == 1 { "1 run".to_owned() } else { format!("{count} runs") }
 }

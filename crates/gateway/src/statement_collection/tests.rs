@@ -57,10 +57,16 @@ fn statements_are_split_and_grouped_with_their_tests() {
     one.query("SELECT * FROM t WHERE a = 1");
     two.query("SELECT  * FROM t WHERE a = 2;");
     two.query("DECLARE c CURSOR FOR SELECT 'a' FROM u");
-    two.query("COPY (SELECT 'b' FROM u) TO STDOUT; CREATE TABLE v (); EXECUTE p; FETCH c");
+    two.query(
+        "COPY (SELECT 'b' FROM u) TO STDOUT; CREATE TABLE v (); EXECUTE p; FETCH c; COPY u (a) FROM STDIN",
+    );
     let CollectedStatements { statements, utilities, sql_executions, unread, .. } = collection.finish();
     assert_eq!((utilities, sql_executions, unread), (1, 1, 0));
-    let [of_t, of_u] = &statements[..] else { panic!("{statements:?}") };
+    let [copy, of_t, of_u] = &statements[..] else { panic!("{statements:?}") };
+    assert_eq!(
+        (copy.normalized.as_str(), texts(copy)),
+        ("COPY u (a) FROM STDIN", vec!["COPY u (a) FROM STDIN"])
+    );
     assert_eq!((of_t.normalized.as_str(), of_t.count), ("SELECT * FROM t WHERE a = ?", 3));
     assert_eq!(of_t.tests, ["one", "test_one", "two"]);
     let mut of_t = texts(of_t);

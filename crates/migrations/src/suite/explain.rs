@@ -6,6 +6,7 @@ use plans::{BoundStatement, BoundValue, count_parameters, run_bound};
 use serde_json::Value;
 use server::{AdminConnection, SessionError, literal};
 
+use super::copy::in_place_of_copy;
 use crate::LockMode;
 
 /// Maximum time to plan one statement.
@@ -89,7 +90,8 @@ impl<'a> Explainer<'a> {
             begin += &format!("SELECT pg_catalog.set_config({}, {}, true);", literal(name), literal(value));
         }
         begin += &format!("SET LOCAL statement_timeout = {}; SET TRANSACTION READ ONLY", LIMIT.as_millis());
-        let sql = format!("EXPLAIN (VERBOSE, FORMAT JSON) {}", statement.text);
+        let text = in_place_of_copy(&statement.text);
+        let sql = format!("EXPLAIN (VERBOSE, FORMAT JSON) {}", text.as_deref().unwrap_or(&statement.text));
         let lines = self.connection.query(&begin).and_then(|_| run_bound(self.connection, &sql, values));
         let answer = match lines {
             Ok(lines) => {

@@ -5,6 +5,7 @@ mod blocked;
 mod broken;
 mod catalog;
 mod changes;
+mod copy;
 mod explain;
 mod needs;
 mod recording;

@@ -16,6 +16,9 @@ use super::changes::changes;
 use super::explain::{Explained, Explainer, SuiteError, visit_texts};
 use crate::LockMode;
 
+/// Maximum number of triggers and functions that a phrase names.
+const MOST_NAMES: usize = 5;
+
 /// The locks of one statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementNeeds {
@@ -104,14 +107,15 @@ pub fn needs(
     Ok(all)
 }
 
-/// Describes the statements whose locks are unknown, one sentence for each reason.
+/// Describes the statements whose locks are unknown, one phrase for each reason.
 #[must_use]
 pub fn unseen(needs: &[StatementNeeds]) -> Vec<String> {
-    let mut sentences = Vec::new();
+    let mut phrases = Vec::new();
     let refused: Vec<_> = needs.iter().filter_map(|need| Some((need, need.error.as_ref()?))).collect();
     if let Some((first, error)) = refused.first() {
-        sentences.push(format!(
-            "PostgreSQL does not explain {} of the suite; the first: {} ({error})",
+        let which = if refused.len() == 1 { "" } else { " the first is" };
+        phrases.push(format!(
+            "{} of the suite, which PostgreSQL does not explain:{which} {} ({error})",
             statements(refused.len()),
             first.statement
         ));
@@ -119,15 +123,17 @@ pub fn unseen(needs: &[StatementNeeds]) -> Vec<String> {
     let count = needs.iter().filter(|need| !need.unseen.is_empty()).count();
     if count > 0 {
         let names: BTreeSet<&str> = needs.iter().flat_map(|need| &need.unseen).map(String::as_str).collect();
-        let names: Vec<_> = names.into_iter().collect();
-        sentences.push(format!(
-            "The locks of SQL in functions are unknown: {} of the suite {} {}",
+        let more = names.len().saturating_sub(MOST_NAMES);
+        let mut names: Vec<_> = names.into_iter().take(MOST_NAMES).map(str::to_owned).collect();
+        names.extend((more > 0).then(|| format!("{more} more")));
+        let verb = if count == 1 { "runs" } else { "run" };
+        phrases.push(format!(
+            "locks in functions: {} of the suite {verb} {}",
             statements(count),
-            if count == 1 { "runs" } else { "run" },
             names.join(", ")
         ));
     }
-    sentences
+    phrases
 }
 
 fn statements(count: usize) -> String {

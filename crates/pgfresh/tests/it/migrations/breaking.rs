@@ -36,7 +36,7 @@ const MIGRATION: [&str; 18] = [
 ];
 
 /// Statements that break, with the number of the migration's statement and a part of the error.
-const BROKEN: [(&str, usize, &str); 16] = [
+const BROKEN: [(&str, usize, &str); 18] = [
     ("SELECT note FROM orders", 1, "column \"note\" does not exist"),
     (
         "INSERT INTO orders (id, note) VALUES (1, 'a')",
@@ -46,6 +46,8 @@ const BROKEN: [(&str, usize, &str); 16] = [
     ("UPDATE orders o SET status = 'x' WHERE o.customer_id = 1", 2, "column o.customer_id does not exist"),
     ("SELECT id FROM drafts", 3, "relation \"drafts\" does not exist"),
     ("DELETE FROM refunds", 4, "relation \"refunds\" does not exist"),
+    ("COPY refunds FROM STDIN", 4, "relation \"refunds\" does not exist"),
+    ("COPY customers (id, name) FROM STDIN", 6, "null value in column \"region\""),
     ("INSERT INTO customers (id, name) VALUES (9, 'a'), (10, 'b')", 6, "null value in column \"region\""),
     (
         "INSERT INTO products (id, code) VALUES (1, 'a') ON CONFLICT (code) DO NOTHING",
@@ -71,7 +73,8 @@ const BROKEN: [(&str, usize, &str); 16] = [
 const OTHERS: &str = "SELECT * FROM orders; SELECT nonsense FROM orders; INSERT INTO archive VALUES (1, 'a'); \
      INSERT INTO archive (note, id) SELECT 'a', 1; INSERT INTO products (id, code) VALUES (1, 'a'); SELECT mood FROM people LIMIT 1; \
      INSERT INTO products (id) VALUES (1); UPDATE archive SET note = 'a'; SELECT id FROM people WHERE mood = 'good'; \
-     INSERT INTO letters (title) VALUES ('a') RETURNING title; WITH x AS (DELETE FROM lines) SELECT 1";
+     INSERT INTO letters (title) VALUES ('a') RETURNING title; WITH x AS (DELETE FROM lines) SELECT 1; \
+     COPY archive FROM STDIN; COPY archive (note, id) FROM STDIN; COPY orders TO STDOUT";
 
 fn statements_that_a_migration_breaks_are_found(major: u32) {
     let database = Database::new(major, SCHEMA);

@@ -6,6 +6,7 @@ mod compare;
 mod odd_tools;
 mod old_code;
 mod roundtrip;
+mod suite;
 
 use std::path::PathBuf;
 use std::process::Command;
