@@ -136,7 +136,7 @@ struct Entry {
 /// A part of a client's text.
 #[derive(Debug, Clone)]
 enum Part {
-    /// A statement that the server plans, or a COPY of a table: the number of its normalized text unless that is beyond the limit, and its
+    /// A statement that the server plans, or a COPY of a table. It has the number of its normalized text unless that is beyond the limit, and its
     /// text unless that is the client's whole text.
     Planned(Option<u32>, Option<Arc<str>>),
     Setting(Arc<str>),

@@ -1,4 +1,4 @@
-//! Which statements of a suite wait for a migration's locks.
+//! Finds the statements of a suite that wait for a migration's locks.
 
 use std::cmp::Reverse;
 
@@ -7,8 +7,8 @@ use crate::{BlockedStatement, ObservedStatement, RelationLock};
 
 /// Returns the statements of the suite that wait for a lock of this statement, those of most tests first.
 ///
-/// The locks of both must be those of the same database. Of several locks that a statement waits for, the most certain
-/// one is named, and of these the strongest.
+/// The locks of both must be those of the same database. A statement that waits for several locks is
+/// there once, with the most certain of them. Among equally certain ones, the strongest counts.
 #[must_use]
 pub fn blocked(needs: &[StatementNeeds], observed: &ObservedStatement) -> Vec<BlockedStatement> {
     let mut waiting: Vec<_> = needs

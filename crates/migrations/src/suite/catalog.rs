@@ -1,4 +1,4 @@
-//! What the catalogs say of a database: relations, partitions, indexes, foreign keys, triggers and functions.
+//! Reads the catalogs of a database: relations, partitions, indexes, foreign keys, triggers and functions.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Which rows a statement changes: the tables in its plan, and the columns in its text.
+//! Finds the changes of a statement: tables in its plan, and columns in its text.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -56,8 +56,8 @@ impl<'a> Explainer<'a> {
         self.connection
     }
 
-    /// Explains a statement in a transaction of its own, which is rolled back. PostgreSQL executes nothing but
-    /// functions that may run during planning.
+    /// Explains a statement in its own transaction, and rolls back. PostgreSQL executes nothing but functions that may
+    /// run during planning.
     pub(super) fn explain(
         &mut self,
         statement: &BoundStatement,

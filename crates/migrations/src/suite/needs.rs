@@ -2,7 +2,8 @@
 //!
 //! PostgreSQL itself tells the locks of planning: pgfresh explains the statement in a transaction, and reads `pg_locks`.
 //! Execution takes more, and the catalogs say which: the indexes of a changed table, the tables at the other end of
-//! foreign keys, and the partitions that rows go to. What functions and triggers lock stays unknown, and is said.
+//! foreign keys, and the partitions that rows go to. The locks of functions and
+//! triggers stay unknown, so pgfresh lists their names.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -50,9 +51,9 @@ pub struct NeededLock {
 /// Why a statement locks a relation, from the most certain reason to the least.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockReason {
-    /// It always does.
+    /// The statement locks it in each run.
     Statement,
-    /// It has a row to check or to change by the foreign key of this name.
+    /// The foreign key of this name has a row to check or to change.
     ForeignKey(String),
     /// Some values lead to this partition, but not those of the recorded runs, or pgfresh does not know them.
     Partition,

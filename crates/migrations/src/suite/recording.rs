@@ -143,8 +143,8 @@ impl SuiteRecording {
         Self::parse(&text)
     }
 
-    /// Reads all recordings that the cache has of the project in `folder`, one of each test command. Returns `None` if
-    /// there is none. Recordings of other versions of pgfresh do not count.
+    /// Reads all recordings that the cache has of the project in `folder`, one of each test command. Returns `None`
+    /// without recordings. Recordings of other versions of pgfresh do not count.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Which of a suite's statements a migration breaks, and by which of its statements.
+//! pgfresh finds the suite's statements that a migration breaks, and the statement of the migration that does it.
 
 use std::collections::BTreeMap;
 

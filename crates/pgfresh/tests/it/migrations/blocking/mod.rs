@@ -1,4 +1,4 @@
-//! Which of a suite's statements wait for which locks of a migration, compared with two real sessions.
+//! Predicted waits of a suite's statements are those of two real sessions.
 //!
 //! One session runs a statement of `migration.sql` in a transaction that stays open. Another one runs each statement of `suite.sql`.
 //! It waits if it fails by `lock_timeout`, which never ends a statement that does not wait. The prediction knows only the plans, the
