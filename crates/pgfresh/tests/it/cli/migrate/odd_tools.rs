@@ -79,12 +79,18 @@ fn tool_that_makes_databases_is_observed_in_each() {
 #[test]
 fn tool_may_replace_its_own_database() {
     let report = check(
-        "sql -d postgres -c 'DROP DATABASE app' -c 'CREATE DATABASE app'; sql -c 'CREATE TABLE fresh (id int)'",
+        "sql -c 'TABLE orders LIMIT 0'; sql -d postgres -c 'DROP DATABASE app' -c 'CREATE DATABASE app'; \
+         sql -c 'CREATE TABLE fresh (id int)'",
         0,
     );
     assert_eq!(
-        statements(&report).last().unwrap(),
-        "app | CREATE TABLE fresh (id int) | CREATE TABLE | none"
+        statements(&report),
+        [
+            "app | TABLE orders LIMIT 0 | SELECT 0 | none",
+            "postgres | DROP DATABASE app | DROP DATABASE | none",
+            "postgres | CREATE DATABASE app | CREATE DATABASE | none",
+            "app | CREATE TABLE fresh (id int) | CREATE TABLE | none",
+        ]
     );
 }
 
@@ -94,8 +100,8 @@ fn background_processes_of_a_tool_count_until_its_end() {
     let report = check(
         "sql -c 'ALTER TABLE orders ADD COLUMN a int'; \
          setsid \"$PSQL\" -XAtq -c 'ALTER TABLE orders ADD COLUMN b int' -c 'SELECT pg_sleep(600)' >/dev/null 2>&1 & \
-         until sql -c 'TABLE orders LIMIT 0' -c 'SELECT b FROM orders LIMIT 0' 2>/dev/null; do :; done; \
-         until [ \"$(sql -c \"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'\")\" = 1 ]; do :; done",
+         asleep=\"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'\"; \
+         until [ \"$(sql -c \"$asleep\")\" = 1 ]; do sleep 0.2; done",
         0,
     );
     let all = statements(&report);
