@@ -56,8 +56,6 @@ const COMMON: &[&str] = &[
     "value",
     "violates",
 ];
-/// Key of messages about NULL. No name contains a hyphen without quotes.
-const NOT_NULL: &str = "not-null";
 /// Lowest score at which a statement of the migration is named.
 const LEAST: u32 = 2;
 /// Score of a name of the message in the statement, in quotes or with a point, or otherwise.
@@ -68,21 +66,26 @@ const LOCK: u32 = 3;
 /// Score of a statement that alters or drops.
 const CHANGE: u32 = 1;
 
+/// How a statement of the suite fails.
+pub(super) struct StatementFailure<'a> {
+    pub(super) message: &'a str,
+    /// Whether a column refuses NULL.
+    pub(super) is_null: bool,
+    /// Relations that the statement used before the migration.
+    pub(super) relations: BTreeSet<&'a RelationName>,
+}
+
 /// Returns the index of the statement that fits the message best, of several the last one: later statements cannot name
-/// an object that is gone. `relations` are those that the suite's statement used before the migration.
-pub(super) fn attribute(
-    message: &str,
-    relations: &BTreeSet<&RelationName>,
-    observed: &[ObservedStatement],
-) -> Option<usize> {
-    let names = names_of_message(message);
+/// an object that is gone.
+pub(super) fn attribute(failure: &StatementFailure<'_>, observed: &[ObservedStatement]) -> Option<usize> {
+    let names = names_of_message(failure.message);
     let undone = undone_transactions(observed);
     let mut best: Option<(usize, u32)> = None;
     for (index, statement) in observed.iter().enumerate() {
         if statement.tag.is_none() || undone.contains(&(statement.session, statement.transaction)) {
             continue;
         }
-        let score = score(&names, relations, statement);
+        let score = score(&names, failure, statement);
         if score >= LEAST && best.is_none_or(|(_, most)| score >= most) {
             best = Some((index, score));
         }
@@ -92,16 +95,16 @@ pub(super) fn attribute(
 
 fn score(
     names: &BTreeMap<String, u32>,
-    relations: &BTreeSet<&RelationName>,
+    failure: &StatementFailure<'_>,
     statement: &ObservedStatement,
 ) -> u32 {
     let words = words(&statement.sql);
-    let is_not_null = names.contains_key(NOT_NULL) && can_cause_null(&words);
+    let is_not_null = failure.is_null && can_cause_null(&words);
     let named: u32 = names.iter().filter(|(name, _)| words.contains(*name)).map(|(_, score)| score).sum();
     let locks = statement.locks.iter();
     let is_locked = locks
         .filter(|lock| lock.mode == LockMode::AccessExclusive)
-        .any(|lock| relations.contains(&lock.relation));
+        .any(|lock| failure.relations.contains(&lock.relation));
     let tag = statement.tag.as_deref().unwrap_or_default();
     let changes = ["ALTER", "DROP", "REVOKE"].iter().any(|word| tag.starts_with(word));
     let evidence = named + if is_locked { LOCK } else { 0 } + if is_not_null { PLAIN } else { 0 };
@@ -117,9 +120,6 @@ fn can_cause_null(words: &BTreeSet<String>) -> bool {
 /// Returns the names and quoted values in a message, with the score of each.
 fn names_of_message(message: &str) -> BTreeMap<String, u32> {
     let mut names = BTreeMap::new();
-    if message.contains(NOT_NULL) {
-        names.insert(NOT_NULL.to_owned(), 0);
-    }
     let mut lexer = SqlLexer::new(message.as_bytes(), true);
     let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
     for (at, token) in tokens.iter().enumerate() {
@@ -217,19 +217,21 @@ mod tests {
             ),
         ] {
             let table = name(table);
-            assert_eq!(attribute(message, &BTreeSet::from([&table]), &migration), expected, "{message}");
+            let is_null = message.starts_with("null");
+            let failure = StatementFailure { message, is_null, relations: BTreeSet::from([&table]) };
+            assert_eq!(attribute(&failure, &migration), expected, "{message}");
         }
     }
 
     #[test]
     fn failed_and_undone_statements_break_nothing() {
         let orders = name("orders");
-        let relations = BTreeSet::from([&orders]);
         let drop = statement("DROP TABLE orders", "orders");
         let failed = ObservedStatement { tag: None, ..drop.clone() };
         let message = "relation \"orders\" does not exist";
-        assert_eq!(attribute(message, &relations, &[failed, drop.clone()]), Some(1));
+        let failure = StatementFailure { message, is_null: false, relations: BTreeSet::from([&orders]) };
+        assert_eq!(attribute(&failure, &[failed, drop.clone()]), Some(1));
         let undo = statement("ROLLBACK", "none");
-        assert_eq!(attribute(message, &relations, &[drop, undo]), None);
+        assert_eq!(attribute(&failure, &[drop, undo]), None);
     }
 }

@@ -11,7 +11,7 @@ use plans::{RelationName, SuiteStatement};
 use serde_json::Value;
 use server::AdminConnection;
 
-use super::attribution::attribute;
+use super::attribution::{StatementFailure, attribute};
 use super::catalog::{Catalog, NotNullColumns, not_null_columns};
 use super::changes::changed_relation;
 use super::copy::fills_all_columns;
@@ -39,21 +39,23 @@ pub fn broken(
         for suite in &group {
             let Ok(explained) = before.explainer.explain(&suite.statement)? else { continue };
             let was_null = before.null_columns(&explained);
-            let error = match after.explainer.explain(&suite.statement)? {
-                Err(refusal) => Some(refusal.0),
-                Ok(_) if fills_all_columns(&suite.statement.text) => None,
+            let (error, is_null) = match after.explainer.explain(&suite.statement)? {
+                Err(refusal) => (refusal.0, false),
+                Ok(_) if fills_all_columns(&suite.statement.text) => continue,
                 Ok(explained) => {
                     let mut columns = after.null_columns(&explained).into_iter();
-                    columns.find(|column| !was_null.contains(column)).map(|column| column.message())
+                    match columns.find(|column| !was_null.contains(column)) {
+                        Some(column) => (column.message(), true),
+                        None => continue,
+                    }
                 }
             };
-            if let Some(error) = error {
-                let locks = explained.locks.iter();
-                let relations = locks.filter_map(|(relation, _)| before.catalog.name(*relation)).collect();
-                let broken = BrokenStatement { statement: text.to_owned(), tests: tests(&group), error };
-                all.push((attribute(&broken.error, &relations, observed), broken));
-                break;
-            }
+            let locks = explained.locks.iter();
+            let relations = locks.filter_map(|(relation, _)| before.catalog.name(*relation)).collect();
+            let place = attribute(&StatementFailure { message: &error, is_null, relations }, observed);
+            let broken = BrokenStatement { statement: text.to_owned(), tests: tests(&group), error };
+            all.push((place, broken));
+            break;
         }
     }
     Ok(all)

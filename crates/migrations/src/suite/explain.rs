@@ -22,10 +22,10 @@ const WRONG_BINARY: [&str; 3] = ["22P03", "08P01", "22021"];
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
     /// The session failed.
-    #[error("could not explain the suite's statements")]
+    #[error("could not explain them")]
     Session(#[from] SessionError),
     /// The server has sent something else than a plan.
-    #[error("the server has sent no plan")]
+    #[error("got no plan from the server")]
     NoPlan(#[from] serde_json::Error),
 }
 

@@ -1,5 +1,6 @@
 //! Turns the transcripts of a migration command into a report.
 
+use std::error::Error;
 use std::path::Path;
 
 use migrations::suite::{self, SuiteError, SuiteRecording};
@@ -9,7 +10,7 @@ use migrations::{
 };
 use pgwire::SessionTranscript;
 use plans::{Statistics, StatisticsSummary};
-use server::SessionError;
+use server::{AdminConnection, SessionError};
 
 use super::base::Base;
 use super::origins;
@@ -123,19 +124,34 @@ fn add_suite(
     recording: &SuiteRecording,
     report: &mut MigrationReport,
 ) -> Result<(), Failure> {
-    let failed = |error: SuiteError| Failure::new(error.to_string()).detail(cause(&error));
     let before = laboratory.fresh_database()?;
     let migrated = laboratory.migrated_database().to_owned();
-    let mut before = laboratory.session(&before)?;
-    let mut after = laboratory.session(&migrated)?;
-    let needs = suite::needs(&mut before, &recording.statements).map_err(failed)?;
+    let sessions = [laboratory.session(&before)?, laboratory.session(&migrated)?];
+    if let Err(error) = compare_suite(sessions, &migrated, recording, report) {
+        // The report without them is still worth having.
+        let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        report.unseen.push(format!("the statements of your suite, because pgfresh {error}{cause}"));
+    }
+    report.unseen.extend(recording.missing.iter().cloned());
+    Ok(())
+}
+
+/// Adds the suite's statements that wait for statements of the migration in the database `migrated`, and those that fail
+/// there. The first session sees the database before the migration, and the second one after it.
+fn compare_suite(
+    [mut before, mut after]: [AdminConnection; 2],
+    migrated: &str,
+    recording: &SuiteRecording,
+    report: &mut MigrationReport,
+) -> Result<(), SuiteError> {
+    let needs = suite::needs(&mut before, &recording.statements)?;
     let ours =
         report.statements.iter_mut().filter(|one| !one.is_bookkeeping && one.observed.database == migrated);
     for statement in ours {
         statement.blocks = suite::blocked(&needs, &statement.observed);
     }
     let observed: Vec<_> = report.statements.iter().map(|statement| statement.observed.clone()).collect();
-    let broken = suite::broken(&mut before, &mut after, &recording.statements, &observed).map_err(failed)?;
+    let broken = suite::broken(&mut before, &mut after, &recording.statements, &observed)?;
     let last = report.statements.iter().rposition(|statement| !statement.is_bookkeeping);
     for (place, broken) in broken {
         // Every failure belongs to the migration, even if no single statement explains it.
@@ -144,12 +160,7 @@ fn add_suite(
         }
     }
     report.unseen.extend(suite::unseen(&needs));
-    report.unseen.extend(recording.missing.iter().cloned());
     Ok(())
-}
-
-fn cause(error: &dyn std::error::Error) -> Option<String> {
-    error.source().map(|source| format!("{source}."))
 }
 
 fn add_advice(observations: &Observations, knows_suite: bool, report: &mut MigrationReport) {

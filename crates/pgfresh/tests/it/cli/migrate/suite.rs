@@ -53,7 +53,7 @@ fn recorded_statements_that_wait_or_break_are_named() {
         assert_eq!(rename["breaks"], breaks, "{report:#}");
         let blocked = &index["blocks"][0];
         let facts = ["statement", "wants", "held"].map(|name| blocked[name].as_str().unwrap());
-        assert_eq!(facts, ["INSERT INTO orders (id) VALUES (?)", "ROW EXCLUSIVE", "SHARE"], "{report:#}");
+        assert_eq!(facts, ["INSERT INTO orders(id) VALUES (?)", "ROW EXCLUSIVE", "SHARE"], "{report:#}");
         assert_eq!(blocked["tests"], json!(["test_cart"]), "{report:#}");
     }
 }
