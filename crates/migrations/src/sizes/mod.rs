@@ -25,6 +25,8 @@ const ENTRY: f64 = 12.0;
 const LEAF: f64 = 0.9 * (PAGE - 40.0);
 /// Minimum number of rows in the template from which files can be scaled.
 const SCALABLE_ROWS: f64 = 1000.0;
+/// Minimum number of rows in the template from which an index can be scaled. Its first pages are almost empty.
+const SCALABLE_INDEX_ROWS: f64 = 10_000.0;
 /// Factor by which a table may be smaller or larger than an estimate from the types of its columns.
 const ESTIMATE_SPREAD: f64 = 1.5;
 /// Factor by which a table may be smaller or larger than scaled files.
@@ -368,7 +370,7 @@ impl Sources<'_> {
                 .columns
                 .iter()
                 .map(|(column, width)| table.columns.get(column).copied().unwrap_or(*width));
-            let in_template = self.sizes.get(index).filter(|_| table.template_rows >= SCALABLE_ROWS);
+            let in_template = self.sizes.get(index).filter(|_| table.template_rows >= SCALABLE_INDEX_ROWS);
             let in_statistics = self.statistics.get(index).zip(analyzed.filter(|rows| *rows > 0.0));
             let width = widths.sum();
             let pages = match (in_statistics, in_template) {
