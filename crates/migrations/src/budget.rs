@@ -33,7 +33,7 @@ struct TimeLimit {
     key: &'static str,
     /// Modes that the limit concerns.
     modes: RangeInclusive<LockMode>,
-    limit: f64,
+    limit: Duration,
 }
 
 impl MigrationBudget {
@@ -80,7 +80,7 @@ impl MigrationBudget {
     }
 
     fn time_limits(&self) -> Vec<TimeLimit> {
-        let limit = |key, modes, limit: Duration| TimeLimit { key, modes, limit: limit.as_secs_f64() };
+        let limit = |key, modes, limit: Duration| TimeLimit { key, modes, limit };
         let exclusive = LockMode::AccessExclusive;
         // A lock that blocks readers is not reported twice.
         let is_stricter = self.access_exclusive.is_some_and(|time| Some(time) <= self.share);
@@ -106,9 +106,9 @@ impl MigrationBudget {
             {
                 continue;
             }
-            let limit = seconds(limit.as_secs_f64());
+            let limit = in_words(limit);
             let found = match timeout {
-                Some(timeout) => format!("is {}", seconds(timeout.as_secs_f64())),
+                Some(timeout) => format!("is {}", in_words(timeout)),
                 None => "is not set".to_owned(),
             };
             over.push(OverMigrationBudget {
@@ -173,7 +173,7 @@ impl TimeLimit {
             let Some(lock) = blocking(&statement.observed.locks, &self.modes) else { continue };
             let held = statement.observed.held_seconds;
             let range = statement.predicted_held.unwrap_or(Prediction { low: held, high: held });
-            if range.high <= self.limit {
+            if range.high <= self.limit.as_secs_f64() {
                 continue;
             }
             let over = OverMigrationBudget {
@@ -183,7 +183,7 @@ impl TimeLimit {
                     "{} is {range} on {}, the budget is {}",
                     self.key,
                     lock.relation,
-                    seconds(self.limit)
+                    in_words(self.limit)
                 ),
             };
             let is_same = |other: &ReportedStatement| {
@@ -213,9 +213,13 @@ fn blocking<'l>(locks: &'l [RelationLock], modes: &RangeInclusive<LockMode>) -> 
     blocking.rev().max_by_key(|lock| (!is_index(lock.kind), lock.mode))
 }
 
-/// Writes a time without superfluous digits.
-fn seconds(seconds: f64) -> String {
-    Prediction { low: seconds, high: seconds }.to_string()
+/// Writes a time in the largest unit that needs no fraction, up to seconds.
+fn in_words(time: Duration) -> String {
+    if time.subsec_millis() == 0 {
+        format!("{} s", time.as_secs())
+    } else {
+        format!("{} ms", time.as_millis())
+    }
 }
 
 #[cfg(test)]

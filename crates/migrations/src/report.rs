@@ -13,6 +13,7 @@ mod text;
 mod words;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use plans::{RelationKind, RelationName};
 
@@ -120,6 +121,13 @@ pub struct ReportedStatement {
     pub exception: Option<String>,
     /// Whether the statement belongs to the tool's own list of migrations.
     pub is_bookkeeping: bool,
+}
+
+impl fmt::Display for Prediction {
+    /// Writes a range such as `70 to 110 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&words::range(*self))
+    }
 }
 
 /// A range of seconds.

@@ -51,10 +51,10 @@ fn locks_that_block_writers_have_a_limit() {
         statement(1, LockMode::Share, 5.0),
         statement(2, LockMode::AccessExclusive, 5.0),
     ];
-    let message = "share is 5 s on orders, the budget is 1 s";
+    let message = "share is about 5 s on orders, the budget is 1 s";
     assert_eq!(messages(budget, &statements), [message; 2]);
     let both = MigrationBudget { access_exclusive: SECOND, ..budget };
-    let exclusive = "access_exclusive is 5 s on orders, the budget is 1 s";
+    let exclusive = "access_exclusive is about 5 s on orders, the budget is 1 s";
     assert_eq!(messages(both, &statements), [message, exclusive]);
 }
 

@@ -8,7 +8,6 @@ mod cost;
 mod shape;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use plans::{RelationKind, RelationName};
 use report::as_f64;
@@ -366,33 +365,6 @@ fn width(build: &Build, table: &ProductionTable) -> f64 {
         known.copied().unwrap_or(if column.is_some() { 8.0 } else { EXPRESSION })
     };
     build.columns.iter().map(of).sum::<f64>().max(4.0)
-}
-
-impl fmt::Display for Prediction {
-    /// Writes the range with two digits, such as "70 to 110 s".
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, name) = match self.high {
-            high if high < 0.001 => return f.write_str("less than 1 ms"),
-            high if high < 1.0 => (0.001, "ms"),
-            high if high < 600.0 => (1.0, "s"),
-            high if high < 2.0 * 3600.0 => (60.0, "min"),
-            _ => (3600.0, "h"),
-        };
-        let (low, high) = (two_digits(self.low / unit), two_digits(self.high / unit));
-        if low == high { write!(f, "{high} {name}") } else { write!(f, "{low} to {high} {name}") }
-    }
-}
-
-/// Writes a number with two significant digits, or as a whole number.
-fn two_digits(value: f64) -> String {
-    if value < 0.05 {
-        return "0".to_owned();
-    }
-    if value < 9.95 {
-        return format!("{value:.1}").trim_end_matches(".0").to_owned();
-    }
-    let digits = 10_f64.powf(value.log10().floor() - 1.0).max(1.0);
-    format!("{:.0}", (value / digits).round() * digits)
 }
 
 #[cfg(test)]
