@@ -7,6 +7,7 @@ mod breaking;
 mod locks;
 mod needs;
 mod observing;
+mod prediction;
 mod recording;
 mod script;
 mod sessions;
