@@ -4,31 +4,18 @@ use std::collections::HashMap;
 
 use migrations::testing::transcript_in;
 use migrations::{AdviceTopic, Laboratory, ReportedStatement, StatementAdvice, advise};
-use pgwire::{SessionTranscript, StatementError, split_statements};
+use pgwire::{SessionTranscript, StatementError};
 
 use super::advice_cases::CASES;
+use super::page::{Example, Migration, PAGE, examples};
 use crate::common::on_every_major;
 use crate::common::provisioner::provisioner;
 
-const SCHEMA: &str = include_str!("advice.sql");
-const PAGE: &str = include_str!("../../../../../docs/migrations.md");
+/// Tables of the page's examples.
+pub(super) const SCHEMA: &str = include_str!("advice.sql");
 
 /// Number of databases in one server.
 const AT_ONCE: usize = 25;
-
-/// The statements of a migration. With `knows_suite`, none of the suite's fails after it.
-struct Migration {
-    statements: Vec<String>,
-    knows_suite: bool,
-}
-
-/// A part of a code block of the page.
-struct Example {
-    heading: String,
-    is_safe: bool,
-    first_major: u32,
-    migration: Migration,
-}
 
 on_every_major! {
     only_dangerous_examples_get_advice
@@ -78,50 +65,6 @@ fn page_has_a_section_for_each_topic() {
         let has_example =
             examples().iter().any(|example| example.heading == topic.heading() && example.is_safe);
         assert!(has_example || topic == AdviceTopic::OldCode, "{heading}");
-    }
-}
-
-/// Returns the examples of all sections.
-fn examples() -> Vec<Example> {
-    let mut examples: Vec<Example> = Vec::new();
-    let (mut heading, mut is_sql) = (String::new(), false);
-    for line in PAGE.lines() {
-        if let Some(text) = line.strip_prefix("### ") {
-            text.clone_into(&mut heading);
-        } else if line.starts_with("```") {
-            is_sql = line == "```sql";
-        } else if let Some(title) = line.strip_prefix("-- ").filter(|_| is_sql) {
-            let (kind, rest) = title.split_once(' ').unwrap_or((title, ""));
-            assert!(matches!(kind, "safe" | "dangerous"), "{line}");
-            let first_major = rest.strip_prefix("from ").map_or(13, |from| from[..2].parse().unwrap());
-            let migration = Migration { statements: Vec::new(), knows_suite: rest.starts_with("once") };
-            let heading = heading.clone();
-            examples.push(Example { heading, is_safe: kind == "safe", first_major, migration });
-        } else if is_sql {
-            let text = &mut examples.last_mut().unwrap().migration.statements;
-            // A statement begins behind the comment of the one before it.
-            text.push(line.split(" -- ").next().unwrap_or_default().to_owned());
-        }
-    }
-    for example in &mut examples {
-        let text = example.migration.statements.join("\n");
-        let split = split_statements(&text).into_iter();
-        let mut statements: Vec<_> = split.map(|statement| refused(example, statement)).collect();
-        if example.heading != AdviceTopic::LockTimeout.heading() {
-            statements.insert(0, "SET lock_timeout = '2s'".to_owned());
-        }
-        example.migration.statements = statements;
-    }
-    examples
-}
-
-/// Adds the error to the statement of the page that PostgreSQL refuses.
-fn refused(example: &Example, statement: &str) -> String {
-    let is_refused = example.heading == AdviceTopic::Enum.heading() && !example.is_safe;
-    if is_refused && statement.starts_with("UPDATE") {
-        format!("55P04! {statement}")
-    } else {
-        statement.to_owned()
     }
 }
 

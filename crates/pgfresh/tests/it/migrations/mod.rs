@@ -8,6 +8,8 @@ mod locks;
 mod needs;
 mod observing;
 mod prediction;
+mod page;
+mod page_check;
 mod recording;
 mod script;
 mod sessions;
