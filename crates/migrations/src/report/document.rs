@@ -87,7 +87,7 @@ impl MigrationReport {
         for statement in self.statements.iter().filter(|one| !one.is_bookkeeping && !one.is_about_session()) {
             let observed = &statement.observed;
             table.add_row([
-                statement.migration.as_deref().map(Cell::from).unwrap_or(Cell::Missing),
+                statement.migration.as_deref().into(),
                 Cell::statement(observed.sql.clone()),
                 words::effects(observed).into(),
                 Quantity::new(observed.seconds, Unit::Seconds).into(),

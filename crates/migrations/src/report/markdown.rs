@@ -1,7 +1,5 @@
 //! The report as Markdown, for a comment on a pull request.
 
-use std::fmt::Write as _;
-
 use report::escape_markdown as escaped;
 
 use super::{MigrationReport, ReportedStatement, words};
@@ -45,7 +43,9 @@ impl MigrationReport {
             notes.chain(self.unseen.iter().map(|sentence| format!("not seen: {sentence}"))).collect();
         if !notes.is_empty() {
             text += "\n<details><summary>Assumptions and limits</summary>\n\n";
-            notes.iter().for_each(|note| line(&mut text, &format!("- {}", escaped(note))));
+            for note in notes {
+                line(&mut text, &format!("- {}", escaped(&note)));
+            }
             text += "\n</details>\n";
         }
         text
@@ -87,8 +87,8 @@ impl MigrationReport {
 }
 
 fn line(text: &mut String, line: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "{line}");
+    text.push_str(line);
+    text.push('\n');
 }
 
 /// Returns a block of SQL. Its fence is longer than any in the statement.
