@@ -205,9 +205,10 @@ impl MigrationReport {
             production: None,
         });
         let tables = tables.collect();
-        let statements = observations.statements.into_iter();
-        let statements =
-            statements.map(|observed| ReportedStatement { observed, ..ReportedStatement::default() });
+        let statements = observations.statements.into_iter().map(|mut observed| {
+            observed.sql = without_leading_comments(&observed.sql).to_owned();
+            ReportedStatement { observed, ..ReportedStatement::default() }
+        });
         Self { statements: statements.collect(), unseen: observations.unseen, tables, ..Self::default() }
     }
 
@@ -231,4 +232,10 @@ impl SuiteOutcome {
 /// Returns true for relations that have rows of their own.
 fn is_table(kind: RelationKind) -> bool {
     matches!(kind, RelationKind::Table | RelationKind::PartitionedTable | RelationKind::MaterializedView)
+}
+
+/// Returns a statement from its first word on. On one line, a comment before it would seem to be all of it.
+fn without_leading_comments(sql: &str) -> &str {
+    let mut lexer = pgwire::SqlLexer::new(sql.as_bytes(), true);
+    lexer.token().map_or(sql, |first| &sql[lexer.position() - first.text.len()..])
 }

@@ -38,7 +38,9 @@ impl Facts {
         let mut facts = Self::default();
         for (oid, state) in after {
             let Some(relation) = committed.get(oid) else { continue };
-            if is_replaced_index(relation, state, after, committed) {
+            let was_replaced =
+                before.get(oid).is_some_and(|state| is_replaced_index(relation, state, before, committed));
+            if is_replaced_index(relation, state, after, committed) && !was_replaced {
                 facts.rewrites.push(relation.rewrite(false));
             }
             let counters = counters.get(oid).copied().unwrap_or_default();
@@ -198,6 +200,20 @@ mod tests {
             let facts = Facts::of_statement(&before, &after, &HashMap::new(), &committed);
             assert_eq!(facts.locks.first().map(|lock| lock.mode), new);
             assert_eq!((facts.rewrites, facts.scans), (vec![], vec![]));
+        }
+    }
+
+    #[test]
+    fn indexes_are_replaced_by_one_statement() {
+        let name = RelationName { schema: "public".to_owned(), name: "i".to_owned() };
+        let index = CommittedRelation { name: name.clone(), letter: 'i', ..table(5, 8192) };
+        let committed = Relations::from([(1, index)]);
+        let gone = state(&[LockMode::AccessExclusive], 0, 0, 0);
+        let new = RelationState { name: Some(name), ..state(&[LockMode::AccessExclusive], 6, 0, 8192) };
+        let after = HashMap::from([(1, gone), (2, new)]);
+        for (before, rewrites) in [(HashMap::new(), 1), (after.clone(), 0)] {
+            let facts = Facts::of_statement(&before, &after, &HashMap::new(), &committed);
+            assert_eq!(facts.rewrites.len(), rewrites);
         }
     }
 

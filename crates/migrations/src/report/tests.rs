@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::examples::{dangerous, with_failing_suite};
 use super::{MigrationReport, SuiteOutcome};
+use crate::{Observations, ObservedStatement};
 
 #[test]
 fn text_lists_facts_below_their_migration() {
@@ -30,6 +31,14 @@ not seen: functions that triggers call
 fails: access_exclusive is 70 to 110 s, the budget is 1 s
 ";
     assert_eq!(dangerous().to_text(100), expected);
+}
+
+#[test]
+fn comments_before_statements_are_left_out() {
+    let sql = "-- Slow.\n/* Very. */ CREATE INDEX ON a (b) -- Done.".to_owned();
+    let statement = ObservedStatement { sql, ..ObservedStatement::default() };
+    let report = MigrationReport::of(Observations { statements: vec![statement], ..Observations::default() });
+    assert_eq!(report.statements[0].observed.sql, "CREATE INDEX ON a (b) -- Done.");
 }
 
 #[test]
