@@ -19,7 +19,7 @@ pub(super) fn flyway(folder: &Folder) -> Option<Migrations> {
         folder.first_of(&["flyway.toml", "flyway.conf", "conf/flyway.conf", "conf/flyway.toml"])
     {
         let option = if file.starts_with("conf/") { format!(" -configFiles={file}") } else { String::new() };
-        let setup = format!("flyway{option} -url={URL} -user=\"$PGUSER\" migrate");
+        let setup = format!("flyway{option} -url={URL} -user=\"$PGUSER\" -password=\"$PGPASSWORD\" migrate");
         let inputs = places().into_iter().chain([file.to_owned()]).collect();
         return Some(Migrations::command("Flyway", file, setup, inputs));
     }
@@ -27,7 +27,7 @@ pub(super) fn flyway(folder: &Folder) -> Option<Migrations> {
     if folder.text("pom.xml").contains("flyway-maven-plugin") {
         let maven = if folder.has("mvnw") { "./mvnw" } else { "mvn" };
         let setup = format!(
-            "{maven} -q -B process-resources flyway:migrate -Dflyway.url={URL} -Dflyway.user=\"$PGUSER\""
+            "{maven} -q -B process-resources flyway:migrate -Dflyway.url={URL} -Dflyway.user=\"$PGUSER\" -Dflyway.password=\"$PGPASSWORD\""
         );
         let inputs = places().into_iter().chain(patterns(["pom.xml"])).collect();
         return Some(Migrations::command("Flyway", "pom.xml", setup, inputs));
@@ -35,8 +35,9 @@ pub(super) fn flyway(folder: &Folder) -> Option<Migrations> {
     let build = folder.first_of(&["build.gradle.kts", "build.gradle"]);
     if let Some(build) = build.filter(|build| folder.text(build).contains("org.flywaydb.flyway")) {
         let gradle = if folder.has("gradlew") { "./gradlew" } else { "gradle" };
-        let setup =
-            format!("{gradle} -q --no-daemon flywayMigrate -Pflyway.url={URL} -Pflyway.user=\"$PGUSER\"");
+        let setup = format!(
+            "{gradle} -q --no-daemon flywayMigrate -Pflyway.url={URL} -Pflyway.user=\"$PGUSER\" -Pflyway.password=\"$PGPASSWORD\""
+        );
         let inputs = places().into_iter().chain(patterns([build])).collect();
         return Some(Migrations::command("Flyway", build, setup, inputs));
     }
@@ -81,14 +82,14 @@ pub(super) fn liquibase(folder: &Folder) -> Option<Migrations> {
     if folder.text("pom.xml").contains("liquibase-maven-plugin") {
         let maven = if folder.has("mvnw") { "./mvnw" } else { "mvn" };
         let setup = format!(
-            "{maven} -q -B process-resources liquibase:update -Dliquibase.url={URL} -Dliquibase.username=\"$PGUSER\" -Dliquibase.changeLogFile={}",
+            "{maven} -q -B process-resources liquibase:update -Dliquibase.url={URL} -Dliquibase.username=\"$PGUSER\" -Dliquibase.password=\"$PGPASSWORD\" -Dliquibase.changeLogFile={}",
             word(file)
         );
         inputs.extend(patterns(["pom.xml"]));
         return Some(Migrations::command("Liquibase", "pom.xml", setup, inputs));
     }
     let setup = format!(
-        "liquibase{search} --changelog-file={} --url={URL} --username=\"$PGUSER\" update",
+        "liquibase{search} --changelog-file={} --url={URL} --username=\"$PGUSER\" --password=\"$PGPASSWORD\" update",
         word(file)
     );
     Some(Migrations::command("Liquibase", &changelog, setup, inputs))

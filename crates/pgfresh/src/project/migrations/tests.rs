@@ -140,7 +140,7 @@ fn java(name: &str, place: &str) -> Vec<Case> {
     vec![
         Case::new(
             "Flyway",
-            format!("flyway {url} -user=\"$PGUSER\" migrate"),
+            format!("flyway {url} -user=\"$PGUSER\" -password=\"$PGPASSWORD\" migrate"),
             &[("flyway.conf", ""), (versioned, "")],
             &["flyway.conf", &format!("{place}/**")],
         ),
@@ -157,7 +157,7 @@ fn java(name: &str, place: &str) -> Vec<Case> {
         Case::new(
             "Liquibase",
             format!(
-                "liquibase --changelog-file={place}/db.changelog-master.yaml -{url} --username=\"$PGUSER\" update"
+                "liquibase --changelog-file={place}/db.changelog-master.yaml -{url} --username=\"$PGUSER\" --password=\"$PGPASSWORD\" update"
             ),
             &[(&format!("{place}/db.changelog-master.yaml"), ""), (&format!("{place}/{name}.sql"), "")],
             &[&format!("{place}/**")],
