@@ -15,9 +15,8 @@ use crate::common::{Scene, User, depth, majors_since, wait_until};
 
 /// Facts about its own session and transaction that a tool can ask for.
 const FACTS: &str = "\
-    SELECT locktype, relation::regclass, mode, granted FROM pg_locks
-        WHERE pid = pg_backend_pid() AND relation >= 16384
-        AND relation::regclass::text NOT LIKE 'pg_toast%' ORDER BY 1, 2, 3;
+    SELECT locktype, relname, mode, granted FROM pg_locks LEFT JOIN pg_class ON pg_class.oid = relation
+        WHERE pid = pg_backend_pid() AND relation >= 16384 AND coalesce(relname NOT LIKE 'pg_toast%', true) ORDER BY 1, 2, 3;
     SELECT state, query, application_name, backend_xid IS NULL FROM pg_stat_activity WHERE pid = pg_backend_pid();
     SELECT name, statement, from_sql FROM pg_prepared_statements ORDER BY 1;
     SELECT name, statement, is_holdable FROM pg_cursors ORDER BY 1;

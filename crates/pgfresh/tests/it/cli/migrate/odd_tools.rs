@@ -99,7 +99,7 @@ fn background_processes_of_a_tool_count_until_its_end() {
     // The daemon ends with the server.
     let report = check(
         "sql -c 'ALTER TABLE orders ADD COLUMN a int'; \
-         setsid \"$PSQL\" -XAtq -c 'ALTER TABLE orders ADD COLUMN b int' -c 'SELECT pg_sleep(600)' >/dev/null 2>&1 & \
+         setsid \"$PSQL\" -XAtq -c 'ALTER TABLE orders ADD COLUMN b int' -c 'SELECT pg_sleep(20)' >/dev/null 2>&1 & \
          asleep=\"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'\"; \
          until [ \"$(sql -c \"$asleep\")\" = 1 ]; do sleep 0.2; done",
         0,
@@ -110,7 +110,7 @@ fn background_processes_of_a_tool_count_until_its_end() {
         assert!(all.contains(&found), "{sql} in {all:#?}");
     }
     let last = report["statements"].as_array().unwrap().last().unwrap();
-    assert_eq!((&last["sql"], &last["unfinished"]), (&"SELECT pg_sleep(600)".into(), &true.into()));
+    assert_eq!((&last["sql"], &last["unfinished"]), (&"SELECT pg_sleep(20)".into(), &true.into()));
 }
 
 #[test]
