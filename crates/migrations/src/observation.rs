@@ -13,7 +13,7 @@ pub struct Observations {
     pub statements: Vec<ObservedStatement>,
     /// Sizes of all tables, indexes and materialized views before the migration, of one database or several.
     pub sizes: Vec<RelationSize>,
-    /// A sentence for each thing that could not be observed. Empty if everything was.
+    /// A clause for each thing that the laboratory did not see, to follow "not seen:". Empty if it saw everything.
     pub unseen: Vec<String>,
 }
 

@@ -119,7 +119,7 @@ impl Repetition<'_> {
             open.exchange(&exchange, &mut parts.copies, &mut |elapsed| watch.tick(elapsed, catalogs))?;
         if watch.has_cancelled() {
             self.records.note(format!(
-                "The laboratory cancelled \"{}\": it waited for another session, or took too long.",
+                "facts of \"{}\": it waited for another session in the laboratory, or took too long",
                 shortened(&statement.sql)
             ));
         }
@@ -161,7 +161,7 @@ impl Repetition<'_> {
         })?;
         if bystander.is_incomplete {
             self.records.note(format!(
-                "The laboratory may have missed locks of \"{}\", which runs outside transactions.",
+                "some locks of \"{}\", which runs outside transactions",
                 shortened(&statement.sql)
             ));
         }

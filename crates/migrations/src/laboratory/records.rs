@@ -37,10 +37,10 @@ impl Records {
         self.observations
     }
 
-    /// Says once that something could not be observed.
-    pub(super) fn note(&mut self, sentence: String) {
-        if !self.observations.unseen.contains(&sentence) {
-            self.observations.unseen.push(sentence);
+    /// Notes once that the laboratory did not see something.
+    pub(super) fn note(&mut self, clause: String) {
+        if !self.observations.unseen.contains(&clause) {
+            self.observations.unseen.push(clause);
         }
     }
 

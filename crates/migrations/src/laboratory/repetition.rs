@@ -59,7 +59,8 @@ impl<'a> Repetition<'a> {
     pub(super) fn run(mut self) -> Result<Observations, LaboratoryError> {
         for (number, transcript) in self.transcripts.iter().enumerate() {
             if transcript.is_cut {
-                self.records.note(format!("The transcript of session {} is incomplete.", number + 1));
+                self.records
+                    .note(format!("the last requests of session {}: its transcript is cut", number + 1));
             }
         }
         for event in events(self.transcripts) {
@@ -85,7 +86,7 @@ impl<'a> Repetition<'a> {
         match RepeatedSession::open(&self.catalogs.socket_directory(), transcript) {
             Ok(open) => self.sessions[session] = Some(open),
             Err(error) => self.records.note(format!(
-                "The laboratory could not repeat session {} in the database \"{}\": {error}.",
+                "session {} in the database \"{}\": {error}",
                 session + 1,
                 transcript.database
             )),
@@ -166,7 +167,7 @@ impl<'a> Repetition<'a> {
         }
         if !(open.is_over || open.is_lost || is_accident) {
             let answer = self.observe(open, statement, parts, progress, &mut observed)?;
-            self.compare(open, &expected, &answer, statement, progress)?;
+            self.compare(open, &expected, &answer, statement)?;
             progress.has_failed |= answer.error.is_some();
         }
         match &expected {
@@ -223,14 +224,13 @@ impl<'a> Repetition<'a> {
         }
     }
 
-    /// Says how a repetition differs from the tool's run, and gives its transaction the state that the tool saw.
+    /// Notes how a repetition differs from the tool's run, and gives its transaction the state that the tool saw.
     fn compare(
         &mut self,
         open: &mut RepeatedSession,
         expected: &Expected<'_>,
         answer: &Answer,
         statement: &Statement,
-        progress: &Progress<'_>,
     ) -> Result<(), LaboratoryError> {
         let difference = match (expected, &answer.error) {
             (Expected::Error(error), None) => {
@@ -257,9 +257,8 @@ impl<'a> Repetition<'a> {
             (None, None) => "no result".to_owned(),
         };
         self.records.note(format!(
-            "The laboratory saw {got} instead of {difference} for \"{}\" in the database \"{}\".",
-            shortened(&statement.sql),
-            progress.database
+            "facts of \"{}\": the laboratory got {got} instead of {difference}",
+            shortened(&statement.sql)
         ));
         Ok(())
     }
@@ -291,7 +290,7 @@ impl<'a> Repetition<'a> {
             let answer = self.ask(open, end)?;
             if let (Some(error), None) = (answer.error, &outcome.error) {
                 self.records.note(format!(
-                    "The laboratory could not commit in the database \"{}\": {}.",
+                    "what a request in the database \"{}\" changed: the laboratory could not commit it: {}",
                     progress.database, error.message
                 ));
             }

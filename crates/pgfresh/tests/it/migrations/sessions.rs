@@ -26,6 +26,8 @@ on_every_major! {
     databases_are_copies_or_created
     one_query_is_one_transaction
     differences_are_said
+    settings_do_not_disturb_questions
+    ended_and_refused_sessions_are_left_out
 }
 
 /// Repeats a script. Returns a line for each statement.
@@ -234,7 +236,7 @@ fn sessions_that_wait_for_each_other_end(major: u32) {
     assert_eq!(lines[10], "0 COMMIT");
     assert_eq!(lines[11], "3 ALTER TABLE | ACCESS EXCLUSIVE items");
     assert_eq!(observations.unseen.len(), 2, "{:?}", observations.unseen);
-    assert!(observations.unseen[0].starts_with("The laboratory cancelled \"SELECT pg_advisory_lock(1)\""));
+    assert!(observations.unseen[0].starts_with("facts of \"SELECT pg_advisory_lock(1)\""));
 }
 
 fn statements_outside_transactions_show_all_locks(major: u32) {
@@ -354,11 +356,91 @@ fn differences_are_said(major: u32) {
     assert_eq!(
         observations.unseen,
         [
-            "The laboratory saw \"SELECT 1\" instead of \"INSERT 0 1\" for \"SELECT 1\" in the database \"app\".",
-            "The laboratory saw the error \"table \"missing\" does not exist\" instead of success for \
-             \"DROP TABLE missing\" in the database \"app\".",
-            "The laboratory saw \"SELECT 1\" instead of the error \"as in the script\" for \"SELECT 2\" in the database \
-             \"app\".",
+            "facts of \"SELECT 1\": the laboratory got \"SELECT 1\" instead of \"INSERT 0 1\"",
+            "facts of \"DROP TABLE missing\": the laboratory got the error \"table \"missing\" does not exist\" instead of \
+             success",
+            "facts of \"SELECT 2\": the laboratory got \"SELECT 1\" instead of the error \"as in the script\"",
         ]
     );
+}
+
+fn settings_do_not_disturb_questions(major: u32) {
+    let mut script = Script::new(&["app", "app"]);
+    script.sessions[1].parameters = vec![
+        ("user".to_owned(), "clerk".to_owned()),
+        ("options".to_owned(), "-c search_path=odd -c default_transaction_isolation=serializable".to_owned()),
+        ("client_encoding".to_owned(), "LATIN1".to_owned()),
+    ];
+    for (sql, tag) in [
+        ("CREATE ROLE clerk LOGIN", "CREATE ROLE"),
+        ("CREATE SCHEMA odd AUTHORIZATION clerk", "CREATE SCHEMA"),
+        (
+            "CREATE FUNCTION odd.current_setting(text) RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$",
+            "CREATE FUNCTION",
+        ),
+        ("ALTER TABLE orders OWNER TO clerk", "ALTER TABLE"),
+        ("GRANT CREATE ON SCHEMA public TO clerk", "GRANT"),
+        ("SET default_transaction_read_only = on", "SET"),
+        ("SELECT count(*) FROM orders", "SELECT 1"),
+        ("RESET default_transaction_read_only", "RESET"),
+        ("SET statement_timeout = '10min'", "SET"),
+        ("LISTEN news", "LISTEN"),
+        ("NOTIFY news, 'x'", "NOTIFY"),
+        ("CREATE TEMP TABLE kept AS SELECT 1 AS a", "SELECT 1"),
+        ("ALTER TABLE kept ADD b int", "ALTER TABLE"),
+        ("PREPARE p AS SELECT count(*) FROM orders", "PREPARE"),
+        ("EXECUTE p", "SELECT 1"),
+        ("DISCARD ALL", "DISCARD ALL"),
+        ("VACUUM items", "VACUUM"),
+    ] {
+        script.query(0, sql, (&[tag], "", b'I'));
+    }
+    script.begin(1);
+    script.add(1, &[pgwire::query(b"SELECT '\xe4'")], (&["SELECT 1"], "", b'I'));
+    script.query(1, "BEGIN", (&["BEGIN"], "", b'T'));
+    script.query(1, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", (&["SET"], "", b'T'));
+    script.query(1, "LOCK TABLE public.orders IN SHARE MODE", (&["LOCK TABLE"], "", b'T'));
+    script.query(
+        1,
+        "DECLARE c CURSOR WITH HOLD FOR SELECT * FROM public.orders",
+        (&["DECLARE CURSOR"], "", b'T'),
+    );
+    script.add(1, &[execute("c", 5), sync()], (&[], "", b'T'));
+    script.query(1, "COMMIT", (&["COMMIT"], "", b'I'));
+    script.query(1, "CREATE INDEX CONCURRENTLY ON public.orders (status)", (&["CREATE INDEX"], "", b'I'));
+    let (lines, observations) = repeat(major, &script);
+    assert_eq!(observations.unseen, Vec::<String>::new());
+    assert_eq!(lines[6], "6 SELECT 1 | scans orders: 1, 1000");
+    assert_eq!(lines[14], "14 SELECT 1 | scans orders: 1, 1000");
+    assert_eq!(lines[12], "12 ALTER TABLE");
+    assert_eq!(lines[16], "16 VACUUM | SHARE UPDATE EXCLUSIVE items");
+    assert_eq!(
+        lines[17..],
+        [
+            "17 SELECT 1",
+            "18 BEGIN",
+            "18 SET",
+            "18 LOCK TABLE | SHARE orders",
+            "18 DECLARE CURSOR | scans orders: 1, 0",
+            "18 ?",
+            "18 COMMIT",
+            "19 CREATE INDEX | SHARE UPDATE EXCLUSIVE orders; scans orders: 2, 2000",
+        ]
+    );
+}
+
+fn ended_and_refused_sessions_are_left_out(major: u32) {
+    let mut script = Script::new(&["app", "app", "app"]);
+    script.sessions[2].parameters = vec![("user".to_owned(), "stranger".to_owned())];
+    script.query(2, "SELECT 1", (&["SELECT 1"], "", b'I'));
+    script.query(0, "SELECT 1", (&["SELECT 1"], "", b'I'));
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+               AND backend_type = 'client backend'";
+    script.query(1, sql, (&["SELECT 1"], "", b'I'));
+    script.query(0, "SELECT 2", (&[], "57P01", b'I'));
+    script.query(1, "ALTER TABLE items ADD x int", (&["ALTER TABLE"], "", b'I'));
+    let (lines, observations) = repeat(major, &script);
+    assert_eq!(observations.unseen.len(), 1, "{:?}", observations.unseen);
+    assert!(observations.unseen[0].starts_with("session 3 in the database \"app\""));
+    assert_eq!(lines[2..], ["2 57P01", "3 ALTER TABLE | ACCESS EXCLUSIVE items"]);
 }
