@@ -14,7 +14,7 @@ use super::error::{During, LaboratoryError};
 use crate::LockMode;
 
 /// Maximum number of tables to hold. Each takes a session of the server.
-const MOST: usize = 100;
+const MOST: usize = 200;
 
 /// A session that holds a table.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use super::class::StatementClass;
 use super::error::LaboratoryError;
 use super::facts::Facts;
 use super::progress::{Progress, Statement, is_refused};
-use super::questions::{COUNTERS, Counters, HELD, SessionState};
+use super::questions::{COUNTERS, Counters, HELD, RelationState, SessionState};
 use super::repetition::{Repetition, shortened};
 use super::requests::Request;
 use super::session::{Exchange, RepeatedSession};
@@ -83,12 +83,15 @@ impl Repetition<'_> {
         let Some(before) = before else { return Ok(()) };
         let after = SessionState::read(&self.ask(open, HELD)?.rows);
         if statement.class == StatementClass::Ordinary {
-            let oids: Vec<u32> = after.relations.keys().copied().collect();
+            let is_changed = |(oid, state): &(&u32, &RelationState)| before.relations.get(oid) != Some(*state);
+            let changed: HashMap<u32, RelationState> =
+                after.relations.iter().filter(is_changed).map(|(oid, state)| (*oid, state.clone())).collect();
+            let oids: Vec<u32> = changed.keys().copied().collect();
             let committed = self.catalogs.committed(progress.database, &oids)?;
             self.sizes.note_renamed(progress.database, &committed);
             let counters: HashMap<u32, Counters> =
                 before.relations.iter().map(|(oid, state)| (*oid, state.counters)).collect();
-            let mut facts = Facts::of_statement(&before.relations, &after.relations, &counters, &committed);
+            let mut facts = Facts::of_statement(&before.relations, &changed, &counters, &committed);
             if observed.sql.get(..8).is_some_and(|word| word.eq_ignore_ascii_case("truncate")) {
                 facts.mark_emptied();
             }
