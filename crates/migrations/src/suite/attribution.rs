@@ -100,14 +100,14 @@ fn score(
 ) -> u32 {
     let words = words(&statement.sql);
     let is_not_null = failure.is_null && can_cause_null(&words);
-    let named: u32 = names.iter().filter(|(name, _)| words.contains(*name)).map(|(_, score)| score).sum();
+    let score: u32 = names.iter().filter(|(name, _)| words.contains(*name)).map(|(_, points)| points).sum();
     let locks = statement.locks.iter();
     let is_locked = locks
         .filter(|lock| lock.mode == LockMode::AccessExclusive)
         .any(|lock| failure.relations.contains(&lock.relation));
     let tag = statement.tag.as_deref().unwrap_or_default();
     let changes = ["ALTER", "DROP", "REVOKE"].iter().any(|word| tag.starts_with(word));
-    let evidence = named + if is_locked { LOCK } else { 0 } + if is_not_null { PLAIN } else { 0 };
+    let evidence = score + if is_locked { LOCK } else { 0 } + if is_not_null { PLAIN } else { 0 };
     if evidence > 0 && changes { evidence + CHANGE } else { evidence }
 }
 

@@ -81,14 +81,14 @@ pub fn needs(
     connection: &mut AdminConnection,
     statements: &[SuiteStatement],
 ) -> Result<Vec<StatementNeeds>, SuiteError> {
-    let mut explainer = Explainer::new(connection);
-    let catalog = Catalog::read(explainer.connection())?;
+    let mut session = Explainer::new(connection);
+    let catalog = Catalog::read(session.connection())?;
     let mut all = Vec::new();
     for (text, group) in by_text(statements) {
         let mut collector = Collector { catalog: &catalog, locks: BTreeMap::new(), unseen: BTreeSet::new() };
         let (mut error, mut is_explained) = (None, false);
         for suite in &group {
-            match explainer.explain(&suite.statement)? {
+            match session.explain(&suite.statement)? {
                 Ok(explained) => {
                     is_explained = true;
                     collector.add(&explained, &suite.statement.text);
