@@ -61,7 +61,7 @@ impl Facts {
             let modes = locks.get(oid).cloned().unwrap_or_default();
             let now = after.get(oid);
             let replaces = |(new, other): (&u32, &CommittedRelation)| {
-                !before.contains_key(new) && other.name == relation.name
+                !before.contains_key(new) && other.name == relation.name && other.file != relation.file
             };
             if relation.letter == 'i' && now.is_none() && after.iter().any(replaces) {
                 facts.rewrites.push(relation.rewrite(false));
@@ -139,7 +139,7 @@ impl CommittedRelation {
 }
 
 /// Returns true if a new index has the name of this one, which is gone: a change of a column's type builds its indexes
-/// again.
+/// again. A new index that keeps the old file is not built, as after varchar(20) to varchar(40).
 fn is_replaced_index(
     index: &CommittedRelation,
     state: &RelationState,
@@ -147,7 +147,9 @@ fn is_replaced_index(
     committed: &Relations,
 ) -> bool {
     let replaces = |(oid, other): (&u32, &RelationState)| {
-        !committed.contains_key(oid) && other.name.as_ref() == Some(&index.name)
+        !committed.contains_key(oid)
+            && other.name.as_ref() == Some(&index.name)
+            && (other.file.is_none() || other.file != index.file)
     };
     index.letter == 'i' && state.name.is_none() && after.iter().any(replaces)
 }
