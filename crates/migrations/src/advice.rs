@@ -13,14 +13,11 @@ mod old_relations;
 mod table_action;
 #[cfg(test)]
 mod tests;
-mod topic;
 mod transactions;
 
 use std::collections::HashSet;
 
-pub use topic::AdviceTopic;
-
-use crate::{RelationSize, ReportedStatement, StatementAdvice};
+use crate::{AdviceTopic, RelationSize, ReportedStatement, StatementAdvice};
 use change::SchemaChange;
 use facts::Facts;
 use old_relations::OldRelations;

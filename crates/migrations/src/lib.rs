@@ -5,6 +5,7 @@
 //! transcript, and looks at the locks, files and counters of each statement. The tool's sessions are never disturbed. Times are those of the tool's own run. This crate prints nothing and knows nothing about the command line.
 
 mod advice;
+mod advice_topic;
 mod attribution;
 mod budget;
 mod exceptions;
@@ -17,7 +18,8 @@ mod sizes;
 mod speeds;
 pub mod suite;
 
-pub use advice::{AdviceTopic, advise};
+pub use advice::advise;
+pub use advice_topic::AdviceTopic;
 pub use attribution::{Attribution, MigrationFiles, attribute};
 pub use budget::MigrationBudget;
 pub use exceptions::{MigrationException, NamePattern, StatementPattern, apply_exceptions};

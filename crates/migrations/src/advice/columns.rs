@@ -1,9 +1,9 @@
 //! Rules for the columns and constraints of a table.
 
+use super::advice;
 use super::facts::{Facts, sql_name};
 use super::table_action::{AddedColumn, AddedConstraint, ConstraintKind, TableAction};
-use super::{AdviceTopic, advice};
-use crate::StatementAdvice;
+use crate::{AdviceTopic, StatementAdvice};
 
 const TYPE_CHANGE: &str = "add a column of the new type, copy in batches, then swap the names";
 const NOT_NULL_COLUMN: &str = "add it with a DEFAULT, or add it without NOT NULL and fill it in batches";

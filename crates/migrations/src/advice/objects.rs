@@ -2,11 +2,11 @@
 
 use plans::RelationKind;
 
+use super::advice;
 use super::change::SchemaChange;
 use super::facts::{Facts, blocks_writes, enumerated};
 use super::table_action::TableAction;
-use super::{AdviceTopic, advice};
-use crate::{LockMode, StatementAdvice};
+use crate::{AdviceTopic, LockMode, StatementAdvice};
 
 pub(super) const PARTITION: &str =
     "before it, ADD CHECK (the bounds) NOT VALID and VALIDATE it, and the opposite on the default partition";

@@ -1,11 +1,11 @@
 //! Rules for code that runs between the migration and its own deployment.
 
+use super::advice;
 use super::change::SchemaChange;
 use super::cursor::SqlName;
 use super::facts::Facts;
 use super::table_action::{AddedColumn, TableAction};
-use super::{AdviceTopic, advice};
-use crate::StatementAdvice;
+use crate::{AdviceTopic, StatementAdvice};
 
 const DROP_COLUMN: &str = "deploy code without the column first, then drop it";
 const RENAME_COLUMN: &str =

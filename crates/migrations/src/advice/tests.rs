@@ -328,7 +328,7 @@ fn bookkeeping_gets_none() {
 }
 
 #[test]
-fn dropped_default_of_a_required_column_breaks_old_code() {
+fn dropped_default_of_required_column_is_found() {
     let facts = "AccessExclusive orders, timeout 2";
     let drop = ("ALTER TABLE \"orders\" ALTER COLUMN \"a\" DROP DEFAULT", facts);
     let add = "ALTER TABLE \"orders\" ADD COLUMN \"a\" integer DEFAULT 0 NOT NULL";

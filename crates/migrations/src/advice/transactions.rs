@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::advice;
 use super::change::{RowShare, SchemaChange};
 use super::cursor::SqlName;
 use super::facts::{Facts, blocks_writes};
-use super::{AdviceTopic, advice};
-use crate::{LockMode, RelationLock, StatementAdvice};
+use crate::{AdviceTopic, LockMode, RelationLock, StatementAdvice};
 
 /// Number of rows that a statement may change in one transaction, whatever its conditions are.
 const BATCH: u64 = 10_000;
