@@ -30,7 +30,7 @@ pub(super) fn advise_action(facts: &Facts<'_>, action: &TableAction) -> Vec<Stat
     match action {
         TableAction::AddColumn(column) => added_column(facts, column, &long),
         TableAction::AddConstraint(constraint) => added_constraint(facts, constraint, &long),
-        TableAction::ChangeType => long(AdviceTopic::TypeChange, TYPE_CHANGE),
+        TableAction::ChangeType if facts.rewrites() => long(AdviceTopic::TypeChange, TYPE_CHANGE),
         TableAction::SetNotNull { column } => long(AdviceTopic::NotNull, &set_not_null(column)),
         TableAction::SetExpression if !facts.rewritten().is_empty() => {
             long(AdviceTopic::GeneratedColumn, GENERATED)

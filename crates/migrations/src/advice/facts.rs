@@ -104,11 +104,15 @@ impl<'a> Facts<'a> {
         tables.filter(|table| self.is_known(table)).map(ToString::to_string).collect()
     }
 
+    /// Returns true if the statement copied a table or rebuilt an index.
+    pub(super) fn rewrites(&self) -> bool {
+        !(self.rewritten().is_empty() && self.rebuilt().is_empty())
+    }
+
     /// Returns true if the time of the statement grows with a table, or if rows of the copy refuse the change.
     pub(super) fn is_long(&self) -> bool {
         let is_small = self.reported().predicted.is_some_and(|predicted| predicted.high < UNNOTICED);
-        let reads = !(self.scanned().is_empty() && self.rewritten().is_empty() && self.rebuilt().is_empty());
-        self.refuses_rows() || reads && !is_small
+        self.refuses_rows() || (self.rewrites() || !self.scanned().is_empty()) && !is_small
     }
 
     /// Returns true if a row of the copy violates the new constraint.

@@ -24,9 +24,11 @@ const COMMIT_BATCHES: &str = "commit after each batch";
 /// Advice for what a statement does to its transaction. `is_first` tells that no statement before it got the advice
 /// about `lock_timeout` in this migration.
 pub(super) fn advise_transaction(facts: &Facts<'_>, is_first: bool) -> Vec<StatementAdvice> {
-    let found = [refused(facts), backfill(facts), held_during_work(facts), second_lock(facts)];
-    let timeout = is_first.then(|| lock_timeout(facts)).flatten();
-    found.into_iter().flatten().chain(timeout).collect()
+    let held = held_during_work(facts).or_else(|| second_lock(facts));
+    // The advice about a second lock names the timeout, too.
+    let is_named = held.as_ref().is_some_and(|advice| advice.instead == ONE_TABLE);
+    let timeout = (is_first && !is_named).then(|| lock_timeout(facts)).flatten();
+    [refused(facts), backfill(facts), held, timeout].into_iter().flatten().collect()
 }
 
 /// Advice for a statement that PostgreSQL refuses in a transaction block.

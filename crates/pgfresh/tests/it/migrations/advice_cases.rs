@@ -26,6 +26,7 @@ pub(super) const CASES: &[Case] = &[
     case(&[TIMEOUT, "ALTER TABLE orders ALTER COLUMN note SET DATA TYPE varchar(10)"], "type-change"),
     case(&[TIMEOUT, "ALTER TABLE public.orders ALTER total TYPE text USING total::text"], "type-change"),
     case(&[TIMEOUT, "ALTER TABLE orders ALTER status TYPE text"], "type-change"),
+    case(&[TIMEOUT, "ALTER TABLE orders ALTER note TYPE varchar(40), ALTER total SET NOT NULL"], "not-null"),
     // New columns
     case(&[TIMEOUT, "ALTER TABLE orders ADD COLUMN a int NOT NULL DEFAULT 0, ADD b text"], ""),
     case(&[TIMEOUT, "ALTER TABLE orders ADD COLUMN a timestamptz DEFAULT now()"], ""),
