@@ -210,7 +210,7 @@ mod tests {
         let name = RelationName { schema: "public".to_owned(), name: "i".to_owned() };
         let index = CommittedRelation { name: name.clone(), letter: 'i', ..table(5, 8192) };
         let committed = Relations::from([(1, index)]);
-        let gone = state(&[LockMode::AccessExclusive], 0, 0, 0);
+        let gone = RelationState { file: None, ..state(&[LockMode::AccessExclusive], 5, 0, 0) };
         let new = RelationState { name: Some(name), ..state(&[LockMode::AccessExclusive], 6, 0, 8192) };
         let after = HashMap::from([(1, gone), (2, new)]);
         for (before, rewrites) in [(HashMap::new(), 1), (after.clone(), 0)] {
@@ -222,10 +222,14 @@ mod tests {
     #[test]
     fn files_and_counters_are_compared() {
         let committed = Relations::from([(1, table(5, 8192))]);
-        let after = HashMap::from([(1, state(&[], 6, 3, 0)), (2, state(&[], 9, 1, 0))]);
         let counters = HashMap::from([(1, Counters { scans: 1, rows: 10 })]);
-        let facts = Facts::of_statement(&HashMap::new(), &after, &counters, &committed);
-        assert!(facts.rewrites[0].is_emptied);
-        assert_eq!((facts.scans[0].scans, facts.scans[0].rows, facts.scans.len()), (2, 20, 1));
+        // Of an emptied table, nothing is scanned.
+        for (bytes, is_emptied, scans) in [(0, true, &[][..]), (8192, false, &[(2, 20)])] {
+            let after = HashMap::from([(1, state(&[], 6, 3, bytes)), (2, state(&[], 9, 1, 0))]);
+            let facts = Facts::of_statement(&HashMap::new(), &after, &counters, &committed);
+            assert_eq!(facts.rewrites[0].is_emptied, is_emptied);
+            let found: Vec<_> = facts.scans.iter().map(|scan| (scan.scans, scan.rows)).collect();
+            assert_eq!(found, scans);
+        }
     }
 }
