@@ -18,6 +18,7 @@ mod written_row;
 use equal_statements::SqlFiles;
 pub use files::MigrationFiles;
 use files::{NamedMigration, name_of_file};
+pub use ledger::tables_of_tools;
 use ledger::{LedgerEvent, Ledgers, MigrationKey};
 
 /// Tables that Django fills when all migrations have run.

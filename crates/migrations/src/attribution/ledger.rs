@@ -60,7 +60,7 @@ const fn distinctive(table: &'static str, columns: &'static [&'static str], key:
 }
 
 /// Sources: the tools' own statements, which `recorded/` has for most of them, and else their documentation.
-const LEDGERS: [Ledger; 18] = [
+const LEDGERS: [Ledger; 20] = [
     distinctive("alembic_version", &["version_num"], KeyColumns::Alembic),
     ledger("django_migrations", &["app", "name", "applied"], KeyColumns::Django),
     distinctive(
@@ -85,11 +85,29 @@ const LEDGERS: [Ledger; 18] = [
     // TypeORM and Laravel.
     ledger("migrations", &["timestamp", "name"], KeyColumns::Name("name")),
     ledger("migrations", &["migration", "batch"], KeyColumns::Name("migration")),
+    ledger("seaql_migrations", &["version", "applied_at"], KeyColumns::Name("version")),
+    // sql-migrate.
+    ledger("gorp_migrations", &["id", "applied_at"], KeyColumns::Name("id")),
     ledger("__EFMigrationsHistory", &["migrationid", "productversion"], KeyColumns::Name("migrationid")),
 ];
 
 /// Tables that tools keep beside their list.
-const COMPANIONS: [&str; 3] = ["ar_internal_metadata", "databasechangeloglock", "knex_migrations_lock"];
+const COMPANIONS: [&str; 6] = [
+    "ar_internal_metadata",
+    "atlas_schema_revisions",
+    "databasechangeloglock",
+    "django_content_type",
+    "knex_migrations_lock",
+    "typeorm_metadata",
+];
+
+/// Tables that are not the tool's alone: applications have one with this name, and migrations change Django's types.
+const SHARED: [&str; 2] = ["migrations", "django_content_type"];
+
+/// Returns the usual names of the tables in which migration tools list what has run, and of their other tables.
+pub fn tables_of_tools() -> impl Iterator<Item = &'static str> {
+    LEDGERS.iter().map(|ledger| ledger.table).chain(COMPANIONS)
+}
 
 /// The tables of the tools in a run.
 pub(super) struct Ledgers {
@@ -100,8 +118,8 @@ pub(super) struct Ledgers {
 impl Ledgers {
     /// Finds tables with other names than the usual ones by what the statements insert.
     pub(super) fn of(statements: &[ObservedStatement]) -> Self {
-        let usual = LEDGERS.iter().map(|ledger| ledger.table).filter(|table| *table != "migrations");
-        let mut tables: HashSet<_> = usual.chain(COMPANIONS).map(str::to_lowercase).collect();
+        let usual = tables_of_tools().filter(|table| !SHARED.contains(table));
+        let mut tables: HashSet<_> = usual.map(str::to_lowercase).collect();
         let rows = statements.iter().filter_map(|one| WrittenRow::read(&one.sql, &one.parameters));
         let inserts = rows.filter(|row| row.change == RowChange::Insert);
         tables.extend(inserts.filter(|row| of_insert(row).is_some()).map(|row| row.table.to_lowercase()));

@@ -11,34 +11,6 @@ use crate::output::{print, print_line};
 
 /// Output width in columns if standard output isn't a terminal.
 const USUAL_WIDTH: usize = 100;
-/// Tables in which migration tools list the migrations that have run, and locks. Their rows contain times and numbers.
-const LISTS: [&str; 24] = [
-    "alembic_version",
-    "django_migrations",
-    "django_content_type",
-    "schema_migrations",
-    "ar_internal_metadata",
-    "flyway_schema_history",
-    "databasechangelog",
-    "databasechangeloglock",
-    "knex_migrations",
-    "knex_migrations_lock",
-    "goose_db_version",
-    "_sqlx_migrations",
-    "_prisma_migrations",
-    "__drizzle_migrations",
-    "pgmigrations",
-    "SequelizeMeta",
-    "migrations",
-    "typeorm_metadata",
-    "gorp_migrations",
-    "refinery_schema_history",
-    "__diesel_schema_migrations",
-    "seaql_migrations",
-    "atlas_schema_revisions",
-    "__EFMigrationsHistory",
-];
-
 /// Differences without the lists of tools.
 #[derive(Debug)]
 pub(super) struct Difference {
@@ -101,7 +73,8 @@ fn is_of_list(name: &str) -> bool {
     let mut words = words.filter(|word| !word.is_empty());
     let suffixes = ["", "_pkey", "_pkc", "_id_seq", "_s_idx", "_key", "_name_key", "_lock_index_seq"];
     words.any(|word| {
-        LISTS.iter().any(|list| word.strip_prefix(list).is_some_and(|rest| suffixes.contains(&rest)))
+        migrations::tables_of_tools()
+            .any(|list| word.strip_prefix(list).is_some_and(|rest| suffixes.contains(&rest)))
     })
 }
 
