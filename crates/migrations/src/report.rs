@@ -152,7 +152,7 @@ pub struct BlockedStatement {
     pub wants: LockMode,
     /// Mode that the migration holds.
     pub held: LockMode,
-    /// Why the statement locks the relation, such as "by the foreign key orders_customer_id_fkey". `None` if it does so
+    /// Why the statement locks the relation, such as "by the foreign key `orders_customer_id_fkey`". `None` if it does so
     /// in each run.
     pub because: Option<String>,
 }
@@ -206,7 +206,7 @@ impl MigrationReport {
         });
         let tables = tables.collect();
         let statements = observations.statements.into_iter().map(|mut observed| {
-            observed.sql = without_leading_comments(&observed.sql).to_owned();
+            observed.sql = without_leading_comments(&observed.sql).into();
             ReportedStatement { observed, ..ReportedStatement::default() }
         });
         Self { statements: statements.collect(), unseen: observations.unseen, tables, ..Self::default() }

@@ -74,9 +74,9 @@ impl Speeds {
         for sql in SETUP {
             session.query(sql)?;
         }
-        let mut timer = Timer { session, pid: None };
-        timer.pid = timer.number("SELECT pg_backend_pid()")?;
-        let times = Times::measure(&mut timer);
+        let mut clock = Timer { session, pid: None };
+        clock.pid = clock.number("SELECT pg_backend_pid()")?;
+        let times = Times::measure(&mut clock);
         for sql in CLEANUP {
             session.query(sql)?;
         }
@@ -101,22 +101,22 @@ struct Times {
 }
 
 impl Times {
-    fn measure(timer: &mut Timer<'_>) -> Result<Self, SessionError> {
-        let slim_pages = timer.pages("slim")?;
-        let wide_pages = timer.pages("wide")?;
-        let scan_slim = timer.scan("slim")?;
-        let scan_wide = timer.scan("wide")?;
-        let rewrite_slim = timer.rewrite("slim")?;
-        let rewrite_wide = timer.rewrite("wide")?;
-        let index_numbers = timer.fastest("CREATE INDEX sorted ON slim (key)", "DROP INDEX sorted")?;
-        let index_texts = timer.fastest("CREATE INDEX sorted ON slim (label)", "DROP INDEX sorted")?;
+    fn measure(clock: &mut Timer<'_>) -> Result<Self, SessionError> {
+        let slim_pages = clock.pages("slim")?;
+        let wide_pages = clock.pages("wide")?;
+        let scan_slim = clock.scan("slim")?;
+        let scan_wide = clock.scan("wide")?;
+        let rewrite_slim = clock.rewrite("slim")?;
+        let rewrite_wide = clock.rewrite("wide")?;
+        let index_numbers = clock.fastest("CREATE INDEX sorted ON slim (key)", "DROP INDEX sorted")?;
+        let index_texts = clock.fastest("CREATE INDEX sorted ON slim (label)", "DROP INDEX sorted")?;
         let change = "UPDATE slim SET id = id";
-        let update = timer.fastest(change, "VACUUM slim")?;
-        timer.session.query("CREATE INDEX random ON slim (key)")?;
-        let update_with_index = timer.fastest(change, "VACUUM slim")?;
-        timer.session.query("CREATE UNIQUE INDEX keys ON slim (id)")?;
+        let update = clock.fastest(change, "VACUUM slim")?;
+        clock.session.query("CREATE INDEX random ON slim (key)")?;
+        let update_with_index = clock.fastest(change, "VACUUM slim")?;
+        clock.session.query("CREATE UNIQUE INDEX keys ON slim (id)")?;
         let refer = "ALTER TABLE slim ADD CONSTRAINT refers FOREIGN KEY (key) REFERENCES slim (id)";
-        let reference = timer.fastest(refer, "ALTER TABLE slim DROP CONSTRAINT refers")?;
+        let reference = clock.fastest(refer, "ALTER TABLE slim DROP CONSTRAINT refers")?;
         Ok(Self {
             slim_pages,
             wide_pages,

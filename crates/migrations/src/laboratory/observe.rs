@@ -83,7 +83,8 @@ impl Repetition<'_> {
         let Some(before) = before else { return Ok(()) };
         let after = SessionState::read(&self.ask(open, HELD)?.rows);
         if statement.class == StatementClass::Ordinary {
-            let is_changed = |(oid, state): &(&u32, &RelationState)| before.relations.get(oid) != Some(*state);
+            let is_changed =
+                |(oid, state): &(&u32, &RelationState)| before.relations.get(oid) != Some(*state);
             let changed: HashMap<u32, RelationState> =
                 after.relations.iter().filter(is_changed).map(|(oid, state)| (*oid, state.clone())).collect();
             let oids: Vec<u32> = changed.keys().copied().collect();
