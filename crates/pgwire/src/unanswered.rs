@@ -91,8 +91,8 @@ impl UnansweredMessages {
             b'G' => self.begin_copy(),
             b'E' => {
                 self.is_copying = false;
-                let failed = self.current().map_or(b'S', |message| message.tag);
-                self.is_skipping |= !matches!(failed, b'Q' | b'F' | b'S');
+                self.is_skipping |=
+                    self.current().is_some_and(|message| !matches!(message.tag, b'Q' | b'F' | b'S'));
             }
             _ => {}
         }

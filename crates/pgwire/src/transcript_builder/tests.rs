@@ -186,6 +186,29 @@ fn unanswered_requests_have_no_outcome() {
 }
 
 #[test]
+fn requests_behind_a_failed_group_are_told_apart() {
+    let group = [run("fail"), sync()].concat();
+    let sent = [&group[..], &query(b"second"), &query(b"third")].concat();
+    let mut session = play(&[(true, sent), (false, error())]);
+    let expected = [group, query(b"second"), query(b"third")].map(|messages| (messages, String::new()));
+    assert_eq!(requests(&session.finish()), expected);
+}
+
+#[test]
+fn query_may_have_several_copies() {
+    let (begin, data) = (encode(b'G', b"\0\0\0"), [encode(b'd', b"1\n"), encode(b'c', b"")].concat());
+    let first = [query(b"COPY a; COPY b"), data.clone()].concat();
+    let second = [sync(), data].concat();
+    let mut session = play(&[
+        (true, first.clone()),
+        (false, [begin.clone(), done("COPY 1"), begin].concat()),
+        (true, second.clone()),
+        (false, [done("COPY 1"), ready(b'I')].concat()),
+    ]);
+    assert_eq!(requests(&session.finish()), [([first, second].concat(), "COPY 1COPY 1I".to_owned())]);
+}
+
+#[test]
 fn fatal_error_is_the_outcome_of_its_request() {
     for sent in [query(b"slow"), [run("slow"), sync()].concat(), run("slow")] {
         let mut session = play(&[(true, [&sent[..], &query(b"next")].concat()), (false, fatal())]);
