@@ -96,6 +96,10 @@ impl Repetition<'_> {
             if observed.sql.get(..8).is_some_and(|word| word.eq_ignore_ascii_case("truncate")) {
                 facts.mark_emptied();
             }
+            if !statement.continues {
+                // FETCH goes on with the scan of an earlier statement.
+                facts.scans.retain(|scan| scan.scans > 0);
+            }
             (observed.locks, observed.rewrites, observed.scans) = (facts.locks, facts.rewrites, facts.scans);
         }
         // Counters stay when a savepoint releases the lock.

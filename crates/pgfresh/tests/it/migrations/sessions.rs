@@ -406,6 +406,7 @@ fn settings_do_not_disturb_questions(major: u32) {
         (&["DECLARE CURSOR"], "", b'T'),
     );
     script.add(1, &[execute("c", 5), sync()], (&[], "", b'T'));
+    script.query(1, "FETCH 5 FROM c", (&["FETCH 5"], "", b'T'));
     script.query(1, "COMMIT", (&["COMMIT"], "", b'I'));
     script.query(1, "CREATE INDEX CONCURRENTLY ON public.orders (status)", (&["CREATE INDEX"], "", b'I'));
     let (lines, observations) = repeat(major, &script);
@@ -423,6 +424,7 @@ fn settings_do_not_disturb_questions(major: u32) {
             "18 LOCK TABLE | SHARE orders",
             "18 DECLARE CURSOR",
             "18 ? | scans orders: 1, 5",
+            "18 FETCH 5",
             "18 COMMIT",
             "19 CREATE INDEX | SHARE UPDATE EXCLUSIVE orders; scans orders: 2, 2000",
         ]
