@@ -20,8 +20,10 @@ const EXTERNAL: f64 = 1.3;
 const LARGE_HASH: f64 = 3.0;
 /// Factors for index entries of many rows. An index that is larger than the buffers reads and writes a page for almost
 /// every entry.
-const ORDERED_ENTRIES: f64 = 0.7;
+const ORDERED_ENTRIES: f64 = 1.0;
 const RANDOM_ENTRIES: f64 = 4.0;
+/// Factor for the time of deleting a row, compared with writing a new version.
+const DELETE: f64 = 0.5;
 /// Factor for new versions of many rows. After each checkpoint, the log contains whole pages.
 const WHOLE_PAGES: f64 = 2.0;
 /// Factor for an index that is no B-tree.
@@ -118,6 +120,13 @@ impl Table<'_> {
     /// Checks each row of this table against the rows of another one.
     pub(super) fn reference(&self) -> Cost {
         self.spread(Cost::of(self.rows() * self.speeds.reference_row, 0.0).between(PARALLEL, LARGE_HASH))
+    }
+
+    /// Deletes a fraction of the rows. Their index entries stay for VACUUM.
+    pub(super) fn delete(&self, fraction: f64) -> Cost {
+        let (rows, pages) = (self.rows() * fraction, self.table.pages * fraction);
+        let seconds = pages * self.speeds.rewrite_page + rows * self.speeds.update_row;
+        self.spread(Cost::of(seconds, 2.0 * pages).between(DELETE, WHOLE_PAGES))
     }
 
     /// Writes new versions of a fraction of the rows, with an entry in each index.

@@ -21,8 +21,6 @@ use crate::{LockMode, Observations, ObservedStatement, Prediction, Production, S
 const KNOWN_FRACTION: f64 = 100.0;
 /// Factor by which production's fraction of changed rows may differ from the template's.
 const FRACTION_SPREAD: f64 = 2.0;
-/// Factor for the time of deleting a row, compared with changing it.
-const DELETE: f64 = 0.3;
 /// Factor for the time of a query or code, compared with reading its tables.
 const QUERY: f64 = 3.0;
 /// Minimum time in the migration's own run from which its time for each row counts, in seconds.
@@ -209,7 +207,13 @@ impl<'a> Estimate<'a> {
             scans = scans.saturating_sub(1);
         }
         let mut is_cached = is_rewritten;
-        for (width, pages, method) in self.rebuilt(name, production) {
+        // A key that replaces an equal one of its transaction looks like a rewrite, and is one of the indexes to build.
+        let rebuilt = if is_rewritten || self.shape.builds.is_empty() {
+            self.rebuilt(name, production)
+        } else {
+            Vec::new()
+        };
+        for (width, pages, method) in rebuilt {
             cost += table.scan(is_cached);
             cost += table.build(width, pages, &method);
             (is_cached, scans) = (true, scans.saturating_sub(1));
@@ -292,9 +296,11 @@ impl<'a> Estimate<'a> {
             let production = self.production.table(target)?;
             let table = Table { speeds: self.speeds, table: production };
             let added = there / as_f64(targets.len()) / production.rows?.max(1.0);
-            let changed = table.update(if is_insert { added } else { 1.0 });
-            let is_delete = self.shape.kind == Kind::Delete;
-            cost += changed.between(if is_delete { low * DELETE } else { low }, high);
+            let changed = match self.shape.kind {
+                Kind::Delete => table.delete(1.0),
+                _ => table.update(if is_insert { added } else { 1.0 }),
+            };
+            cost += changed.between(low, high);
         }
         Some(cost)
     }

@@ -112,6 +112,15 @@ fn more_work_takes_more_time() {
 }
 
 #[test]
+fn replaced_keys_are_built_once() {
+    let sql = "ALTER TABLE orders ADD PRIMARY KEY (id)";
+    let new = predict_one(statement(sql, &[("orders", 1)]));
+    let rewrites = vec![rewrite("orders_pkey", Some("orders"))];
+    let replaced = ObservedStatement { rewrites, ..statement(sql, &[("orders", 1)]) };
+    assert_eq!(predict_one(replaced), new);
+}
+
+#[test]
 fn foreign_keys_count_tables_that_an_empty_template_skips() {
     let sql = "ALTER TABLE orders ADD FOREIGN KEY (a) REFERENCES customers";
     let lock = |table: &str| RelationLock {
