@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pgwire::{SqlLexer, TokenKind, split_statements};
 
-use super::files::{MigrationFiles, is_named};
+use super::files::MigrationFiles;
 
 /// Maximum size of all files together, in bytes. Migrations are smaller; a dump with rows may not be.
 const MAX_BYTES: usize = 32 << 20;
@@ -18,6 +18,7 @@ pub(super) struct SqlFiles<'a> {
 
 struct SqlFile<'a> {
     path: &'a str,
+    rank: (bool, bool),
     statements: Vec<String>,
 }
 
@@ -32,7 +33,7 @@ impl<'a> SqlFiles<'a> {
             for (at, statement) in statements.iter().enumerate() {
                 found.places.entry(statement.clone()).or_default().push((found.files.len(), at));
             }
-            found.files.push(SqlFile { path, statements });
+            found.files.push(SqlFile { path, rank: files.rank(path), statements });
         }
         found
     }
@@ -51,7 +52,7 @@ impl<'a> SqlFiles<'a> {
             };
             let preference = |place: &&(usize, usize)| {
                 let file = place.0;
-                (length(place), is_named(self.files[file].path), file >= last, std::cmp::Reverse(file))
+                (length(place), self.files[file].rank, file >= last, std::cmp::Reverse(file))
             };
             let best = places.iter().max_by_key(preference);
             let length = best.map_or(0, length);

@@ -17,6 +17,7 @@ const NAMES_IN_FOLDERS: [&str; 3] = ["migration", "up", "down"];
 pub struct MigrationFiles<'a> {
     paths: &'a [String],
     added: &'a [String],
+    project: &'a str,
     read: &'a dyn Fn(&str) -> String,
 }
 
@@ -38,7 +39,7 @@ impl<'a> MigrationFiles<'a> {
     /// `read` returns a file's text, or an empty text if it cannot be read.
     #[must_use]
     pub fn new(paths: &'a [String], read: &'a dyn Fn(&str) -> String) -> Self {
-        Self { paths, added: &[], read }
+        Self { paths, added: &[], project: "", read }
     }
 
     /// Says which of the paths the revision before the migration lacks. The first of them that no other statements belong to
@@ -46,6 +47,19 @@ impl<'a> MigrationFiles<'a> {
     #[must_use]
     pub fn with_added(self, added: &'a [String]) -> Self {
         Self { added, ..self }
+    }
+
+    /// Says in which folder of the repository the project is. Its files win over those of other projects.
+    #[must_use]
+    pub fn with_project(self, project: &'a str) -> Self {
+        Self { project, ..self }
+    }
+
+    /// Returns a rank for a file that may be a migration: the project's own are higher, then those in a folder that says so.
+    pub(super) fn rank(&self, path: &str) -> (bool, bool) {
+        let rest = path.strip_prefix(self.project);
+        let is_own = rest.is_some_and(|rest| self.project.is_empty() || rest.starts_with('/'));
+        (is_own, is_named(path))
     }
 
     /// Returns the SQL files and their texts.
@@ -184,12 +198,12 @@ impl<'a> MigrationFiles<'a> {
         self.candidates().filter(move |path| self::folder(path) == folder)
     }
 
-    /// Returns the files that may be migrations: at first those in a folder that says so.
+    /// Returns the files that may be migrations, those with the highest rank first.
     fn candidates(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let paths = self.paths;
-        let in_order = [true, false].into_iter();
+        let files = *self;
+        let ranks = [(true, true), (true, false), (false, true), (false, false)].into_iter();
         let candidates =
-            in_order.flat_map(|says_so| paths.iter().filter(move |path| is_named(path) == says_so));
+            ranks.flat_map(move |rank| files.paths.iter().filter(move |path| files.rank(path) == rank));
         candidates
             .map(String::as_str)
             .filter(|path| extension(path).is_some_and(|extension| EXTENSIONS.contains(&extension)))
@@ -197,7 +211,7 @@ impl<'a> MigrationFiles<'a> {
 }
 
 /// Returns true for a path through a folder such as `migrations`, `versions` or `changelog`.
-pub(super) fn is_named(path: &str) -> bool {
+fn is_named(path: &str) -> bool {
     ["migrat", "versions", "changelog"].iter().any(|word| folder(path).contains(word))
 }
 

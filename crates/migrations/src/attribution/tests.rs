@@ -339,3 +339,21 @@ fn rows_of_django_after_migrations_are_its_own() {
     ];
     assert_eq!(names(statements, &[], &[]), ["shop.0002_b", "=", "="]);
 }
+
+#[test]
+fn files_of_the_project_win() {
+    let paths = ["a/migrations/7_x.sql", "b/sql/7_y.sql"].map(str::to_owned);
+    let read = |_: &str| "CREATE TABLE a ();".to_owned();
+    let files = MigrationFiles::new(&paths, &read);
+    let create = sent(0, "CREATE TABLE a ()", &[]);
+    let other = sent(0, "CREATE TABLE b ()", &[]);
+    let row = sent(0, "INSERT INTO schema_migrations (version) VALUES ('7')", &[]);
+    for (project, name) in [("", "7_x.sql"), ("b", "7_y.sql"), ("a", "7_x.sql"), ("b/sq", "7_x.sql")] {
+        for first in [&create, &other] {
+            let statements = vec![first.clone(), row.clone()];
+            let observations = Observations { statements, ..Observations::default() };
+            let found = attribute(&observations, &files.with_project(project));
+            assert_eq!(found[0].migration.as_deref(), Some(name), "{project}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Names the migration and the file of each statement.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use migrations::{Attribution, MigrationFiles, MigrationReport, Observations, attribute};
 
@@ -27,7 +28,9 @@ pub(super) fn name(
     added.sort();
     let root = &base.repository.root;
     let read = |path: &str| bounded_file::read_text(&root.join(path), MOST_BYTES).unwrap_or_default();
-    let files = MigrationFiles::new(&paths, &read).with_added(&added);
+    let project = base.spec.folder.strip_prefix(&base.checkout.root).ok().and_then(Path::to_str);
+    let files =
+        MigrationFiles::new(&paths, &read).with_added(&added).with_project(project.unwrap_or_default());
     let origins = attribute(observations, &files);
     let mut known = BTreeMap::new();
     for (statement, origin) in report.statements.iter_mut().zip(origins) {
