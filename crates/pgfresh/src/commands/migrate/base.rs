@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::notice::notice;
+use crate::settings::ResolvedSettings;
 
 /// The state before the migrations.
 #[derive(Debug)]
@@ -41,8 +42,7 @@ impl Base {
         let config = config_file(context, &folder, &repository, &checkout, &revision)?;
         let older = context.with_config(config);
         let in_revision = |failure: Failure| failure.after(&format!("in {}", revision.name));
-        let mut options =
-            older.settings().and_then(|settings| settings.with_template()).map_err(in_revision)?;
+        let mut options = older.settings().and_then(ResolvedSettings::with_template).map_err(in_revision)?;
         let Some(spec) = options.template.take() else { return Err(no_template(&revision)) };
         let spec = moved(spec, &repository, &checkout)?;
         options.template = Some(spec.clone());

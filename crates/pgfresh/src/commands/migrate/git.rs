@@ -98,5 +98,5 @@ fn complaint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let line = text.lines().find(|line| line.starts_with("fatal: ")).or_else(|| text.lines().last());
     let line = line.unwrap_or_default().trim_start_matches("fatal: ").trim_end_matches('.');
-    server::printable(line).to_string()
+    server::printable(line)
 }

@@ -60,6 +60,19 @@ fn project_in_a_subfolder_has_a_base() {
 }
 
 #[test]
+fn linked_worktree_has_a_base() {
+    let project = Project::new();
+    let other = project.scene.directory.join("other");
+    project.git(&["worktree", "add", "--quiet", "-b", "other", other.to_str().unwrap()]);
+    std::fs::write(other.join("migrations/0002_notes.sql"), "CREATE TABLE notes (id int);").unwrap();
+    let mut command = project.command(&TABLES);
+    command.current_dir(&other);
+    let outcome = crate::common::finish(command);
+    assert!(outcome.code == Some(0) && outcome.stderr.contains("orders\n"), "{outcome}");
+    assert!(!outcome.stderr.contains("notes\n"), "{outcome}");
+}
+
+#[test]
 fn revision_without_settings_uses_todays() {
     let project = Project::new();
     project.git(&["rm", "--quiet", "--cached", "pgfresh.toml"]);
