@@ -14,6 +14,8 @@ use crate::output;
 /// Variable with the path of a Markdown file that GitHub shows beside the job. Source: GitHub's manual, "Workflow
 /// commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+/// Variable that GitHub sets in each job. Source: GitHub's manual, "Default environment variables".
+const IN_GITHUB: &str = "GITHUB_ACTIONS";
 
 /// A file to write a report to. Its extension determines the format.
 #[derive(Debug, Clone)]
@@ -158,6 +160,11 @@ pub(crate) fn publish(
         file.write(report, page)?;
     }
     append_to_step_summary(&report.to_markdown())
+}
+
+/// Returns true in a job of GitHub, which reads annotations from the output.
+pub(crate) fn is_in_github() -> bool {
+    env::var_os(IN_GITHUB).is_some_and(|value| value == "true")
 }
 
 /// Appends Markdown to the file that GitHub shows beside the job. Elsewhere, does nothing.

@@ -25,7 +25,7 @@ pub(crate) use self::config_file::check;
 pub(crate) use self::keys::{SIGNING_KEY, expect_trusted, no_trusted_key, signing_key, take_signing_key};
 pub(crate) use self::migrate::MigrateSettings;
 use self::remote::RemoteOptions;
-pub(crate) use self::remote::{PushPolicy, RemoteSettings, parse_address};
+pub(crate) use self::remote::{PushPolicy, RemoteSettings, parse_address, pull_request_target};
 #[cfg(test)]
 pub(crate) use self::schema::tables;
 use self::template::TemplateRequest;

@@ -8,6 +8,16 @@ use serde::{Deserialize, Deserializer};
 
 use crate::failure::Failure;
 
+/// Variables of CI systems with the branch that a pull request goes to. Sources: the manuals of GitHub, GitLab, Azure,
+/// Buildkite and Bitbucket.
+const TARGET_VARIABLES: [&str; 5] = [
+    "GITHUB_BASE_REF",
+    "CI_MERGE_REQUEST_TARGET_BRANCH_NAME",
+    "SYSTEM_PULLREQUEST_TARGETBRANCHNAME",
+    "BUILDKITE_PULL_REQUEST_BASE_BRANCH",
+    "BITBUCKET_PR_DESTINATION_BRANCH",
+];
+
 /// Variable for the remote's address. Unlike the address in the file, it can contain a password.
 const REMOTE: &str = "PGFRESH_CACHE_REMOTE";
 
@@ -105,6 +115,12 @@ pub(crate) fn parse_address(text: &str, from_environment: bool) -> Result<Remote
 fn visible(place: &str) -> Failure {
     Failure::new(format!("the password of the remote template cache is on {place}, where others can read it"))
         .hint(format!("Set {REMOTE} to the whole URL, as a secret of the CI system."))
+}
+
+/// Returns the branch that the pull request of this CI job goes to, or `None` outside of such a job.
+pub(crate) fn pull_request_target() -> Option<String> {
+    let mut named = TARGET_VARIABLES.iter().filter_map(|name| env::var(name).ok());
+    named.find(|name| !name.is_empty())
 }
 
 fn current_branch() -> Option<String> {

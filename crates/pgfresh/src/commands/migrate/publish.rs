@@ -1,6 +1,5 @@
 //! Prints the report of a check and writes its files.
 
-use std::env;
 use std::io;
 
 use migrations::MigrationReport;
@@ -11,9 +10,6 @@ use crate::notice::print_notice;
 use crate::output::{print, print_line};
 use crate::report_file::{self, Format};
 
-/// Variable that GitHub sets in each job. Source: GitHub's manual, "Default environment variables".
-const IN_GITHUB: &str = "GITHUB_ACTIONS";
-
 /// Prints the report on standard output, annotations for GitHub on standard error, and writes the files.
 pub(super) fn publish(report: &MigrationReport, arguments: &CheckMigrations) -> Result<(), Failure> {
     let document = report.report();
@@ -22,7 +18,7 @@ pub(super) fn publish(report: &MigrationReport, arguments: &CheckMigrations) -> 
     } else {
         print(report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX)));
     }
-    if env::var_os(IN_GITHUB).is_some_and(|value| value == "true") {
+    if report_file::is_in_github() {
         print_notice(report.to_annotations());
     }
     for file in &arguments.report {

@@ -1,19 +1,9 @@
 //! Finds the revision from before the migrations.
 
-use std::env;
-
 use super::git::Repository;
 use crate::failure::Failure;
+use crate::settings::pull_request_target;
 
-/// Variables of CI systems with the branch that a pull request goes to. Sources: the manuals of GitHub, GitLab, Azure,
-/// Buildkite and Bitbucket.
-const TARGET_VARIABLES: [&str; 5] = [
-    "GITHUB_BASE_REF",
-    "CI_MERGE_REQUEST_TARGET_BRANCH_NAME",
-    "SYSTEM_PULLREQUEST_TARGETBRANCHNAME",
-    "BUILDKITE_PULL_REQUEST_BASE_BRANCH",
-    "BITBUCKET_PR_DESTINATION_BRANCH",
-];
 /// Usual names of the default branch.
 const USUAL: [&str; 4] = ["origin/main", "origin/master", "main", "master"];
 const FULL_CLONE: &str =
@@ -93,11 +83,10 @@ fn commit_of(repository: &Repository, name: &str) -> Result<Option<String>, Fail
 
 /// Returns the branch that the current one is for, and its name without the remote.
 fn default_branch(repository: &Repository) -> Result<Option<(String, String)>, Failure> {
-    let targets = TARGET_VARIABLES.iter().filter_map(|name| env::var(name).ok());
-    let targets = targets.filter(|name| !name.is_empty()).map(|name| format!("origin/{name}"));
+    let target = pull_request_target().map(|name| format!("origin/{name}"));
     let remote = repository.ask(["symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"])?;
     let usual = USUAL.into_iter().map(str::to_owned);
-    for name in targets.chain(remote).chain(usual) {
+    for name in target.into_iter().chain(remote).chain(usual) {
         if commit_of(repository, &name)?.is_some() {
             let shown = name.strip_prefix("origin/").unwrap_or(&name).to_owned();
             return Ok(Some((name, shown)));

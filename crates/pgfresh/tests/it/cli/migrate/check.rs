@@ -105,7 +105,7 @@ fn statements_of_the_suite_wait_and_break() {
         "blocks 1 statement",
         "breaks 1 statement",
         "SELECT status FROM orders WHERE id = ?",
-        "does not exist",
+        "column \"status\" does not",
     ] {
         assert!(outcome.stdout.contains(part), "{part:?} {outcome}");
     }
