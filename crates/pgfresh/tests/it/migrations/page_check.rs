@@ -54,7 +54,7 @@ fn check(is_safe: bool, options: &[&str]) -> Value {
     for (number, example) in of_kind.enumerate() {
         let statements =
             example.migration.statements.iter().map(|statement| statement.trim_start_matches("55P04! "));
-        let sql: String = statements.map(|statement| format!("{statement};\n")).collect();
+        let sql: String = statements.flat_map(|statement| [statement, ";\n"]).collect();
         scene.write(&format!("examples/example_{number}.sql"), &sql);
     }
     for words in [&["init", "--quiet"][..], &["add", "--all"], &["commit", "--quiet", "-m", "Schema"]] {
