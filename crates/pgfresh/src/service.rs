@@ -172,9 +172,15 @@ pub(crate) fn leases_failed() -> Failure {
         .hint("Please report it, with the messages above.".to_owned())
 }
 
-/// Opens the leases for the server's templates. In debug builds, a test can make the lease table panic.
-fn open_leases(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Leases, Failure> {
+/// Opens the leases for the server's templates, which end with the server. In debug builds, a test can make the lease table panic.
+fn open_leases(
+    server: &Server,
+    options: LeaseOptions,
+    session: Option<AdminConnection>,
+) -> Result<Leases, Failure> {
     let leases = Leases::open(options, session)?;
+    let ending = leases.clone();
+    server.on_end(move || ending.server_gone())?;
     #[cfg(debug_assertions)]
     if let Some(actions) = std::env::var("PGFRESH_TEST_PANIC").ok().and_then(|actions| actions.parse().ok()) {
         leases.plant_panic(actions);
@@ -233,9 +239,7 @@ impl Service {
             paranoid: serve_options.paranoid,
             provisioner: (!is_persistent).then(|| provisioner.clone()),
         };
-        let leases = open_leases(options, session)?;
-        let ending = leases.clone();
-        server.on_end(move || ending.server_gone())?;
+        let leases = open_leases(&server, options, session)?;
         // A suite may migrate a database in one process and test it in another. Rolling back would undo the migration.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::{
-    Completed, Conversation, StartupPacket, StartupParams, StatementEvent, StatementTracker,
+    Completed, Conversation, RequestOutcome, StartupPacket, StartupParams, StatementEvent, StatementTracker,
     TranscriptBuilder, cancel_key, password,
 };
 
@@ -84,22 +84,16 @@ fn follow((client, server, chunk): Chunks<'_>) -> Vec<(String, bool, Option<Stri
     done
 }
 
-/// Returns the messages of each request and its tags, and whether the transcript is cut.
-fn transcribe((client, server, chunk): Chunks<'_>) -> (Vec<(Vec<u8>, Option<Vec<String>>)>, bool) {
+/// Returns the messages of each request, and its tags if it has an outcome.
+fn transcribe((client, server, chunk): Chunks<'_>) -> Vec<(Vec<u8>, Option<Vec<String>>)> {
     let now = Instant::now();
     let mut builder = TranscriptBuilder::new(String::new(), &StartupParams::new([]), now);
     client.chunks(chunk).for_each(|chunk| builder.client_says(chunk, now));
     server.chunks(chunk).for_each(|chunk| builder.server_says(chunk, now));
     builder.close(now);
-    let transcript = builder.finish();
-    let requests = transcript.requests.iter();
-    let requests: Vec<_> = requests
-        .map(|request| {
-            (request.messages.to_vec(), request.outcome.as_ref().map(|outcome| outcome.tags.clone()))
-        })
-        .collect();
-    assert!(
-        client.starts_with(&requests.iter().flat_map(|(messages, _)| messages.clone()).collect::<Vec<_>>())
-    );
-    (requests, transcript.is_cut)
+    let requests = builder.finish().requests;
+    let all: Vec<u8> = requests.iter().flat_map(|request| request.messages.to_vec()).collect();
+    assert!(client.starts_with(&all));
+    let tags = |outcome: RequestOutcome| outcome.tags;
+    requests.into_iter().map(|request| (request.messages.to_vec(), request.outcome.map(tags))).collect()
 }
