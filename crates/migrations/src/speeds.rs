@@ -1,7 +1,7 @@
 //! Speeds of this machine: how fast a server of pgfresh reads, rewrites, sorts and changes rows in memory.
 //!
 //! Two tables with rows of very different widths separate the time for a page from the time for a row. Each step runs
-//! several times, and the fastest run counts. Where the kernel tells it, the time on a processor counts, so that other
+//! several times, and the fastest run counts. pgfresh asks the kernel for the server's time on a processor, so that other
 //! programs on a busy machine do not change the result.
 
 use std::time::{Duration, Instant};
