@@ -4,7 +4,7 @@ use super::advice;
 use super::change::SchemaChange;
 use super::cursor::SqlName;
 use super::facts::Facts;
-use super::table_action::{AddedColumn, TableAction};
+use super::table_action::TableAction;
 use crate::{AdviceTopic, StatementAdvice};
 
 const DROP_COLUMN: &str = "deploy code without the column first, then drop it";
@@ -18,13 +18,7 @@ const OLD_CODE: &str = "change the code first so that it works with both, deploy
 
 /// Advice for changes that old code fails with.
 pub(super) fn advise_code(facts: &Facts<'_>) -> Vec<StatementAdvice> {
-    if facts.observed().tag.is_none() {
-        return Vec::new();
-    }
-    if let Some(found) = required_column(facts) {
-        return vec![found];
-    }
-    if !facts.may_break() {
+    if !facts.may_break() || facts.observed().tag.is_none() {
         return Vec::new();
     }
     let mut found = match facts.change() {
@@ -45,25 +39,6 @@ pub(super) fn advise_code(facts: &Facts<'_>) -> Vec<StatementAdvice> {
     found
 }
 
-/// Advice for a new column without nulls whose default is dropped again. EXPLAIN shows no such failure of an INSERT.
-fn required_column(facts: &Facts<'_>) -> Option<StatementAdvice> {
-    let SchemaChange::AlterTable { table, actions } = facts.change() else { return None };
-    let dropped = actions.iter().find_map(|action| match action {
-        TableAction::DropDefault { column } => Some(column),
-        _ => None,
-    })?;
-    let is_required = facts.changes[..facts.index].iter().any(|change| match change {
-        SchemaChange::AlterTable { table: other, actions } if other == table => {
-            let is_it = |added: &AddedColumn| added.name == *dropped && added.is_not_null;
-            actions.iter().any(|action| matches!(action, TableAction::AddColumn(added) if is_it(added)))
-        }
-        _ => false,
-    });
-    let danger = format!("code that inserts rows without {dropped} fails until its deployment");
-    let is_found = is_required && facts.is_old(table);
-    is_found.then(|| advice(AdviceTopic::NotNull, danger, KEEP_DEFAULT))
-}
-
 fn action_breaks(facts: &Facts<'_>, table: &SqlName, action: &TableAction) -> Option<StatementAdvice> {
     match action {
         TableAction::DropColumn { column } | TableAction::RenameColumn { column, .. }
@@ -77,6 +52,14 @@ fn action_breaks(facts: &Facts<'_>, table: &SqlName, action: &TableAction) -> Op
         TableAction::RenameColumn { column, .. } => {
             let is_back = is_column_named_again(facts, table, column);
             (!is_back).then(|| advice(AdviceTopic::ColumnRename, facts.broken(column), RENAME_COLUMN))
+        }
+        TableAction::DropDefault { column } if is_required(facts, table, column) => {
+            let danger = if facts.reported().breaks.is_empty() {
+                format!("code that inserts rows without {column} fails until its deployment")
+            } else {
+                facts.broken(column)
+            };
+            Some(advice(AdviceTopic::NotNull, danger, KEEP_DEFAULT))
         }
         TableAction::RenameTable { .. } | TableAction::SetSchema { .. } => {
             let is_back = is_named_again(facts, &table.name);
@@ -102,16 +85,29 @@ fn is_named_again(facts: &Facts<'_>, name: &str) -> bool {
 
 /// Returns true if the column has its name from this migration, so that old code does not know it.
 fn is_new_column(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
-    facts.changes[..facts.index].iter().any(|change| match change {
-        SchemaChange::AlterTable { table: other, actions } if other == table => {
-            actions.iter().any(|action| match action {
-                TableAction::AddColumn(added) => added.name == column,
-                TableAction::RenameColumn { to, .. } => to == column,
-                _ => false,
-            })
-        }
+    earlier_actions(facts, table).any(|action| match action {
+        TableAction::AddColumn(added) => added.name == column,
+        TableAction::RenameColumn { to, .. } => to == column,
         _ => false,
     })
+}
+
+/// Returns true if this migration has added the column with NOT NULL.
+fn is_required(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
+    earlier_actions(facts, table).any(|action| match action {
+        TableAction::AddColumn(added) => added.name == column && added.is_not_null,
+        _ => false,
+    })
+}
+
+/// Yields the actions of the earlier statements on a table.
+fn earlier_actions<'a>(facts: &Facts<'a>, table: &SqlName) -> impl Iterator<Item = &'a TableAction> {
+    let earlier = facts.changes[..facts.index].iter();
+    let actions = earlier.filter_map(move |change| match change {
+        SchemaChange::AlterTable { table: other, actions } if other == table => Some(actions),
+        _ => None,
+    });
+    actions.flatten()
 }
 
 /// Returns true if the transaction gives the name to another column of the table, as a swap does.

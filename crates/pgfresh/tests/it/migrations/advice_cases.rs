@@ -39,6 +39,14 @@ pub(super) const CASES: &[Case] = &[
     case(&[TIMEOUT, "ALTER TABLE orders ADD COLUMN a int CHECK (a > 0)"], "check-constraint"),
     case(&[TIMEOUT, "ALTER TABLE orders ADD COLUMN a int UNIQUE"], "unique-constraint"),
     case(&[TIMEOUT, "23502! ALTER TABLE orders ADD COLUMN a int NOT NULL"], "not-null"),
+    case(
+        &[
+            TIMEOUT,
+            "ALTER TABLE orders ADD a int DEFAULT 0 NOT NULL",
+            "ALTER TABLE orders ALTER a DROP DEFAULT",
+        ],
+        "not-null",
+    ),
     case_from(18, &[TIMEOUT, "ALTER TABLE orders ADD COLUMN a int GENERATED ALWAYS AS (total + 1)"], ""),
     // Constraints
     case(&[TIMEOUT, "ALTER TABLE customers ADD EXCLUDE (id WITH =)"], "unique-constraint"),
