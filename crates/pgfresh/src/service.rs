@@ -131,9 +131,6 @@ impl ServeOptions {
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Gateway,
-    /// Transcripts for a test, which are complete when the gateway has closed.
-    #[cfg(debug_assertions)]
-    transcripts: Option<crate::test_transcripts::TestTranscripts>,
     /// Failed tests' statements and the databases kept for these tests. `None` if the service keeps no databases.
     history: Option<Arc<StatementHistory>>,
     /// Records the statements of each test, for profiles.
@@ -186,6 +183,14 @@ fn open_leases(
         leases.plant_panic(actions);
     }
     Ok(leases)
+}
+
+/// Transcribes all sessions of a debug build if a test wants that.
+#[cfg(debug_assertions)]
+fn transcribe_for_test(gateway: &Gateway) {
+    if let Some(folder) = std::env::var_os("PGFRESH_TEST_TRANSCRIBE") {
+        crate::test_transcripts::begin(gateway, folder.into());
+    }
 }
 
 /// Returns the user's password, or a random one if the user didn't choose any.
@@ -266,18 +271,9 @@ impl Service {
         );
         server.redirect_internal_connections(&inward, &provisioner.account)?;
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
-        Ok(Self {
-            #[cfg(debug_assertions)]
-            transcripts: crate::test_transcripts::TestTranscripts::begin(&gateway),
-            gateway,
-            history,
-            recorder,
-            leases,
-            server,
-            database,
-            root_certificate,
-            times,
-        })
+        #[cfg(debug_assertions)]
+        transcribe_for_test(&gateway);
+        Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }
 
     /// Returns the address of `database`, which is created when its first session starts.
@@ -335,12 +331,12 @@ impl Service {
 
     /// Ends all sessions and returns the server, which the caller must stop immediately.
     pub(crate) fn close(self) -> Server {
-        #[cfg(debug_assertions)]
-        let _transcripts = self.transcripts;
         let Self { gateway, leases, server, .. } = self;
         // `gateway.close` waits for all clients. First tell those waiting for a database that they won't get one.
         leases.stop_handing_out();
         gateway.close();
+        #[cfg(debug_assertions)]
+        crate::test_transcripts::write();
         leases.abandon();
         server
     }

@@ -1,39 +1,31 @@
-//! Transcribes all sessions of a debug build for tests, if `PGFRESH_TEST_TRANSCRIBE` is set. At its end, the service
-//! writes the transcripts to a file in that folder, or nowhere if the value is empty.
+//! Transcripts of all sessions of a debug build, for tests.
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use gateway::{Gateway, Transcription};
 use pgwire::{RequestOutcome, SessionTranscript, TranscribedRequest};
 use serde_json::{Value, json};
+use sys::lock;
 
-/// Transcription of a service. Dropping it writes the file.
-#[derive(Debug)]
-pub(crate) struct TestTranscripts {
-    folder: PathBuf,
-    transcription: Arc<Transcription>,
+/// The transcription of this process, and the folder for its transcripts. No file is written without a folder's name.
+static BEGUN: Mutex<Option<(Arc<Transcription>, PathBuf)>> = Mutex::new(None);
+
+/// Begins the transcription.
+pub(crate) fn begin(gateway: &Gateway, folder: PathBuf) {
+    *lock(&BEGUN) = Some((gateway.transcribe(), folder));
 }
 
-impl TestTranscripts {
-    /// Begins the transcription if the variable is set.
-    pub(crate) fn begin(gateway: &Gateway) -> Option<Self> {
-        let folder = std::env::var_os("PGFRESH_TEST_TRANSCRIBE")?.into();
-        Some(Self { folder, transcription: gateway.transcribe() })
-    }
-}
-
-impl Drop for TestTranscripts {
-    fn drop(&mut self) {
-        let sessions: Value = self.transcription.finish().iter().map(session).collect();
-        if self.folder.as_os_str().is_empty() {
-            return;
-        }
-        let file = self.folder.join(format!("{}.json", std::process::id()));
-        if let Err(error) = fs::write(&file, sessions.to_string()) {
-            tracing::error!(%error, "could not write the transcripts");
-        }
+/// Ends the transcription, if there is one, and writes all transcripts to a file.
+pub(crate) fn write() {
+    let Some((transcription, folder)) = lock(&BEGUN).take() else { return };
+    let sessions: Value = transcription.finish().iter().map(session).collect();
+    let file = folder.join(format!("{}.json", std::process::id()));
+    if !folder.as_os_str().is_empty()
+        && let Err(error) = fs::write(&file, sessions.to_string())
+    {
+        tracing::error!(%error, "could not write the transcripts");
     }
 }
 

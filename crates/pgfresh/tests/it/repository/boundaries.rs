@@ -56,7 +56,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("bench/src/pgbench.rs", "which variables a child must not inherit"),
     ("lease/src/table/simulation.rs", "the seed of a test"),
     ("bench/src/events/ferretdb.rs", "the programs that a test runs"),
-    ("pgfresh/src/service.rs", "whether a test plants a panic, in debug builds only"),
+    ("pgfresh/src/service.rs", "whether a test plants a panic or wants transcripts, in debug builds only"),
     ("pgfresh/src/cli/reference.rs", "whether a test writes the page that it compares"),
     ("contract/src/openapi.rs", "the same"),
 ];

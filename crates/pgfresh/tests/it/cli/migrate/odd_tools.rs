@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Project;
 use crate::common::{collect, ground};
 
-/// Beginning of each tool: a shell script in which `sql` runs statements in a session of its own.
+/// First part of each tool, a shell script. It defines `sql`, which runs statements in another session.
 const SQL: &str = "set -e; sql() { \"$PSQL\" -XAtqv ON_ERROR_STOP=1 \"$@\"; }; ";
 
 /// Runs a check of this shell script, which must end with `code`. Returns the JSON report.
@@ -95,7 +95,7 @@ fn tool_may_replace_its_own_database() {
 }
 
 #[test]
-fn background_processes_of_a_tool_count_until_its_end() {
+fn background_processes_count_until_their_tool_ends() {
     // The daemon ends with the server.
     let report = check(
         "sql -c 'ALTER TABLE orders ADD COLUMN a int'; \
@@ -114,7 +114,7 @@ fn background_processes_of_a_tool_count_until_its_end() {
 }
 
 #[test]
-fn tool_that_waits_for_itself_is_named_and_stopped() {
+fn tool_that_waits_for_itself_is_named() {
     for signal in [Signal::INT, Signal::TERM] {
         let project = Project::new();
         let script = format!(
