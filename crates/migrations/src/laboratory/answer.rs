@@ -39,7 +39,8 @@ impl Answer {
             b's' => self.is_suspended = true,
             b'E' => {
                 let error = ErrorResponse::read(frame.body);
-                self.is_fatal |= error.severity != "ERROR";
+                let severity = error.severity.as_ref();
+                self.is_fatal |= severity != "ERROR";
                 self.error.get_or_insert(StatementError {
                     sqlstate: error.sqlstate.into_owned(),
                     message: error.message.into_owned(),

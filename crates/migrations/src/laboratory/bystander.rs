@@ -34,6 +34,8 @@ pub(super) struct Bystander {
     /// Whether a trap opens once the statement can change the table. VACUUM does not truncate a table that another session
     /// uses.
     opens_early: bool,
+    /// Indexes. LOCK TABLE refuses them, so only their locks at the time of a wait are certain.
+    indexes: HashSet<u32>,
     locks: HashMap<u32, HashSet<LockMode>>,
     /// Whether some tables have no trap.
     pub(super) is_incomplete: bool,
@@ -54,6 +56,7 @@ impl Bystander {
             pid,
             traps: Vec::new(),
             opens_early,
+            indexes: relations.iter().filter(|(_, one)| one.letter == 'i').map(|(oid, _)| *oid).collect(),
             locks: HashMap::new(),
             is_incomplete: tables.len() > MOST,
         };
@@ -88,7 +91,7 @@ impl Bystander {
             pid = self.pid,
             name = server::literal(&self.database)
         );
-        let (mut blockers, mut wanted) = (HashSet::new(), None);
+        let (mut blockers, mut wanted, mut seen) = (HashSet::new(), None, Vec::new());
         for row in catalogs.query(ADMIN, &sql)? {
             let [relation, value] = &row[..] else { continue };
             match (relation.as_ref().and_then(|oid| oid.parse().ok()), value) {
@@ -97,12 +100,18 @@ impl Bystander {
                     if value.as_ref().is_some_and(|value| value.ends_with('?')) {
                         wanted = mode;
                     }
-                    self.locks.entry(oid).or_default().extend(mode);
+                    seen.push((oid, mode));
                 }
                 (None, Some(pid)) => {
                     blockers.extend(pid.parse::<u32>());
                 }
                 _ => {}
+            }
+        }
+        let is_waiting = self.traps.iter().any(|trap| blockers.contains(&trap.pid));
+        for (oid, mode) in seen {
+            if is_waiting || !self.indexes.contains(&oid) {
+                self.locks.entry(oid).or_default().extend(mode);
             }
         }
         // A statement that waits for no lock waits for the end of the trap's transaction.

@@ -46,7 +46,8 @@ fn repeat(major: u32, script: &Script) -> (Vec<String>, Observations) {
     (observations.statements.iter().map(line).collect(), observations)
 }
 
-fn pipelines_and_portals_are_repeated(major: u32) {
+/// Returns a session with named and unnamed statements, a portal in parts, and COPY in both protocols.
+fn pipelines() -> Script {
     let mut script = Script::new(&["app"]);
     let alter = "ALTER TABLE items ADD COLUMN note text";
     script.add(0, &[parse("s1", alter), encode(b'D', b"Ss1\0"), sync()], (&[], "", b'I'));
@@ -88,8 +89,11 @@ fn pipelines_and_portals_are_repeated(major: u32) {
     let messages = [parse("", copy), bind("", "", &[]), execute("", 0), sync(), rows, sync()];
     script.add(0, &messages, (&["COPY 2"], "", b'I'));
     script.query(0, "SELECT count(*) FROM items", (&["SELECT 1"], "", b'I'));
+    script
+}
 
-    let (lines, observations) = repeat(major, &script);
+fn pipelines_and_portals_are_repeated(major: u32) {
+    let (lines, observations) = repeat(major, &pipelines());
     assert_eq!(observations.unseen, Vec::<String>::new());
     assert_eq!(
         lines,
@@ -364,6 +368,30 @@ fn differences_are_said(major: u32) {
     );
 }
 
+/// Statements that change a session's settings, and others that must be seen nevertheless.
+const ODD: &[(&str, &str)] = &[
+    ("CREATE ROLE clerk LOGIN", "CREATE ROLE"),
+    ("CREATE SCHEMA odd AUTHORIZATION clerk", "CREATE SCHEMA"),
+    (
+        "CREATE FUNCTION odd.current_setting(text) RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$",
+        "CREATE FUNCTION",
+    ),
+    ("ALTER TABLE orders OWNER TO clerk", "ALTER TABLE"),
+    ("GRANT CREATE ON SCHEMA public TO clerk", "GRANT"),
+    ("SET default_transaction_read_only = on", "SET"),
+    ("SELECT count(*) FROM orders", "SELECT 1"),
+    ("RESET default_transaction_read_only", "RESET"),
+    ("SET statement_timeout = '10min'", "SET"),
+    ("LISTEN news", "LISTEN"),
+    ("NOTIFY news, 'x'", "NOTIFY"),
+    ("CREATE TEMP TABLE kept AS SELECT 1 AS a", "SELECT 1"),
+    ("ALTER TABLE kept ADD b int", "ALTER TABLE"),
+    ("PREPARE p AS SELECT count(*) FROM orders", "PREPARE"),
+    ("EXECUTE p", "SELECT 1"),
+    ("DISCARD ALL", "DISCARD ALL"),
+    ("VACUUM items", "VACUUM"),
+];
+
 fn settings_do_not_disturb_questions(major: u32) {
     let mut script = Script::new(&["app", "app"]);
     script.sessions[1].parameters = vec![
@@ -371,29 +399,8 @@ fn settings_do_not_disturb_questions(major: u32) {
         ("options".to_owned(), "-c search_path=odd -c default_transaction_isolation=serializable".to_owned()),
         ("client_encoding".to_owned(), "LATIN1".to_owned()),
     ];
-    for (sql, tag) in [
-        ("CREATE ROLE clerk LOGIN", "CREATE ROLE"),
-        ("CREATE SCHEMA odd AUTHORIZATION clerk", "CREATE SCHEMA"),
-        (
-            "CREATE FUNCTION odd.current_setting(text) RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$",
-            "CREATE FUNCTION",
-        ),
-        ("ALTER TABLE orders OWNER TO clerk", "ALTER TABLE"),
-        ("GRANT CREATE ON SCHEMA public TO clerk", "GRANT"),
-        ("SET default_transaction_read_only = on", "SET"),
-        ("SELECT count(*) FROM orders", "SELECT 1"),
-        ("RESET default_transaction_read_only", "RESET"),
-        ("SET statement_timeout = '10min'", "SET"),
-        ("LISTEN news", "LISTEN"),
-        ("NOTIFY news, 'x'", "NOTIFY"),
-        ("CREATE TEMP TABLE kept AS SELECT 1 AS a", "SELECT 1"),
-        ("ALTER TABLE kept ADD b int", "ALTER TABLE"),
-        ("PREPARE p AS SELECT count(*) FROM orders", "PREPARE"),
-        ("EXECUTE p", "SELECT 1"),
-        ("DISCARD ALL", "DISCARD ALL"),
-        ("VACUUM items", "VACUUM"),
-    ] {
-        script.query(0, sql, (&[tag], "", b'I'));
+    for (sql, tag) in ODD {
+        script.query(0, sql, (&[*tag], "", b'I'));
     }
     script.begin(1);
     script.add(1, &[pgwire::query(b"SELECT '\xe4'")], (&["SELECT 1"], "", b'I'));
