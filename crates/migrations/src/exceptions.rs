@@ -54,7 +54,7 @@ impl NamePattern {
 }
 
 impl MigrationException {
-    fn matches(&self, statement: &ReportedStatement) -> bool {
+    fn allows(&self, statement: &ReportedStatement) -> bool {
         let is_statement =
             self.statement.as_ref().is_none_or(|pattern| pattern.matches(&statement.observed.sql));
         let name = statement.migration.as_deref().unwrap_or_default();
@@ -81,7 +81,7 @@ pub fn apply_exceptions(
     let mut unused: Vec<usize> = (0..exceptions.len()).collect();
     for statement in statements {
         for (position, exception) in exceptions.iter().enumerate() {
-            if exception.matches(statement) {
+            if exception.allows(statement) {
                 unused.retain(|other| *other != position);
                 statement.exception.get_or_insert_with(|| exception.reason.clone());
             }
