@@ -26,7 +26,7 @@ const FILLED_AFTERWARDS: [&str; 2] = ["django_content_type", "auth_permission"];
 
 /// Origin of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Attribution {
+pub struct StatementOrigin {
     /// Name of the migration, which users know from its file or from the tool's output. `None` if it is unknown.
     pub migration: Option<String>,
     /// Path of the migration's file in the project. `None` if the project has no such file.
@@ -37,10 +37,10 @@ pub struct Attribution {
 
 /// Returns the origin of each of the observed statements.
 #[must_use]
-pub fn attribute(observations: &Observations, files: &MigrationFiles<'_>) -> Vec<Attribution> {
+pub fn attribute(observations: &Observations, files: &MigrationFiles<'_>) -> Vec<StatementOrigin> {
     let statements = &observations.statements;
     let ledgers = Ledgers::of(statements);
-    let mut found = vec![Attribution::default(); statements.len()];
+    let mut found = vec![StatementOrigin::default(); statements.len()];
     for (index, is_own) in own(statements, &ledgers).into_iter().enumerate() {
         found[index].is_bookkeeping = is_own;
     }
@@ -187,7 +187,7 @@ impl<'a> Walk<'a> {
         self
     }
 
-    fn name(&self, sql: &SqlFiles<'_>, files: &MigrationFiles<'_>, found: &mut [Attribution]) {
+    fn name(&self, sql: &SqlFiles<'_>, files: &MigrationFiles<'_>, found: &mut [StatementOrigin]) {
         let texts: Vec<_> =
             self.steps.iter().map(|(index, _)| self.statements[*index].sql.as_str()).collect();
         let equal = sql.of(&texts);
@@ -203,11 +203,11 @@ impl<'a> Walk<'a> {
             };
             let is_afterwards = migration.is_none() && fills_afterwards(&self.statements[*index].sql);
             found[*index] = match named {
-                _ if is_afterwards => Attribution { is_bookkeeping: true, ..Attribution::default() },
+                _ if is_afterwards => StatementOrigin { is_bookkeeping: true, ..StatementOrigin::default() },
                 Some(NamedMigration { name, file }) => {
-                    Attribution { migration: Some(name), file, is_bookkeeping: false }
+                    StatementOrigin { migration: Some(name), file, is_bookkeeping: false }
                 }
-                None => Attribution::default(),
+                None => StatementOrigin::default(),
             };
         }
     }

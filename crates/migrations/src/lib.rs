@@ -20,7 +20,7 @@ pub mod suite;
 
 pub use advice::advise;
 pub use advice_topic::AdviceTopic;
-pub use attribution::{Attribution, MigrationFiles, attribute, tables_of_tools};
+pub use attribution::{MigrationFiles, StatementOrigin, attribute, tables_of_tools};
 pub use budget::MigrationBudget;
 pub use exceptions::{MigrationException, NamePattern, StatementPattern, apply_exceptions};
 #[cfg(any(test, feature = "testing"))]

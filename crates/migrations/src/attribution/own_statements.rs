@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_of_tools_are_told_from_those_of_migrations() {
+    fn statements_of_tools_differ_from_those_of_migrations() {
         let ledgers = Ledgers::of(&[]);
         for sql in [
             "-- ping",

@@ -152,7 +152,7 @@ fn names(statements: Vec<ObservedStatement>, files: &[(&str, &str)], added: &[&s
     };
     let observations = Observations { statements, ..Observations::default() };
     let found = attribute(&observations, &MigrationFiles::new(&paths, &read).with_added(&added));
-    let name = |one: Attribution| {
+    let name = |one: StatementOrigin| {
         if one.is_bookkeeping { "=".to_owned() } else { one.migration.unwrap_or_else(|| "-".to_owned()) }
     };
     found.into_iter().map(name).collect()

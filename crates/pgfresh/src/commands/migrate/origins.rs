@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use migrations::{Attribution, MigrationFiles, MigrationReport, Observations, attribute};
+use migrations::{MigrationFiles, MigrationReport, Observations, StatementOrigin, attribute};
 
 use super::base::Base;
 use super::git::git;
@@ -34,7 +34,7 @@ pub(super) fn name(
     let origins = attribute(observations, &files);
     let mut known = BTreeMap::new();
     for (statement, origin) in report.statements.iter_mut().zip(origins) {
-        let Attribution { migration, file, is_bookkeeping } = origin;
+        let StatementOrigin { migration, file, is_bookkeeping } = origin;
         if let (Some(migration), Some(file)) = (&migration, file) {
             known.insert(migration.clone(), file);
         }
