@@ -208,7 +208,10 @@ pub(super) fn size(size: TableSize) -> String {
 pub(super) fn blocked(blocks: &[BlockedStatement]) -> Option<String> {
     let first = blocks.first()?;
     let number = count(blocks.len(), "statement", "statements");
-    Some(of_tests("blocks", &number, blocks.iter().map(|one| &one.tests), &first.statement, &first.tests))
+    let sentence =
+        of_tests("blocks", &number, blocks.iter().map(|one| &one.tests), &first.statement, &first.tests);
+    let reason = first.because.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
+    Some(sentence + &reason)
 }
 
 /// Returns the sentence about statements of the suite that fail, without a full stop.

@@ -77,15 +77,15 @@ pub(super) struct StatementFailure<'a> {
 
 /// Returns the index of the statement that fits the message best, of several the last one: later statements cannot name
 /// an object that is gone.
-pub(super) fn attribute(failure: &StatementFailure<'_>, observed: &[ObservedStatement]) -> Option<usize> {
-    let names = names_of_message(failure.message);
+pub(super) fn attribute(broken: &StatementFailure<'_>, observed: &[ObservedStatement]) -> Option<usize> {
+    let names = names_of_message(broken.message);
     let undone = undone_transactions(observed);
     let mut best: Option<(usize, u32)> = None;
     for (index, statement) in observed.iter().enumerate() {
         if statement.tag.is_none() || undone.contains(&(statement.session, statement.transaction)) {
             continue;
         }
-        let score = score(&names, failure, statement);
+        let score = score(&names, broken, statement);
         if score >= LEAST && best.is_none_or(|(_, most)| score >= most) {
             best = Some((index, score));
         }
@@ -93,18 +93,14 @@ pub(super) fn attribute(failure: &StatementFailure<'_>, observed: &[ObservedStat
     best.map(|(index, _)| index)
 }
 
-fn score(
-    names: &BTreeMap<String, u32>,
-    failure: &StatementFailure<'_>,
-    statement: &ObservedStatement,
-) -> u32 {
+fn score(names: &BTreeMap<String, u32>, broken: &StatementFailure<'_>, statement: &ObservedStatement) -> u32 {
     let words = words(&statement.sql);
-    let is_not_null = failure.is_null && can_cause_null(&words);
+    let is_not_null = broken.is_null && can_cause_null(&words);
     let score: u32 = names.iter().filter(|(name, _)| words.contains(*name)).map(|(_, points)| points).sum();
     let locks = statement.locks.iter();
     let is_locked = locks
         .filter(|lock| lock.mode == LockMode::AccessExclusive)
-        .any(|lock| failure.relations.contains(&lock.relation));
+        .any(|lock| broken.relations.contains(&lock.relation));
     let tag = statement.tag.as_deref().unwrap_or_default();
     let changes = ["ALTER", "DROP", "REVOKE"].iter().any(|word| tag.starts_with(word));
     let evidence = score + if is_locked { LOCK } else { 0 } + if is_not_null { PLAIN } else { 0 };
