@@ -106,7 +106,7 @@ mod tests {
         };
         let found = find(&[transcript]);
         let statements: Vec<_> = found.values().map(|failure| failure.statement.as_str()).collect();
-        assert_eq!(statements, ["SELECT a FROM b WHERE c = ?", "SELECT old FROM orders WHERE id = $1"]);
+        assert_eq!(statements, ["SELECT a FROM b WHERE c = ?", "SELECT old FROM orders WHERE id = ?"]);
         assert!(found.values().all(|failure| failure.error == "no such column (42703)"));
     }
 }
