@@ -12,6 +12,8 @@ use crate::ObservedStatement;
 /// Maximum time for a request that took no time in the tool's run, and how much longer others may take.
 pub(super) const LIMIT: Duration = Duration::from_mins(2);
 const SLOWER: u32 = 10;
+/// Maximum time for a request that had no answer. The user has interrupted the tool and waits for the report.
+const UNANSWERED_LIMIT: Duration = Duration::from_secs(5);
 /// Errors that depend on other sessions, on time or on an administrator. A repetition alone does not meet them again.
 const ACCIDENTAL: [&str; 7] = ["40001", "40P01", "55P03", "57014", "57P01", "25P03", "57P05"];
 /// Errors of statements that PostgreSQL refuses in a transaction, and of procedures that end their transaction.
@@ -98,6 +100,9 @@ impl<'a> Progress<'a> {
 
     /// Returns a limit for the repetition of a statement.
     pub(super) fn limit(&self) -> Duration {
+        if self.request.outcome.is_none() {
+            return UNANSWERED_LIMIT;
+        }
         LIMIT + self.ended.saturating_duration_since(self.begun) * SLOWER
     }
 

@@ -121,7 +121,7 @@ fn replaced_keys_are_built_once() {
 }
 
 #[test]
-fn foreign_keys_count_tables_that_an_empty_template_skips() {
+fn foreign_keys_count_tables_of_empty_templates() {
     let sql = "ALTER TABLE orders ADD FOREIGN KEY (a) REFERENCES customers";
     let lock = |table: &str| RelationLock {
         relation: name(table),

@@ -3,6 +3,7 @@
 mod fixed_url;
 mod kept_databases;
 mod linger_advice;
+mod unwritable_reports;
 
 use std::collections::BTreeMap;
 use std::fs;
