@@ -17,7 +17,7 @@ mod transactions;
 
 use std::collections::HashSet;
 
-use crate::{AdviceTopic, RelationSize, ReportedStatement, StatementAdvice};
+use crate::{AdviceTopic, RelationLock, RelationSize, ReportedStatement, StatementAdvice};
 use change::SchemaChange;
 use facts::Facts;
 use old_relations::OldRelations;
@@ -82,7 +82,7 @@ fn advise_statement(facts: &Facts<'_>, is_first: bool) -> Vec<StatementAdvice> {
 
 /// Advice for a scan or rewrite that no other rule explains.
 fn rewrite(facts: &Facts<'_>) -> Option<StatementAdvice> {
-    let blocks = facts.locks().into_iter().any(facts::blocks_writes);
+    let blocks = facts.locks().into_iter().any(RelationLock::blocks_writes);
     let instead = if *facts.change() == SchemaChange::Compact { COMPACT } else { REWRITE };
     blocks.then(|| advice(AdviceTopic::Rewrite, facts.danger_of(&facts.work()), instead))
 }

@@ -43,7 +43,7 @@ impl MigrationBudget {
         *self == Self::default()
     }
 
-    /// Returns the limits that the migration exceeds. Statements with an exception do not count.
+    /// Returns the limits that the migration exceeds. Bookkeeping and statements with an exception do not count.
     ///
     /// A range exceeds a limit if its high end does. Without a prediction, the time of the migration's own run counts:
     /// production needs at least as long for statements that read or rewrite a table.
@@ -200,15 +200,15 @@ impl TimeLimit {
     }
 }
 
-/// Returns the statements without an exception, with their positions.
+/// Returns the migration's own statements without an exception, with their positions.
 fn counting(statements: &[ReportedStatement]) -> impl Iterator<Item = (usize, &ReportedStatement)> {
-    statements.iter().enumerate().filter(|(_, statement)| statement.exception.is_none())
+    statements.iter().enumerate().filter(|(_, one)| !one.is_bookkeeping && one.exception.is_none())
 }
 
 /// Returns the strongest lock with one of these modes. A table comes before its indexes.
 fn blocking<'l>(locks: &'l [RelationLock], modes: &RangeInclusive<LockMode>) -> Option<&'l RelationLock> {
     let is_index = |kind| matches!(kind, RelationKind::Index | RelationKind::PartitionedIndex);
-    let blocking = locks.iter().filter(|lock| modes.contains(&lock.mode));
+    let blocking = locks.iter().filter(|lock| modes.contains(&lock.mode) && lock.blocks_writes());
     // The first of several equal ones.
     blocking.rev().max_by_key(|lock| (!is_index(lock.kind), lock.mode))
 }

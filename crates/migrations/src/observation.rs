@@ -67,6 +67,20 @@ pub struct RelationLock {
     pub mode: LockMode,
 }
 
+impl RelationLock {
+    /// Returns true if writers of the relation wait for this lock. A materialized view has readers only, so its readers
+    /// count.
+    #[must_use]
+    pub fn blocks_writes(&self) -> bool {
+        let wanted = if self.kind == RelationKind::MaterializedView {
+            LockMode::AccessShare
+        } else {
+            LockMode::RowExclusive
+        };
+        self.mode.conflicts_with(wanted)
+    }
+}
+
 /// New files of a relation, with all its rows or without them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rewrite {

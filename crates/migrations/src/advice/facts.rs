@@ -63,7 +63,7 @@ impl<'a> Facts<'a> {
         let earlier = self.statements[..self.index].iter().filter(|earlier| !earlier.is_bookkeeping);
         let earlier = earlier.map(|earlier| &earlier.observed);
         let locks = earlier.filter(|earlier| self.is_same_transaction(earlier));
-        locks.flat_map(|earlier| self.locks_of(earlier)).filter(|lock| blocks_writes(lock)).collect()
+        locks.flat_map(|earlier| self.locks_of(earlier)).filter(|lock| lock.blocks_writes()).collect()
     }
 
     fn is_same_transaction(&self, other: &ObservedStatement) -> bool {
@@ -174,18 +174,8 @@ impl<'a> Facts<'a> {
         if locks.iter().any(|lock| lock.mode == LockMode::AccessExclusive) {
             return Some("reads and writes");
         }
-        locks.iter().any(|lock| blocks_writes(lock)).then_some("writes")
+        locks.iter().any(|lock| lock.blocks_writes()).then_some("writes")
     }
-}
-
-/// Returns true if INSERT, UPDATE and DELETE wait for this lock. A materialized view has none of them, only reads.
-pub(super) fn blocks_writes(lock: &RelationLock) -> bool {
-    let wanted = if lock.kind == RelationKind::MaterializedView {
-        LockMode::AccessShare
-    } else {
-        LockMode::RowExclusive
-    };
-    lock.mode.conflicts_with(wanted)
 }
 
 /// Returns a name as it stands in SQL.

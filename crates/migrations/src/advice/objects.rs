@@ -4,9 +4,9 @@ use plans::RelationKind;
 
 use super::advice;
 use super::change::SchemaChange;
-use super::facts::{Facts, blocks_writes, enumerated};
+use super::facts::{Facts, enumerated};
 use super::table_action::TableAction;
-use crate::{AdviceTopic, LockMode, StatementAdvice};
+use crate::{AdviceTopic, LockMode, RelationLock, StatementAdvice};
 
 pub(super) const PARTITION: &str =
     "before it, ADD CHECK (the bounds) NOT VALID and VALIDATE it, and the opposite on the default partition";
@@ -139,7 +139,7 @@ fn changed_trigger(facts: &Facts<'_>, table: &str) -> Option<StatementAdvice> {
         let danger = format!("its DROP TRIGGER blocks reads and writes of {table}");
         return Some(advice(AdviceTopic::Trigger, danger, REPLACE_TRIGGER));
     }
-    if facts.has_lock_timeout() || !facts.locks().into_iter().any(blocks_writes) {
+    if facts.has_lock_timeout() || !facts.locks().into_iter().any(RelationLock::blocks_writes) {
         return None;
     }
     let danger = format!("without a lock_timeout, {} of {table} wait as long as it does", facts.waiting()?);

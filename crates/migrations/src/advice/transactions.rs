@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::advice;
 use super::change::{RowShare, SchemaChange};
 use super::cursor::SqlName;
-use super::facts::{Facts, blocks_writes};
+use super::facts::Facts;
 use crate::{AdviceTopic, LockMode, RelationLock, StatementAdvice};
 
 /// Number of rows that a statement may change in one transaction, whatever its conditions are.
@@ -52,7 +52,7 @@ fn second_lock(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let held = facts.held();
     let first = strongest(held.clone())?;
     let has_held = |lock: &RelationLock| held.iter().any(|held| held.relation == lock.relation);
-    let new = facts.locks().into_iter().find(|lock| blocks_writes(lock) && !has_held(lock))?;
+    let new = facts.locks().into_iter().find(|lock| lock.blocks_writes() && !has_held(lock))?;
     let is_known = held.iter().any(|other| other.relation != first.relation);
     let danger = format!("waits for {} while its transaction {}", new.relation, blocking(first));
     (!facts.has_lock_timeout() && !is_known).then(|| advice(AdviceTopic::OneTransaction, danger, ONE_TABLE))
@@ -103,7 +103,7 @@ fn has_batch_before(facts: &Facts<'_>, table: &SqlName) -> bool {
 /// Advice for a lock that waits without a bound, so that every later statement waits behind it.
 fn lock_timeout(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let locks = facts.locks();
-    let lock = strongest(locks.into_iter().filter(|lock| blocks_writes(lock)).collect())?;
+    let lock = strongest(locks.into_iter().filter(|lock| lock.blocks_writes()).collect())?;
     let table = &lock.relation;
     let danger = match facts.observed().lock_timeout {
         None => format!("no lock_timeout: while it waits for {table}, all later statements wait behind it"),

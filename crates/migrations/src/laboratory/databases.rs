@@ -12,7 +12,7 @@ use super::{ADMIN, TIMEOUT};
 
 /// Database of the session that copies [`ADMIN`].
 const OTHER: &str = "template1";
-/// Copy of the template's database that nobody changes.
+/// Copy of the template's database that no statement changes.
 const BASE: &str = "pgfresh_base";
 /// Option with which a client chooses one of several templates.
 const TEMPLATE_OPTION: &[u8] = b"pgfresh.template";
@@ -29,7 +29,7 @@ pub(super) struct Databases {
 }
 
 impl Databases {
-    /// Copies the template's database before anybody changes it.
+    /// Copies the template's database before any statement changes it.
     pub(super) fn prepare(
         server: &Server,
         major: u32,
@@ -90,7 +90,7 @@ impl Databases {
             if !sizes.has(name) {
                 let mut counting = self.connect(server, name, &[("statement_timeout", "10s")])?;
                 sizes.read(&mut counting, name)?;
-                // The server lets nobody drop or rename a database with a session.
+                // The server refuses to drop or rename a database with a session.
                 counting.close().during("read the sizes of tables")?;
             }
             if is_default {

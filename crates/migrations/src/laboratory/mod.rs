@@ -6,8 +6,8 @@
 //!                                              Observations ◀─ facts ◀─ locks, files and counters ◀─┘
 //! ```
 //!
-//! A repeated session asks its own questions after each statement, in the same transaction, where nobody else looks. The
-//! laboratory wraps a request outside transactions in BEGIN and COMMIT, so that the locks are still held. PostgreSQL
+//! A repeated session asks its own questions after each statement, in the same transaction, so that the locks are still
+//! held. The laboratory wraps a request outside transactions in BEGIN and COMMIT, so that the locks are still held. PostgreSQL
 //! refuses some statements in a transaction. They run alone, and a second session looks at their locks.
 
 mod answer;

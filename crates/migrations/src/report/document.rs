@@ -84,7 +84,7 @@ impl MigrationReport {
         let words = ["migration", "statement", "locks and work"].map(Column::left);
         let numbers = ["here", "in production"].map(Column::right);
         let mut table = Table::new("Statements", words.into_iter().chain(numbers));
-        for statement in self.statements.iter().filter(|one| !one.is_bookkeeping && !one.is_about_session()) {
+        for statement in self.statements.iter().filter(|one| !one.is_left_out()) {
             let observed = &statement.observed;
             table.add_row([
                 statement.migration.as_deref().into(),
@@ -149,7 +149,7 @@ impl MigrationReport {
     fn tests(&self) -> MeasuredTests {
         let mut tests: Vec<MeasuredTest> = Vec::new();
         for (place, statement) in self.statements.iter().enumerate() {
-            if statement.is_bookkeeping || statement.is_about_session() {
+            if statement.is_left_out() {
                 continue;
             }
             let name = statement.migration.as_deref().unwrap_or(UNKNOWN);

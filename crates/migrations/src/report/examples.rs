@@ -100,7 +100,7 @@ fn index_build() -> ReportedStatement {
         migration: Some("0042_orders_status.py".to_owned()),
         predicted: Some(Prediction { low: 12.0, high: 30.0 }),
         predicted_held: Some(Prediction { low: 12.0, high: 30.0 }),
-        exception: Some("nobody writes at night".to_owned()),
+        exception: Some("no writes at night".to_owned()),
         ..ReportedStatement::default()
     }
 }

@@ -22,7 +22,7 @@ fn text_lists_facts_below_their_migration() {
   CREATE INDEX orders_status ON orders (status)
       SHARE on orders: blocks writes, not reads; reads all of orders
       90.0 ms here for 200 k rows; 12 to 30 s in production (48 M rows, 4.02 GB)
-      allowed: nobody writes at night
+      allowed: no writes at night
 
 3 statements of 1 migration, 1 that nothing waits for, since main (1a2b3c4); sizes of production:
 statistics of 2026-11-20

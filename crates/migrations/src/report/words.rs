@@ -256,7 +256,13 @@ impl ReportedStatement {
             && work(observed).is_empty()
     }
 
-    /// Returns true if the statement is one for sessions and transactions, such as COMMIT and SET.
+    /// Returns true if tables leave the statement out: it is bookkeeping, or it controls a session and has no effect on
+    /// tables.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.is_bookkeeping || (self.is_about_session() && self.is_quiet())
+    }
+
+    /// Returns true if the statement may only control a session or a transaction, such as COMMIT, SET, or SELECT.
     pub(super) fn is_about_session(&self) -> bool {
         let Some(tag) = &self.observed.tag else { return false };
         let verbs = [
