@@ -1,6 +1,5 @@
-//! Transcripts of sessions: copies of all that clients send, with the server's answers in short.
-//!
-//! A session only copies bytes to its transcript. The client and the server receive nothing else than without it.
+//! Transcripts of sessions: the clients' messages, and the outcome of each request. A transcript changes nothing that
+//! the client or the server receives.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ const MAX_BYTES: usize = 256 << 20;
 pub struct Transcription {
     max_bytes: usize,
     bytes: AtomicUsize,
-    /// Sessions in the order of their begin. `None` once the transcription is finished.
+    /// Sessions in the order of their start. `None` once the transcription is finished.
     sessions: Mutex<Option<Vec<Arc<Mutex<TranscribedSession>>>>>,
 }
 
@@ -81,7 +80,7 @@ impl Transcription {
         lock(&self.sessions).is_none()
     }
 
-    /// Returns the open sessions that the server works for, in the order of their begin. Only the server knows whether
+    /// Returns the open sessions that the server works for, in the order of their start. Only the server knows whether
     /// they wait for a lock.
     #[must_use]
     pub fn waiting(&self) -> Vec<WaitingSession> {
@@ -114,7 +113,8 @@ impl SessionTranscriber {
         self.follow(|builder| builder.server_says(bytes, now), false);
     }
 
-    /// Calls `say`. If the transcripts have become too large, cuts this one, unless its last request is complete.
+    /// Passes bytes to the builder. Cuts this transcript if all of them together are too large, unless its last request is
+    /// complete.
     fn follow(&self, say: impl FnOnce(&mut TranscriptBuilder), is_client: bool) {
         let Self { transcription, session } = self;
         let Transcription { max_bytes, bytes, .. } = &**transcription;

@@ -212,8 +212,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns a migration's name. The file that has most of its statements is its file: the row of a step back may have
-    /// another number than its file.
+    /// Returns the migration's name and file. Its file is the one with most of its statements, because the row of a down
+    /// migration may have another number.
     fn named(&self, number: usize, equal: &[Option<&str>], files: &MigrationFiles<'_>) -> NamedMigration {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         let steps = self.steps.iter().zip(equal).filter(|((_, migration), _)| *migration == Some(number));

@@ -2,7 +2,8 @@
 //!
 //! A migration tool runs once against a leased database, and the gateway keeps a transcript of its sessions:
 //! [`pgwire::SessionTranscript`]. The laboratory is another server, on another copy of the template. It repeats the
-//! transcript, and looks at the locks, files and counters of each statement. The tool's sessions are never disturbed. Times are those of the tool's own run. This crate prints nothing and knows nothing about the command line.
+//! transcript, and looks at the locks, files and counters of each statement. The tool's sessions are never
+//! disturbed. Times are those of the tool's own run. This crate prints nothing and knows nothing about the command line.
 
 mod advice;
 mod advice_topic;

@@ -39,8 +39,8 @@ pub struct ObservedStatement {
     pub error: Option<pgwire::StatementError>,
     /// Whether the statement still ran when the transcript ended, for example because it waited for a lock.
     pub is_unfinished: bool,
-    /// Seconds from the client's request to the answer, in the tool's own run. An equal part for each of several
-    /// statements in one request that has one answer.
+    /// Seconds from the client's request to the answer, in the tool's own run. Several statements that share an answer get equal
+    /// parts of its time.
     pub seconds: f64,
     /// Seconds for which the locks of this statement were held, in the tool's own run: from its request to the end of
     /// its transaction.
@@ -50,7 +50,7 @@ pub struct ObservedStatement {
     pub locks: Vec<RelationLock>,
     /// Relations from before the transaction whose files the statement replaced.
     pub rewrites: Vec<Rewrite>,
-    /// Tables from before the transaction that the statement read from begin to end.
+    /// Tables from before the transaction that the statement read completely.
     pub scans: Vec<TableScan>,
     /// The session's `lock_timeout` for this statement. `None` if there was none.
     pub lock_timeout: Option<Duration>,

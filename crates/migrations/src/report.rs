@@ -119,7 +119,7 @@ pub struct ReportedStatement {
     pub advice: Vec<StatementAdvice>,
     /// Reason for the exception that the user has listed for this statement.
     pub exception: Option<String>,
-    /// Whether the statement belongs to the tool's own list of migrations.
+    /// Whether the migration tool sent the statement for itself, such as a query of its own table.
     pub is_bookkeeping: bool,
 }
 

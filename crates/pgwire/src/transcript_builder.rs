@@ -120,8 +120,8 @@ impl TranscriptBuilder {
         }
     }
 
-    /// Returns the number of bytes that the incomplete message lacks, at least as far as its header tells. Returns
-    /// `None` if its length is invalid.
+    /// Returns the number of bytes that complete the current message, or its header. Returns `None` if the length is
+    /// invalid.
     fn missing(&mut self) -> Option<usize> {
         let message = &self.pending[self.complete..];
         if let Ok(header) = Frame::header(message) {
@@ -205,7 +205,7 @@ impl TranscriptBuilder {
         }
     }
 
-    /// Moves the first request, whose messages `unanswered` no longer has, to the answered ones.
+    /// Moves the first request to the answered ones.
     fn add_answered(&mut self, outcome: RequestOutcome) {
         let next = self.unanswered.first();
         let end = next.map_or(self.complete, |message| self.place(message.start));
@@ -257,8 +257,8 @@ impl TranscriptBuilder {
         (self.unanswered, self.request_sent) = (UnansweredMessages::default(), None);
     }
 
-    /// Notes that the connection was closed at `now`. An error of the server without ReadyForQuery is the reason, or
-    /// else the outcome of a request that the client has left unfinished.
+    /// Notes that the connection closed at `now`. An error without ReadyForQuery becomes the outcome of the first
+    /// unanswered request.
     pub fn close(&mut self, now: Instant) {
         self.has_client_ended = true;
         let Some(error) = self.error.take() else { return };

@@ -83,7 +83,7 @@ impl<'a> Facts<'a> {
         (others(0..self.index), others(self.index + 1..self.statements.len()))
     }
 
-    /// Names of the tables that the statement read from begin to end.
+    /// Names of the tables that the statement read completely.
     pub(super) fn scanned(&self) -> Vec<String> {
         let scans = self.observed().scans.iter().filter(|scan| self.is_known(&scan.relation));
         scans.map(|scan| scan.relation.to_string()).collect()

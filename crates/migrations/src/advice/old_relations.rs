@@ -13,7 +13,7 @@ use crate::{ObservedStatement, RelationSize};
 pub(super) struct OldRelations {
     /// Each with its database.
     names: HashSet<(String, RelationName)>,
-    /// Names that the current transaction has freed. The observed facts may name a relation as before it.
+    /// Names that the current transaction has freed. The observed locks may still have them.
     freed: Vec<(String, RelationName)>,
     transaction: usize,
 }

@@ -42,14 +42,14 @@ impl<'a> MigrationFiles<'a> {
         Self { paths, added: &[], project: "", read }
     }
 
-    /// Says which of the paths the revision before the migration lacks. The first of them that no other statements belong to
-    /// is the file of a migration that fails. If there is one, it is the file of all statements without another one.
+    /// Sets the files that the branch adds. The first unused one is the file of a failed migration. A single unused one is
+    /// the file of all statements that nothing else identifies.
     #[must_use]
     pub fn with_added(self, added: &'a [String]) -> Self {
         Self { added, ..self }
     }
 
-    /// Says in which folder of the repository the project is. Its files win over those of other projects.
+    /// Sets the project's folder in the repository. Its files win over those of other projects.
     #[must_use]
     pub fn with_project(self, project: &'a str) -> Self {
         Self { project, ..self }

@@ -25,7 +25,7 @@ pub(super) enum MigrationKey {
 pub(super) enum LedgerEvent {
     /// The statements after this one belong to the migration.
     Started(MigrationKey),
-    /// The statements before this one belong to the migration, or to the one that has started if there is no key.
+    /// The statements before this one belong to the migration. Without a key, it is the one that has started.
     Ended(Option<MigrationKey>),
 }
 

@@ -145,3 +145,15 @@ fn unknown_sizes_are_said_where_they_matter() {
     assert_eq!(budget.unjudged(&statements, true), None);
     assert_eq!(MigrationBudget::default().unjudged(&statements, false), None);
 }
+
+#[test]
+fn refreshed_views_and_bookkeeping_do_not_count() {
+    let budget = MigrationBudget { share: SECOND, lock_timeout: SECOND, ..MigrationBudget::default() };
+    let mut refreshed = statement(0, LockMode::Exclusive, 5.0);
+    refreshed.observed.locks[0].kind = RelationKind::MaterializedView;
+    let mut emptied = statement(1, LockMode::AccessExclusive, 5.0);
+    emptied.is_bookkeeping = true;
+    assert_eq!(messages(budget, &[refreshed.clone(), emptied]), [""; 0]);
+    refreshed.observed.locks[0].mode = LockMode::AccessExclusive;
+    assert_eq!(messages(budget, &[refreshed]).len(), 2);
+}

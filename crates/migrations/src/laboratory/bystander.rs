@@ -1,8 +1,8 @@
 //! Locks of a statement that PostgreSQL refuses in a transaction, as other sessions see them.
 //!
-//! Such a statement may hold a lock for less than a millisecond. Therefore a trap holds each table that the statement may
-//! lock, in all modes. The statement comes to a trap and waits, so the catalog names the mode that it wants. Then the trap
-//! gives up only the modes that conflict with this one, so that the statement waits again for each stronger mode.
+//! Such a statement may hold a lock for less than a millisecond. So a session for each table, the trap, first takes all
+//! lock modes of it. The statement waits for them, and `pg_locks` names the mode that it wants. Then the trap releases only
+//! the modes that conflict with this one, so that the statement waits again for each stronger mode.
 
 use std::collections::{HashMap, HashSet};
 

@@ -19,7 +19,7 @@ pub(super) enum Event {
         /// Number of the request in its session.
         request: usize,
     },
-    /// The client has sent its last request that has an answer.
+    /// The server has answered the session's last request.
     Close {
         /// Number of the session.
         session: usize,

@@ -111,7 +111,8 @@ impl Facts {
         }
     }
 
-    /// Sorts the facts. The server scans an emptied table for each index. An emptied index still has a page, so that only its table tells.
+    /// Sorts the facts. Leaves out scans of emptied tables, because TRUNCATE scans the table for each index. Marks their
+    /// indexes as emptied.
     fn finish(&mut self) {
         self.locks.sort();
         self.scans.sort();

@@ -41,7 +41,7 @@ pub use self::error::LaboratoryError;
 use self::repetition::Repetition;
 use crate::Observations;
 
-/// Timeout for each answer to the laboratory's callers. A test of a budget may copy a whole table.
+/// Timeout for a response in the laboratory's own sessions. Copies of databases and the measurement of speeds take long.
 const TIMEOUT: Duration = Duration::from_mins(10);
 /// Database of the laboratory's own sessions.
 const ADMIN: &str = "postgres";
@@ -64,7 +64,7 @@ pub struct Laboratory {
 }
 
 impl Laboratory {
-    /// Starts a server on a copy of the provisioner's template. Of several templates, the default one counts.
+    /// Starts a server on a copy of the provisioner's template. If there are several templates, uses the default one.
     ///
     /// # Errors
     ///

@@ -9,8 +9,9 @@ use super::class::StatementClass;
 use super::requests::Unit;
 use crate::ObservedStatement;
 
-/// Maximum time for a request that took no time in the tool's run, and how much longer others may take.
+/// Maximum time for a request that took no time in the tool's run.
 pub(super) const LIMIT: Duration = Duration::from_mins(2);
+/// Maximum additional time, as a multiple of the tool's own time.
 const SLOWER: u32 = 10;
 /// Maximum time for a request that had no answer. The user has interrupted the tool and waits for the report.
 const UNANSWERED_LIMIT: Duration = Duration::from_secs(5);

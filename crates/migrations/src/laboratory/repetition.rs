@@ -26,7 +26,7 @@ const SHOWN: usize = 60;
 pub(super) struct Repetition<'a> {
     transcripts: &'a [SessionTranscript],
     pub(super) catalogs: Catalogs<'a>,
-    /// Sessions by their numbers. `None` before the begin and after the end.
+    /// Sessions by their numbers. `None` before the start and after the end.
     sessions: Vec<Option<RepeatedSession>>,
     pub(super) records: Records,
     pub(super) sizes: Sizes,
@@ -317,7 +317,7 @@ fn words(tag: &str) -> &str {
     tag.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == ' ')
 }
 
-/// Returns the begin of a statement on one line.
+/// Returns the first part of a statement, on one line.
 pub(super) fn shortened(sql: &str) -> String {
     let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SHOWN) {

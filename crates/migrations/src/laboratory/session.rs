@@ -51,7 +51,7 @@ pub(super) struct RepeatedSession {
     pub(super) status: u8,
     /// Whether the laboratory began the open transaction, and must end it with the request.
     pub(super) is_wrapped: bool,
-    /// Whether the open transaction failed here and not in the tool's run.
+    /// Whether the state of the open transaction differs from the tool's run.
     pub(super) is_lost: bool,
     /// Whether the session has ended.
     pub(super) is_over: bool,

@@ -7,9 +7,9 @@ use super::catalog::Catalogs;
 use super::error::LaboratoryError;
 
 /// Time after which the laboratory asks what a session waits for, and between two such questions.
-const PATIENCE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for a cancelled statement to end.
-const GRACE: Duration = Duration::from_secs(20);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Limits of one exchange.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(pid: u32, peers: HashSet<u32>, limit: Duration) -> Self {
-        Self { pid, peers, limit, next: PATIENCE, cancelled: None, terminated: false }
+        Self { pid, peers, limit, next: POLL_INTERVAL, cancelled: None, terminated: false }
     }
 
     /// Returns true if the laboratory has cancelled the statement.
@@ -43,15 +43,15 @@ impl Watch {
         catalogs: &mut Catalogs<'_>,
     ) -> Result<(), LaboratoryError> {
         match self.cancelled {
-            Some(at) if elapsed > at + 2 * GRACE => {
+            Some(at) if elapsed > at + 2 * CANCEL_TIMEOUT => {
                 Err(LaboratoryError::Silent { event: "the end of a statement", after: elapsed })
             }
-            Some(at) if elapsed > at + GRACE && !self.terminated => {
+            Some(at) if elapsed > at + CANCEL_TIMEOUT && !self.terminated => {
                 self.terminated = true;
                 catalogs.interrupt(self.pid, true)
             }
             None if elapsed > self.next => {
-                self.next = elapsed + PATIENCE;
+                self.next = elapsed + POLL_INTERVAL;
                 let blockers = catalogs.blockers(self.pid)?;
                 let is_stuck = !blockers.is_empty() && blockers.is_subset(&self.peers);
                 if is_stuck || elapsed > self.limit {

@@ -57,7 +57,7 @@ impl Cost {
         Self { low: seconds, high: seconds, pages }
     }
 
-    /// Multiplies the low end and the high end, and the pages with the high end.
+    /// Scales the low end by `low`, the high end and the pages by `high`.
     pub(super) fn between(self, low: f64, high: f64) -> Self {
         Self { low: self.low * low, high: self.high * high, pages: self.pages * high }
     }

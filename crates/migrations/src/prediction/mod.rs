@@ -17,7 +17,7 @@ use self::shape::{Build, Kind, Shape};
 use crate::sizes::ProductionTable;
 use crate::{LockMode, Observations, ObservedStatement, Prediction, Production, Speeds};
 
-/// Minimum number of rows in the template that tells which fraction of the rows a statement changes.
+/// Minimum number of rows in the template from which the fraction of changed rows is known.
 const KNOWN_FRACTION: f64 = 100.0;
 /// Factor by which production's fraction of changed rows may differ from the template's.
 const FRACTION_SPREAD: f64 = 2.0;
@@ -25,9 +25,9 @@ const FRACTION_SPREAD: f64 = 2.0;
 const QUERY: f64 = 3.0;
 /// Minimum time in the migration's own run from which its time for each row counts, in seconds.
 const MEASURED_SECONDS: f64 = 0.2;
-/// Minimum number of rows for that.
+/// Minimum number of rows from which that time counts.
 const MEASURED_ROWS: f64 = 10_000.0;
-/// Factor by which that time may differ in production.
+/// Factor by which a time from the migration's own run may differ in production.
 const MEASURED_SPREAD: f64 = 2.0;
 
 /// Predicts the time of each statement. `None` for a statement whose time does not grow with the rows, which failed, or
@@ -42,7 +42,7 @@ pub fn predict(
     observations.statements.iter().map(predict).collect()
 }
 
-/// Predicts for how long the locks of each statement are held: the rest of its transaction from its begin. `predicted`
+/// Predicts how long each statement's locks last: from its start to the end of its transaction. `predicted`
 /// are the results of [`predict`]. `None` if no statement of the rest has a prediction.
 #[must_use]
 pub fn predict_held(
@@ -176,7 +176,7 @@ impl<'a> Estimate<'a> {
         Some(range)
     }
 
-    /// Returns the tables that the statement reads from begin to end.
+    /// Returns the tables that the statement reads completely.
     fn read_tables(&self) -> Vec<&'a RelationName> {
         let mut tables: Vec<&RelationName> =
             self.scans.keys().copied().chain(self.rewritten.clone()).collect();
@@ -207,7 +207,7 @@ impl<'a> Estimate<'a> {
             scans = scans.saturating_sub(1);
         }
         let mut is_cached = is_rewritten;
-        // A key that replaces an equal one of its transaction looks like a rewrite, and is one of the indexes to build.
+        // An index that is replaced within its transaction appears as a rewrite and in `builds`. It counts once.
         let rebuilt = if is_rewritten || self.shape.builds.is_empty() {
             self.rebuilt(name, production)
         } else {

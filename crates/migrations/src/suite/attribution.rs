@@ -58,8 +58,9 @@ const COMMON: &[&str] = &[
 ];
 /// Lowest score at which a statement of the migration is named.
 const LEAST: u32 = 2;
-/// Score of a name of the message in the statement, in quotes or with a point, or otherwise.
+/// Score of a name of the message in the statement, if the message has it in quotes or with a point.
 const MARKED: u32 = 8;
+/// Score of any other name of the message.
 const PLAIN: u32 = 2;
 /// Score of an exclusive lock on a table that the suite's statement uses.
 const LOCK: u32 = 3;
@@ -75,8 +76,8 @@ pub(super) struct StatementFailure<'a> {
     pub(super) relations: BTreeSet<&'a RelationName>,
 }
 
-/// Returns the index of the statement that fits the message best, of several the last one: later statements cannot name
-/// an object that is gone.
+/// Returns the index of the statement that fits the message best. Of several it is the last one, because later statements
+/// cannot name an object that is gone.
 pub(super) fn attribute(broken: &StatementFailure<'_>, observed: &[ObservedStatement]) -> Option<usize> {
     let names = names_of_message(broken.message);
     let undone = undone_transactions(observed);

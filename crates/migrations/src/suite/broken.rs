@@ -1,5 +1,4 @@
-//! Finds the statements of a suite that fail after a migration. Old code still runs them, or their authors have forgotten
-//! them.
+//! Finds the statements of a suite that fail after a migration.
 //!
 //! pgfresh explains each statement on both databases. EXPLAIN finds missing tables, columns, functions and constraints, and
 //! values that no longer have the right type. An INSERT that leaves a column NULL is found, too, because the plan has

@@ -13,8 +13,7 @@ const RELATIONS: &str = "SELECT c.oid, n.nspname, c.relname, c.relkind, \
      LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid \
      WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'i', 'I', 'S') AND c.relpersistence <> 't' \
      ORDER BY c.oid";
-/// Names of columns by the numbers in an array, each in a line. If one of them is generated from other columns, these are
-/// all columns.
+/// SQL for the names of an array's columns, each in a line. It names all columns if one of them is generated.
 macro_rules! names_of {
     ($relation:literal, $numbers:literal) => {
         concat!(
@@ -47,7 +46,7 @@ const TRIGGERS: &str = concat!(
 );
 const FUNCTIONS: &str = "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p \
      JOIN pg_catalog.pg_language l ON l.oid = p.prolang WHERE p.oid >= 16384 AND l.lanname NOT IN ('internal', 'c')";
-/// Columns that refuse NULL, of tables that no trigger changes rows of before an INSERT.
+/// Columns that refuse NULL, of tables without a trigger for each row before an INSERT.
 const NOT_NULL: &str = "SELECT a.attrelid, a.attnum, a.attname FROM pg_catalog.pg_attribute a \
      JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
      WHERE a.attnotnull AND a.attnum > 0 AND NOT a.attisdropped AND c.oid >= 16384 AND c.relkind IN ('r', 'p') \
@@ -91,7 +90,7 @@ pub(super) struct ForeignKey {
     pub(super) on_delete: String,
     pub(super) columns: BTreeSet<String>,
     pub(super) referenced_columns: BTreeSet<String>,
-    /// Whether another foreign key of the same table refers to the whole table of which this one refers to a partition.
+    /// Whether the table also has the foreign key to the whole partitioned table. This one refers to a partition.
     pub(super) is_of_partition: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::cancellation::{SIGNALS, die_by};
 use crate::failure::Failure;
 use crate::foreground::{self, Ended};
 
-/// Runner of commands, of which a process has one. When signals end pgfresh, the guards remove its files.
+/// Runs the user's commands. Create one for each process. When signals end pgfresh, the guards remove its files.
 #[derive(Debug)]
 pub(super) struct CommandRunner {
     between_commands: Arc<AtomicBool>,

@@ -22,14 +22,17 @@ use crate::service::{ServeOptions, Service, leases_failed};
 use crate::user_command::NO_SESSION;
 use crate::variable::Variable;
 
-/// Interval of looking for statements that wait for a lock, and the time from which such a statement counts.
+/// Interval of looking for statements that wait for a lock.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Time from which a waiting statement counts.
 const LONG: Duration = Duration::from_secs(3);
 /// Time for which a lease outlives its last session.
 const WHOLE_RUN: Duration = Duration::from_hours(24);
-/// How long to wait for statements after the command's end, for how long there must be none, and how often to look.
+/// Maximum wait for running statements after the command's end.
 const REST_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time without a statement after which the wait ends.
 const QUIET: Duration = Duration::from_secs(1);
+/// Interval of looking for running statements.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The run of a migration command.

@@ -1,7 +1,7 @@
 //! Old code on the migrated database: runs the suite of the older revision there.
 //!
 //! Between a migration and the deployment of the new code, the old code works with the new schema. If the suite fails, it
-//! also runs on the database before the migration, so that its other faults do not count.
+//! also runs on the database before the migration, so that failures from before the migration do not count.
 
 mod failures;
 mod output;
