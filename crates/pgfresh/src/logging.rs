@@ -18,9 +18,25 @@ use crate::output::Verbosity;
 /// Variable that contains the filter: a comma-separated list of `LEVEL` or `TARGET=LEVEL`.
 const VARIABLE: &str = "PGFRESH_LOG";
 /// The crates that write log records.
-const TARGETS: [&str; 17] = [
-    "api", "bench", "contract", "diff", "doctor", "gateway", "lease", "pgfresh", "pgwire", "plans",
-    "profile", "remote", "report", "server", "storage", "sys", "template",
+const TARGETS: [&str; 18] = [
+    "api",
+    "bench",
+    "contract",
+    "diff",
+    "doctor",
+    "gateway",
+    "lease",
+    "migrations",
+    "pgfresh",
+    "pgwire",
+    "plans",
+    "profile",
+    "remote",
+    "report",
+    "server",
+    "storage",
+    "sys",
+    "template",
 ];
 /// The background server's log level if the user sets no filter.
 const USUAL: LevelFilter = LevelFilter::INFO;

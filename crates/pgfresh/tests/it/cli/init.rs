@@ -13,7 +13,7 @@ use crate::common::{Outcome, Scene, User, finish, ground};
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 
 /// Each example with the command that init prints for its tests.
-const TESTS: [(&str, &str); 16] = [
+const TESTS: [(&str, &str); 17] = [
     ("dotnet-harbour", "dotnet test"),
     ("elixir-kiosk", "mix test"),
     ("go-library", "go test ./..."),
@@ -30,6 +30,8 @@ const TESTS: [(&str, &str); 16] = [
     ("python-shop", "pytest"),
     ("ruby-cinema", "rake test"),
     ("rust-tickets", "cargo test --locked"),
+    // It has migrations and no tests.
+    ("sql-parcels", "your-test-command"),
 ];
 
 /// Copies the files of a project, without its configuration and without what its tools install.
