@@ -137,9 +137,10 @@ const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
 
 /// SQL for columns whose stored values can't be compared. For example, a stored expression contains positions in the
 /// statement that created it, so we let PostgreSQL print the expression as SQL. The owner of an index or a row type is
-/// omitted, because it is the table's owner.
+/// omitted, because it is the table's owner. The name of a TOAST table has the table's oid.
 const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_attrdef.adbin", "pg_get_expr(adbin, adrelid)"),
+    ("pg_class.relname", "CASE WHEN relkind <> 't' THEN relname::text END"),
     ("pg_class.relowner", "CASE WHEN relkind NOT IN ('i', 'I', 't') THEN relowner::oid::text END"),
     ("pg_class.relpartbound", "pg_get_expr(relpartbound, oid)"),
     ("pg_constraint.conbin", "pg_get_constraintdef(oid)"),

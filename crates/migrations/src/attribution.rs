@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use pgwire::SqlLexer;
+use plans::{RelationKind, RelationName};
 
-use crate::{Observations, ObservedStatement};
+use crate::{LockMode, Observations, ObservedStatement};
 
 mod equal_statements;
 mod files;
@@ -65,7 +66,10 @@ pub fn attribute(observations: &Observations, files: &MigrationFiles<'_>) -> Vec
 
 /// Returns which statements the tool sent for itself. BEGIN and COMMIT around nothing else are such statements.
 fn own(statements: &[ObservedStatement], ledgers: &Ledgers) -> Vec<bool> {
-    let own: Vec<_> = statements.iter().map(|one| own_statements::is_of_tool(&one.sql, ledgers)).collect();
+    let is_of_tool = |one: &ObservedStatement| {
+        own_statements::is_of_tool(&one.sql, ledgers) && !works_on_others(one, ledgers)
+    };
+    let own: Vec<_> = statements.iter().map(is_of_tool).collect();
     let transaction = |one: &ObservedStatement| (one.session, one.transaction);
     let is_control = |one: &ObservedStatement| {
         begins(&one.sql) || ends(&one.sql) || first_word_is(&one.sql, &[b"savepoint", b"release"])
@@ -76,6 +80,26 @@ fn own(statements: &[ObservedStatement], ledgers: &Ledgers) -> Vec<bool> {
     }
     let is_idle = |one: &ObservedStatement| is_control(one) && !has_others[&transaction(one)];
     statements.iter().zip(own).map(|(one, is_own)| is_own || is_idle(one)).collect()
+}
+
+/// Returns true if the statement has failed without naming a tool's table, or works on another table: a function that
+/// looks harmless may change any.
+fn works_on_others(statement: &ObservedStatement, ledgers: &Ledgers) -> bool {
+    let is_other = |name: &RelationName| !ledgers.has(&name.name) && !is_of_system(name);
+    let locks = statement.locks.iter().filter(|lock| {
+        let is_table = !matches!(lock.kind, RelationKind::Index | RelationKind::PartitionedIndex);
+        is_table && lock.mode >= LockMode::ShareUpdateExclusive
+    });
+    let tables = locks.map(|lock| &lock.relation);
+    let rewrites =
+        statement.rewrites.iter().map(|rewrite| rewrite.table.as_ref().unwrap_or(&rewrite.relation));
+    let mut works_on = tables.chain(rewrites).chain(statement.scans.iter().map(|scan| &scan.relation));
+    let has_failed = statement.error.is_some() && !own_statements::names_ledger(&statement.sql, ledgers);
+    has_failed || works_on.any(is_other)
+}
+
+fn is_of_system(name: &RelationName) -> bool {
+    name.schema == "information_schema" || name.schema.starts_with("pg_")
 }
 
 fn begins(sql: &str) -> bool {

@@ -69,11 +69,12 @@ impl MigrationBudget {
             let observed = &statement.observed;
             statement.predicted.is_none() && !(observed.scans.is_empty() && observed.rewrites.is_empty())
         };
-        let grows = statements.iter().filter(grows).count();
+        let grows = counting(statements).map(|(_, statement)| statement).filter(grows).count();
         (!keys.is_empty() && !has_sizes && grows > 0).then(|| {
-            let statements = if grows == 1 { "a statement" } else { "statements" };
+            let statements =
+                if grows == 1 { "a statement that reads or rewrites" } else { "statements that read or rewrite" };
             format!(
-                "{} cannot judge {statements} that read or rewrite tables without production's sizes. Give --statistics or --rows.",
+                "{} cannot judge {statements} tables without production's sizes. Give --statistics or --rows.",
                 keys.join(" and ")
             )
         })

@@ -221,13 +221,22 @@ impl MigrationReport {
 
 impl SuiteOutcome {
     /// Returns true if the suite passes on the migrated database, or fails on the one before the migration, too, and
-    /// no statement and no test fails on the migrated one alone.
+    /// no statement and no test fails on the migrated one alone. A command that a shell cannot run shows nothing.
     #[must_use]
     pub fn passes(&self) -> bool {
         let failed_before = self.exit_code_before.is_some_and(|code| code != 0);
-        self.exit_code == 0 || failed_before && self.failures.is_empty() && self.failed_tests.is_empty()
+        let has_no_new = self.failures.is_empty() && self.failed_tests.is_empty();
+        self.exit_code == 0 || failed_before && self.could_run() && has_no_new
+    }
+
+    fn could_run(&self) -> bool {
+        !matches!(self.exit_code, CANNOT_EXECUTE | NOT_FOUND)
     }
 }
+
+/// Exit codes of a shell whose command cannot be executed or does not exist.
+const CANNOT_EXECUTE: u8 = 126;
+const NOT_FOUND: u8 = 127;
 
 /// Returns true for relations that have rows of their own.
 fn is_table(kind: RelationKind) -> bool {

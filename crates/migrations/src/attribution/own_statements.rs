@@ -30,7 +30,7 @@ pub(super) fn is_of_tool(sql: &str, ledgers: &Ledgers) -> bool {
     let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
     let Some(first) = tokens.first() else { return true };
     let is = |word: &[u8]| first.is_word(word);
-    if tokens.iter().filter_map(Token::name).any(|name| ledgers.has(&name)) {
+    if names_ledger(sql, ledgers) {
         return true;
     }
     if is(b"set") || is(b"reset") {
@@ -40,6 +40,13 @@ pub(super) fn is_of_tool(sql: &str, ledgers: &Ledgers) -> bool {
             .any(|name| name.ends_with("_timeout") || name == "constraints");
     }
     is(b"show") || (is(b"select") || is(b"with")) && reads_only_catalogs(&tokens)
+}
+
+/// Returns true if the statement names one of the tools' tables.
+pub(super) fn names_ledger(sql: &str, ledgers: &Ledgers) -> bool {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    let mut names = std::iter::from_fn(|| lexer.token()).filter_map(|token| token.name());
+    names.any(|name| ledgers.has(&name))
 }
 
 /// Returns true if each table after FROM and JOIN is one of the catalogs. A statement without tables may call only

@@ -16,6 +16,7 @@ use pgwire::{StatementError, split_statements};
 use plans::BoundValue;
 
 use super::*;
+use crate::RelationLock;
 
 /// Folder with the recorded sessions.
 fn recorded() -> PathBuf {
@@ -356,4 +357,24 @@ fn files_of_the_project_win() {
             assert_eq!(found[0].migration.as_deref(), Some(name), "{project}");
         }
     }
+}
+
+#[test]
+fn statements_that_work_on_tables_are_no_bookkeeping() {
+    let orders = RelationName { schema: "public".to_owned(), name: "orders".to_owned() };
+    let mut hidden = sent(0, "SELECT change(relname) FROM pg_class", &[]);
+    let lock = RelationLock { relation: orders, kind: RelationKind::Table, mode: LockMode::AccessExclusive };
+    hidden.locks.push(lock.clone());
+    let mut mentions = sent(0, "ALTER TABLE orders ADD COLUMN schema_migrations text", &[]);
+    mentions.locks.push(lock);
+    let mut failed = sent(0, "SET ROLE migrator", &[]);
+    failed.error = Some(StatementError { sqlstate: "22023".to_owned(), message: String::new() });
+    let harmless = sent(0, "SELECT relname FROM pg_class", &[]);
+    let statements = vec![hidden, mentions, failed, harmless];
+    let observations = Observations { statements, ..Observations::default() };
+    let origins = attribute(&observations, &MigrationFiles::new(&[], &|_| String::new()));
+    assert_eq!(
+        origins.iter().map(|origin| origin.is_bookkeeping).collect::<Vec<_>>(),
+        [false, false, false, true]
+    );
 }

@@ -15,7 +15,7 @@ use super::progress::{Expected, LIMIT, Progress, Statement};
 use super::records::Records;
 use super::requests::{Request, Unit};
 use super::session::RepeatedSession;
-use super::sizes::Sizes;
+use super::sizes::{self, Sizes};
 use super::watch::Watch;
 use crate::{Observations, ObservedStatement};
 
@@ -78,7 +78,9 @@ impl<'a> Repetition<'a> {
             self.close(session);
         }
         self.catalogs.close();
-        Ok(Observations { sizes: self.sizes.into_sizes(), ..self.records.finish() })
+        let mut observations = Observations { sizes: self.sizes.into_sizes(), ..self.records.finish() };
+        sizes::leave_out_partial_scans(&mut observations);
+        Ok(observations)
     }
 
     fn open(&mut self, session: usize) {

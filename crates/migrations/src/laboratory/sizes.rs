@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use pgwire::SqlLexer;
 use plans::RelationName;
+use report::as_f64;
 use server::{AdminConnection, identifier};
 
 use super::catalog::{Relations, kind};
 use super::error::{During, LaboratoryError};
-use crate::RelationSize;
+use crate::{Observations, RelationSize};
 
 /// Maximum number of rows to count.
 const COUNTED: u32 = 1_000_000;
@@ -122,4 +124,26 @@ fn count(session: &mut AdminConnection, relation: &RelationName, letter: char, e
         Some(counted) => estimate.max(counted),
         None => estimate,
     }
+}
+
+/// Leaves out scans of queries that stopped early, such as those with LIMIT or EXISTS. Other statements need all rows.
+pub(super) fn leave_out_partial_scans(observations: &mut Observations) {
+    let Observations { statements, sizes, .. } = observations;
+    for statement in statements.iter_mut().filter(|statement| is_query(&statement.sql)) {
+        let database = &statement.database;
+        let rows = |relation: &RelationName| {
+            let size = sizes.iter().find(|size| size.database == *database && size.relation == *relation);
+            size.map_or(0.0, |size| size.rows)
+        };
+        statement.scans.retain(|scan| {
+            let all = as_f64(scan.scans) * rows(&scan.relation);
+            as_f64(scan.rows) >= all / 2.0
+        });
+    }
+}
+
+fn is_query(sql: &str) -> bool {
+    let first = SqlLexer::new(sql.as_bytes(), true).token();
+    let words: [&[u8]; 6] = [b"select", b"with", b"fetch", b"values", b"table", b"declare"];
+    first.is_some_and(|token| words.iter().any(|word| token.is_word(word)))
 }

@@ -159,6 +159,9 @@ impl super::SuiteOutcome {
             (_, Some(0) | None) => {
                 format!("old code: {command} fails on the migrated database (exit code {exit_code})")
             }
+            _ if !self.could_run() => {
+                format!("old code: {command} cannot be run (exit code {exit_code})")
+            }
             (_, Some(_)) if failures.is_empty() && failed_tests.is_empty() => {
                 format!("old code: {command} fails before the migration and after it, with the same errors")
             }

@@ -161,7 +161,7 @@ pub(super) fn times(report: &MigrationReport, statement: &ReportedStatement) -> 
     let mut lines = Vec::new();
     if !work(observed).is_empty() || statement.predicted.is_some() {
         let sizes = largest(report, observed);
-        let here = sizes.map_or_else(String::new, |(here, _)| format!(" for {} rows", rounded(here.rows)));
+        let here = sizes.map_or_else(String::new, |(here, _)| format!(" for {}", rows(here.rows)));
         let mut line = format!("{} here{here}", seconds(observed.seconds));
         if let Some(predicted) = statement.predicted {
             line += &format!("; {} in production", range(predicted));
@@ -199,9 +199,15 @@ fn largest(report: &MigrationReport, observed: &ObservedStatement) -> Option<(Ta
     Some((largest.here, largest.production))
 }
 
+/// Returns a number of rows, such as `48 M rows`.
+fn rows(number: f64) -> String {
+    let text = rounded(number);
+    if text == "1" { "1 row".to_owned() } else { format!("{text} rows") }
+}
+
 /// Returns a size, such as `48 M rows, 4.02 GB`.
 pub(super) fn size(size: TableSize) -> String {
-    format!("{} rows, {}", rounded(size.rows), Quantity::new(size.bytes.round(), Unit::Bytes))
+    format!("{}, {}", rows(size.rows), Quantity::new(size.bytes.round(), Unit::Bytes))
 }
 
 /// Returns the sentence about statements of the suite that wait, without a full stop.

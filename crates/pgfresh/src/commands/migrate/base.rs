@@ -80,9 +80,9 @@ impl Base {
 
 fn no_template(revision: &Revision) -> Failure {
     let failure = Failure::new(format!("there is no template in {}", revision.name));
-    failure.detail("Without one, the database before the migrations is unknown.".to_owned()).hint(
-        "Write [template] in pgfresh.toml, as \"pgfresh init\" does, or use --setup COMMAND.".to_owned(),
-    )
+    failure
+        .detail("Without one, the database before the migrations is unknown.".to_owned())
+        .hint("Write [template] in pgfresh.toml, as \"pgfresh init\" does.".to_owned())
 }
 
 /// Returns the path of the configuration file in the checkout. Puts today's file there if the revision has none. Returns

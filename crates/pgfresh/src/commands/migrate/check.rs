@@ -20,11 +20,7 @@ use crate::terminal_progress::INTERRUPTED;
 
 pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
-    if arguments.suite && arguments.command.is_empty() {
-        let failure = Failure::new("the command of the suite is missing");
-        let hint = "Name it, as in \"pgfresh migrate check --suite -- pytest\".";
-        return Err(failure.hint(hint.to_owned()).exit_with(USAGE));
-    }
+    expect_suite(arguments)?;
     let runner = CommandRunner::new()?;
     let inputs = Inputs::read(context, arguments)?;
     let base = Base::of(context, arguments.from.as_deref())?.with_data(context)?;
@@ -49,6 +45,7 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     let settings = &context.settings()?.migrate;
     let mut report = analysis::analyze(&base, settings, &inputs, &observed.transcripts).map_err(of_report)?;
     let mut interrupted = ended.interrupted;
+    let mut suite_failure = None;
     if arguments.suite && ended.code == 0 && !interrupted {
         let old_code = OldCode {
             context,
@@ -57,8 +54,10 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
             command: &arguments.command,
             env: &arguments.env,
         };
-        report.suite = old_code.try_on(&command)?;
-        interrupted = report.suite.is_none();
+        match old_code.try_on(&command) {
+            Ok(outcome) => (interrupted, report.suite) = (outcome.is_none(), outcome),
+            Err(failure) => suite_failure = Some(failure),
+        }
     }
     report.run = MigrationRun {
         command: command.shown,
@@ -70,9 +69,21 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     };
     publish::publish(&report, arguments).map_err(of_report)?;
     base.checkout.remove();
+    if let Some(failure) = suite_failure {
+        return Err(failure);
+    }
     Ok(ExitCode::from(match ended.code {
         0 if interrupted => INTERRUPTED,
         0 if !report.passes() => CHECK_FAILED,
         code => code,
     }))
+}
+
+fn expect_suite(arguments: &CheckMigrations) -> Result<(), Failure> {
+    if !arguments.suite || !arguments.command.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::new("the command of the suite is missing");
+    let hint = "Name it, as in \"pgfresh migrate check --suite -- pytest\".";
+    Err(failure.hint(hint.to_owned()).exit_with(USAGE))
 }

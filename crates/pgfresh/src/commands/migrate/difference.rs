@@ -50,7 +50,8 @@ impl Difference {
         print(format_diff(&self.diff, sys::terminal_width(io::stdout()).unwrap_or(USUAL_WIDTH)));
         if self.left_out > 0 {
             let number = self.left_out;
-            print_line!("left out: {number} differences in the migration tool's own list");
+            let differences = if number == 1 { "difference" } else { "differences" };
+            print_line!("left out: {number} {differences} in the migration tool's own list");
         }
     }
 

@@ -54,6 +54,10 @@ impl MigrationCommand {
             let failure = Failure::new("cannot tell which command runs the migrations: there is no template");
             return Err(failure.hint(HINT.to_owned()));
         };
+        if spec.beside.is_some() {
+            let failure = Failure::new("cannot tell which of several templates the migrations change");
+            return Err(failure.hint("Choose one with --template NAME.".to_owned()));
+        }
         // Templates that go on from it only add data to the same tables.
         let steps = |spec: &TemplateSpec| spec.setup.is_some() || !spec.sql.is_empty();
         let Some(spec) = spec.chain().into_iter().find(|spec| steps(spec)).cloned() else {

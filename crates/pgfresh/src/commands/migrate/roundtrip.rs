@@ -33,7 +33,12 @@ pub(crate) fn execute(context: &Context, arguments: &Roundtrip) -> Result<ExitCo
         ("--down", &down, None, Some(BEFORE)),
         ("--up, the second time,", &up, None, Some(UP)),
     ] {
-        if let Success::Stopped(code) = server.run(&runner, name, command, &arguments.env)? {
+        let ended = server.run(&runner, name, command, &arguments.env);
+        if ended.is_err() {
+            // The first difference may be the cause.
+            publish(arguments.json, &base, &differences, false);
+        }
+        if let Success::Stopped(code) = ended? {
             return Ok(code);
         }
         if let Some(copy) = copy {
@@ -52,19 +57,22 @@ pub(crate) fn execute(context: &Context, arguments: &Roundtrip) -> Result<ExitCo
 }
 
 fn publish(is_json: bool, base: &Base, differences: &[Difference], passes: bool) {
-    let [after_down, after_up] = differences else { return };
+    let Some((after_down, rest)) = differences.split_first() else { return };
+    let after_up = rest.first();
     if is_json {
         return print_line!(
             "{}",
             json!({
                 "format": 1, "passes": passes, "base": base.revision.name,
-                "left_by_down": after_down.diff, "changed_by_second_up": after_up.diff,
+                "left_by_down": after_down.diff, "changed_by_second_up": after_up.map(|difference| &difference.diff),
             })
         );
     }
     after_down.show("\"down\" leaves behind", "\"down\" leaves nothing behind");
-    after_up.show(
-        "the second \"up\" has another result than the first",
-        "the second \"up\" has the same result as the first",
-    );
+    if let Some(after_up) = after_up {
+        after_up.show(
+            "the second \"up\" has another result than the first",
+            "the second \"up\" has the same result as the first",
+        );
+    }
 }

@@ -430,7 +430,7 @@ fn settings_do_not_disturb_questions(major: u32) {
             "18 SET",
             "18 LOCK TABLE | SHARE orders",
             "18 DECLARE CURSOR",
-            "18 ? | scans orders: 1, 5",
+            "18 ?",
             "18 FETCH 5",
             "18 COMMIT",
             "19 CREATE INDEX | SHARE UPDATE EXCLUSIVE orders; scans orders: 2, 2000",

@@ -2,8 +2,7 @@
 
 use super::Project;
 
-const UP: &str =
-    "psql -Xqv ON_ERROR_STOP=1 -c 'ALTER TABLE orders ADD COLUMN note text; CREATE TABLE notes (id int)'";
+const UP: &str = "psql -Xqv ON_ERROR_STOP=1 -c 'ALTER TABLE orders ADD COLUMN note text; CREATE TABLE notes (id int, body text)'";
 const DOWN: &str = "psql -Xqv ON_ERROR_STOP=1 -c 'ALTER TABLE orders DROP COLUMN note; DROP TABLE notes'";
 
 #[test]
@@ -40,6 +39,7 @@ fn failing_command_keeps_its_exit_code() {
     let up = "psql -Xqv ON_ERROR_STOP=1 -c 'CREATE TABLE notes (id int)'";
     let outcome = project.ends(&["roundtrip", "--up", up, "--down", "true"], 1);
     assert!(outcome.stderr.contains("--up, the second time, failed with exit code 1"), "{outcome}");
+    assert!(outcome.stdout.contains("+ table public.notes"), "{outcome}");
 }
 
 #[test]
