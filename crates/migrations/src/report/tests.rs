@@ -147,3 +147,12 @@ proptest! {
         prop_assert_eq!(report.report().to_json()["statements"].as_array().map(Vec::len), Some(6));
     }
 }
+
+#[test]
+fn suite_that_cannot_start_does_not_pass() {
+    for (code, passes) in [(0, true), (1, true), (2, true), (126, false), (127, false)] {
+        let suite = SuiteOutcome { exit_code: code, exit_code_before: Some(code), ..SuiteOutcome::default() };
+        assert_eq!(suite.passes(), passes, "{code}");
+        assert_eq!(suite.sentence().contains("cannot be run"), !passes, "{code}");
+    }
+}

@@ -51,6 +51,9 @@ impl Revision {
         }
         let Some((branch, shown)) = default_branch(repository)? else {
             let failure = Failure::new("cannot tell which branch the migrations are for");
+            if repository.is_shallow()? {
+                return Err(failure.detail("The clone is shallow.".to_owned()).hint(FULL_CLONE.to_owned()));
+            }
             let detail = format!("There is none of {}.", USUAL.join(", "));
             return Err(failure
                 .detail(detail)

@@ -96,11 +96,14 @@ fn each_missing_revision_has_one_error() {
     let shallow = project.scene.directory.join("shallow");
     let url = format!("file://{}", project.folder().display());
     project.git(&["clone", "--quiet", "--depth", "1", &url, shallow.to_str().unwrap()]);
-    let mut command = project.command(&[&TABLES[..], &["--from", "trunk"]].concat());
-    command.current_dir(&shallow);
-    let outcome = crate::common::finish(command);
-    let message = "DETAIL:  The clone is shallow.\nHINT:  Fetch it";
-    assert!(outcome.code == Some(125) && outcome.stderr.contains(message), "{outcome}");
+    project.git(&["-C", shallow.to_str().unwrap(), "remote", "set-head", "origin", "--delete"]);
+    for from in [&["--from", "trunk"][..], &[]] {
+        let mut command = project.command(&[&TABLES[..], from].concat());
+        command.current_dir(&shallow);
+        let outcome = crate::common::finish(command);
+        let message = "DETAIL:  The clone is shallow.\nHINT:  Fetch it";
+        assert!(outcome.code == Some(125) && outcome.stderr.contains(message), "{outcome}");
+    }
 }
 
 #[test]
