@@ -65,7 +65,7 @@ fn statements_are_split_and_grouped_with_their_tests() {
     let [copy, of_t, of_u] = &statements[..] else { panic!("{statements:?}") };
     assert_eq!(
         (copy.normalized.as_str(), texts(copy)),
-        ("COPY u (a) FROM STDIN", vec!["COPY u (a) FROM STDIN"])
+        ("COPY u(a) FROM STDIN", vec!["COPY u (a) FROM STDIN"])
     );
     assert_eq!((of_t.normalized.as_str(), of_t.count), ("SELECT * FROM t WHERE a = ?", 3));
     assert_eq!(of_t.tests, ["one", "test_one", "two"]);

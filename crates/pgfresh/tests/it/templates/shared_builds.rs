@@ -149,8 +149,8 @@ fn another_machine_replaces_a_killed_builder() {
         let (code, said) = end(child);
         assert_eq!(code, Some(0), "{said}");
     }
-    // Two machines that notice it within a millisecond may both build.
-    assert!((2..4).contains(&machines.runs()), "{}", machines.runs());
+    // Machines that notice it at the same moment all build. On a busy machine this is a long moment.
+    assert!((2..=4).contains(&machines.runs()), "{}", machines.runs());
     assert_eq!(machines.notices(), 0);
     machines.leave(4);
 }
