@@ -142,15 +142,17 @@ fn another_machine_replaces_a_killed_builder() {
     thread::sleep(Random::new().moment(Duration::from_millis(1500)));
     first.kill().unwrap();
     first.wait().unwrap();
-    let others: Vec<_> = (1..4).map(|number| machines.begin(number, true)).collect();
+    let mut others: Vec<_> = (1..3).map(|number| machines.begin(number, true)).collect();
     machines.wait_for_runs(2);
+    // The last machine finds the notice of a running build.
+    others.push(machines.begin(3, true));
     machines.go();
     for child in others {
         let (code, said) = end(child);
         assert_eq!(code, Some(0), "{said}");
     }
-    // Machines that notice it at the same moment all build. On a busy machine this is a long moment.
-    assert!((2..=4).contains(&machines.runs()), "{}", machines.runs());
+    // Two machines that notice it at the same moment may both build. On a busy machine this is a long moment.
+    assert!((2..4).contains(&machines.runs()), "{}", machines.runs());
     assert_eq!(machines.notices(), 0);
     machines.leave(4);
 }
