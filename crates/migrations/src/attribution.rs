@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use pgwire::SqlLexer;
-use plans::{RelationKind, RelationName};
+use plans::RelationName;
 
-use crate::{LockMode, Observations, ObservedStatement};
+use crate::{LockMode, Observations, ObservedStatement, RelationLock};
 
 mod equal_statements;
 mod files;
@@ -86,10 +86,9 @@ fn own(statements: &[ObservedStatement], ledgers: &Ledgers) -> Vec<bool> {
 /// looks harmless may change any.
 fn works_on_others(statement: &ObservedStatement, ledgers: &Ledgers) -> bool {
     let is_other = |name: &RelationName| !ledgers.has(&name.name) && !is_of_system(name);
-    let locks = statement.locks.iter().filter(|lock| {
-        let is_table = !matches!(lock.kind, RelationKind::Index | RelationKind::PartitionedIndex);
-        is_table && lock.mode >= LockMode::ShareUpdateExclusive
-    });
+    let is_strong =
+        |lock: &&RelationLock| !lock.kind.is_index() && lock.mode >= LockMode::ShareUpdateExclusive;
+    let locks = statement.locks.iter().filter(is_strong);
     let tables = locks.map(|lock| &lock.relation);
     let rewrites =
         statement.rewrites.iter().map(|rewrite| rewrite.table.as_ref().unwrap_or(&rewrite.relation));

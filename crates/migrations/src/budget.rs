@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use plans::RelationKind;
 use report::as_f64;
 
 use crate::sizes::listed;
@@ -208,10 +207,9 @@ fn counting(statements: &[ReportedStatement]) -> impl Iterator<Item = (usize, &R
 
 /// Returns the strongest lock with one of these modes. A table comes before its indexes.
 fn blocking<'l>(locks: &'l [RelationLock], modes: &RangeInclusive<LockMode>) -> Option<&'l RelationLock> {
-    let is_index = |kind| matches!(kind, RelationKind::Index | RelationKind::PartitionedIndex);
     let blocking = locks.iter().filter(|lock| modes.contains(&lock.mode) && lock.blocks_writes());
     // The first of several equal ones.
-    blocking.rev().max_by_key(|lock| (!is_index(lock.kind), lock.mode))
+    blocking.rev().max_by_key(|lock| (!lock.kind.is_index(), lock.mode))
 }
 
 /// Writes a time in the largest unit that needs no fraction, up to seconds.

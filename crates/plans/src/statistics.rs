@@ -156,6 +156,14 @@ pub enum RelationKind {
     Unknown,
 }
 
+impl RelationKind {
+    /// Returns true for an index, partitioned or not.
+    #[must_use]
+    pub fn is_index(self) -> bool {
+        matches!(self, Self::Index | Self::PartitionedIndex)
+    }
+}
+
 /// Statistics of one column, as in `pg_stats`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,6 @@
 //! Observed facts about a statement and its transaction, in the form that rules ask for.
 
-use plans::{RelationKind, RelationName};
+use plans::RelationName;
 
 use super::change::SchemaChange;
 use super::cursor::SqlName;
@@ -53,9 +53,8 @@ impl<'a> Facts<'a> {
     }
 
     fn locks_of(&self, statement: &'a ObservedStatement) -> Vec<&'a RelationLock> {
-        let is_index = |kind| matches!(kind, RelationKind::Index | RelationKind::PartitionedIndex);
         let locks = statement.locks.iter();
-        locks.filter(|lock| !is_index(lock.kind) && self.is_known(&lock.relation)).collect()
+        locks.filter(|lock| !lock.kind.is_index() && self.is_known(&lock.relation)).collect()
     }
 
     /// Locks that block reads or writes, from earlier statements of the transaction.

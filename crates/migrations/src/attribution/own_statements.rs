@@ -26,11 +26,10 @@ const FUNCTIONS: [&str; 15] = [
 /// Returns true if the statement uses the tool's own tables, reads nothing but the catalogs, takes an advisory lock or sets
 /// up the session. A timeout is no such setting, because it decides how long other sessions wait.
 pub(super) fn is_of_tool(sql: &str, ledgers: &Ledgers) -> bool {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-    let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
+    let tokens = tokens(sql);
     let Some(first) = tokens.first() else { return true };
     let is = |word: &[u8]| first.is_word(word);
-    if names_ledger(sql, ledgers) {
+    if has_ledger(&tokens, ledgers) {
         return true;
     }
     if is(b"set") || is(b"reset") {
@@ -44,9 +43,16 @@ pub(super) fn is_of_tool(sql: &str, ledgers: &Ledgers) -> bool {
 
 /// Returns true if the statement names one of the tools' tables.
 pub(super) fn names_ledger(sql: &str, ledgers: &Ledgers) -> bool {
+    has_ledger(&tokens(sql), ledgers)
+}
+
+fn has_ledger(tokens: &[Token<'_>], ledgers: &Ledgers) -> bool {
+    tokens.iter().filter_map(Token::name).any(|name| ledgers.has(&name))
+}
+
+fn tokens(sql: &str) -> Vec<Token<'_>> {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-    let mut names = std::iter::from_fn(|| lexer.token()).filter_map(|token| token.name());
-    names.any(|name| ledgers.has(&name))
+    std::iter::from_fn(|| lexer.token()).collect()
 }
 
 /// Returns true if each table after FROM and JOIN is one of the catalogs. A statement without tables may call only

@@ -13,10 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pgwire::{StatementError, split_statements};
-use plans::BoundValue;
+use plans::{BoundValue, RelationKind};
 
 use super::*;
-use crate::RelationLock;
 
 /// Folder with the recorded sessions.
 fn recorded() -> PathBuf {

@@ -1,4 +1,4 @@
-use plans::RelationName;
+use plans::{RelationKind, RelationName};
 
 use super::*;
 use crate::{BrokenStatement, ObservedStatement, Rewrite};

@@ -1,6 +1,6 @@
 //! Phrases that several formats of the report share.
 
-use plans::{RelationKind, RelationName};
+use plans::RelationName;
 use report::{Quantity, Unit, grouped};
 
 use super::{BlockedStatement, BrokenStatement, MigrationReport, Prediction, ReportedStatement, TableSize};
@@ -66,17 +66,12 @@ fn blocked_by(mode: LockMode) -> &'static str {
     }
 }
 
-/// Returns true if statements name the relation, and so wait for a lock on it.
-fn is_read(kind: RelationKind) -> bool {
-    !matches!(kind, RelationKind::Index | RelationKind::PartitionedIndex)
-}
-
 /// Returns the relations that the statement locks, grouped by mode, strongest first. Modes of ordinary statements are
 /// left out.
 pub(super) fn locks_by_mode(observed: &ObservedStatement) -> Vec<(LockMode, Vec<&RelationName>)> {
     let modes = LockMode::ALL.into_iter().rev().take_while(|mode| *mode >= LockMode::ShareUpdateExclusive);
     let of_mode = |mode| {
-        let locks = observed.locks.iter().filter(move |lock| lock.mode == mode && is_read(lock.kind));
+        let locks = observed.locks.iter().filter(move |lock| lock.mode == mode && !lock.kind.is_index());
         (mode, locks.map(|lock| &lock.relation).collect::<Vec<_>>())
     };
     modes.map(of_mode).filter(|(_, relations)| !relations.is_empty()).collect()

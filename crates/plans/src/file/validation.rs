@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use crate::import::MOST_PAGES;
 use crate::settings;
 use crate::{
-    ColumnStatistics, CommonCombination, ExtendedStatistics, RelationKind, RelationStatistics, Slot,
-    Statistics, StatisticsFileError,
+    ColumnStatistics, CommonCombination, ExtendedStatistics, RelationStatistics, Slot, Statistics,
+    StatisticsFileError,
 };
 
 /// Maximum statistics target, `MAX_STATISTICS_TARGET`.
@@ -76,7 +76,7 @@ fn relation(relation: &RelationStatistics) -> Check {
     if let Some(table) = &relation.table {
         is_name(table)?;
     }
-    let is_index = matches!(relation.kind, RelationKind::Index | RelationKind::PartitionedIndex);
+    let is_index = relation.kind.is_index();
     ensure(!is_index || relation.table.is_some(), "it is an index without a \"table\"")?;
     has_no_nul(relation.definition.as_deref().unwrap_or_default())?;
     let parents = relation.parents.iter().flat_map(|parent| [&parent.schema, &parent.name]);

@@ -90,7 +90,7 @@ fn relation(row: &Row, gaps: &mut Gaps) -> Result<Found, ImportError> {
         height: None,
         columns: Vec::new(),
     };
-    let is_index = matches!(kind, RelationKind::Index | RelationKind::PartitionedIndex);
+    let is_index = kind.is_index();
     if !is_index && row.is_true("hidden") {
         gaps.row_security.push(relation.relation_name());
     } else if !is_index && !row.is_true("readable") {
