@@ -6,6 +6,7 @@
 //! ```text
 //! lease ─────── begin, reset and end of leases; snapshots; holders
 //! statements ── statements of a test, and the limits that it exceeded
+//! fault ─────── faults of a leased database
 //! diff ──────── changes since the template
 //! status ────── state of the server
 //! integresql ── integresql's API
@@ -14,6 +15,7 @@
 
 mod diff;
 mod error;
+mod fault;
 mod integresql;
 mod lease;
 #[cfg(test)]
@@ -27,6 +29,7 @@ pub use diff::{
     ObjectChangeKind, RowChange, RowCounts, SequenceChange, SequenceValue, TableDiff,
 };
 pub use error::{ErrorBody, ErrorCode, ErrorDescription};
+pub use fault::{FaultDescription, FaultList, FaultRequest};
 pub use integresql::{InitializeRequest, IntegresqlConfig, IntegresqlDatabase, IntegresqlResponse};
 pub use lease::{
     DatabaseDescription, HoldResponse, LeaseRequest, LeaseResponse, ResetRequest, SnapshotRequest,

@@ -1,0 +1,68 @@
+//! Faults of a leased database.
+
+use serde::{Deserialize, Serialize};
+
+/// Request for a fault of a leased database. It has exactly one of `error`, `connection`, `delay` and `bandwidth`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FaultRequest {
+    /// SQLSTATE of an error, for instance `40001`, or `failover`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How the connection is lost: `reset` closes it, and with `silent` it stays open without an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
+    /// Time by which pgfresh delays the message, with its unit: `2s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
+    /// Number of bytes per second in each direction, from the moment on: `10kB`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<String>,
+    /// Moment of the fault: `commit`, `before statement`, `during statement`, `after statement`, `before commit`,
+    /// `after commit` or `connect`. The default is `before statement`, and `connect` for `failover`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Statements that count: their text, or the beginning of it. `…` stands for any text. The default is all statements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statement: Option<String>,
+    /// Number of the first statement, commit or connection that the fault hits, from 1. The default is 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nth: Option<u64>,
+    /// Number of statements, commits or connections that the fault hits, from `nth` on. The default is 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// How long `failover` and the SQLSTATE `57P03` refuse new connections, with its unit. The default is until the fault
+    /// has hit `times` connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// How long transactions are read-only after a `failover`, with its unit. The default is not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<String>,
+}
+
+/// Faults of a leased database, in the order in which clients requested them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FaultList {
+    /// All faults since the lease began or was reset.
+    pub faults: Vec<FaultDescription>,
+}
+
+/// A fault of a leased database, and what it has done so far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FaultDescription {
+    /// Number of the fault among those of the lease, from 1.
+    pub number: u64,
+    /// The fault in words: `40001 at commit`.
+    pub fault: String,
+    /// Number of times that the fault is to fire.
+    pub times: u64,
+    /// Number of times that the fault has fired.
+    pub fired: u64,
+    /// Number of statements, commits or connections that the fault could have hit, with those that it hit.
+    pub candidates: u64,
+    /// Statements that the fault hit, each with at most 1023 bytes, in order. It lists at most 100.
+    pub statements: Vec<String>,
+}

@@ -1,0 +1,134 @@
+//! The faults of one lease: which one is due, and what each has done.
+
+use std::sync::{Mutex, PoisonError};
+
+use contract::{FaultDescription, FaultList};
+
+use super::fault::{Fault, FaultEffect, FaultMoment};
+
+/// Maximum number of statements that the description of a fault lists.
+const MOST_STATEMENTS: usize = 100;
+/// Maximum length of a statement in the description of a fault, in bytes.
+const LONGEST_STATEMENT: usize = 1023;
+
+/// The faults of one lease. All sessions of the lease share them.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseFaults(Mutex<Vec<Requested>>);
+
+#[derive(Debug)]
+struct Requested {
+    fault: Fault,
+    candidates: u64,
+    fired: u64,
+    statements: Vec<String>,
+}
+
+impl LeaseFaults {
+    /// Adds a fault and returns its number.
+    pub(crate) fn add(&self, fault: Fault) -> u64 {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Requested { fault, candidates: 0, fired: 0, statements: Vec::new() });
+        all.len() as u64
+    }
+
+    /// Returns the effect of the first fault that is due at this moment. All faults of the moment count the candidate,
+    /// and only the one that is due fires.
+    ///
+    /// `statement` is the text of the statement, and empty for a new connection.
+    pub(crate) fn strike(&self, moment: FaultMoment, statement: &str) -> Option<FaultEffect> {
+        let mut due = None;
+        for requested in &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            let Requested { fault, candidates, fired, statements } = requested;
+            if fault.moment != moment
+                || !fault.statement.as_deref().is_none_or(|wanted| matches(wanted, statement))
+            {
+                continue;
+            }
+            *candidates += 1;
+            if due.is_some() || *candidates < fault.nth || *fired >= fault.times {
+                continue;
+            }
+            *fired += 1;
+            if statements.len() < MOST_STATEMENTS {
+                let end = statement.floor_char_boundary(LONGEST_STATEMENT);
+                statements.push(statement[..end].to_owned());
+            }
+            due = Some(fault.effect.clone());
+        }
+        due
+    }
+
+    /// Returns all faults with what they have done.
+    pub(crate) fn list(&self) -> FaultList {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let describe = |(at, requested): (usize, &Requested)| FaultDescription {
+            number: at as u64 + 1,
+            fault: requested.fault.words(),
+            times: requested.fault.times,
+            fired: requested.fired,
+            candidates: requested.candidates,
+            statements: requested.statements.clone(),
+        };
+        FaultList { faults: all.iter().enumerate().map(describe).collect() }
+    }
+}
+
+/// Returns true if a statement begins with `wanted`. White space counts as one space, upper and lower case are equal, and
+/// `…` stands for any text.
+fn matches(wanted: &str, statement: &str) -> bool {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    let statement = plain(statement);
+    let mut rest = statement.as_str();
+    for (at, part) in wanted.split('…').map(plain).enumerate() {
+        let found = if at == 0 { rest.starts_with(&part).then_some(0) } else { rest.find(&part) };
+        let Some(found) = found else { return false };
+        rest = &rest[found + part.len()..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::FaultRequest;
+
+    use super::*;
+
+    fn fault(edit: impl FnOnce(&mut FaultRequest)) -> Fault {
+        let mut request = FaultRequest { error: Some("40001".to_owned()), ..FaultRequest::default() };
+        edit(&mut request);
+        request.try_into().unwrap()
+    }
+
+    #[test]
+    fn fault_fires_from_its_nth_candidate() {
+        let faults = LeaseFaults::default();
+        faults.add(fault(|request| {
+            request.statement = Some("UPDATE accounts".to_owned());
+            (request.nth, request.times) = (Some(2), Some(2));
+        }));
+        let strike = |text| faults.strike(FaultMoment::BeforeStatement, text).is_some();
+        let texts = [
+            "update  accounts set a = 1",
+            "SELECT 1",
+            "UPDATE\naccounts",
+            "UPDATE accounts",
+            "UPDATE accounts",
+        ];
+        assert_eq!(texts.map(strike), [false, false, true, true, false]);
+        let list = faults.list();
+        assert_eq!((list.faults[0].fired, list.faults[0].candidates), (2, 4));
+        assert_eq!(list.faults[0].fault, "40001 before statement \"UPDATE accounts\", number 2, 2 times");
+    }
+
+    #[test]
+    fn ellipsis_stands_for_any_text() {
+        for (wanted, statement, expected) in [
+            ("SELECT … FROM orders", "select a, b from  orders where c", true),
+            ("SELECT … FROM orders", "select a from items", false),
+            ("… orders", "DELETE FROM orders", true),
+            ("SELECT", "WITH x AS (SELECT 1) SELECT", false),
+        ] {
+            assert_eq!(matches(wanted, statement), expected, "{wanted} {statement}");
+        }
+    }
+}
