@@ -18,6 +18,8 @@ pub(crate) struct SessionStart {
     pub(crate) prepared: Vec<(String, String)>,
     /// The server's major version.
     pub(crate) major: u32,
+    /// Process id of the backend, as `pg_backend_pid()` returns it.
+    pub(crate) process: u32,
     /// Whether `standard_conforming_strings` is on.
     pub(crate) standard_strings: bool,
 }
@@ -38,7 +40,7 @@ pub(crate) enum Interruption {
     Bandwidth(u64),
     /// The client gets a TCP reset. The server sees a client that has disconnected.
     Reset,
-    /// The client gets no more bytes. The server sees a client that has disconnected.
+    /// The connection stays open, and the client reads nothing from it. The server sees a client that has disconnected.
     Silence,
     /// The session ends, and the last bytes for the client have the reason. The effect is a FATAL error or a failover,
     /// with its consequences for other sessions.
