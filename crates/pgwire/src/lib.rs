@@ -45,7 +45,7 @@ pub use normalized::{NormalizedStatement, StatementKind};
 pub use query_runs::{QueryRuns, RepeatedPart};
 pub use scram::{Exchange, Verifier, sasl_request, sasl_response};
 pub use sent_statement::{BoundValue, SentStatement};
-pub use split::{planned_query, split_statements};
+pub use split::{planned_query, split_statements, statement_places};
 pub use sql::{SqlLexer, Token, TokenKind};
 pub use startup::{Startup, StartupPacket, StartupParams};
 pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};

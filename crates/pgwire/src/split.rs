@@ -1,21 +1,30 @@
 //! Splits the text of a Query into statements, and finds the part of a statement that the server plans.
 
+use std::ops::Range;
+
 use crate::sql::{SqlLexer, Token};
 
 /// Returns the statements in `sql`, without the semicolons between them and without blanks around them.
+#[must_use]
+pub fn split_statements(sql: &str) -> Vec<&str> {
+    statement_places(sql.as_bytes(), true).into_iter().map(|place| sql[place].trim()).collect()
+}
+
+/// Returns the places of the statements in `sql`, without the semicolons between them. Statements without a token have
+/// no place. `standard_strings` is the value of `standard_conforming_strings`.
 ///
 /// A semicolon in parentheses, or in the body of a function in standard SQL, doesn't end a statement. Source:
 /// `psqlscan.l`.
 #[must_use]
-pub fn split_statements(sql: &str) -> Vec<&str> {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-    let mut statements = Vec::new();
+pub fn statement_places(sql: &[u8], standard_strings: bool) -> Vec<Range<usize>> {
+    let mut lexer = SqlLexer::new(sql, standard_strings);
+    let mut places = Vec::new();
     let (mut start, mut open, mut body) = (0, 0_usize, Body::Start);
     let mut is_empty = true;
     while let Some(token) = lexer.token() {
         if token.is_sign(b';') && open == 0 && !body.is_open() {
             if !is_empty {
-                statements.push(sql[start..lexer.position() - 1].trim());
+                places.push(start..lexer.position() - 1);
             }
             (start, is_empty, body) = (lexer.position(), true, Body::Start);
             continue;
@@ -29,9 +38,9 @@ pub fn split_statements(sql: &str) -> Vec<&str> {
         }
     }
     if !is_empty {
-        statements.push(sql[start..].trim());
+        places.push(start..sql.len());
     }
-    statements
+    places
 }
 
 /// The position in a statement that may have the body of a function in standard SQL: `BEGIN ATOMIC … END`.
