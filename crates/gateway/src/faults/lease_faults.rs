@@ -23,6 +23,16 @@ struct Requested {
     statements: Vec<String>,
 }
 
+/// A candidate of some faults, of which at most one has fired.
+#[derive(Debug, Default)]
+pub(super) struct Strike {
+    /// Positions of the faults that have counted the candidate.
+    counted: Vec<usize>,
+    /// Position of the fault that has fired.
+    fired: Option<usize>,
+    pub(super) effect: Option<FaultEffect>,
+}
+
 impl LeaseFaults {
     /// Adds a fault and returns its number.
     pub(crate) fn add(&self, fault: Fault) -> u64 {
@@ -36,16 +46,29 @@ impl LeaseFaults {
     ///
     /// `statement` is the text of the statement, and empty for a new connection.
     pub(crate) fn strike(&self, moment: FaultMoment, statement: &str) -> Option<FaultEffect> {
-        let mut due = None;
-        for requested in &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        self.strike_if(moment, statement, |_| true).effect
+    }
+
+    /// Like [`Self::strike`], but only faults with a possible effect count the candidate.
+    pub(super) fn strike_if(
+        &self,
+        moment: FaultMoment,
+        statement: &str,
+        is_possible: impl Fn(&FaultEffect) -> bool,
+    ) -> Strike {
+        let mut strike = Strike::default();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (at, requested) in all.iter_mut().enumerate() {
             let Requested { fault, candidates, fired, statements } = requested;
             if fault.moment != moment
+                || !is_possible(&fault.effect)
                 || !fault.statement.as_deref().is_none_or(|wanted| matches(wanted, statement))
             {
                 continue;
             }
             *candidates += 1;
-            if due.is_some() || *candidates < fault.nth || *fired >= fault.times {
+            strike.counted.push(at);
+            if strike.fired.is_some() || *candidates < fault.nth || *fired >= fault.times {
                 continue;
             }
             *fired += 1;
@@ -53,9 +76,23 @@ impl LeaseFaults {
                 let end = statement.floor_char_boundary(LONGEST_STATEMENT);
                 statements.push(statement[..end].to_owned());
             }
-            due = Some(fault.effect.clone());
+            (strike.fired, strike.effect) = (Some(at), Some(fault.effect.clone()));
         }
-        due
+        strike
+    }
+
+    /// Takes a strike back, because the server has never run its statement.
+    pub(super) fn take_back(&self, strike: &Strike) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for at in &strike.counted {
+            if let Some(requested) = all.get_mut(*at) {
+                requested.candidates = requested.candidates.saturating_sub(1);
+            }
+        }
+        if let Some(requested) = strike.fired.and_then(|at| all.get_mut(at)) {
+            requested.fired = requested.fired.saturating_sub(1);
+            requested.statements.truncate(usize::try_from(requested.fired).unwrap_or(usize::MAX));
+        }
     }
 
     /// Returns all faults with what they have done.

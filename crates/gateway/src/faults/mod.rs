@@ -6,9 +6,11 @@
 //!
 //! Sessions of leases without faults do not pass through this module.
 
+mod errors;
 mod fault;
 mod lease_faults;
 #[allow(dead_code, reason = "the drive comes next")]
 mod session;
+mod statement;
 
 pub use fault::{Fault, FaultEffect, FaultError, FaultMoment};

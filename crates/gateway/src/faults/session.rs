@@ -1,13 +1,40 @@
 //! Decides what happens to each message of a client and its server while the lease has faults, without input or output.
 //!
 //! The session lets the server work on one statement of the client at a time, as the server does anyway. It therefore
-//! knows the state of the transaction whenever it asks [`LeaseFaults`] for a fault.
+//! knows the state of the transaction whenever it asks [`LeaseFaults`] for a fault. In the extended protocol, it sends a
+//! Flush after each Execute for this purpose.
+//!
+//! The server itself fails the client's transaction: the session adds a statement that always fails, and words the error
+//! as PostgreSQL would. See [`failure`].
+//!
+//! ```text
+//! query    ── messages of the simple protocol ─────┐
+//! execute  ── messages of the extended protocol ───┼── moments ── LeaseFaults
+//! answers  ── messages of the server ──────────────┘
+//! failure  ── a planned error: the answers that the client does not get, and what follows them
+//! ```
 
+mod answers;
+mod execute;
+mod failure;
+mod messages;
+mod moments;
+mod query;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::failure::Failure;
+use self::messages::parts;
+use self::moments::{State, is_slow};
+use super::errors::fatal;
 use super::fault::FaultEffect;
-use super::lease_faults::LeaseFaults;
+use super::lease_faults::{LeaseFaults, Strike};
+use super::statement::Statement;
+
+/// SQLSTATE with which sessions end at a failover.
+const FAILOVER: &str = "57P01";
 
 /// State of a session that passes through [`FaultSession`] from now on. The server has answered all its messages.
 #[derive(Debug, Clone)]
@@ -47,6 +74,55 @@ pub(crate) enum Interruption {
     Fatal(FaultEffect),
 }
 
+/// Bytes and interruptions after an interruption, in order.
+#[derive(Debug)]
+enum Output {
+    ToServer(Vec<u8>),
+    ToClient(Vec<u8>),
+    Interruption(Interruption),
+}
+
+/// Work of the server.
+#[derive(Debug)]
+enum Work {
+    /// The session can read the client's next message.
+    None,
+    /// The server answers the messages before this Execute of the client.
+    BeforeExecute(Vec<u8>),
+    /// The server runs statements.
+    Run(Run),
+    /// The server answers a Sync.
+    Sync,
+}
+
+/// Statements that the server runs: those of a Query until its ReadyForQuery, or the one of an Execute until its answer.
+#[derive(Debug)]
+struct Run {
+    statements: Vec<Statement>,
+    /// Strikes of each statement, which the session takes back if the server does not reach the statement.
+    strikes: Vec<Vec<Strike>>,
+    /// Position of the running statement.
+    next: usize,
+    is_query: bool,
+    failure: Option<Failure>,
+}
+
+/// The end of the connection, once the server has read or done the client's work.
+#[derive(Debug)]
+struct Cut {
+    effect: FaultEffect,
+    /// Whether the connection ends after the server's answer to the client's Sync, and not with the Sync.
+    after_answer: bool,
+}
+
+/// A portal of the extended protocol.
+#[derive(Debug)]
+struct Portal {
+    statement: Arc<str>,
+    /// Whether the client has executed the portal. Further rows are no other statement.
+    has_run: bool,
+}
+
 /// One client's session in a lease with faults.
 ///
 /// The caller splits both streams into messages and feeds them in order. After each call it first calls
@@ -58,11 +134,54 @@ pub(crate) struct FaultSession {
     /// Bytes that the caller must write to the client. The caller removes them.
     pub(crate) to_client: Vec<u8>,
     faults: Arc<LeaseFaults>,
+    major: u32,
+    process: u32,
+    standard_strings: bool,
+    state: State,
+    /// Texts of the prepared statements, by name.
+    prepared: HashMap<Vec<u8>, Arc<str>>,
+    portals: HashMap<Vec<u8>, Portal>,
+    work: Work,
+    /// Number of Parse, Bind, Describe and Close messages that the server has not answered.
+    unanswered: usize,
+    /// Whether the server skips the client's messages up to the next Sync.
+    is_skipping: bool,
+    /// Whether the server reads the data of a COPY.
+    is_copying: bool,
+    /// Whether the rest of the client's last message goes to the server.
+    passes_client: bool,
+    /// Whether the rest of the server's last message goes to the client.
+    passes_server: bool,
+    queue: VecDeque<Output>,
+    cut: Option<Cut>,
+    /// Whether the connection has ended.
+    has_ended: bool,
 }
 
 impl FaultSession {
-    pub(crate) fn new(faults: Arc<LeaseFaults>, _start: SessionStart) -> Self {
-        Self { to_server: Vec::new(), to_client: Vec::new(), faults }
+    pub(crate) fn new(faults: Arc<LeaseFaults>, start: SessionStart) -> Self {
+        let SessionStart { status, prepared, major, process, standard_strings } = start;
+        let prepared = prepared.into_iter().map(|(name, text)| (name.into_bytes(), text.into()));
+        Self {
+            to_server: Vec::new(),
+            to_client: Vec::new(),
+            faults,
+            major,
+            process,
+            standard_strings,
+            state: State { status, has_work: false },
+            prepared: prepared.collect(),
+            portals: HashMap::new(),
+            work: Work::None,
+            unanswered: 0,
+            is_skipping: false,
+            is_copying: false,
+            passes_client: true,
+            passes_server: true,
+            queue: VecDeque::new(),
+            cut: None,
+            has_ended: false,
+        }
     }
 
     /// Returns how many bytes of a message's body [`Self::client_says`] or [`Self::server_says`] needs at least. A shorter
@@ -78,33 +197,145 @@ impl FaultSession {
 
     /// Returns true if the session can read the client's next message. Until then, the caller must keep it.
     pub(crate) fn accepts_client(&self) -> bool {
-        true
+        self.queue.is_empty() && (self.cut.is_some() || self.is_copying || matches!(self.work, Work::None))
     }
 
     /// Processes a message of the client: its header, and at least [`Self::wanted`] bytes of its body.
     pub(crate) fn client_says(&mut self, message: &[u8]) {
-        let _ = &self.faults;
-        self.to_server.extend_from_slice(message);
+        self.passes_client = false;
+        let tag = parts(message).tag;
+        match tag {
+            _ if self.has_ended => {}
+            _ if self.cut.is_some() => self.client_says_before_cut(message),
+            b'd' | b'c' | b'f' => {
+                if self.is_copying && self.send_rest_of_failure() {
+                    self.is_copying = false;
+                } else if self.is_copying {
+                    self.is_copying = tag == b'd';
+                    self.pass_to_server(message);
+                }
+                // Otherwise, the data are the rest of a failed COPY, which the server ignores.
+            }
+            // The server ignores these messages during a COPY.
+            b'H' | b'S' if self.is_copying => self.pass_to_server(message),
+            b'S' => {
+                self.is_skipping = false;
+                self.work = Work::Sync;
+                self.pass_to_server(message);
+            }
+            b'X' => self.pass_to_server(message),
+            _ if self.is_copying => {
+                // The server ends the COPY with an error.
+                self.is_copying = false;
+                self.pass_to_server(message);
+            }
+            _ if self.is_skipping => {}
+            b'Q' => self.query(message),
+            b'F' => self.function_call(message),
+            b'P' | b'B' | b'D' | b'C' => self.prepare(message),
+            b'E' => self.execute(message),
+            _ => self.pass_to_server(message),
+        }
+    }
+
+    /// Passes the messages on that the server reads before the connection ends.
+    fn client_says_before_cut(&mut self, message: &[u8]) {
+        self.pass_to_server(message);
+        let tag = parts(message).tag;
+        let Some(Cut { after_answer, .. }) = &self.cut else { return };
+        // A client that flushes waits for an answer before its Sync.
+        if matches!(tag, b'H' | b'X') || matches!(tag, b'S' | b'Q' | b'F') && !after_answer {
+            self.cut_now();
+        }
     }
 
     /// Processes more bytes of the client's last message.
     pub(crate) fn client_continues(&mut self, bytes: &[u8]) {
-        self.to_server.extend_from_slice(bytes);
-    }
-
-    /// Processes a message of the server: its header, and at least [`Self::wanted`] bytes of its body.
-    pub(crate) fn server_says(&mut self, message: &[u8]) {
-        self.to_client.extend_from_slice(message);
+        if self.passes_client {
+            self.emit(Output::ToServer(bytes.to_vec()));
+        }
     }
 
     /// Processes more bytes of the server's last message.
     pub(crate) fn server_continues(&mut self, bytes: &[u8]) {
-        self.to_client.extend_from_slice(bytes);
+        if self.passes_server {
+            self.emit(Output::ToClient(bytes.to_vec()));
+        }
     }
 
     /// Returns the next interruption. When the caller calls it again, the interruption is over, and the session adds the
     /// bytes after it to `to_server` and `to_client`.
     pub(crate) fn interruption(&mut self) -> Option<Interruption> {
+        while let Some(output) = self.queue.pop_front() {
+            match output {
+                Output::Interruption(interruption) => return Some(interruption),
+                Output::ToServer(bytes) => self.to_server.extend(bytes),
+                Output::ToClient(bytes) => self.to_client.extend(bytes),
+            }
+        }
         None
     }
+
+    /// Adds output behind all earlier output.
+    fn emit(&mut self, output: Output) {
+        match output {
+            Output::ToServer(bytes) if self.queue.is_empty() => self.to_server.extend(bytes),
+            Output::ToClient(bytes) if self.queue.is_empty() => self.to_client.extend(bytes),
+            output => self.queue.push_back(output),
+        }
+    }
+
+    fn send_to_server(&mut self, bytes: Vec<u8>) {
+        self.emit(Output::ToServer(bytes));
+    }
+
+    /// Passes a client's message on, with its rest if the caller has only its beginning.
+    fn pass_to_server(&mut self, message: &[u8]) {
+        self.passes_client = true;
+        self.emit(Output::ToServer(message.to_vec()));
+    }
+
+    /// Passes a server's message on, with its rest if the caller has only its beginning.
+    fn pass_to_client(&mut self, message: &[u8]) {
+        self.passes_server = true;
+        self.emit(Output::ToClient(message.to_vec()));
+    }
+
+    /// Lets an effect happen at this place in the output: now, or for the end of the connection once the client's Sync has
+    /// had its effect. A client usually sends its Sync along with the Execute.
+    fn interrupt(&mut self, effect: FaultEffect, is_query: bool, after_answer: bool) {
+        match effect {
+            FaultEffect::Delay(time) => self.emit(Output::Interruption(Interruption::Delay(time))),
+            FaultEffect::Bandwidth(rate) => self.emit(Output::Interruption(Interruption::Bandwidth(rate))),
+            effect => {
+                self.cut = Some(Cut { effect, after_answer });
+                if is_query {
+                    self.cut_now();
+                }
+            }
+        }
+    }
+
+    /// Ends the connection.
+    fn cut_now(&mut self) {
+        let Some(Cut { effect, .. }) = self.cut.take() else { return };
+        debug_assert!(!is_slow(&effect));
+        let interruption = match effect {
+            FaultEffect::Reset => Interruption::Reset,
+            FaultEffect::Silence => Interruption::Silence,
+            effect => {
+                let sqlstate = match &effect {
+                    FaultEffect::Error { sqlstate, .. } => sqlstate,
+                    _ => FAILOVER,
+                };
+                self.emit(Output::ToClient(fatal(sqlstate, self.major)));
+                Interruption::Fatal(effect)
+            }
+        };
+        self.emit(Output::Interruption(interruption));
+        (self.has_ended, self.work) = (true, Work::None);
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Messages of the server.
+
+use pgwire::{ErrorResponse, HEADER, encode, split_zero};
+
+use super::failure::{Answer, Failure};
+use super::messages::{failing_execute, parts};
+use super::moments::is_plain_error;
+use super::{FaultSession, Run, State, Work};
+use crate::faults::errors::{Occasion, error, field};
+use crate::faults::fault::FaultEffect;
+use crate::faults::statement::Kind;
+
+impl FaultSession {
+    /// Processes a message of the server: its header, and at least [`Self::wanted`] bytes of its body.
+    pub(crate) fn server_says(&mut self, message: &[u8]) {
+        self.passes_server = false;
+        let parts = parts(message);
+        match parts.tag {
+            _ if self.has_ended => {}
+            b'Z' => self.ready(message),
+            _ if self.cut.is_some() => {}
+            b'S' => {
+                match parts.body {
+                    b"standard_conforming_strings\0on\0" => self.standard_strings = true,
+                    b"standard_conforming_strings\0off\0" => self.standard_strings = false,
+                    _ => {}
+                }
+                self.pass_to_client(message);
+            }
+            b'N' | b'A' => self.pass_to_client(message),
+            b'E' => self.server_fails(message),
+            tag => match &mut self.work {
+                Work::Run(run) => {
+                    let failure = run.failure.as_mut().filter(|failure| failure.at == run.next);
+                    match failure {
+                        Some(failure) => match failure.answer(tag) {
+                            Some(answer) => self.answer_before_failure(answer, message),
+                            None if failure.drops_output && matches!(tag, b'd' | b'c') => {}
+                            None => self.run_answers(message),
+                        },
+                        None => self.run_answers(message),
+                    }
+                }
+                _ => self.group_answers(message),
+            },
+        }
+    }
+
+    /// Processes an answer that comes before a planned error.
+    fn answer_before_failure(&mut self, answer: Answer, message: &[u8]) {
+        let tag = parts(message).tag;
+        if answer == Answer::Shown(tag) {
+            self.pass_to_client(message);
+        }
+        if tag == b'G' {
+            // The error comes with the client's first data.
+            self.is_copying = true;
+        } else {
+            self.send_rest_of_failure();
+        }
+    }
+
+    /// Sends the messages after which the server raises a planned error. Returns false if there are none.
+    pub(super) fn send_rest_of_failure(&mut self) -> bool {
+        let Work::Run(Run { failure: Some(failure), .. }) = &mut self.work else { return false };
+        let messages = failure.take_messages();
+        let has_messages = !messages.is_empty();
+        if has_messages {
+            self.send_to_server(messages);
+        }
+        has_messages
+    }
+
+    /// Processes an answer to a running statement.
+    fn run_answers(&mut self, message: &[u8]) {
+        let tag = parts(message).tag;
+        match tag {
+            b'C' | b'V' => self.complete(message),
+            b's' | b'I' => {
+                self.pass_to_client(message);
+                self.end_execute();
+            }
+            _ => {
+                self.is_copying |= tag == b'G' || tag == b'W';
+                self.pass_to_client(message);
+            }
+        }
+    }
+
+    /// Processes the completion of a statement.
+    fn complete(&mut self, message: &[u8]) {
+        self.is_copying = false;
+        let Work::Run(run) = &mut self.work else { return };
+        let (is_query, statement) = (run.is_query, run.statements.get(run.next).cloned());
+        run.next += 1;
+        let Some(statement) = statement else {
+            self.pass_to_client(message);
+            return self.end_execute();
+        };
+        let tag = split_zero(parts(message).body).0;
+        let has_committed = statement.kind.commits() && matches!(tag, b"COMMIT" | b"PREPARE TRANSACTION");
+        let before = self.state;
+        self.forget_prepared(tag);
+        self.state = before.after(statement.kind);
+        // The server has planned the errors of a Query in advance.
+        let may_fail = !is_query
+            && !before.has_failed()
+            && !before.must_fail_before(statement.kind)
+            && !statement.kind.rolls_back();
+        for effect in self.faults_after(&statement, has_committed, may_fail) {
+            match effect {
+                FaultEffect::Error { ref sqlstate, .. } if is_plain_error(&effect) => {
+                    self.send_to_server(failing_execute(sqlstate));
+                    if let Work::Run(run) = &mut self.work {
+                        (run.next, run.failure) = (0, Some(Failure::sent(sqlstate)));
+                    }
+                    return;
+                }
+                effect => self.interrupt(effect, is_query, true),
+            }
+        }
+        if self.cut.is_none() && !self.has_ended {
+            self.pass_to_client(message);
+        }
+        self.end_execute();
+    }
+
+    /// Lets the client's next message in after the answer to an Execute.
+    fn end_execute(&mut self) {
+        if matches!(&self.work, Work::Run(run) if !run.is_query) {
+            self.work = Work::None;
+        }
+    }
+
+    /// Forgets what DEALLOCATE ALL and DISCARD ALL remove.
+    fn forget_prepared(&mut self, tag: &[u8]) {
+        if matches!(tag, b"DEALLOCATE ALL" | b"DISCARD ALL") {
+            self.prepared.clear();
+        }
+    }
+
+    /// Processes an answer to Parse, Bind, Describe or Close.
+    fn group_answers(&mut self, message: &[u8]) {
+        self.pass_to_client(message);
+        if matches!(parts(message).tag, b'1' | b'2' | b'3' | b'T' | b'n') {
+            self.unanswered = self.unanswered.saturating_sub(1);
+        }
+        if self.unanswered == 0
+            && let Work::BeforeExecute(execute) = &mut self.work
+        {
+            let execute = std::mem::take(execute);
+            self.work = Work::None;
+            self.execute_portal(&execute);
+        }
+    }
+
+    /// Processes an error of the server, which may be a planned one.
+    fn server_fails(&mut self, message: &[u8]) {
+        self.is_copying = false;
+        if self.state.status == b'T' {
+            self.state.status = b'E';
+        }
+        let (major, process) = (self.major, self.process);
+        let mut for_client = None;
+        if let Work::Run(Run { statements, next, failure: Some(failure), .. }) = &mut self.work {
+            if failure.at == *next && failure.is_raised_by(message) {
+                failure.has_fired = true;
+                let statement = statements.get(failure.at).map_or("", |statement| &statement.text);
+                let severity = field(message, b'S').unwrap_or(b"ERROR");
+                let occasion = Occasion { major, process, statement, is_commit: failure.is_commit };
+                for_client = Some(error(&failure.sqlstate, severity, occasion));
+            } else {
+                for_client = Some(moved(message, |position| failure.position(position)));
+            }
+        }
+        self.pass_to_client(for_client.as_deref().unwrap_or(message));
+        let is_query = matches!(&self.work, Work::Run(run) if run.is_query);
+        if !is_query && !matches!(self.work, Work::Sync) {
+            self.is_skipping = true;
+            self.end_run();
+        }
+    }
+
+    /// Takes back what the server has not reached.
+    fn end_run(&mut self) {
+        let Work::Run(run) = std::mem::replace(&mut self.work, Work::None) else { return };
+        let reached = match &run.failure {
+            Some(failure) if failure.has_fired => run.statements.len(),
+            Some(failure) => failure.at.min(run.next + 1),
+            None => run.next + 1,
+        };
+        for strike in run.strikes.iter().skip(reached).flatten() {
+            self.faults.take_back(strike);
+        }
+    }
+
+    fn ready(&mut self, message: &[u8]) {
+        self.end_run();
+        let status = parts(message).body.first().copied().unwrap_or_default();
+        self.state = State { status, has_work: false };
+        (self.unanswered, self.is_copying) = (0, false);
+        match &self.cut {
+            Some(cut) if cut.after_answer => self.cut_now(),
+            Some(_) => {}
+            None => self.pass_to_client(message),
+        }
+    }
+}
+
+/// Returns an error with its position in the client's string.
+fn moved(message: &[u8], place: impl Fn(usize) -> usize) -> Vec<u8> {
+    let mut body = Vec::with_capacity(message.len());
+    for (code, value) in ErrorResponse::fields(&message[HEADER..]) {
+        body.push(code);
+        match std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()) {
+            Some(position) if code == b'P' => body.extend(place(position).to_string().bytes()),
+            _ => body.extend_from_slice(value),
+        }
+        body.push(0);
+    }
+    body.push(0);
+    encode(b'E', &body)
+}

@@ -1,0 +1,66 @@
+//! Messages with which the session makes the server's transaction fail.
+
+use pgwire::{Frame, encode, split_zero};
+
+/// Name of the session's own statement and portal, which no client uses.
+const OWN: &[u8] = b"_pgfresh_fault\0";
+pub(super) const FLUSH: &[u8] = b"H\0\0\0\x04";
+const SYNC: &[u8] = b"S\0\0\0\x04";
+/// SQLSTATE of the error that [`failing`] raises: its column needs a table that the statement does not have.
+pub(super) const MISSING_TABLE: &[u8] = b"42P01";
+/// SQLSTATE of the error after a CopyFail.
+pub(super) const CANCELED: &[u8] = b"57014";
+/// Text of a CopyFail, which the server repeats in its error.
+pub(super) const COPY_FAILURE: &str = "pgfresh fault";
+
+/// Returns a statement that always fails while the server analyzes it. Its text tells readers of the server's log why.
+pub(super) fn failing(sqlstate: &str) -> String {
+    format!("SELECT pgfresh.\"fault {sqlstate}\"")
+}
+
+/// Returns messages that fail in place of an Execute. The server then skips everything up to the client's Sync.
+pub(super) fn failing_execute(sqlstate: &str) -> Vec<u8> {
+    [parse(OWN, failing(sqlstate).as_bytes()), FLUSH.to_vec()].concat()
+}
+
+/// Returns messages that roll the transaction back and then fail, in place of the Execute of a COMMIT. The server answers
+/// all messages but the last: 1, 2, C, 3, 3.
+pub(super) fn failing_commit_execute(sqlstate: &str) -> Vec<u8> {
+    let messages = [
+        parse(OWN, b"ROLLBACK"),
+        encode(b'B', &[OWN, OWN, b"\0\0\0\0\0\0"].concat()),
+        encode(b'E', &[OWN, b"\0\0\0\0"].concat()),
+        encode(b'C', &[b"P", OWN].concat()),
+        encode(b'C', &[b"S", OWN].concat()),
+        failing_execute(sqlstate),
+    ];
+    messages.concat()
+}
+
+/// Returns messages that describe the statement of a Query and then fail. The server answers the description with 1, t,
+/// and T or n. Like a Query, they remove the client's unnamed statement.
+pub(super) fn failing_query(sqlstate: &str, sql: &[u8]) -> Vec<u8> {
+    let messages =
+        [parse(b"\0", sql), encode(b'D', b"S\0"), parse(b"\0", failing(sqlstate).as_bytes()), SYNC.to_vec()];
+    messages.concat()
+}
+
+/// Returns the message that ends a COPY FROM STDIN with an error.
+pub(super) fn copy_fail() -> Vec<u8> {
+    encode(b'f', &[COPY_FAILURE.as_bytes(), b"\0"].concat())
+}
+
+fn parse(name: &[u8], sql: &[u8]) -> Vec<u8> {
+    encode(b'P', &[name, sql, b"\0\0\0"].concat())
+}
+
+/// Returns the tag and the part of the body that a message has.
+pub(super) fn parts(message: &[u8]) -> Frame<'_> {
+    let (header, body) = message.split_at(pgwire::HEADER.min(message.len()));
+    Frame { tag: header.first().copied().unwrap_or_default(), body }
+}
+
+/// Returns the first string in a body.
+pub(super) fn name(body: &[u8]) -> &[u8] {
+    split_zero(body).0
+}

@@ -1,0 +1,154 @@
+//! Asks for the faults of a statement at its moments.
+
+use super::FaultSession;
+use crate::faults::fault::{FaultEffect, FaultMoment};
+use crate::faults::lease_faults::Strike;
+use crate::faults::statement::{Kind, Statement};
+
+/// State of the transaction before a statement.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct State {
+    /// Transaction status: I, T or E.
+    pub(super) status: u8,
+    /// Whether statements outside of a transaction block have run, which the server has not committed yet.
+    pub(super) has_work: bool,
+}
+
+impl State {
+    pub(super) fn has_failed(self) -> bool {
+        self.status == b'E'
+    }
+
+    /// Returns true if the statement ends a transaction, failed or not.
+    fn commits(self, kind: Kind) -> bool {
+        kind.commits() && (self.status != b'I' || self.has_work)
+    }
+
+    /// Returns the state after the statement has run.
+    pub(super) fn after(self, kind: Kind) -> Self {
+        let idle = Self { status: b'I', has_work: false };
+        match kind {
+            Kind::Begin | Kind::RollbackTo => Self { status: b'T', ..self },
+            Kind::Commit { chain: true } | Kind::Rollback { chain: true } => Self { status: b'T', ..idle },
+            Kind::Commit { .. } | Kind::Rollback { .. } | Kind::PrepareTransaction => idle,
+            _ if self.status == b'I' => Self { has_work: true, ..self },
+            _ => self,
+        }
+    }
+
+    /// Returns true if an error after the statement cannot undo it, so that the statement must fail before it runs.
+    pub(super) fn must_fail_before(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Alone | Kind::Begin => true,
+            Kind::Call => self.status == b'I',
+            kind => kind.commits(),
+        }
+    }
+}
+
+/// Errors of a statement that the session must plan before the statement runs.
+#[derive(Debug)]
+pub(super) struct PlannedError {
+    pub(super) sqlstate: String,
+    /// Whether the statement runs first.
+    pub(super) is_after: bool,
+    /// Whether the transaction fails while it commits.
+    pub(super) is_commit: bool,
+}
+
+impl PlannedError {
+    fn new(effect: &FaultEffect, is_after: bool, is_commit: bool) -> Option<Self> {
+        let FaultEffect::Error { sqlstate, .. } = effect else { return None };
+        Some(Self { sqlstate: sqlstate.clone(), is_after, is_commit })
+    }
+}
+
+/// Faults of a statement before it runs.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    pub(super) error: Option<PlannedError>,
+    /// End of the connection in place of the statement.
+    pub(super) before: Option<FaultEffect>,
+    /// Effect right after the server has received the statement.
+    pub(super) during: Option<FaultEffect>,
+    /// Times and rates that take effect before the statement.
+    pub(super) slow: Vec<FaultEffect>,
+    pub(super) strikes: Vec<Strike>,
+}
+
+/// Returns true for an error after which the session goes on.
+pub(super) fn is_plain_error(effect: &FaultEffect) -> bool {
+    matches!(effect, FaultEffect::Error { .. }) && !effect.ends_session()
+}
+
+pub(super) fn is_slow(effect: &FaultEffect) -> bool {
+    matches!(effect, FaultEffect::Delay(_) | FaultEffect::Bandwidth(_))
+}
+
+impl FaultSession {
+    /// Asks for the faults of a statement that the client wants to run. `is_query` means that the statement is part of a
+    /// Query, whose errors after a statement the session must plan, too.
+    pub(super) fn faults_before(&self, statement: &Statement, state: State, is_query: bool) -> Faults {
+        let mut faults = Faults::default();
+        let kind = statement.kind;
+        if kind == Kind::Fault {
+            return faults;
+        }
+        let commits = state.commits(kind);
+        let may_fail = !state.has_failed() && !kind.rolls_back();
+        let moments = [
+            (FaultMoment::BeforeStatement, true),
+            (FaultMoment::BeforeCommit, commits),
+            (FaultMoment::Commit, commits),
+            (FaultMoment::DuringStatement, true),
+        ];
+        for (moment, is_candidate) in moments {
+            if !is_candidate {
+                continue;
+            }
+            let strike =
+                self.faults.strike_if(moment, &statement.text, |effect| may_fail || !is_plain_error(effect));
+            let effect = strike.effect.clone();
+            faults.strikes.push(strike);
+            match effect {
+                None => {}
+                Some(effect @ FaultEffect::Error { .. }) if is_plain_error(&effect) => {
+                    faults.error = PlannedError::new(&effect, false, commits);
+                    return faults;
+                }
+                Some(effect) if moment == FaultMoment::DuringStatement => faults.during = Some(effect),
+                Some(effect) if is_slow(&effect) => faults.slow.push(effect),
+                Some(effect) => {
+                    faults.before = Some(effect);
+                    return faults;
+                }
+            }
+        }
+        let fails_before = state.must_fail_before(kind);
+        if may_fail && (is_query || fails_before) {
+            let strike = self.faults.strike_if(FaultMoment::AfterStatement, &statement.text, is_plain_error);
+            let effect = strike.effect.as_ref();
+            faults.error = effect.and_then(|effect| PlannedError::new(effect, !fails_before, commits));
+            faults.strikes.push(strike);
+        }
+        faults
+    }
+
+    /// Asks for the faults of a statement that has run. `may_fail` means that the statement can still fail.
+    pub(super) fn faults_after(
+        &self,
+        statement: &Statement,
+        has_committed: bool,
+        may_fail: bool,
+    ) -> Vec<FaultEffect> {
+        if statement.kind == Kind::Fault {
+            return Vec::new();
+        }
+        let is_possible = |effect: &FaultEffect| may_fail || !is_plain_error(effect);
+        let strike = |moment| self.faults.strike_if(moment, &statement.text, is_possible).effect;
+        let after = strike(FaultMoment::AfterStatement);
+        let goes_on = after.as_ref().is_none_or(is_slow);
+        let after_commit = if has_committed && goes_on { strike(FaultMoment::AfterCommit) } else { None };
+        after.into_iter().chain(after_commit).collect()
+    }
+}

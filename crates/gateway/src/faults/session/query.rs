@@ -1,0 +1,109 @@
+//! The simple protocol: a Query with one or several statements, and a function call.
+
+use pgwire::{encode, query, split_zero};
+
+use super::failure::Failure;
+use super::messages::{failing, parts};
+use super::moments::{Faults, PlannedError};
+use super::{FaultSession, Run, Work};
+use crate::faults::fault::FaultEffect;
+use crate::faults::lease_faults::Strike;
+use crate::faults::statement::{Kind, Statement, statements};
+
+/// Name of a function call in reports.
+const FUNCTION_CALL: &str = "(a function is called)";
+
+impl FaultSession {
+    pub(super) fn query(&mut self, message: &[u8]) {
+        let sql = split_zero(parts(message).body).0;
+        let found = statements(sql, self.standard_strings);
+        self.prepared.remove(&b""[..]);
+        let mut state = self.state;
+        let (mut strikes, mut during, mut failing) = (Vec::new(), None, None);
+        for (at, statement) in found.iter().enumerate() {
+            let faults = self.faults_before(statement, state, true);
+            let Faults { error, before, during: effect, slow, strikes: of_statement } = faults;
+            strikes.push(of_statement);
+            self.slow_down(slow);
+            if let Some(effect) = before {
+                return self.interrupt(effect, true, false);
+            }
+            during = during.or(effect);
+            if let Some(error) = error {
+                failing = Some((at, error));
+                break;
+            }
+            state = state.after(statement.kind);
+        }
+        let failure = match failing {
+            Some((at, error)) => {
+                let (failure, messages) = plan(sql, &found, at, &error);
+                self.send_to_server(messages);
+                Some(failure)
+            }
+            None => {
+                self.pass_to_server(message);
+                None
+            }
+        };
+        self.begin_run(found, strikes, failure, during);
+    }
+
+    pub(super) fn function_call(&mut self, message: &[u8]) {
+        let statement = Statement::named(FUNCTION_CALL);
+        let Faults { error, before, during, slow, strikes } =
+            self.faults_before(&statement, self.state, true);
+        self.slow_down(slow);
+        if let Some(effect) = before {
+            return self.interrupt(effect, true, false);
+        }
+        let failure = match error {
+            Some(PlannedError { sqlstate, .. }) => {
+                self.send_to_server(query(failing(&sqlstate).as_bytes()));
+                Some(Failure::sent(&sqlstate))
+            }
+            None => {
+                self.pass_to_server(message);
+                None
+            }
+        };
+        self.begin_run(vec![statement], vec![strikes], failure, during);
+    }
+
+    fn begin_run(
+        &mut self,
+        statements: Vec<Statement>,
+        strikes: Vec<Vec<Strike>>,
+        failure: Option<Failure>,
+        during: Option<FaultEffect>,
+    ) {
+        self.work = Work::Run(Run { statements, strikes, next: 0, is_query: true, failure });
+        if let Some(effect) = during {
+            self.interrupt(effect, true, false);
+        }
+    }
+
+    pub(super) fn slow_down(&mut self, effects: Vec<FaultEffect>) {
+        for effect in effects {
+            self.interrupt(effect, true, false);
+        }
+    }
+}
+
+/// Returns the failure of the statement at a position in the string of a Query, and the messages for the server.
+fn plan(sql: &[u8], found: &[Statement], at: usize, error: &PlannedError) -> (Failure, Vec<u8>) {
+    let PlannedError { sqlstate, is_after, is_commit } = error;
+    let statement = &found[at];
+    let (failure, changed) = match statement.kind {
+        _ if *is_commit => Failure::of_commit(sqlstate, at, sql, statement),
+        _ if *is_after => Failure::after(sqlstate, at, sql, statement),
+        Kind::CopyIn if sqlstate != "25006" => (Failure::of_copy_in(sqlstate, at), sql.to_vec()),
+        Kind::CopyOut => {
+            let (failure, changed) = Failure::after(sqlstate, at, sql, statement);
+            (failure.without_output(), changed)
+        }
+        _ if found.len() == 1 => return Failure::of_single(sqlstate, sql, statement),
+        _ => Failure::before(sqlstate, at, sql, statement),
+    };
+    (failure, encode(b'Q', &[&changed[..], b"\0"].concat()))
+}

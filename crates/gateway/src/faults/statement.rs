@@ -1,0 +1,194 @@
+//! Classifies the statements of a client by the way in which they can fail.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use pgwire::{SqlLexer, Token, TokenKind, statement_places};
+
+/// Maximum length of the text that a session keeps of a statement, in bytes.
+const LONGEST_TEXT: usize = 8 << 10;
+/// Number of tokens that decide the kind of a statement.
+const MOST_TOKENS: usize = 2000;
+
+/// How a statement can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The server sends nothing before the statement has run.
+    Plain,
+    /// The server sends a RowDescription before the statement runs.
+    Select,
+    Begin,
+    Commit {
+        chain: bool,
+    },
+    PrepareTransaction,
+    Rollback {
+        chain: bool,
+    },
+    RollbackTo,
+    /// COPY FROM STDIN.
+    CopyIn,
+    /// COPY TO STDOUT.
+    CopyOut,
+    /// The statement may commit by itself if no transaction block is open.
+    Call,
+    /// The statement cannot run in a transaction block, so nothing undoes it.
+    Alone,
+    /// SET pgfresh.fault, which adds a fault.
+    Fault,
+}
+
+impl Kind {
+    /// Returns true for the statements that end a transaction and keep its work.
+    pub(super) fn commits(self) -> bool {
+        matches!(self, Self::Commit { .. } | Self::PrepareTransaction)
+    }
+
+    /// Returns true for the statements that end in a rollback. They cannot fail.
+    pub(super) fn rolls_back(self) -> bool {
+        matches!(self, Self::Rollback { .. } | Self::RollbackTo)
+    }
+}
+
+/// One statement of a client.
+#[derive(Debug, Clone)]
+pub(super) struct Statement {
+    /// The text from the first token on, up to [`LONGEST_TEXT`].
+    pub(super) text: Arc<str>,
+    pub(super) kind: Kind,
+    /// Place in the string of a Query.
+    pub(super) place: Range<usize>,
+}
+
+impl Statement {
+    /// Returns a statement without text, which only needs a name for reports.
+    pub(super) fn named(name: &str) -> Self {
+        Self { text: name.into(), kind: Kind::Plain, place: 0..0 }
+    }
+}
+
+/// Returns the statements of a string, without those that have no token.
+pub(super) fn statements(sql: &[u8], standard_strings: bool) -> Vec<Statement> {
+    let found = statement_places(sql, standard_strings).into_iter();
+    found.filter_map(|place| statement(sql, place, standard_strings)).collect()
+}
+
+fn statement(sql: &[u8], place: Range<usize>, standard_strings: bool) -> Option<Statement> {
+    let whole = &sql[place.clone()];
+    let mut lexer = SqlLexer::new(whole, standard_strings);
+    let first = lexer.token()?;
+    let start = lexer.position() - first.text.len();
+    let text = String::from_utf8_lossy(whole[start..].trim_ascii_end());
+    let text = text[..text.floor_char_boundary(LONGEST_TEXT)].into();
+    let rest = std::iter::from_fn(|| lexer.token()).take(MOST_TOKENS);
+    let tokens: Vec<Token<'_>> = std::iter::once(first).chain(rest).collect();
+    Some(Statement { text, kind: kind(&tokens), place: place.start + start..place.end })
+}
+
+fn kind(tokens: &[Token<'_>]) -> Kind {
+    let is = |at: usize, words: &[&str]| {
+        tokens.get(at).is_some_and(|token| words.iter().any(|word| token.is_word(word.as_bytes())))
+    };
+    let has = |word: &str| tokens.iter().any(|token| token.is_word(word.as_bytes()));
+    // `AND CHAIN` but not `AND NO CHAIN`.
+    let chain = tokens.windows(2).any(|pair| pair[0].is_word(b"and") && pair[1].is_word(b"chain"));
+    let Some(first) = tokens.first() else { return Kind::Plain };
+    match first.text.to_ascii_lowercase().as_slice() {
+        b"select" | b"values" | b"table" | b"(" => Kind::Select,
+        b"with" if !["insert", "update", "delete", "merge"].iter().any(|word| has(word)) => Kind::Select,
+        b"begin" | b"start" => Kind::Begin,
+        b"commit" | b"rollback" if is(1, &["prepared"]) => Kind::Alone,
+        b"commit" | b"end" => Kind::Commit { chain },
+        b"rollback" if is(1, &["to"]) || is(1, &["work", "transaction"]) && is(2, &["to"]) => {
+            Kind::RollbackTo
+        }
+        b"rollback" | b"abort" => Kind::Rollback { chain },
+        b"prepare"
+            if is(1, &["transaction"])
+                && tokens.get(2).is_some_and(|token| token.kind == TokenKind::Text) =>
+        {
+            Kind::PrepareTransaction
+        }
+        b"copy" => copy(tokens),
+        b"call" | b"do" => Kind::Call,
+        b"set" if is_fault_setting(&tokens[1..]) => Kind::Fault,
+        b"vacuum" => Kind::Alone,
+        b"cluster" if tokens.len() == 1 => Kind::Alone,
+        b"discard" if is(1, &["all"]) => Kind::Alone,
+        b"alter" if is(1, &["system"]) => Kind::Alone,
+        b"create" | b"drop" if is(1, &["database", "tablespace", "subscription"]) => Kind::Alone,
+        b"create" | b"drop" | b"alter" | b"reindex" if has("concurrently") => Kind::Alone,
+        b"reindex" if has("database") || has("system") || has("schema") => Kind::Alone,
+        _ => Kind::Plain,
+    }
+}
+
+fn copy(tokens: &[Token<'_>]) -> Kind {
+    let mut open = 0_usize;
+    for pair in tokens.windows(2) {
+        match pair {
+            [token, _] if token.is_sign(b'(') => open += 1,
+            [token, _] if token.is_sign(b')') => open = open.saturating_sub(1),
+            [from, stdin] if open == 0 && from.is_word(b"from") && stdin.is_word(b"stdin") => {
+                return Kind::CopyIn;
+            }
+            [to, stdout] if open == 0 && to.is_word(b"to") && stdout.is_word(b"stdout") => {
+                return Kind::CopyOut;
+            }
+            _ => {}
+        }
+    }
+    Kind::Plain
+}
+
+fn is_fault_setting(tokens: &[Token<'_>]) -> bool {
+    let name = match tokens {
+        [first, rest @ ..] if first.is_word(b"session") || first.is_word(b"local") => rest,
+        all => all,
+    };
+    matches!(name, [space, point, name, ..]
+        if space.is_word(b"pgfresh") && point.is_sign(b'.') && name.is_word(b"fault"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_follow_from_words() {
+        for (sql, expected) in [
+            ("UPDATE t SET a = 1", Kind::Plain),
+            ("/* app */ select 1", Kind::Select),
+            ("WITH a AS (SELECT 1) SELECT * FROM a", Kind::Select),
+            ("WITH a AS (DELETE FROM t RETURNING 1) SELECT * FROM a", Kind::Plain),
+            ("start transaction isolation level serializable", Kind::Begin),
+            ("END", Kind::Commit { chain: false }),
+            ("COMMIT AND NO CHAIN", Kind::Commit { chain: false }),
+            ("commit work and chain", Kind::Commit { chain: true }),
+            ("COMMIT PREPARED 'a'", Kind::Alone),
+            ("PREPARE TRANSACTION 'a'", Kind::PrepareTransaction),
+            ("PREPARE transaction AS SELECT 1", Kind::Plain),
+            ("ROLLBACK", Kind::Rollback { chain: false }),
+            ("ROLLBACK TRANSACTION TO SAVEPOINT a", Kind::RollbackTo),
+            ("COPY t (a, b) FROM STDIN WITH (FORMAT csv)", Kind::CopyIn),
+            ("COPY (SELECT 1 FROM stdin) TO stdout", Kind::CopyOut),
+            ("COPY t TO STDOUT", Kind::CopyOut),
+            ("COPY t FROM '/tmp/x'", Kind::Plain),
+            ("CREATE UNIQUE INDEX CONCURRENTLY i ON t (a)", Kind::Alone),
+            ("SET pgfresh.fault = '{}'", Kind::Fault),
+            ("SET SESSION PGFRESH.Fault TO '{}'", Kind::Fault),
+            ("SET search_path = pgfresh.fault", Kind::Plain),
+        ] {
+            assert_eq!(statements(sql.as_bytes(), true)[0].kind, expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn text_begins_with_first_token() {
+        let sql = b" ; /* a */ SELECT 1 ;; -- b\n UPDATE t ;";
+        let found = statements(sql, true);
+        let texts: Vec<&str> = found.iter().map(|statement| &*statement.text).collect();
+        assert_eq!(texts, ["SELECT 1", "UPDATE t"]);
+        assert_eq!(&sql[found[1].place.clone()], b"UPDATE t ");
+    }
+}
