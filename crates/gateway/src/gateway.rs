@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::budget::Budget;
 use crate::connections::ConnectionCount;
 use crate::events::{EventLog, EventSource};
+use crate::faults::Faults;
 use crate::history::StatementHistory;
 use crate::http::HttpService;
 use crate::listener::Listener;
@@ -88,6 +89,7 @@ pub struct BoundGateway {
     history: Option<Arc<StatementHistory>>,
     events: EventSource,
     recorder: Arc<StatementRecorder>,
+    faults: Arc<Faults>,
 }
 
 impl BoundGateway {
@@ -109,12 +111,18 @@ impl BoundGateway {
         Arc::clone(&self.recorder)
     }
 
+    /// Returns the faults of all leases.
+    #[must_use]
+    pub fn faults(&self) -> Arc<Faults> {
+        Arc::clone(&self.faults)
+    }
+
     /// Starts serving clients with databases from `leases`, and HTTP requests through `http`, if present.
     ///
     /// # Errors
     /// Returns [`GatewayError::Threads`] if the worker threads cannot be started.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
-        let Self { access, listeners, history, events, recorder } = self;
+        let Self { access, listeners, history, events, recorder, faults } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
         let state = Arc::new(GatewayState {
             http,
@@ -124,6 +132,7 @@ impl BoundGateway {
             workers: Arc::new(workers),
             connections: ConnectionCount::new(),
             taps: Arc::new(Taps { events, history, recorder, ..Taps::default() }),
+            faults,
         });
         let (closing, receiver) = watch::channel(false);
         for listener in listeners {
@@ -170,6 +179,7 @@ impl Gateway {
             history,
             events: EventSource::default(),
             recorder: Arc::new(StatementRecorder::new(budget)),
+            faults: Arc::default(),
         })
     }
 
@@ -202,6 +212,12 @@ impl Gateway {
     #[must_use]
     pub fn transcribe(&self) -> Arc<Transcription> {
         self.state.taps.transcribe()
+    }
+
+    /// Returns the faults of all leases.
+    #[must_use]
+    pub fn faults(&self) -> Arc<Faults> {
+        Arc::clone(&self.state.faults)
     }
 
     /// Returns how long there has been no open connection, or `None` while there is one.

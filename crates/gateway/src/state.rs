@@ -8,6 +8,7 @@ use crate::Access;
 use crate::cancel::CancelKeys;
 use crate::closing::{Closing, closed};
 use crate::connections::{ConnectionCount, OpenConnection};
+use crate::faults::Faults;
 use crate::http::HttpService;
 use crate::statement_tap::Taps;
 use crate::workers::Workers;
@@ -23,6 +24,7 @@ pub(crate) struct GatewayState {
     pub(crate) workers: Arc<Workers>,
     pub(crate) connections: ConnectionCount,
     pub(crate) taps: Arc<Taps>,
+    pub(crate) faults: Arc<Faults>,
 }
 
 /// Handle for an open connection, which counts as open for as long as the handle exists. The handle also signals when

@@ -1,8 +1,9 @@
 //! The faults of one lease: which one is due, and what each has done.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use contract::{FaultDescription, FaultList};
+use sys::lock;
 
 use super::fault::{Fault, FaultEffect, FaultMoment};
 
@@ -21,6 +22,8 @@ struct Requested {
     candidates: u64,
     fired: u64,
     statements: Vec<String>,
+    /// Whether the fault was planned before the lease began, so that no test has requested it.
+    is_planned: bool,
 }
 
 /// A candidate of some faults, of which at most one has fired.
@@ -36,9 +39,30 @@ pub(super) struct Strike {
 impl LeaseFaults {
     /// Adds a fault and returns its number.
     pub(crate) fn add(&self, fault: Fault) -> u64 {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(Requested { fault, candidates: 0, fired: 0, statements: Vec::new() });
+        self.push(fault, false)
+    }
+
+    /// Adds a fault that no test has requested and returns its number.
+    pub(crate) fn add_planned(&self, fault: Fault) -> u64 {
+        self.push(fault, true)
+    }
+
+    fn push(&self, fault: Fault, is_planned: bool) -> u64 {
+        let mut all = lock(&self.0);
+        all.push(Requested { fault, candidates: 0, fired: 0, statements: Vec::new(), is_planned });
         all.len() as u64
+    }
+
+    /// Returns true if there are no faults.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+
+    /// Returns the requested faults that have never fired.
+    pub(crate) fn unfired(&self) -> Vec<String> {
+        let all = lock(&self.0);
+        let unfired = all.iter().filter(|requested| requested.fired == 0 && !requested.is_planned);
+        unfired.map(|requested| requested.fault.words()).collect()
     }
 
     /// Returns the effect of the first fault that is due at this moment. All faults of the moment count the candidate,
@@ -57,9 +81,9 @@ impl LeaseFaults {
         is_possible: impl Fn(&FaultEffect) -> bool,
     ) -> Strike {
         let mut strike = Strike::default();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         for (at, requested) in all.iter_mut().enumerate() {
-            let Requested { fault, candidates, fired, statements } = requested;
+            let Requested { fault, candidates, fired, statements, .. } = requested;
             if fault.moment != moment
                 || !is_possible(&fault.effect)
                 || !fault.statement.as_deref().is_none_or(|wanted| matches(wanted, statement))
@@ -83,7 +107,7 @@ impl LeaseFaults {
 
     /// Takes a strike back, because the server has never run its statement.
     pub(super) fn take_back(&self, strike: &Strike) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         for at in &strike.counted {
             if let Some(requested) = all.get_mut(*at) {
                 requested.candidates = requested.candidates.saturating_sub(1);
@@ -97,7 +121,7 @@ impl LeaseFaults {
 
     /// Returns all faults with what they have done.
     pub(crate) fn list(&self) -> FaultList {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.0);
         let describe = |(at, requested): (usize, &Requested)| FaultDescription {
             number: at as u64 + 1,
             fault: requested.fault.words(),

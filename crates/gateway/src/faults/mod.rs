@@ -9,8 +9,10 @@
 mod errors;
 mod fault;
 mod lease_faults;
+mod registry;
 #[allow(dead_code, reason = "the drive comes next")]
 mod session;
 mod statement;
 
 pub use fault::{Fault, FaultEffect, FaultError, FaultMoment};
+pub use registry::{Faults, UnfiredFault};

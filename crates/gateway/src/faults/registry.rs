@@ -1,0 +1,209 @@
+//! The faults of all leases of a gateway.
+//!
+//! A client requests a fault for a lease by name. The fault ends with the lease, or when the lease is reset. The registry
+//! compares the begin of a lease with the begin that it knows, because it does not notice when a lease ends.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use contract::{FaultDescription, FaultList};
+use lease::{LeaseError, Leases, cut};
+use sys::lock;
+
+use super::fault::Fault;
+use super::lease_faults::LeaseFaults;
+
+/// Number of leases at which the registry starts removing ended ones.
+const SWEEP_THRESHOLD: usize = 512;
+
+/// A fault that never fired although a test requested it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfiredFault {
+    /// Name of the test's database.
+    pub database: String,
+    /// The fault in words.
+    pub fault: String,
+}
+
+/// The faults of all leases.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Whether any fault has been requested or planned.
+    in_use: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Leases by database name. Some of them may have ended.
+    leases: HashMap<String, FaultyLease>,
+    /// Faults of leases to come, by the number of the lease.
+    planned: BTreeMap<u64, Vec<Fault>>,
+    /// Faults of leases that had them from their begin.
+    placed: Vec<PlacedFault>,
+    /// Number of leases that have begun since the first fault was planned.
+    begun: u64,
+    unfired: Vec<UnfiredFault>,
+    sweep_at: usize,
+}
+
+/// A lease, and its faults.
+#[derive(Debug)]
+struct FaultyLease {
+    since: Instant,
+    faults: Arc<LeaseFaults>,
+}
+
+#[derive(Debug)]
+struct PlacedFault {
+    lease: u64,
+    database: String,
+    faults: Arc<LeaseFaults>,
+    number: u64,
+}
+
+impl Faults {
+    /// Adds a fault to the lease `name` and returns its number. Blocks until the lease's open sessions obey it.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if no lease has this name.
+    pub fn add(&self, name: &str, fault: Fault, leases: &Leases) -> Result<u64, LeaseError> {
+        self.in_use.store(true, Ordering::SeqCst);
+        let since = begin_of(name, leases)?;
+        let faults = {
+            let mut state = lock(&self.state);
+            state.sweep(leases);
+            state.lease(name, since)
+        };
+        Ok(faults.add(fault))
+    }
+
+    /// Returns the faults of the lease `name`.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if no lease has this name.
+    pub fn list(&self, name: &str, leases: &Leases) -> Result<FaultList, LeaseError> {
+        let since = begin_of(name, leases)?;
+        let state = lock(&self.state);
+        let lease = state.leases.get(cut(name)).filter(|lease| lease.since == since);
+        Ok(lease.map_or_else(FaultList::default, |lease| lease.faults.list()))
+    }
+
+    /// Ends the faults of the lease `name`, because the lease ends or is reset. Returns the faults that never fired.
+    /// `is_reported` means that the client learns of them.
+    pub fn test_ended(&self, name: &str, is_reported: bool) -> Vec<String> {
+        let mut state = lock(&self.state);
+        let Some(lease) = state.leases.remove(cut(name)) else { return Vec::new() };
+        let unfired = lease.faults.unfired();
+        if !is_reported {
+            state.report(name, &lease);
+        }
+        unfired
+    }
+
+    /// Ends all faults. Returns those that never fired without their clients knowing.
+    #[must_use]
+    pub fn finish(&self) -> Vec<UnfiredFault> {
+        let mut state = lock(&self.state);
+        let mut rest: Vec<_> = std::mem::take(&mut state.leases).into_iter().collect();
+        rest.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (name, lease) in rest {
+            state.report(&name, &lease);
+        }
+        std::mem::take(&mut state.unfired)
+    }
+
+    /// Plans a fault for a lease to come. `lease` counts the leases that begin from the first call on, from 1, in the order
+    /// of their first sessions. A lease begins anew when it is reset.
+    pub fn plan(&self, lease: u64, fault: Fault) {
+        lock(&self.state).planned.entry(lease).or_default().push(fault);
+        self.in_use.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns the planned faults of leases that have begun: the number of the lease, its name, and what the fault has
+    /// done.
+    #[must_use]
+    pub fn planned(&self) -> Vec<(u64, String, FaultDescription)> {
+        let described = |placed: &PlacedFault| {
+            let list = placed.faults.list();
+            let fault = list.faults.into_iter().find(|fault| fault.number == placed.number)?;
+            Some((placed.lease, placed.database.clone(), fault))
+        };
+        lock(&self.state).placed.iter().filter_map(described).collect()
+    }
+
+    /// Returns the faults for a new session in the lease `name`, if the lease has any. `reset` means that the session has
+    /// requested a reset of the lease.
+    pub(crate) fn for_session(&self, name: &str, reset: bool, leases: &Leases) -> Option<Arc<LeaseFaults>> {
+        if !self.in_use.load(Ordering::SeqCst) {
+            return None;
+        }
+        let (since, _) = leases.leased(name)?;
+        let mut state = lock(&self.state);
+        state.sweep(leases);
+        let known = state.leases.get(cut(name)).is_some_and(|lease| lease.since == since);
+        if (reset || !known)
+            && let Some(before) = state.leases.remove(cut(name))
+        {
+            state.report(name, &before);
+        }
+        if !state.planned.is_empty() && (reset || !known) {
+            state.begin(name, since);
+        }
+        let lease = state.leases.get(cut(name))?;
+        (!lease.faults.is_empty()).then(|| Arc::clone(&lease.faults))
+    }
+}
+
+impl State {
+    /// Returns the faults of the lease that began at this time.
+    fn lease(&mut self, name: &str, since: Instant) -> Arc<LeaseFaults> {
+        let ended = self.leases.get(cut(name)).is_some_and(|lease| lease.since != since);
+        if ended && let Some(before) = self.leases.remove(cut(name)) {
+            self.report(name, &before);
+        }
+        let new = || FaultyLease { since, faults: Arc::default() };
+        Arc::clone(&self.leases.entry(cut(name).to_owned()).or_insert_with(new).faults)
+    }
+
+    /// Counts a new lease, and adds the faults that are planned for it.
+    fn begin(&mut self, name: &str, since: Instant) {
+        self.begun += 1;
+        let faults = self.lease(name, since);
+        for fault in self.planned.get(&self.begun).into_iter().flatten() {
+            let number = faults.add_planned(fault.clone());
+            let (lease, database) = (self.begun, cut(name).to_owned());
+            self.placed.push(PlacedFault { lease, database, faults: Arc::clone(&faults), number });
+        }
+    }
+
+    /// Notes the faults of an ended lease that never fired.
+    fn report(&mut self, name: &str, lease: &FaultyLease) {
+        let unfired = |fault| UnfiredFault { database: cut(name).to_owned(), fault };
+        self.unfired.extend(lease.faults.unfired().into_iter().map(unfired));
+    }
+
+    /// If there are many leases, removes those that have ended.
+    fn sweep(&mut self, leases: &Leases) {
+        if self.leases.len() < self.sweep_at.max(SWEEP_THRESHOLD) {
+            return;
+        }
+        let is_over = |name: &str, lease: &FaultyLease| {
+            leases.leased(name).is_none_or(|(since, _)| since != lease.since)
+        };
+        let over: Vec<_> = self.leases.extract_if(|name, lease| is_over(name, lease)).collect();
+        for (name, lease) in over {
+            self.report(&name, &lease);
+        }
+        self.sweep_at = 2 * self.leases.len();
+    }
+}
+
+fn begin_of(name: &str, leases: &Leases) -> Result<Instant, LeaseError> {
+    match leases.leased(name) {
+        Some((since, _)) => Ok(since),
+        None => Err(LeaseError::NotLeased(name.to_owned())),
+    }
+}
