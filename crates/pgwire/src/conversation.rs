@@ -23,6 +23,14 @@ pub struct Conversation {
     last: u8,
 }
 
+/// What a session's state knows of the client's messages, to forget later ones with [`Conversation::forget_since`].
+#[derive(Debug, Clone, Copy)]
+pub struct ClientSide {
+    owed: u64,
+    unsynchronized: bool,
+    is_between: bool,
+}
+
 impl Conversation {
     /// Returns a session's state after its startup response. A replication session never counts as idle,
     /// because its messages have different meanings.
@@ -83,6 +91,51 @@ impl Conversation {
     pub fn is_idle(&self) -> bool {
         let between = self.client.is_between() && self.server.is_between();
         between && self.owed == 0 && !self.unsynchronized && self.status == b'I' && self.last != b'E'
+    }
+
+    /// Returns true if the server has answered all messages of the client, in whatever state the client's transaction is.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.may_be_at_rest() && self.owed == 0
+    }
+
+    /// Returns true if the server's last message has ended an answer, and the client has sent no incomplete request. The
+    /// server may still owe the answers to requests behind it. After a COPY or an error, this is all that is known: see
+    /// [`Self::owed`].
+    #[must_use]
+    pub fn may_be_at_rest(&self) -> bool {
+        let between = self.client.is_between() && self.server.is_between();
+        between && !self.unsynchronized && self.status != 0 && (self.owed == 0 || self.last == b'Z')
+    }
+
+    /// Returns the number of answers that the server owes at most.
+    #[must_use]
+    pub fn owed(&self) -> u64 {
+        self.owed
+    }
+
+    /// Returns the transaction status in the last ReadyForQuery: I, T or E. It is 0 for a replication session.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        self.status
+    }
+
+    /// Returns what the state knows of the client's messages.
+    #[must_use]
+    pub fn client_side(&self) -> ClientSide {
+        let Self { owed, unsynchronized, .. } = *self;
+        ClientSide { owed, unsynchronized, is_between: self.client.is_between() }
+    }
+
+    /// Forgets the messages that the client has sent since `before`, because the caller has not forwarded them. Returns
+    /// false and changes nothing if `before` is in the middle of a request, and in a replication session.
+    pub fn forget_since(&mut self, before: ClientSide) -> bool {
+        if before.unsynchronized || !before.is_between || self.status == 0 {
+            return false;
+        }
+        self.client = FrameDecoder::ending_with(b'X');
+        (self.owed, self.unsynchronized) = (before.owed, false);
+        true
     }
 
     /// Returns true if the client's last message is incomplete or has an invalid length. If the server closes

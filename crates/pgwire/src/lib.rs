@@ -33,7 +33,7 @@ mod transcript;
 mod transcript_builder;
 mod unanswered;
 
-pub use conversation::Conversation;
+pub use conversation::{ClientSide, Conversation};
 pub use error::ErrorResponse;
 pub use frame::{Frame, FrameDecoder, FramePrefix, HEADER, MalformedFrame, encode, frames, split_zero};
 pub use message::{

@@ -52,7 +52,7 @@ pub use linux::{
     shortage::{ProcessorWatch, Shortage, pressure},
     socket::{
         is_closed_by_peer, is_from_our_user, is_hung_up, is_idle_socket, keep_alive, limit_backlog,
-        reset_on_close, set_send_buffer,
+        reset_now, reset_on_close, set_send_buffer,
     },
     storage_stack::{Bottom, Stack},
     system_v_memory::remove_segments,

@@ -1,11 +1,12 @@
 //! The clients of open sessions and the little that a lease needs to know about them.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The gateway's link to the client of a session.
-pub trait ClientLink: fmt::Debug + Send + Sync {
+/// The gateway's link to the client of a session. The gateway finds its own type again with [`Any`].
+pub trait ClientLink: Any + fmt::Debug + Send + Sync {
     /// Returns true if the client has closed its end of the connection, even if no thread has noticed yet.
     fn is_gone(&self) -> bool;
     /// Tells the gateway that the server is terminating the session, so that the gateway stops waiting for the client
@@ -24,6 +25,11 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(link: Option<Arc<dyn ClientLink>>) -> Self {
         Self { link, leaving: AtomicBool::new(false), closed: AtomicBool::new(false) }
+    }
+
+    /// Returns the gateway's link to the client, if there is one.
+    pub(crate) fn link(&self) -> Option<Arc<dyn ClientLink>> {
+        self.link.clone()
     }
 
     /// Records that the client is leaving. Returns `false` if that has been recorded before.

@@ -13,6 +13,7 @@ use sys::lock;
 
 use crate::admin::AdminPool;
 use crate::backends::backend::{IDLE_TIMEOUT, params_id};
+use crate::backends::client::ClientLink;
 use crate::backends::expected::ExpectedParams;
 use crate::backends::seats::{Seats, Shares};
 use crate::error::LeaseError;
@@ -338,6 +339,14 @@ impl Leases {
     pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {
         let lease = self.0.lock().table.lease(cut(name))?;
         Some((lease.since?, lease.sessions))
+    }
+
+    /// Returns the links to the clients of the lease's open sessions, and to those whose sessions are about to begin.
+    #[must_use]
+    pub fn client_links(&self, name: &str) -> Vec<Arc<dyn ClientLink>> {
+        let core = self.0.lock();
+        let Some(id) = core.table.database_named(cut(name)) else { return Vec::new() };
+        core.pool.clients(id).iter().filter_map(|client| client.link()).collect()
     }
 
     /// Registers a session in which clients create and drop databases with SQL, until the returned guard is dropped.

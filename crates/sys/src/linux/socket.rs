@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, listen, recv, sockopt};
+use rustix::net::{RecvFlags, connect_unspec, listen, recv, sockopt};
 
 /// Limits the number of connections waiting for `accept` to `waiting`.
 pub fn limit_backlog(listener: &TcpListener, waiting: i32) -> io::Result<()> {
@@ -25,6 +25,11 @@ pub fn keep_alive(listener: &TcpListener) -> io::Result<()> {
 /// lost.
 pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
+}
+
+/// Sends a reset and disconnects, even if the socket has more descriptors. Unsent data is lost.
+pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
+    Ok(connect_unspec(stream)?)
 }
 
 /// Sets the size of the send buffer in bytes. The kernel doubles this value.
