@@ -1,10 +1,10 @@
-//! Signals that tell sessions to close, either all of them because the gateway shuts down, or a single one.
+//! The signal that tells all sessions to close because the gateway shuts down.
 
 use std::future::pending;
 
 use tokio::sync::watch;
 
-/// Signal that becomes true when the gateway or one session must close.
+/// Signal that becomes true when the gateway must close.
 pub(crate) type Closing = watch::Receiver<bool>;
 
 /// Waits until the signal is true.
@@ -12,11 +12,6 @@ pub(crate) async fn closed(closing: &mut Closing) {
     if closing.wait_for(|closing| *closing).await.is_err() {
         pending::<()>().await;
     }
-}
-
-/// Returns true if the signal is true.
-pub(crate) fn is_closed(closing: &Closing) -> bool {
-    *closing.borrow()
 }
 
 /// Returns the output of `work`, or `None` if `end` completes first.

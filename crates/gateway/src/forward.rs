@@ -13,11 +13,16 @@ use pgwire::{Conversation, FramePrefix, SessionTraces, SqlLexer, TERMINATE, spli
 use tokio::time::timeout;
 
 use crate::buffer::BUFFER;
+use crate::faults::sets_a_fault;
 use crate::statement_tap::Tap;
 use crate::stream::Stream;
 
 /// How long the server may be silent after the client has left before the gateway closes the connection.
 const DRAIN: Duration = Duration::from_secs(30);
+
+/// How long both sides of a session must be silent before the server counts as idle although the gateway has lost count of
+/// its answers.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub(crate) enum End {
     Server,
     /// The session must close, and the client isn't reading its pending bytes: see [`Forward::run_while_client_reads`].
     Closed,
+    /// The client requests a fault with SET, which the gateway has not forwarded: see [`Forward::run_until_rest`].
+    FaultRequest,
 }
 
 /// Function that ends all backends that are waiting for clients. A statement such as DROP DATABASE would fail if such a
@@ -88,10 +95,17 @@ impl PendingBytes {
     }
 }
 
-/// The side that ended the session first.
-enum ClosedSide {
+/// Why the forwarding stops: a side has ended the session first, or the client requests a fault.
+enum Stop {
     Client,
     Server,
+    FaultRequest,
+}
+
+/// A statement that concerns the gateway.
+enum GatewayStatement {
+    ChangesDatabase,
+    RequestsFault,
 }
 
 /// Session state that the gateway derives from the session's messages.
@@ -137,10 +151,61 @@ impl Forward {
     /// again.
     pub(crate) async fn run(&mut self) -> End {
         match poll_fn(|context| self.poll(context)).await {
-            ClosedSide::Server => End::Server,
-            ClosedSide::Client if self.is_server_reusable() => End::Idle,
-            ClosedSide::Client => End::Client,
+            Stop::Server => End::Server,
+            Stop::Client if self.is_server_reusable() => End::Idle,
+            Stop::Client => End::Client,
+            Stop::FaultRequest => End::FaultRequest,
         }
+    }
+
+    /// Forwards until the server has answered everything. Returns false if the session ends before that. If `holds_client`
+    /// is true, reads nothing from the client. This future is cancel-safe, like that of [`Self::run`].
+    pub(crate) async fn run_until_rest(&mut self, holds_client: bool) -> bool {
+        let mut owed = None;
+        loop {
+            let rest = poll_fn(|context| self.poll_until_rest(holds_client, context));
+            if let Ok(rests) = timeout(QUIET, rest).await {
+                return rests;
+            }
+            // After a COPY or an error, the conversation may wait for an answer that never comes.
+            let seen = Some(self.conversation.owed()).filter(|_| self.conversation.may_be_at_rest());
+            if seen.is_some() && seen == owed {
+                return true;
+            }
+            owed = seen;
+        }
+    }
+
+    fn poll_until_rest(&mut self, holds_client: bool, context: &mut Context<'_>) -> Poll<bool> {
+        if self.conversation.is_at_rest() {
+            return Poll::Ready(true);
+        }
+        let stop = if holds_client {
+            // A server that has stopped reading is about to send the reason.
+            let _ = self.up.poll_flush(&mut self.server, context);
+            self.poll_down(context)
+        } else {
+            self.poll(context)
+        };
+        match stop {
+            // The request waits in the client's connection.
+            Poll::Ready(Stop::FaultRequest) => self.poll_until_rest(true, context),
+            Poll::Ready(_) => Poll::Ready(false),
+            Poll::Pending if self.conversation.is_at_rest() => Poll::Ready(true),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Returns true if the client has left, and the server may still send something.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
+    /// Replaces the client's connection with `other`. Returns the client's, the bytes that it must receive first, and the
+    /// tap. The caller must call this only after [`Self::run_until_rest`] has returned true.
+    pub(crate) fn exchange_client(&mut self, other: Stream) -> (Stream, Vec<u8>, Option<Box<Tap>>) {
+        let unsent = self.take_unsent();
+        (std::mem::replace(&mut self.client, other), unsent, self.tap.take())
     }
 
     /// Forwards the last bytes of a session that must close, for as long as the client reads. The caller must drop the
@@ -150,8 +215,8 @@ impl Forward {
             return End::Client;
         }
         poll_fn(|context| match self.poll(context) {
-            Poll::Ready(ClosedSide::Client) => Poll::Ready(End::Client),
-            Poll::Ready(ClosedSide::Server) => Poll::Ready(End::Server),
+            Poll::Ready(Stop::Server) => Poll::Ready(End::Server),
+            Poll::Ready(_) => Poll::Ready(End::Client),
             Poll::Pending if !self.down.bytes.is_empty() => Poll::Ready(End::Closed),
             Poll::Pending => Poll::Pending,
         })
@@ -173,7 +238,7 @@ impl Forward {
         conversation.is_terminated() && conversation.is_idle() && traces.leaves_nothing()
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
         // Read from the client first, to see a Terminate message before the connection closes.
         if let Poll::Ready(stop) = self.poll_up(context) {
             return Poll::Ready(stop);
@@ -182,7 +247,7 @@ impl Forward {
     }
 
     /// Forwards from the client to the server.
-    fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
+    fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
         let Self { client, server, conversation, traces, vacate, tap, up, .. } = self;
         loop {
             // A server that has stopped reading is about to send the reason.
@@ -190,37 +255,50 @@ impl Forward {
                 return Poll::Pending;
             }
             if conversation.is_terminated() {
-                return Poll::Ready(ClosedSide::Client);
+                return Poll::Ready(Stop::Client);
             }
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(client.poll_receive(context, buffer)).unwrap_or(0);
-                let mut clears_the_way = false;
+                let before = conversation.client_side();
+                let mut found = None;
                 let passed = conversation.client_says(&buffer[..count], |frame| {
                     traces.client_says(frame);
-                    clears_the_way |= statement(frame).is_some_and(changes_a_database);
+                    if let Some(statement) = statement(frame).and_then(gateway_statement) {
+                        found = Some(statement);
+                    }
                 });
+                match found {
+                    None => {}
+                    Some(GatewayStatement::ChangesDatabase) => vacate(),
+                    Some(GatewayStatement::RequestsFault) => {
+                        if conversation.forget_since(before) {
+                            client.put_back(&buffer[..count]);
+                            return Poll::Ready(Err(Stop::FaultRequest));
+                        }
+                    }
+                }
                 if let Some(tap) = tap {
                     tap.observe_client(&buffer[..passed]);
                 }
-                if clears_the_way {
-                    vacate();
+                if count == 0 {
+                    return Poll::Ready(Err(Stop::Client));
                 }
-                Poll::Ready((count > 0).then(|| up.send(&buffer[..passed], server, context)))
+                Poll::Ready(Ok(up.send(&buffer[..passed], server, context)))
             });
             match ready!(sent) {
-                None => return Poll::Ready(ClosedSide::Client),
-                Some(Ok(())) => {}
-                Some(Err(_)) => return Poll::Pending,
+                Err(stop) => return Poll::Ready(stop),
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Poll::Pending,
             }
         }
     }
 
     /// Forwards from the server to the client.
-    fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
+    fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
         let Self { client, server, conversation, tap, down, .. } = self;
         loop {
             if ready!(down.poll_flush(client, context)).is_err() {
-                return Poll::Ready(ClosedSide::Client);
+                return Poll::Ready(Stop::Client);
             }
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
@@ -231,9 +309,9 @@ impl Forward {
                 Poll::Ready((count > 0).then(|| down.send(&buffer[..count], client, context)))
             });
             match ready!(sent) {
-                None => return Poll::Ready(ClosedSide::Server),
+                None => return Poll::Ready(Stop::Server),
                 Some(Ok(())) => {}
-                Some(Err(_)) => return Poll::Ready(ClosedSide::Client),
+                Some(Err(_)) => return Poll::Ready(Stop::Client),
             }
         }
     }
@@ -298,13 +376,16 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     }
 }
 
-/// Returns true for CREATE, ALTER and DROP DATABASE, which the server may refuse because of other sessions in the
-/// database. Since these statements must be sent alone, only the start of the text matters.
-fn changes_a_database(sql: &[u8]) -> bool {
+/// Recognizes CREATE, ALTER and DROP DATABASE, which the server may refuse because of other sessions in the database, and
+/// `SET pgfresh.fault`. Since the former must be sent alone, only the start of the text matters.
+fn gateway_statement(sql: &[u8]) -> Option<GatewayStatement> {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];
-    lexer.token().is_some_and(|verb| verbs.iter().any(|word| verb.is_word(word)))
-        && lexer.token().is_some_and(|object| object.is_word(b"database"))
+    let verb = lexer.token()?;
+    if verbs.iter().any(|word| verb.is_word(word)) {
+        return lexer.token()?.is_word(b"database").then_some(GatewayStatement::ChangesDatabase);
+    }
+    (verb.is_word(b"set") && sets_a_fault(lexer)).then_some(GatewayStatement::RequestsFault)
 }
 
 #[cfg(test)]

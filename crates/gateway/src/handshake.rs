@@ -11,9 +11,11 @@ use pgwire::{
 };
 use server::Major;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::sleep;
 
 use crate::Access;
 use crate::certificate::ServerCertificate;
+use crate::faults::{FaultEffect, FaultScope, HitConnection};
 use crate::session_settings::SessionSettings;
 use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
@@ -38,6 +40,8 @@ pub(crate) struct PendingSession {
     pub(crate) version_negotiated: bool,
     /// When the client's startup message arrived.
     pub(crate) since: Instant,
+    /// Bytes per second and direction, if a fault limits them.
+    pub(crate) bandwidth: Option<u64>,
 }
 
 /// Reason why a handshake failed.
@@ -46,6 +50,8 @@ pub(crate) enum HandshakeError {
     Disconnected,
     /// The gateway refuses the client and sends it this message.
     Refused(Stream, Vec<u8>),
+    /// A fault of the lease ends the connection.
+    Hit(HitConnection),
 }
 
 /// PostgreSQL's error message for a client that starts TLS directly without announcing the protocol.
@@ -104,7 +110,11 @@ pub(crate) async fn read_request(
                     Ok(settings) => settings,
                     Err(error) => return Err(refused(stream, &error)),
                 };
-                return authenticate(stream.with_unread(bytes), startup, settings, state).await;
+                let stream = stream.with_unread(bytes);
+                return match state.faults.admit(&startup.database, &state.leases) {
+                    None => authenticate(stream, startup, settings, None, state).await,
+                    Some(effect) => begin_with_fault(stream, startup, settings, effect, state).await,
+                };
             }
             StartupPacket::Unsupported(version) => {
                 let message = unsupported_protocol(version, supported_protocols(state));
@@ -153,15 +163,43 @@ fn refused(stream: Stream, error: &ErrorResponse) -> HandshakeError {
     HandshakeError::Refused(stream, error.to_bytes())
 }
 
+/// Goes on with a client whose connection gets a fault.
+async fn begin_with_fault(
+    stream: Stream,
+    startup: Startup,
+    settings: SessionSettings,
+    effect: FaultEffect,
+    state: &GatewayState,
+) -> Result<ClientRequest, HandshakeError> {
+    let bandwidth = match effect {
+        FaultEffect::Delay(time) => {
+            sleep(time).await;
+            None
+        }
+        FaultEffect::Bandwidth(rate) => Some(rate),
+        effect => {
+            let scope = FaultScope {
+                registry: Arc::clone(&state.faults),
+                leases: state.leases.clone(),
+                name: startup.database,
+            };
+            return Err(HandshakeError::Hit(HitConnection { client: stream, effect, scope }));
+        }
+    };
+    authenticate(stream, startup, settings, bandwidth, state).await
+}
+
 /// Authenticates the client. Clients of the unix socket need no password, because other users can't enter the socket's
 /// directory.
 async fn authenticate(
     mut stream: Stream,
     startup: Startup,
     settings: SessionSettings,
+    bandwidth: Option<u64>,
     state: &GatewayState,
 ) -> Result<ClientRequest, HandshakeError> {
-    let mut pending = PendingSession { startup, settings, version_negotiated: false, since: Instant::now() };
+    let since = Instant::now();
+    let mut pending = PendingSession { startup, settings, version_negotiated: false, since, bandwidth };
     if matches!(stream.socket(), Socket::Unix(_)) {
         return Ok(ClientRequest::Session(stream, pending));
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::{
-    Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard, Seat,
+    Backend, ClientLink, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard, Seat,
     SessionGuard,
 };
 use pgwire::{Conversation, DISCARD_ALL, Startup, frames, without_negotiation};
@@ -18,10 +18,12 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
-use crate::closing::{Closing, closed, is_closed, run_unless};
+use crate::closing::run_unless;
 use crate::error_message;
+use crate::faults::{ClientSide, FaultOrder, FaultScope, SessionFacts, switch};
 use crate::forward::{End, EndWaitingBackends, Forward, Observed};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, read_request};
+use crate::notices::Notices;
 use crate::rollback::{Gate, RollbackConnection, RollbackSession};
 use crate::state::{ConnectionHandle, GatewayState};
 use crate::stream::{Socket, Stream};
@@ -35,7 +37,7 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
 /// Serves one connection until the connection or the gateway closes.
-pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence: ConnectionHandle) {
+pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, presence: ConnectionHandle) {
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let of_session = presence.clone();
     let serve = async {
@@ -65,6 +67,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
                 }
             }
             Err(HandshakeError::Refused(stream, message)) => stream.send_and_close(&message).await,
+            Err(HandshakeError::Hit(connection)) => connection.end(&presence).await,
             Err(HandshakeError::Disconnected) => {}
         }
     };
@@ -82,17 +85,22 @@ fn start(
     pending: PendingSession,
     presence: ConnectionHandle,
 ) {
-    let PendingSession { startup, settings, version_negotiated, since } = pending;
+    let PendingSession { startup, settings, version_negotiated, since, bandwidth } = pending;
     let Startup { params, database, replication } = startup;
     let for_client = |greeting| if version_negotiated { without_negotiation(greeting) } else { greeting };
-    let (link, closing) = socket.link();
+    let (link, notices) = socket.link();
     let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
-    let request = ConnectRequest { client: link, ..settings.request(&database, &params) };
+    let client = link.clone().map(|link| -> Arc<dyn ClientLink> { link });
+    let request = ConnectRequest { client, ..settings.request(&database, &params) };
     let entered = match lease_session(state, &request, replication) {
         Ok(entered) => entered,
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
     let listeners = state.taps.listeners(&database, &settings, &params, &state.leases);
+    let faults = state.faults.for_session(&database, settings.reset, &state.leases);
+    if let (Some(faults), Some(link)) = (faults, &link) {
+        link.notices.order(&faults, None, bandwidth);
+    }
     // Some client may be about to drop databases with SQL, which would fail if backends were waiting in them.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
@@ -102,12 +110,12 @@ fn start(
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
             let observed = Observed::new(replication, &greeting);
+            let facts = facts(state, database, &greeting);
             let mut response = for_client(greeting.clone());
             let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
-            let tap = state.taps.tap(&database, key.as_ref(), since, listeners).filter(|_| !replication);
-            let leases = state.leases.clone();
-            let vacate = end_waiting_backends(leases.clone());
-            let session = Session { leases, greeting, seat, key, guard, maintenance, closing };
+            let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, listeners).filter(|_| !replication);
+            let vacate = end_waiting_backends(state.leases.clone());
+            let session = Session { facts, greeting, seat, key, guard, maintenance, notices };
             run_session(workers, socket, unread, stream, response, |client, server, rest| async move {
                 session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
             });
@@ -118,19 +126,26 @@ fn start(
                 let message = error_message::server_gone().to_bytes();
                 return send_last_message(state, socket, unread, message, presence);
             };
+            let facts = facts(state, database, &greeting);
             let mut response = for_client(greeting);
             let gate = Arc::new(Gate::new());
             let session = RollbackSession::new(transaction, &response);
             let Ok(key) = state.keys.issue(&mut response, &stream, Some(Arc::clone(&gate))) else {
                 return;
             };
-            let tap = state.taps.tap(&database, key.as_ref(), since, listeners);
-            let session = RollbackConnection { lease, key, gate, session, tap, closing };
+            let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, listeners);
+            let session = RollbackConnection { lease, key, gate, session, tap, facts, notices };
             run_session(workers, socket, unread, stream, response, |client, server, rest| {
                 session.run(client, server, rest, presence)
             });
         }
     }
+}
+
+/// Returns the facts of a session in the database `name`. `greeting` is the server's startup response.
+fn facts(state: &GatewayState, name: String, greeting: &[u8]) -> SessionFacts {
+    let scope = FaultScope { registry: Arc::clone(&state.faults), leases: state.leases.clone(), name };
+    SessionFacts::new(scope, greeting)
 }
 
 /// Returns a function that ends all backends that wait for clients. In databases without a lease, none starts until the function is
@@ -215,28 +230,37 @@ fn run_session<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
+/// When a session begins to obey faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Before the client's first message.
+    Begins,
+    Runs,
+    /// Before a message that requests a fault.
+    RequestsFault,
+}
+
 /// Everything a session needs besides its two connections.
 struct Session {
-    leases: Leases,
+    facts: SessionFacts,
     greeting: Vec<u8>,
     seat: Seat,
     key: Option<CancelKey>,
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
-    /// Signals that this session must close.
-    closing: Closing,
+    notices: Notices,
 }
 
 impl Session {
     /// Forwards until the client or the server disconnects or the gateway closes.
-    async fn run(mut self, mut forward: Forward, mut presence: ConnectionHandle) {
-        let end = run_unless(presence.closed(), self.forward_until_end(&mut forward)).await;
+    async fn run(mut self, mut forward: Forward, presence: ConnectionHandle) {
+        let end = run_unless(presence.closed(), self.forward_until_end(&mut forward, &presence)).await;
         match end {
             Some(End::Idle) => return self.return_backend(forward.server).await,
             Some(End::Client) => return,
-            Some(End::Server | End::Closed) | None => {}
+            Some(End::Server | End::Closed | End::FaultRequest) | None => {}
         }
-        let close_requested = is_closed(&self.closing);
+        let close_requested = self.notices.is_closed();
         let unsent = forward.take_unsent();
         let Forward { client, server, conversation, .. } = forward;
         drop((server, self));
@@ -247,28 +271,65 @@ impl Session {
 
     /// Forwards until the client or the server closes its connection. If the session must close, stops as soon as the
     /// client stops reading.
-    async fn forward_until_end(&mut self, forward: &mut Forward) -> End {
+    async fn forward_until_end(&mut self, forward: &mut Forward, presence: &ConnectionHandle) -> End {
+        let mut is_new = true;
+        loop {
+            let stage = match self.forward_until_notice(forward, is_new).await {
+                Some(End::FaultRequest) => Stage::RequestsFault,
+                Some(end) => return end,
+                None if self.notices.is_closed() => return forward.run_while_client_reads().await,
+                None if is_new => Stage::Begins,
+                None => Stage::Runs,
+            };
+            self.obey_faults(forward, presence, stage).await;
+            is_new = false;
+        }
+    }
+
+    /// Forwards until the session ends, unless it must close or obey faults first. `is_new` means that no byte has moved.
+    async fn forward_until_notice(&mut self, forward: &mut Forward, is_new: bool) -> Option<End> {
+        let Self { guard, notices, .. } = self;
+        if is_new && notices.has_order() {
+            return None;
+        }
         let ending = async {
             let end = forward.run().await;
-            if end != End::Server {
+            if end != End::Server && end != End::FaultRequest {
                 // Announce that the session is about to end, so that a task that needs the lease waits for this,
                 // however busy the machine is.
-                self.guard.leaving();
+                guard.leaving();
             }
             if end == End::Client {
                 forward.drain().await;
             }
             end
         };
-        match run_unless(closed(&mut self.closing), ending).await {
-            Some(end) => end,
-            None => forward.run_while_client_reads().await,
+        run_unless(notices.changed(), ending).await
+    }
+
+    /// Puts the faults of the lease between the client and this session, unless the session ends first.
+    async fn obey_faults(&mut self, forward: &mut Forward, presence: &ConnectionHandle, stage: Stage) {
+        let Self { facts, notices, .. } = self;
+        let order = notices.take_order();
+        let order = order.unwrap_or_else(|| FaultOrder::new(facts.scope.faults(), None));
+        let rests = !forward.is_draining()
+            && forward.conversation.status() != 0
+            && run_unless(notices.closed(), forward.run_until_rest(stage == Stage::RequestsFault)).await
+                == Some(true);
+        if !rests {
+            return order.done();
         }
+        switch(&order, facts, (notices, presence), |other| {
+            let status = forward.conversation.status();
+            let (client, unsent, tap) = forward.exchange_client(other);
+            ClientSide { client, unsent, tap, tapped: 0, status, is_new: stage == Stage::Begins }
+        });
     }
 
     /// Makes the backend discard the session's state and returns the backend to the pool for the next client.
     async fn return_backend(self, mut server: Stream) {
-        let Self { leases, greeting, seat, key, guard, maintenance: _maintenance, closing: _ } = self;
+        let Self { facts, greeting, seat, key, guard, maintenance: _maintenance, notices: _ } = self;
+        let leases = facts.scope.leases;
         // Don't reuse the backend if a cancel signal may still be in transit. Also, no backend must wait in a database
         // that a client may be about to drop.
         let wanted = || !leases.has_maintenance_sessions();

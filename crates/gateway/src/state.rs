@@ -41,7 +41,7 @@ impl ConnectionHandle {
     }
 
     /// Waits until the gateway closes.
-    pub(crate) async fn closed(&mut self) {
-        closed(&mut self.closing).await;
+    pub(crate) async fn closed(&self) {
+        closed(&mut self.closing.clone()).await;
     }
 }

@@ -19,11 +19,10 @@ use lease::ClientLink;
 
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
-use tokio::sync::watch as channel;
 use tokio::time::{sleep, timeout};
 
 use crate::certificate::ServerCertificate;
-use crate::closing::Closing;
+use crate::notices::{NoticeSender, Notices, notices};
 use crate::tls::TlsSocket;
 
 /// Size of a unix socket's send buffer in bytes, before the kernel doubles it. Source: the kernel's default limit
@@ -91,12 +90,21 @@ impl Socket {
         }
     }
 
-    /// Returns a handle through which the lease can check and close the client's connection, along with the signal that
-    /// tells the session to close. There is no handle if the system has run out of file descriptors.
-    pub(crate) fn link(&self) -> (Option<Arc<dyn ClientLink>>, Closing) {
-        let (closing, receiver) = channel::channel(false);
-        let link = self.duplicate().ok().map(|connection| SocketLink { connection, closing });
-        (link.map(|link| -> Arc<dyn ClientLink> { Arc::new(link) }), receiver)
+    /// Closes the connection with a TCP reset. Over a unix socket, which has none, it only closes the connection.
+    pub(crate) fn reset(self) -> io::Result<()> {
+        match &self {
+            Self::Tcp(stream) => sys::reset_now(stream),
+            Self::Tls(socket) => sys::reset_now(socket.stream()),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
+        }
+    }
+
+    /// Returns a handle through which the lease can check and close the client's connection, along with the notices for
+    /// the session. There is no handle if the system has run out of file descriptors.
+    pub(crate) fn link(&self) -> (Option<Arc<SocketLink>>, Notices) {
+        let (sender, notices) = notices();
+        let link = self.duplicate().ok().map(|connection| SocketLink { connection, notices: sender });
+        (link.map(Arc::new), notices)
     }
 
     /// Duplicates the descriptor, for watching the connection rather than for reading or writing.
@@ -107,9 +115,9 @@ impl Socket {
 
 /// A lease's handle for the client's connection.
 #[derive(Debug)]
-struct SocketLink {
+pub(crate) struct SocketLink {
     connection: OwnedFd,
-    closing: channel::Sender<bool>,
+    pub(crate) notices: NoticeSender,
 }
 
 impl ClientLink for SocketLink {
@@ -118,7 +126,7 @@ impl ClientLink for SocketLink {
     }
 
     fn close(&self) {
-        self.closing.send_replace(true);
+        self.notices.close();
     }
 }
 
@@ -223,6 +231,11 @@ impl Stream {
         bytes.append(&mut self.unread);
         self.unread = bytes;
         self
+    }
+
+    /// Inserts `bytes` before all unread bytes.
+    pub(crate) fn put_back(&mut self, bytes: &[u8]) {
+        self.unread.splice(..0, bytes.iter().copied());
     }
 
     /// Returns the socket, for non-blocking calls.

@@ -1,20 +1,40 @@
 //! The faults of one lease: which one is due, and what each has done.
 
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use contract::{FaultDescription, FaultList};
 use sys::lock;
+use tokio::sync::watch;
 
 use super::fault::{Fault, FaultEffect, FaultMoment};
+use super::sql_request::is_request;
 
 /// Maximum number of statements that the description of a fault lists.
 const MOST_STATEMENTS: usize = 100;
+/// The SQLSTATE with which a server refuses sessions while it starts.
+const STARTING_UP: &str = "57P03";
 /// Maximum length of a statement in the description of a fault, in bytes.
 const LONGEST_STATEMENT: usize = 1023;
 
 /// The faults of one lease. All sessions of the lease share them.
 #[derive(Debug, Default)]
-pub(crate) struct LeaseFaults(Mutex<Vec<Requested>>);
+pub(crate) struct LeaseFaults {
+    requested: Mutex<Vec<Requested>>,
+    refusal: Mutex<Refusal>,
+    /// Number of failovers. Each one ends all sessions that are open at that time.
+    failovers: watch::Sender<u64>,
+}
+
+/// Which new sessions the lease refuses, or restricts, after a failover or a FATAL error.
+#[derive(Debug, Default)]
+struct Refusal {
+    /// The SQLSTATE with which the lease refuses sessions, and until when.
+    until: Option<(String, Instant)>,
+    /// Number of sessions to refuse, if a failover has no duration.
+    sessions: u64,
+    read_only_until: Option<Instant>,
+}
 
 #[derive(Debug)]
 struct Requested {
@@ -48,19 +68,73 @@ impl LeaseFaults {
     }
 
     fn push(&self, fault: Fault, is_planned: bool) -> u64 {
-        let mut all = lock(&self.0);
-        all.push(Requested { fault, candidates: 0, fired: 0, statements: Vec::new(), is_planned });
-        all.len() as u64
+        let at_once = matches!(fault.effect, FaultEffect::Failover { .. }) && fault.moment == FaultMoment::Connect;
+        let (effect, times) = (fault.effect.clone(), fault.times);
+        let fired = if at_once { times } else { 0 };
+        let number = {
+            let mut all = lock(&self.requested);
+            all.push(Requested { fault, candidates: fired, fired, statements: Vec::new(), is_planned });
+            all.len() as u64
+        };
+        if at_once {
+            self.begin(&effect, times);
+        }
+        number
     }
 
-    /// Returns true if there are no faults.
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+    /// Begins what a FATAL error or a failover means for other sessions. A failover without a duration refuses
+    /// `sessions` new sessions.
+    pub(crate) fn begin(&self, effect: &FaultEffect, sessions: u64) {
+        let now = Instant::now();
+        let mut refusal = lock(&self.refusal);
+        match effect {
+            FaultEffect::Error { sqlstate, duration: Some(duration) } => {
+                refusal.until = Some((sqlstate.clone(), now + *duration));
+            }
+            FaultEffect::Failover { refuses, read_only } => {
+                match refuses {
+                    Some(time) => refusal.until = Some((STARTING_UP.to_owned(), now + *time)),
+                    None => refusal.sessions = sessions,
+                }
+                refusal.read_only_until =
+                    read_only.map(|time| now + refuses.unwrap_or(Duration::ZERO) + time);
+                self.failovers.send_modify(|count| *count += 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the number of failovers, which changes when a session must end because of one.
+    pub(crate) fn failovers(&self) -> watch::Receiver<u64> {
+        self.failovers.subscribe()
+    }
+
+    /// Returns what happens in place of a new session, if the lease refuses it or a fault is due.
+    pub(crate) fn admit(&self) -> Option<FaultEffect> {
+        let error = |sqlstate: &str| Some(FaultEffect::Error { sqlstate: sqlstate.to_owned(), duration: None });
+        {
+            let mut refusal = lock(&self.refusal);
+            if let Some((sqlstate, _)) = refusal.until.as_ref().filter(|(_, until)| Instant::now() < *until) {
+                return error(sqlstate);
+            }
+            if refusal.sessions > 0 {
+                refusal.sessions -= 1;
+                return error(STARTING_UP);
+            }
+        }
+        let effect = self.strike(FaultMoment::Connect, "")?;
+        self.begin(&effect, 1);
+        Some(effect)
+    }
+
+    /// Returns true if transactions of new sessions are read-only, because of a failover.
+    pub(crate) fn is_read_only(&self) -> bool {
+        lock(&self.refusal).read_only_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Returns the requested faults that have never fired.
     pub(crate) fn unfired(&self) -> Vec<String> {
-        let all = lock(&self.0);
+        let all = lock(&self.requested);
         let unfired = all.iter().filter(|requested| requested.fired == 0 && !requested.is_planned);
         unfired.map(|requested| requested.fault.words()).collect()
     }
@@ -81,7 +155,11 @@ impl LeaseFaults {
         is_possible: impl Fn(&FaultEffect) -> bool,
     ) -> Strike {
         let mut strike = Strike::default();
-        let mut all = lock(&self.0);
+        // A client may ask for a fault at any statement, and its request is none.
+        if is_request(statement) {
+            return strike;
+        }
+        let mut all = lock(&self.requested);
         for (at, requested) in all.iter_mut().enumerate() {
             let Requested { fault, candidates, fired, statements, .. } = requested;
             if fault.moment != moment
@@ -107,7 +185,7 @@ impl LeaseFaults {
 
     /// Takes a strike back, because the server has never run its statement.
     pub(super) fn take_back(&self, strike: &Strike) {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.requested);
         for at in &strike.counted {
             if let Some(requested) = all.get_mut(*at) {
                 requested.candidates = requested.candidates.saturating_sub(1);
@@ -121,7 +199,7 @@ impl LeaseFaults {
 
     /// Returns all faults with what they have done.
     pub(crate) fn list(&self) -> FaultList {
-        let all = lock(&self.0);
+        let all = lock(&self.requested);
         let describe = |(at, requested): (usize, &Requested)| FaultDescription {
             number: at as u64 + 1,
             fault: requested.fault.words(),

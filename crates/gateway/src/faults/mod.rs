@@ -6,13 +6,27 @@
 //!
 //! Sessions of leases without faults do not pass through this module.
 
+mod begin;
+mod connect;
+mod drive;
 mod errors;
 mod fault;
 mod lease_faults;
+mod order;
+mod pace;
 mod registry;
-#[allow(dead_code, reason = "the drive comes next")]
+mod scope;
 mod session;
+mod sql_request;
 mod statement;
+mod switch;
 
 pub use fault::{Fault, FaultEffect, FaultError, FaultMoment};
 pub use registry::{Faults, UnfiredFault};
+
+pub(crate) use connect::HitConnection;
+pub(crate) use lease_faults::LeaseFaults;
+pub(crate) use order::FaultOrder;
+pub(crate) use scope::FaultScope;
+pub(crate) use sql_request::{requests_fault, sets_a_fault};
+pub(crate) use switch::{ClientSide, SessionFacts, switch};

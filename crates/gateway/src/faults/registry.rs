@@ -3,20 +3,25 @@
 //! A client requests a fault for a lease by name. The fault ends with the lease, or when the lease is reset. The registry
 //! compares the begin of a lease with the begin that it knows, because it does not notice when a lease ends.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use contract::{FaultDescription, FaultList};
 use lease::{LeaseError, Leases, cut};
 use sys::lock;
 
-use super::fault::Fault;
+use super::fault::{Fault, FaultEffect};
 use super::lease_faults::LeaseFaults;
+use crate::stream::SocketLink;
 
 /// Number of leases at which the registry starts removing ended ones.
 const SWEEP_THRESHOLD: usize = 512;
+/// How long a new fault waits for open sessions. A session that runs a longer statement obeys after it.
+const OBEY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A fault that never fired although a test requested it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +48,9 @@ struct State {
     planned: BTreeMap<u64, Vec<Fault>>,
     /// Faults of leases that had them from their begin.
     placed: Vec<PlacedFault>,
-    /// Number of leases that have begun since the first fault was planned.
+    /// Whether any fault has been planned, so that the registry counts leases.
+    counts: bool,
+    /// Number of leases that have begun since then.
     begun: u64,
     unfired: Vec<UnfiredFault>,
     sweep_at: usize,
@@ -54,6 +61,8 @@ struct State {
 struct FaultyLease {
     since: Instant,
     faults: Arc<LeaseFaults>,
+    /// Whether the lease may get faults, so that its sessions must obey. The registry only counts other leases.
+    is_faulty: bool,
 }
 
 #[derive(Debug)]
@@ -70,14 +79,55 @@ impl Faults {
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if no lease has this name.
     pub fn add(&self, name: &str, fault: Fault, leases: &Leases) -> Result<u64, LeaseError> {
+        let faults = self.of_lease(name, leases)?;
+        let (waiting, obeyed) = mpsc::channel();
+        for link in leases.client_links(name) {
+            if let Ok(link) = (link as Arc<dyn Any + Send + Sync>).downcast::<SocketLink>() {
+                link.notices.order(&faults, Some(waiting.clone()), None);
+            }
+        }
+        drop(waiting);
+        // A failover ends the sessions that have their orders. A session that begins from here on sees the fault.
+        let number = faults.add(fault);
+        // Nobody sends anything. The channel ends once the last session obeys.
+        if obeyed.recv_timeout(OBEY_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            tracing::debug!(database = name, "a session is busy, so it obeys a fault later");
+        }
+        Ok(number)
+    }
+
+    /// Returns the faults of the lease `name`, which may be none yet.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if no lease has this name.
+    pub(crate) fn of_lease(&self, name: &str, leases: &Leases) -> Result<Arc<LeaseFaults>, LeaseError> {
         self.in_use.store(true, Ordering::SeqCst);
         let since = begin_of(name, leases)?;
-        let faults = {
-            let mut state = lock(&self.state);
-            state.sweep(leases);
-            state.lease(name, since)
-        };
-        Ok(faults.add(fault))
+        let mut state = lock(&self.state);
+        state.sweep(leases);
+        let lease = state.lease(name, since);
+        lease.is_faulty = true;
+        Ok(Arc::clone(&lease.faults))
+    }
+
+    /// Returns what happens in place of a new session in the database `name`, before it joins a lease.
+    pub(crate) fn admit(&self, name: &str, leases: &Leases) -> Option<FaultEffect> {
+        if !self.in_use.load(Ordering::SeqCst) {
+            return None;
+        }
+        self.current(name, leases)?.admit()
+    }
+
+    /// Returns true while the lease `name` has these faults.
+    pub(crate) fn is_current(&self, name: &str, faults: &Arc<LeaseFaults>, leases: &Leases) -> bool {
+        self.current(name, leases).is_some_and(|current| Arc::ptr_eq(&current, faults))
+    }
+
+    fn current(&self, name: &str, leases: &Leases) -> Option<Arc<LeaseFaults>> {
+        let since = begin_of(name, leases).ok()?;
+        let state = lock(&self.state);
+        let lease = state.leases.get(cut(name)).filter(|lease| lease.since == since)?;
+        Some(Arc::clone(&lease.faults))
     }
 
     /// Returns the faults of the lease `name`.
@@ -85,10 +135,8 @@ impl Faults {
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if no lease has this name.
     pub fn list(&self, name: &str, leases: &Leases) -> Result<FaultList, LeaseError> {
-        let since = begin_of(name, leases)?;
-        let state = lock(&self.state);
-        let lease = state.leases.get(cut(name)).filter(|lease| lease.since == since);
-        Ok(lease.map_or_else(FaultList::default, |lease| lease.faults.list()))
+        begin_of(name, leases)?;
+        Ok(self.current(name, leases).map_or_else(FaultList::default, |faults| faults.list()))
     }
 
     /// Ends the faults of the lease `name`, because the lease ends or is reset. Returns the faults that never fired.
@@ -118,7 +166,9 @@ impl Faults {
     /// Plans a fault for a lease to come. `lease` counts the leases that begin from the first call on, from 1, in the order
     /// of their first sessions. A lease begins anew when it is reset.
     pub fn plan(&self, lease: u64, fault: Fault) {
-        lock(&self.state).planned.entry(lease).or_default().push(fault);
+        let mut state = lock(&self.state);
+        state.counts = true;
+        state.planned.entry(lease).or_default().push(fault);
         self.in_use.store(true, Ordering::SeqCst);
     }
 
@@ -149,31 +199,34 @@ impl Faults {
         {
             state.report(name, &before);
         }
-        if !state.planned.is_empty() && (reset || !known) {
+        if state.counts && (reset || !known) {
             state.begin(name, since);
         }
-        let lease = state.leases.get(cut(name))?;
-        (!lease.faults.is_empty()).then(|| Arc::clone(&lease.faults))
+        let lease = state.leases.get(cut(name)).filter(|lease| lease.is_faulty)?;
+        Some(Arc::clone(&lease.faults))
     }
 }
 
 impl State {
-    /// Returns the faults of the lease that began at this time.
-    fn lease(&mut self, name: &str, since: Instant) -> Arc<LeaseFaults> {
+    /// Returns the lease that began at this time.
+    fn lease(&mut self, name: &str, since: Instant) -> &mut FaultyLease {
         let ended = self.leases.get(cut(name)).is_some_and(|lease| lease.since != since);
         if ended && let Some(before) = self.leases.remove(cut(name)) {
             self.report(name, &before);
         }
-        let new = || FaultyLease { since, faults: Arc::default() };
-        Arc::clone(&self.leases.entry(cut(name).to_owned()).or_insert_with(new).faults)
+        let new = || FaultyLease { since, faults: Arc::default(), is_faulty: false };
+        self.leases.entry(cut(name).to_owned()).or_insert_with(new)
     }
 
     /// Counts a new lease, and adds the faults that are planned for it.
     fn begin(&mut self, name: &str, since: Instant) {
         self.begun += 1;
-        let faults = self.lease(name, since);
-        for fault in self.planned.get(&self.begun).into_iter().flatten() {
-            let number = faults.add_planned(fault.clone());
+        let planned = self.planned.remove(&self.begun).unwrap_or_default();
+        let lease = self.lease(name, since);
+        lease.is_faulty |= !planned.is_empty();
+        let faults = Arc::clone(&lease.faults);
+        for fault in planned {
+            let number = faults.add_planned(fault);
             let (lease, database) = (self.begun, cut(name).to_owned());
             self.placed.push(PlacedFault { lease, database, faults: Arc::clone(&faults), number });
         }

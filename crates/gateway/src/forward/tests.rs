@@ -486,7 +486,8 @@ fn statements_about_databases_are_known() {
     ] {
         let mut found = false;
         Conversation::new(false).client_says(&message, |frame| {
-            found |= statement(frame).is_some_and(changes_a_database);
+            let statement = statement(frame).and_then(gateway_statement);
+            found |= matches!(statement, Some(GatewayStatement::ChangesDatabase));
         });
         assert_eq!(found, clears, "{message:?}");
     }

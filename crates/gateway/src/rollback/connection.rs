@@ -9,8 +9,10 @@ use super::drive::{Drive, End};
 use super::gate::Gate;
 use super::session::RollbackSession;
 use crate::cancel::CancelKey;
-use crate::closing::{Closing, closed, is_closed, run_unless};
+use crate::closing::run_unless;
 use crate::error_message;
+use crate::faults::{FaultOrder, SessionFacts, switch};
+use crate::notices::Notices;
 use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
 use crate::stream::{Socket, Stream};
@@ -22,8 +24,8 @@ pub(crate) struct RollbackConnection {
     pub(crate) gate: Arc<Gate>,
     pub(crate) session: RollbackSession,
     pub(crate) tap: Option<Box<Tap>>,
-    /// Signals that this session must close.
-    pub(crate) closing: Closing,
+    pub(crate) facts: SessionFacts,
+    pub(crate) notices: Notices,
 }
 
 impl RollbackConnection {
@@ -34,17 +36,12 @@ impl RollbackConnection {
         client: Stream,
         server: Stream,
         unsent: Vec<u8>,
-        mut presence: ConnectionHandle,
+        presence: ConnectionHandle,
     ) {
-        let Self { lease, key, gate, mut session, tap, mut closing } = self;
+        let Self { lease, key, gate, mut session, tap, facts, mut notices } = self;
         session.to_client = unsent;
         let mut drive = Drive::new(client, server, session, gate, tap);
-        let ending = async {
-            match run_unless(closed(&mut closing), drive.run()).await {
-                Some(end) => end,
-                None => drive.run_while_client_reads().await,
-            }
-        };
+        let ending = drive_until_end(&mut drive, &facts, &mut notices, &presence);
         let end = run_unless(presence.closed(), ending).await;
         let message = match end {
             Some(End::Client) => {
@@ -64,9 +61,9 @@ impl RollbackConnection {
                 return;
             }
             // pgfresh asked the server to end the session, and the server's own message may have been lost.
-            Some(End::Server) if is_closed(&closing) => error_message::closed(),
+            Some(End::Server) if notices.is_closed() => error_message::closed(),
             Some(End::Server) => error_message::server_gone(),
-            Some(End::Closed) => error_message::closed(),
+            Some(End::Closed | End::AtRest) => error_message::closed(),
             Some(End::Broken(why)) => why,
             None => error_message::shutting_down(),
         };
@@ -76,6 +73,36 @@ impl RollbackConnection {
             unsent.extend(message.to_bytes());
             client.send_and_close(&unsent).await;
         }
+    }
+}
+
+/// Drives until the session ends. If the session must close, stops as soon as the client stops reading.
+async fn drive_until_end(
+    drive: &mut Drive,
+    facts: &SessionFacts,
+    notices: &mut Notices,
+    presence: &ConnectionHandle,
+) -> End {
+    let mut is_new = true;
+    loop {
+        let end = match is_new && notices.has_order() {
+            true => None,
+            false => run_unless(notices.changed(), drive.run()).await,
+        };
+        match end {
+            Some(End::AtRest) => {}
+            Some(end) => return end,
+            None if notices.is_closed() => return drive.run_while_client_reads().await,
+            None => {}
+        }
+        let order = notices.take_order();
+        let order = order.unwrap_or_else(|| FaultOrder::new(facts.scope.faults(), None));
+        if run_unless(notices.closed(), drive.run_until_rest()).await == Some(true) {
+            switch(&order, facts, (notices, presence), |other| drive.exchange_client(other, is_new));
+        } else {
+            order.done();
+        }
+        is_new = false;
     }
 }
 

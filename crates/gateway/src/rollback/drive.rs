@@ -13,12 +13,14 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::session::RollbackSession;
 use super::task::{Disposition, Turn};
-use crate::buffer::{BUFFER, CHUNK};
+use crate::buffer::BUFFER;
+use crate::faults::{ClientSide, requests_fault};
+use crate::frame_buffer::FrameBuffer;
 use crate::statement_tap::Tap;
 use crate::stream::Stream;
 use lease::LeaseTransaction;
 
-use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
+use pgwire::{ErrorResponse, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
 
 /// Maximum number of bytes waiting for one side before the drive stops reading from the other.
 const MAX_WAITING_BYTES: usize = 256 << 10;
@@ -34,70 +36,9 @@ pub(super) enum End {
     Closed,
     /// The lease's transaction is lost.
     Broken(ErrorResponse),
-}
-
-/// Bytes received from one side.
-#[derive(Debug, Default)]
-struct FrameBuffer {
-    bytes: Vec<u8>,
-    /// How many bytes at the start have already been processed.
-    start: usize,
-    /// How many bytes are still to come of a message being forwarded in pieces. The flag is false if the drive discards
-    /// these bytes instead.
-    rest: (usize, bool),
-    /// Number of bytes that must arrive before the session can read its next message. 0 if the drive isn't waiting.
-    wanted: usize,
-}
-
-impl FrameBuffer {
-    fn left(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-
-    /// Forwards or discards the next piece of a message. Returns false if no bytes have arrived.
-    fn pass(&mut self, to: &mut Vec<u8>) -> bool {
-        let count = self.rest.0.min(self.left().len());
-        if self.rest.1 {
-            to.extend_from_slice(&self.left()[..count]);
-        }
-        self.start += count;
-        self.rest.0 -= count;
-        count > 0
-    }
-
-    /// Returns the next frame's tag and its length including the header, or `None` if the header has not arrived
-    /// completely.
-    fn head(&self) -> Result<Option<(u8, usize)>, MalformedFrame> {
-        Frame::header(self.left())
-    }
-
-    /// Removes and returns a message once it has arrived completely.
-    fn take(&mut self, length: usize) -> Option<&[u8]> {
-        if self.left().len() < length {
-            self.wanted = length;
-            return None;
-        }
-        self.wanted = 0;
-        self.start += length;
-        Some(&self.bytes[self.start - length..self.start])
-    }
-
-    fn has_room(&self) -> bool {
-        self.left().len() < CHUNK.max(self.wanted)
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..self.start);
-        self.start = 0;
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Frees the memory of an empty buffer, so that an idle session needs none.
-    fn shrink(&mut self) {
-        if self.left().is_empty() {
-            (self.bytes, self.start) = (Vec::new(), 0);
-        }
-    }
+    /// The session has answered everything, and the client's next message waits. Unless the caller has asked for this with
+    /// [`Drive::run_until_rest`], this message requests a fault.
+    AtRest,
 }
 
 /// A client and a server, with the session between them.
@@ -120,6 +61,10 @@ pub(super) struct Drive {
     discards_output: bool,
     /// Whether the session must close. If so, the drive stops as soon as the client stops reading.
     is_closing: bool,
+    /// Whether the client's next message requests a fault, so that it waits.
+    requests_fault: bool,
+    /// Whether the drive stops before the client's next message once the session has answered everything.
+    stops_at_rest: bool,
 }
 
 impl Drive {
@@ -146,6 +91,8 @@ impl Drive {
             client_ended: false,
             discards_output: false,
             is_closing: false,
+            requests_fault: false,
+            stops_at_rest: false,
         }
     }
 
@@ -172,6 +119,32 @@ impl Drive {
             if let Some(end) = end.await {
                 return end;
             }
+        }
+    }
+
+    /// Drives until the session has answered everything. Returns false if the session ends before that. This future is
+    /// cancel-safe, like that of [`Self::run`].
+    pub(super) async fn run_until_rest(&mut self) -> bool {
+        self.stops_at_rest = true;
+        let end = self.run().await;
+        self.stops_at_rest = false;
+        end == End::AtRest
+    }
+
+    /// Replaces the client's connection with `other`, and returns the client's. The caller must call this only after
+    /// [`Self::run_until_rest`] has returned true.
+    pub(super) fn exchange_client(&mut self, other: Stream, is_new: bool) -> ClientSide {
+        let client = std::mem::replace(&mut self.client, other);
+        let unread = self.up.left().to_vec();
+        self.up = FrameBuffer::default();
+        (self.tapped, self.requests_fault) = (0, false);
+        ClientSide {
+            tapped: unread.len(),
+            client: client.with_unread(unread),
+            unsent: std::mem::take(&mut self.session.to_client),
+            tap: self.tap.take(),
+            status: self.session.client_status(),
+            is_new,
         }
     }
 
@@ -202,6 +175,10 @@ impl Drive {
     pub(super) fn into_client(self) -> (Stream, Option<Vec<u8>>) {
         let unsent = self.session.to_client;
         (self.client, (self.down.rest.0 == 0).then_some(unsent))
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.session.is_at_rest() && self.up.rest.0 == 0 && self.down.left().is_empty()
     }
 
     fn poll_until_quiet(&mut self, context: &mut Context<'_>) -> Poll<bool> {
@@ -244,8 +221,14 @@ impl Drive {
                 }
             }
             let mut busy = self.take_from_server();
+            if !busy && self.stops_at_rest && self.is_at_rest() {
+                return Poll::Ready(Some(End::AtRest));
+            }
             if !self.client_ended && self.take_from_client() {
                 busy = true;
+            }
+            if self.requests_fault {
+                return Poll::Ready(Some(End::AtRest));
             }
             if self.session.turn() != self.turn {
                 return Poll::Ready(None);
@@ -366,7 +349,13 @@ impl Drive {
                     return true;
                 }
                 Disposition::Whole => {
+                    let is_at_rest = session.is_at_rest();
                     let Some(message) = up.take(length) else { break };
+                    if is_at_rest && requests_fault(tag, &message[HEADER..]) {
+                        up.put_back(length);
+                        self.requests_fault = true;
+                        return true;
+                    }
                     session.client_message(tag, &message[HEADER..]);
                 }
                 Disposition::Names => {

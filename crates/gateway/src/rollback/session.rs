@@ -297,7 +297,7 @@ impl RollbackSession {
                 self.prepend_tasks([Task::Commit, Task::Ready]);
             }
             Task::End | Task::Ready => {
-                let status = if self.in_transaction { self.status } else { b'I' };
+                let status = self.client_status();
                 (self.awaits_ready, self.has_executed) = (false, false);
                 let reports = self.parameters.take_changes();
                 self.send_to_client(&reports);
@@ -434,6 +434,16 @@ impl RollbackSession {
         // There is no client waiting for an answer anymore.
         self.awaits_ready = false;
         self.perform_tasks();
+    }
+
+    /// Returns true if the session has answered all messages of the client, in whatever state the client's transaction is.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.is_idle() && !self.open && !self.awaits_ready && !self.skipping && !self.copying
+    }
+
+    /// Returns the transaction status that the client knows.
+    pub(super) fn client_status(&self) -> u8 {
+        if self.in_transaction { self.status } else { b'I' }
     }
 
     /// Returns true if the session is idle: no tasks are left, no answers are pending, and nothing is broken.

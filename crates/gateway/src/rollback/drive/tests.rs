@@ -12,6 +12,7 @@ use fixture::{
 };
 
 use super::*;
+use crate::buffer::CHUNK;
 use crate::rollback::stub::{Cuts, StubServer, bind, execute, parse, serve, sync, write_pieces};
 use crate::testing::run;
 

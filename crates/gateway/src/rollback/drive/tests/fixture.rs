@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use pgwire::{StartupParams, encode, query};
+use pgwire::{Frame, StartupParams, encode, query};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::task::yield_now;
 

@@ -66,7 +66,7 @@ proptest! {
             assert_eq!(fixture.play(&sent, Pieces { up: &up, down: &down, patient }, &expected).await, expected);
             assert!(sys::is_idle_socket(&duplicate(&fixture.client)));
             let Drive { session, up, down, .. } = &fixture.drive;
-            assert!(session.is_idle() && up.bytes.capacity() == 0 && down.bytes.capacity() == 0);
+            assert!(session.is_idle() && up.capacity() == 0 && down.capacity() == 0);
         });
     }
 }

@@ -1,0 +1,62 @@
+//! Reads the state of a session that begins to obey faults.
+
+use std::io;
+
+use pgwire::{Frame, columns, query};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::session::SessionStart;
+use crate::stream::Stream;
+
+/// Query for the prepared statements, and for `standard_conforming_strings` in a row without a name.
+const STATE: &[u8] = b"SELECT name, statement FROM pg_catalog.pg_prepared_statements \
+    UNION ALL SELECT NULL, pg_catalog.current_setting('standard_conforming_strings')";
+/// Statement for sessions that begin while the lease is read-only.
+const READ_ONLY: &[u8] = b"SET default_transaction_read_only = on";
+
+/// Adds what the server knows to `start`: the prepared statements, and how it reads strings. Returns the bytes for the
+/// client that came in between.
+pub(super) async fn read_state(inner: &mut Stream, start: &mut SessionStart) -> io::Result<Vec<u8>> {
+    let (mut prepared, mut strings) = (Vec::new(), start.standard_strings);
+    let between = run(inner, STATE, |row| {
+        let mut values = columns(row).map(|value| value.map(|value| String::from_utf8_lossy(value).into_owned()));
+        match (values.next().flatten(), values.next().flatten()) {
+            (Some(name), Some(text)) => prepared.push((name, text)),
+            (None, Some(value)) => strings = value == "on",
+            _ => {}
+        }
+    })
+    .await?;
+    (start.prepared, start.standard_strings) = (prepared, strings);
+    Ok(between)
+}
+
+/// Makes transactions of the session read-only. Returns the bytes for the client that came in between.
+pub(super) async fn make_read_only(inner: &mut Stream) -> io::Result<Vec<u8>> {
+    run(inner, READ_ONLY, |_| ()).await
+}
+
+/// Runs a statement that the client does not see. Calls `see` for each row.
+async fn run(inner: &mut Stream, sql: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
+    inner.write_all(&query(sql)).await?;
+    let (mut bytes, mut between) = (Vec::new(), Vec::new());
+    loop {
+        let mut at = 0;
+        while let Some((frame, length)) = Frame::first(&bytes[at..]).map_err(io::Error::other)? {
+            match frame.tag {
+                b'D' => see(frame.body),
+                b'A' | b'S' => between.extend_from_slice(&bytes[at..at + length]),
+                b'Z' => {
+                    between.extend_from_slice(&bytes[at + length..]);
+                    return Ok(between);
+                }
+                _ => {}
+            }
+            at += length;
+        }
+        bytes.drain(..at);
+        if inner.read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! Moves bytes between a client and its session, through a [`FaultSession`] that decides about each message.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pgwire::{ErrorResponse, HEADER, MalformedFrame};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use super::begin::{make_read_only, read_state};
+use super::connect::{reset, stay_silent};
+use super::errors::fatal;
+use super::fault::{Fault, FaultError};
+use super::lease_faults::LeaseFaults;
+use super::order::FaultOrder;
+use super::pace::Pace;
+use super::scope::FaultScope;
+use super::session::{FaultSession, Interruption, SessionStart, Side};
+use super::sql_request::{failing_message, requested_fault};
+use super::switch::{ClientSide, SessionFacts};
+use crate::buffer::BUFFER;
+use crate::frame_buffer::FrameBuffer;
+use crate::notices::Notices;
+use crate::state::ConnectionHandle;
+use crate::statement_tap::Tap;
+use crate::stream::Stream;
+
+/// Maximum number of bytes waiting for one side before the drive stops reading from the other.
+const MAX_WAITING_BYTES: usize = 256 << 10;
+/// How long a session that must close waits for a client that does not read.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why the drive stops moving bytes.
+#[derive(Debug)]
+enum Event {
+    Interrupted(Interruption),
+    /// The client requests a fault with a Query or Parse message.
+    Requested(Vec<u8>, Result<Fault, FaultError>),
+    /// The session has closed its end.
+    SessionEnded,
+    /// The session must close.
+    Closes,
+    /// A failover ends the session.
+    FailsOver,
+}
+
+/// A client and its session.
+pub(super) struct FaultDrive {
+    client: Stream,
+    inner: Stream,
+    session: FaultSession,
+    scope: FaultScope,
+    faults: Arc<LeaseFaults>,
+    order: FaultOrder,
+    /// Number of the lease's failovers when the session got its order.
+    failovers: u64,
+    start: Option<SessionStart>,
+    is_new: bool,
+    tap: Option<Box<Tap>>,
+    /// Number of bytes from the client that the tap has seen before.
+    tapped_up: usize,
+    /// Number of bytes for the client that the tap has seen.
+    tapped_down: usize,
+    up: FrameBuffer,
+    down: FrameBuffer,
+    up_pace: Pace,
+    down_pace: Pace,
+    interruption: Option<Interruption>,
+    /// Error in place of the server's next one.
+    reworded: Option<Vec<u8>>,
+    requested: Option<(Vec<u8>, Result<Fault, FaultError>)>,
+    /// Whether the client has sent its last byte.
+    client_ended: bool,
+    /// Whether the drive has told the session so.
+    told_session: bool,
+    /// Whether the drive discards all bytes for the client because the client has disconnected.
+    discards_output: bool,
+    /// Whether the session must close, so that faults no longer matter.
+    is_closing: bool,
+}
+
+impl FaultDrive {
+    pub(super) fn new(side: ClientSide, inner: Stream, order: FaultOrder, facts: &SessionFacts) -> Self {
+        let ClientSide { client, unsent, tap, tapped, status, is_new } = side;
+        let SessionFacts { scope, process, standard_strings } = facts.clone();
+        let start =
+            SessionStart { status, prepared: Vec::new(), major: scope.leases.major(), process, standard_strings };
+        let faults = Arc::clone(&order.faults);
+        let (mut up_pace, mut down_pace) = (Pace::default(), Pace::default());
+        up_pace.limit(order.bandwidth);
+        down_pace.limit(order.bandwidth);
+        let mut session = FaultSession::new(Arc::clone(&faults), start.clone());
+        session.to_client = unsent;
+        Self {
+            client,
+            inner,
+            tapped_down: session.to_client.len(),
+            session,
+            scope,
+            faults,
+            failovers: order.first_failovers,
+            order,
+            start: Some(start),
+            is_new,
+            tap,
+            tapped_up: tapped,
+            up: FrameBuffer::default(),
+            down: FrameBuffer::default(),
+            up_pace,
+            down_pace,
+            interruption: None,
+            reworded: None,
+            requested: None,
+            client_ended: false,
+            told_session: false,
+            discards_output: false,
+            is_closing: false,
+        }
+    }
+
+    /// Serves the client until the session or the connection ends.
+    pub(super) async fn run(mut self, mut notices: Notices, presence: ConnectionHandle) {
+        self.begin().await;
+        self.order.done();
+        loop {
+            let mut failovers = self.order.failovers.clone();
+            let known = self.failovers;
+            let is_closing = self.is_closing;
+            let event = tokio::select! {
+                biased;
+                () = closes(&mut notices, &presence), if !is_closing => Event::Closes,
+                () = fails_over(&mut failovers, known), if !is_closing => Event::FailsOver,
+                event = self.next_event() => event,
+            };
+            match event {
+                Event::Closes => self.is_closing = true,
+                Event::FailsOver => return self.fail_over().await,
+                Event::SessionEnded => return self.finish(&mut notices, &presence).await,
+                Event::Requested(message, fault) => self.request(message, fault).await,
+                Event::Interrupted(_) if self.is_closing => self.go_on(),
+                Event::Interrupted(Interruption::Delay(time)) => {
+                    tokio::select! {
+                        () = sleep(time) => {}
+                        () = closes(&mut notices, &presence) => {}
+                        () = fails_over(&mut failovers, known) => {}
+                    }
+                    self.go_on();
+                }
+                Event::Interrupted(Interruption::Bandwidth(rate)) => {
+                    self.up_pace.limit(Some(rate));
+                    self.down_pace.limit(Some(rate));
+                    self.go_on();
+                }
+                Event::Interrupted(Interruption::Reset) => {
+                    drop(self.inner);
+                    return reset(self.client);
+                }
+                Event::Interrupted(Interruption::Silence) => {
+                    return self.stay_silent(&mut notices, &presence).await;
+                }
+                Event::Interrupted(Interruption::Fatal(effect)) => {
+                    drop(self.inner);
+                    self.faults.begin(&effect, 1);
+                    return self.client.send_and_close(&[]).await;
+                }
+            }
+        }
+    }
+
+    /// Reads the session's state, before the client's next message.
+    async fn begin(&mut self) {
+        let Some(mut start) = self.start.take() else { return };
+        let is_read_only = self.faults.is_read_only();
+        let between = async {
+            let mut between = Vec::new();
+            // A query would fail in a failed transaction, and a new session has nothing to read.
+            if !self.is_new && start.status != b'E' {
+                between.extend(read_state(&mut self.inner, &mut start).await?);
+            }
+            if is_read_only {
+                between.extend(make_read_only(&mut self.inner).await?);
+            }
+            std::io::Result::Ok(between)
+        };
+        match between.await {
+            Ok(between) => self.down.add(&between),
+            Err(error) => tracing::debug!(%error, "could not read the state of a session"),
+        }
+        let unsent = std::mem::take(&mut self.session.to_client);
+        self.session = FaultSession::new(Arc::clone(&self.faults), start);
+        self.session.to_client = unsent;
+    }
+
+    async fn next_event(&mut self) -> Event {
+        if !self.is_closing {
+            return poll_fn(|context| self.poll(context)).await;
+        }
+        loop {
+            let event = timeout(CLOSE_TIMEOUT, poll_fn(|context| self.poll(context)));
+            match event.await {
+                Ok(event) => return event,
+                Err(_) if !self.session.to_client.is_empty() => return Event::SessionEnded,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Takes the session's next interruption.
+    fn go_on(&mut self) {
+        self.interruption = self.session.interruption();
+    }
+
+    /// Adds a fault that the client has requested with `message`, or refuses it.
+    async fn request(&mut self, message: Vec<u8>, fault: Result<Fault, FaultError>) {
+        let scope = self.scope.clone();
+        let added = match fault {
+            Err(FaultError { what, hint }) => Err(error(what).hint(hint)),
+            // The thread waits until the lease's other sessions obey.
+            Ok(fault) => match spawn_blocking(move || scope.add(fault)).await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(why)) => Err(error(why.to_string())),
+                Err(_) => Err(error("the request has failed".to_owned())),
+            },
+        };
+        match added {
+            Ok(()) => self.session.client_says(&message),
+            Err(why) => {
+                self.reworded = Some(why.to_bytes());
+                self.session.client_says(&failing_message(message[0], &message[HEADER..]));
+            }
+        }
+        self.go_on();
+    }
+
+    /// Ends the session with the server's message for a failover.
+    async fn fail_over(mut self) {
+        drop(self.inner);
+        let mut last = std::mem::take(&mut self.session.to_client);
+        if self.down.rest.0 == 0 {
+            last.extend(fatal("57P01", self.scope.leases.major()));
+        }
+        self.client.send_and_close(&last).await;
+    }
+
+    /// Closes the client's connection after the session has ended. The client first gets the session's last bytes.
+    async fn finish(mut self, notices: &mut Notices, presence: &ConnectionHandle) {
+        if self.down.rest.0 > 0 || !self.down.left().is_empty() {
+            let rest = self.down.left().to_vec();
+            self.session.to_client.extend(rest);
+        }
+        tokio::select! {
+            () = poll_fn(|context| self.poll_last_bytes(context)) => {}
+            () = closes(notices, presence) => {}
+        }
+        let unsent = std::mem::take(&mut self.session.to_client);
+        self.client.send_and_close(&unsent).await;
+    }
+
+    fn poll_last_bytes(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.flush_client(context);
+        if self.session.to_client.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Keeps the client's connection open without reading or writing. To the session, the client has disconnected.
+    async fn stay_silent(self, notices: &mut Notices, presence: &ConnectionHandle) {
+        drop((self.inner, self.tap));
+        tokio::select! {
+            () = stay_silent(&self.client, &self.scope) => {}
+            () = closes(notices, presence) => {}
+        }
+    }
+
+    /// Moves bytes until something happens.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            self.flush_session(context);
+            self.flush_client(context);
+            if self.interruption.is_some() {
+                if !self.session.to_server.is_empty() || !self.session.to_client.is_empty() {
+                    return Poll::Pending;
+                }
+                return self.interruption.take().map_or(Poll::Pending, |now| Poll::Ready(Event::Interrupted(now)));
+            }
+            if let Some((message, fault)) = self.requested.take() {
+                return Poll::Ready(Event::Requested(message, fault));
+            }
+            if self.take_from_session() || (!self.is_closing && self.take_from_client()) {
+                continue;
+            }
+            if self.client_ended && !self.told_session && self.session.to_server.is_empty() && self.accepts_client() {
+                self.told_session = true;
+                if let Err(error) = self.inner.socket().finish() {
+                    tracing::debug!(%error, "could not tell a session that its client has left");
+                }
+            }
+            match (self.read_session(context), self.read_client(context)) {
+                (Poll::Ready(false), _) => {
+                    while self.interruption.is_none() && self.take_from_session() {}
+                    return Poll::Ready(Event::SessionEnded);
+                }
+                (Poll::Pending, Poll::Pending) => {
+                    self.up.shrink();
+                    self.down.shrink();
+                    return Poll::Pending;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn accepts_client(&self) -> bool {
+        self.is_closing || self.session.accepts_client() || self.up.left().is_empty()
+    }
+
+    fn flush_session(&mut self, context: &mut Context<'_>) {
+        if flush(&mut self.session.to_server, &mut self.inner, &mut self.up_pace, context).is_err() {
+            // The session is about to send the reason.
+            self.session.to_server.clear();
+        }
+    }
+
+    fn flush_client(&mut self, context: &mut Context<'_>) {
+        if self.is_closing {
+            self.down_pace.limit(None);
+        }
+        // The tap must see the bytes before the client can ask for its measurements.
+        if let Some(tap) = &mut self.tap {
+            tap.observe_server(&self.session.to_client[self.tapped_down..]);
+        }
+        let sent = flush(&mut self.session.to_client, &mut self.client, &mut self.down_pace, context);
+        if sent.is_err() {
+            (self.discards_output, self.client_ended) = (true, true);
+        }
+        if self.discards_output {
+            self.session.to_client.clear();
+        }
+        self.tapped_down = self.session.to_client.len();
+    }
+
+    fn read_session(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if self.session.to_client.len() > MAX_WAITING_BYTES || !self.down.has_room() {
+            return Poll::Pending;
+        }
+        let Self { inner, down, .. } = self;
+        read(inner, context, |bytes| down.add(bytes))
+    }
+
+    fn read_client(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let is_full = self.session.to_server.len() > MAX_WAITING_BYTES || !self.up.has_room();
+        if self.client_ended || self.is_closing || is_full {
+            return Poll::Pending;
+        }
+        let Self { client, up, tap, tapped_up, .. } = self;
+        let read = read(client, context, |bytes| {
+            let seen = bytes.len().min(*tapped_up);
+            *tapped_up -= seen;
+            if let Some(tap) = tap {
+                tap.observe_client(&bytes[seen..]);
+            }
+            up.add(bytes);
+        });
+        self.client_ended |= read == Poll::Ready(false);
+        read
+    }
+
+    /// Processes messages of the server. Returns true if there were any.
+    fn take_from_session(&mut self) -> bool {
+        let mut busy = false;
+        while self.interruption.is_none() && self.session.to_client.len() <= MAX_WAITING_BYTES {
+            let Self { session, down, reworded, .. } = self;
+            if down.rest.0 > 0 {
+                let mut piece = Vec::new();
+                if !down.pass(&mut piece) {
+                    break;
+                }
+                session.server_continues(&piece);
+                busy = true;
+                continue;
+            }
+            let Ok(Some((tag, length))) = down.head() else { break };
+            let wanted = part(Side::Server, tag, length);
+            let Some(message) = down.take(wanted) else { break };
+            match reworded.take_if(|_| tag == b'E') {
+                Some(error) => session.server_says(&error),
+                None => session.server_says(message),
+            }
+            down.rest = (length - wanted, true);
+            self.interruption = self.session.interruption();
+            busy = true;
+        }
+        busy
+    }
+
+    /// Processes messages of the client. Returns true if there were any.
+    fn take_from_client(&mut self) -> bool {
+        let mut busy = false;
+        while self.interruption.is_none()
+            && self.requested.is_none()
+            && self.session.to_server.len() <= MAX_WAITING_BYTES
+        {
+            let Self { session, up, .. } = self;
+            if up.rest.0 > 0 {
+                let mut piece = Vec::new();
+                if !up.pass(&mut piece) {
+                    break;
+                }
+                session.client_continues(&piece);
+                busy = true;
+                continue;
+            }
+            if !session.accepts_client() {
+                break;
+            }
+            let (tag, length) = match up.head() {
+                Ok(Some(head)) => head,
+                Ok(None) => break,
+                // The server refuses these bytes.
+                Err(MalformedFrame) => {
+                    up.rest = (usize::MAX, true);
+                    continue;
+                }
+            };
+            let wanted = part(Side::Client, tag, length);
+            let Some(message) = up.take(wanted) else { break };
+            match requested_fault(tag, &message[HEADER..]) {
+                Some(fault) => self.requested = Some((message.to_vec(), fault)),
+                None => session.client_says(message),
+            }
+            up.rest = (length - wanted, true);
+            self.interruption = self.session.interruption();
+            busy = true;
+        }
+        busy
+    }
+}
+
+/// Returns how many bytes of a message the session must see at once.
+fn part(side: Side, tag: u8, length: usize) -> usize {
+    length.min(HEADER.saturating_add(FaultSession::wanted(side, tag)))
+}
+
+fn error(what: String) -> ErrorResponse {
+    ErrorResponse { severity: "ERROR".into(), ..ErrorResponse::fatal("22023", what) }
+}
+
+/// Waits until the session or the gateway must close.
+async fn closes(notices: &mut Notices, presence: &ConnectionHandle) {
+    tokio::select! {
+        () = notices.closed() => {}
+        () = presence.closed() => {}
+    }
+}
+
+/// Waits until there are more failovers than `known`.
+async fn fails_over(failovers: &mut watch::Receiver<u64>, known: u64) {
+    if failovers.wait_for(|count| *count > known).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Writes as many bytes as the pace allows and the socket has room for.
+fn flush(
+    bytes: &mut Vec<u8>,
+    to: &mut Stream,
+    pace: &mut Pace,
+    context: &mut Context<'_>,
+) -> std::io::Result<()> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let Poll::Ready(room) = pace.poll_room(context) else { break };
+        let end = bytes.len().min(sent.saturating_add(room));
+        match to.poll_send(context, &bytes[sent..end]) {
+            Poll::Ready(count) => {
+                let count = count?;
+                pace.moved(count);
+                sent += count;
+            }
+            Poll::Pending => break,
+        }
+    }
+    bytes.drain(..sent);
+    Ok(())
+}
+
+/// Reads once. Returns false at the end of the stream.
+fn read(from: &mut Stream, context: &mut Context<'_>, mut see: impl FnMut(&[u8])) -> Poll<bool> {
+    BUFFER.with_borrow_mut(|buffer| {
+        from.poll_receive(context, buffer).map(|count| {
+            let count = count.unwrap_or(0);
+            see(&buffer[..count]);
+            count > 0
+        })
+    })
+}

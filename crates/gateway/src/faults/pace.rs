@@ -1,0 +1,70 @@
+//! Limits how many bytes per second one direction of a connection moves.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How many bytes move at once, as the time that they take.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// The rate of one direction. The default has no limit.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Bytes per second.
+    rate: Option<u64>,
+    /// When the next byte may move.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Pace {
+    /// Sets the rate, in bytes per second.
+    pub(super) fn limit(&mut self, rate: Option<u64>) {
+        *self = Self { rate, pause: None };
+    }
+
+    /// Waits until bytes may move, and returns how many.
+    pub(super) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<usize> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+        }
+        let of_rate = |rate: u64| usize::try_from(rate.div_ceil(1000 / SLICE.as_millis() as u64)).ok();
+        Poll::Ready(self.rate.and_then(of_rate).unwrap_or(usize::MAX))
+    }
+
+    /// Notes that this number of bytes has moved.
+    pub(super) fn moved(&mut self, count: usize) {
+        if let Some(rate) = self.rate {
+            let time = Duration::from_secs_f64(count as f64 / rate as f64);
+            self.pause = Some(Box::pin(sleep_until(Instant::now() + time)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::testing::run;
+
+    #[test]
+    fn limited_direction_pauses_after_each_slice() {
+        run(async {
+            let mut pace = Pace::default();
+            assert_eq!(poll_fn(|context| pace.poll_room(context)).await, usize::MAX);
+            pace.limit(Some(1000));
+            let begun = Instant::now();
+            for _ in 0..3 {
+                let room = poll_fn(|context| pace.poll_room(context)).await;
+                assert_eq!(room, 20);
+                pace.moved(room);
+            }
+            assert!(begun.elapsed() >= 2 * SLICE);
+            pace.limit(Some(1));
+            assert_eq!(poll_fn(|context| pace.poll_room(context)).await, 1);
+        });
+    }
+}
