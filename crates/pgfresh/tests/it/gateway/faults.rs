@@ -1,0 +1,201 @@
+//! Faults of one lease, as its client sees them: errors, lost and silent connections, delays, refused sessions, a failover.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::connection::Connection;
+use crate::common::gateway::Gateway;
+use crate::common::{on_every_major, wait_until};
+
+const TEMPLATE: &str = "CREATE TABLE accounts (id int PRIMARY KEY, balance int); INSERT INTO accounts VALUES (1, 100);";
+const ISOLATIONS: [&str; 3] = ["clone", "rollback", "server"];
+
+on_every_major! {
+    errors_leave_the_transaction_as_the_server_does
+    lost_connection_keeps_the_outcome_of_the_server
+    silent_connection_ends_with_its_lease
+    delayed_and_slow_messages_arrive_complete
+    failover_ends_sessions_and_refuses_new_ones
+    open_sessions_obey_at_once_in_any_state
+    wrong_fault_request_is_an_error_of_the_statement
+}
+
+/// Runs a test in each isolation.
+fn in_each_isolation(major: u32, test: fn(&Gateway)) {
+    for isolation in ISOLATIONS {
+        let gateway = Gateway::start(major, TEMPLATE, &["--isolation", isolation, "--linger", "60s"]);
+        test(&gateway);
+    }
+}
+
+fn session(gateway: &Gateway) -> Connection {
+    gateway.connect_in_time("orders", "")
+}
+
+/// Requests a fault with SQL.
+fn fault(session: &mut Connection, json: &str) {
+    session.rows(&format!("SET pgfresh.fault = '{json}'")).unwrap();
+}
+
+fn sqlstate<T>(result: Result<T, crate::common::connection::SqlError>) -> String {
+    result.err().map_or_else(|| "no error".to_owned(), |error| error.sqlstate)
+}
+
+fn errors_leave_the_transaction_as_the_server_does(major: u32) {
+    in_each_isolation(major, |gateway| {
+        let mut one = session(gateway);
+        fault(&mut one, r#"{"error": "40001", "at": "commit"}"#);
+        one.rows("BEGIN; UPDATE accounts SET balance = 1").unwrap();
+        assert_eq!((sqlstate(one.rows("COMMIT")), one.status), ("40001".to_owned(), 'I'));
+        assert_eq!(one.value("SELECT balance FROM accounts").unwrap(), "100");
+        fault(&mut one, r#"{"error": "40P01", "statement": "UPDATE accounts", "nth": 2}"#);
+        one.rows("BEGIN; UPDATE accounts SET balance = 2; SAVEPOINT a").unwrap();
+        assert_eq!(sqlstate(one.rows("UPDATE accounts SET balance = 3")), "40P01");
+        assert_eq!((sqlstate(one.rows("SELECT 1")), one.status), ("25P02".to_owned(), 'E'));
+        one.rows("ROLLBACK TO a; UPDATE accounts SET balance = balance + 1; COMMIT").unwrap();
+        assert_eq!(one.value("SELECT balance FROM accounts").unwrap(), "3");
+        fault(&mut one, r#"{"error": "57014", "at": "after statement", "statement": "update"}"#);
+        assert_eq!(sqlstate(one.rows("UPDATE accounts SET balance = 9")), "57014");
+        assert_eq!(one.value("SELECT balance FROM accounts").unwrap(), "3");
+        one.close();
+    });
+}
+
+fn lost_connection_keeps_the_outcome_of_the_server(major: u32) {
+    in_each_isolation(major, |gateway| {
+        for (at, balance) in [("before commit", "100"), ("after commit", "7"), ("before statement", "7")] {
+            let mut one = session(gateway);
+            fault(&mut one, &format!(r#"{{"connection": "reset", "at": "{at}", "nth": 1}}"#));
+            let ended = one.rows("BEGIN").and_then(|_| one.rows("UPDATE accounts SET balance = 7"));
+            let ended = ended.and_then(|_| one.rows("COMMIT"));
+            assert_eq!(sqlstate(ended), "08006", "{at}");
+            assert_eq!(session(gateway).value("SELECT balance FROM accounts").unwrap(), balance, "{at}");
+        }
+    });
+}
+
+fn silent_connection_ends_with_its_lease(major: u32) {
+    in_each_isolation(major, |gateway| {
+        let mut one = session(gateway);
+        fault(&mut one, r#"{"connection": "silent", "at": "after statement", "statement": "INSERT"}"#);
+        one.send(b'Q', b"INSERT INTO accounts VALUES (2, 5)\0").unwrap();
+        // The statement has run, and its client has got no answer.
+        let mut other = session(gateway);
+        wait_until("the insert", || other.value("SELECT count(*) FROM accounts").unwrap() == "2");
+        other.close();
+        assert_eq!(gateway.http("DELETE", "/v1/databases/orders", "").0 / 100, 2);
+        one.wait_for_end();
+    });
+}
+
+fn delayed_and_slow_messages_arrive_complete(major: u32) {
+    in_each_isolation(major, |gateway| {
+        let mut one = session(gateway);
+        fault(&mut one, r#"{"delay": "300ms", "statement": "SELECT … accounts"}"#);
+        let begun = Instant::now();
+        assert_eq!(one.value("SELECT balance FROM accounts").unwrap(), "100");
+        assert!(begun.elapsed() >= Duration::from_millis(300));
+        fault(&mut one, r#"{"bandwidth": "100kB", "statement": "SELECT repeat"}"#);
+        let begun = Instant::now();
+        assert_eq!(one.value("SELECT repeat('x', 50000)").unwrap().len(), 50_000);
+        assert!(begun.elapsed() >= Duration::from_millis(400));
+        one.close();
+        // A lease can end while a message waits.
+        let mut two = session(gateway);
+        fault(&mut two, r#"{"delay": "1h"}"#);
+        two.send(b'Q', b"SELECT 1\0").unwrap();
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(gateway.http("DELETE", "/v1/databases/orders", "").0 / 100, 2);
+        two.wait_for_end();
+    });
+}
+
+fn failover_ends_sessions_and_refuses_new_ones(major: u32) {
+    in_each_isolation(major, |gateway| {
+        let mut one = session(gateway);
+        one.rows("BEGIN; UPDATE accounts SET balance = 1").unwrap();
+        // The request itself ends the session that sends it.
+        let sent = one.rows(r#"SET pgfresh.fault = '{"error": "failover", "duration": "1s", "read_only": "1h"}'"#);
+        if sent.is_ok() {
+            assert_eq!(sqlstate(one.rows("SELECT 1")), "57P01");
+        }
+        assert_eq!(sqlstate(gateway.connect("orders", "")), "57P03");
+        let mut two = session(gateway);
+        assert_eq!(two.value("SELECT balance FROM accounts").unwrap(), "100");
+        assert_eq!(sqlstate(two.rows("UPDATE accounts SET balance = 2")), "25006");
+        fault(&mut two, r#"{"error": "53300", "at": "connect", "times": 2}"#);
+        two.close();
+        for expected in ["53300", "53300", "no error"] {
+            assert_eq!(sqlstate(gateway.connect("orders", "")), expected);
+        }
+    });
+}
+
+/// Sends messages of the extended protocol, and returns the first error up to ReadyForQuery.
+fn extended(session: &mut Connection, messages: &[(u8, &[u8])]) -> String {
+    for (tag, body) in messages {
+        session.send(*tag, body).unwrap();
+    }
+    let mut state = "no error".to_owned();
+    loop {
+        let (tag, body) = session.read().unwrap();
+        match tag {
+            b'E' => state = pgwire::ErrorResponse::read(&body).sqlstate.into_owned(),
+            b'Z' => return state,
+            _ => {}
+        }
+    }
+}
+
+fn open_sessions_obey_at_once_in_any_state(major: u32) {
+    let gateway = Gateway::start(major, TEMPLATE, &[]);
+    let prepare: &[(u8, &[u8])] = &[(b'P', b"pay\0UPDATE accounts SET balance = balance - 1\0\0\0"), (b'S', b"")];
+    let pay: &[(u8, &[u8])] = &[(b'B', b"\0pay\0\0\0\0\0\0\0"), (b'E', b"\0\0\0\0\0"), (b'S', b"")];
+    let mut admin = session(&gateway);
+    let mut idle = session(&gateway);
+    assert_eq!(extended(&mut idle, prepare), "no error");
+    let mut working = session(&gateway);
+    assert_eq!(extended(&mut working, prepare), "no error");
+    working.rows("BEGIN; UPDATE accounts SET balance = 50").unwrap();
+    let mut failed = session(&gateway);
+    failed.rows("BEGIN; SELECT nonsense").unwrap_err();
+    let mut copied = session(&gateway);
+    // The Sync before the data has no answer.
+    let copy: &[(u8, &[u8])] = &[
+        (b'P', b"\0COPY accounts FROM STDIN\0\0\0"),
+        (b'B', b"\0\0\0\0\0\0\0\0"),
+        (b'E', b"\0\0\0\0\0"),
+        (b'S', b""),
+        (b'd', b"5\t5\n"),
+        (b'c', b""),
+        (b'S', b""),
+    ];
+    assert_eq!(extended(&mut copied, copy), "no error");
+    let begun = Instant::now();
+    fault(&mut admin, r#"{"error": "55P03", "statement": "UPDATE accounts SET balance = balance - 1", "times": 9}"#);
+    fault(&mut admin, r#"{"error": "53100", "statement": "SELECT 7", "times": 9}"#);
+    assert!(begun.elapsed() < Duration::from_secs(5), "a session did not obey");
+    assert_eq!(extended(&mut working, pay), "55P03");
+    assert_eq!(working.value("ROLLBACK; SELECT balance FROM accounts WHERE id = 1").unwrap(), "100");
+    assert_eq!(extended(&mut idle, pay), "55P03");
+    assert_eq!(sqlstate(failed.rows("SELECT 7")), "25P02");
+    assert_eq!(sqlstate(failed.rows("ROLLBACK; SELECT 7")), "53100");
+    assert_eq!(sqlstate(copied.rows("SELECT 7")), "53100");
+}
+
+fn wrong_fault_request_is_an_error_of_the_statement(major: u32) {
+    in_each_isolation(major, |gateway| {
+        let mut one = session(gateway);
+        one.rows("CREATE TABLE t ()").unwrap();
+        for wrong in ["", "{}", r#"{"error": "1"}"#, r#"{"eror": "40001"}"#] {
+            assert_eq!(sqlstate(one.rows(&format!("SET pgfresh.fault TO '{wrong}'"))), "22023", "{wrong}");
+        }
+        one.rows("BEGIN").unwrap();
+        let error = one.rows("SET LOCAL pgfresh.fault = 'x'").unwrap_err();
+        assert!(error.message.starts_with("pgfresh.fault is no JSON of a fault"), "{error}");
+        assert_eq!(one.status, 'E');
+        one.rows("ROLLBACK").unwrap();
+        assert_eq!(one.value("SELECT 1").unwrap(), "1");
+        one.close();
+    });
+}
