@@ -26,11 +26,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::failure::Failure;
-use self::messages::parts;
-use self::moments::{State, is_slow};
+use self::messages::{FLUSH, parts};
+use self::moments::{State, Strikes, is_slow};
 use super::errors::fatal;
 use super::fault::FaultEffect;
-use super::lease_faults::{LeaseFaults, Strike};
+use super::lease_faults::LeaseFaults;
 use super::statement::Statement;
 
 /// SQLSTATE with which sessions end at a failover.
@@ -99,12 +99,13 @@ enum Work {
 #[derive(Debug)]
 struct Run {
     statements: Vec<Statement>,
-    /// Strikes of each statement, which the session takes back if the server does not reach the statement.
-    strikes: Vec<Vec<Strike>>,
+    strikes: Vec<Strikes>,
     /// Position of the running statement.
     next: usize,
     is_query: bool,
     failure: Option<Failure>,
+    /// Whether the running statement has failed before the server ran it.
+    is_invalid: bool,
 }
 
 /// The end of the connection, once the server has read or done the client's work.
@@ -207,15 +208,7 @@ impl FaultSession {
         match tag {
             _ if self.has_ended => {}
             _ if self.cut.is_some() => self.client_says_before_cut(message),
-            b'd' | b'c' | b'f' => {
-                if self.is_copying && self.send_rest_of_failure() {
-                    self.is_copying = false;
-                } else if self.is_copying {
-                    self.is_copying = tag == b'd';
-                    self.pass_to_server(message);
-                }
-                // Otherwise, the data are the rest of a failed COPY, which the server ignores.
-            }
+            b'd' | b'c' | b'f' => self.copy_data(message),
             // The server ignores these messages during a COPY.
             b'H' | b'S' if self.is_copying => self.pass_to_server(message),
             b'S' => {
@@ -235,6 +228,23 @@ impl FaultSession {
             b'P' | b'B' | b'D' | b'C' => self.prepare(message),
             b'E' => self.execute(message),
             _ => self.pass_to_server(message),
+        }
+    }
+
+    /// Processes data of a COPY, or its end.
+    fn copy_data(&mut self, message: &[u8]) {
+        let is_last = parts(message).tag != b'd';
+        if !self.is_copying {
+            // The data are the rest of a failed COPY, which the server ignores.
+        } else if self.send_rest_of_failure() {
+            self.is_copying = false;
+        } else {
+            self.is_copying = !is_last;
+            self.pass_to_server(message);
+            // In the extended protocol, the client's Sync has to wait for the answer.
+            if is_last && matches!(&self.work, Work::Run(run) if !run.is_query) {
+                self.send_to_server(FLUSH.to_vec());
+            }
         }
     }
 

@@ -177,6 +177,8 @@ impl RollbackSession {
             }
             b'P' => self.parse(body),
             b'E' => self.execute(body),
+            // The server has answered everything, and a group would begin a transaction.
+            b'H' if !self.open => {}
             _ => {
                 if tag == b'C' {
                     self.names.close(body);

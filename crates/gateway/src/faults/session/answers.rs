@@ -1,14 +1,19 @@
 //! Messages of the server.
 
+use std::borrow::Cow;
+
 use pgwire::{ErrorResponse, HEADER, encode, split_zero};
 
 use super::failure::{Answer, Failure};
 use super::messages::{failing_execute, parts};
-use super::moments::is_plain_error;
+use super::moments::{Strikes, is_plain_error};
 use super::{FaultSession, Run, State, Work};
 use crate::faults::errors::{Occasion, error, field};
 use crate::faults::fault::FaultEffect;
 use crate::faults::statement::Kind;
+
+/// Class of the errors that the server raises before it runs a statement: syntax error or access rule violation.
+const INVALID: &[u8] = b"42";
 
 impl FaultSession {
     /// Processes a message of the server: its header, and at least [`Self::wanted`] bytes of its body.
@@ -27,7 +32,11 @@ impl FaultSession {
                 }
                 self.pass_to_client(message);
             }
-            b'N' | b'A' => self.pass_to_client(message),
+            b'N' => {
+                let notice = self.notice_of_commit(message);
+                self.pass_to_client(notice.as_deref().unwrap_or(message));
+            }
+            b'A' => self.pass_to_client(message),
             b'E' => self.server_fails(message),
             tag => match &mut self.work {
                 Work::Run(run) => {
@@ -44,6 +53,18 @@ impl FaultSession {
                 _ => self.group_answers(message),
             },
         }
+    }
+
+    /// Returns the notice of a COMMIT that has no transaction block to commit, for that of the ROLLBACK in its place.
+    fn notice_of_commit(&self, notice: &[u8]) -> Option<Vec<u8>> {
+        let Work::Run(Run { failure: Some(failure), .. }) = &self.work else { return None };
+        let is_rollback = failure.is_commit && field(notice, b'R') == Some(b"UserAbortTransactionBlock");
+        is_rollback.then(|| {
+            edited(
+                notice,
+                |code, value| if code == b'R' { b"EndTransactionBlock".into() } else { value.into() },
+            )
+        })
     }
 
     /// Processes an answer that comes before a planned error.
@@ -160,6 +181,9 @@ impl FaultSession {
         if self.state.status == b'T' {
             self.state.status = b'E';
         }
+        if let Work::Run(run) = &mut self.work {
+            run.is_invalid = field(message, b'C').is_some_and(|sqlstate| sqlstate.starts_with(INVALID));
+        }
         let (major, process) = (self.major, self.process);
         let mut for_client = None;
         if let Work::Run(Run { statements, next, failure: Some(failure), .. }) = &mut self.work {
@@ -184,13 +208,19 @@ impl FaultSession {
     /// Takes back what the server has not reached.
     fn end_run(&mut self) {
         let Work::Run(run) = std::mem::replace(&mut self.work, Work::None) else { return };
-        let reached = match &run.failure {
-            Some(failure) if failure.has_fired => run.statements.len(),
-            Some(failure) => failure.at.min(run.next + 1),
-            None => run.next + 1,
-        };
-        for strike in run.strikes.iter().skip(reached).flatten() {
-            self.faults.take_back(strike);
+        let Run { strikes, next, failure, is_invalid, .. } = &run;
+        for (at, Strikes { before, after }) in strikes.iter().enumerate() {
+            let planned = failure.as_ref().filter(|failure| failure.at == at);
+            let is_hit = planned.is_some_and(|failure| failure.has_fired);
+            // The error of a statement that has failed by itself comes in place of a planned one.
+            let has_begun =
+                at < *next || at == *next && !is_invalid && planned.is_none_or(|one| one.is_after);
+            if !is_hit && !has_begun {
+                before.iter().for_each(|strike| self.faults.take_back(strike));
+            }
+            if !is_hit && at >= *next {
+                after.iter().for_each(|strike| self.faults.take_back(strike));
+            }
         }
     }
 
@@ -208,16 +238,24 @@ impl FaultSession {
 }
 
 /// Returns an error with its position in the client's string.
-fn moved(message: &[u8], place: impl Fn(usize) -> usize) -> Vec<u8> {
+fn moved(error: &[u8], place: impl Fn(usize) -> usize) -> Vec<u8> {
+    edited(error, |code, value| {
+        let position = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        match position.filter(|_| code == b'P') {
+            Some(position) => place(position).to_string().into_bytes().into(),
+            None => value.into(),
+        }
+    })
+}
+
+/// Returns an error or a notice with edited fields.
+fn edited(message: &[u8], edit: impl for<'a> Fn(u8, &'a [u8]) -> Cow<'a, [u8]>) -> Vec<u8> {
     let mut body = Vec::with_capacity(message.len());
     for (code, value) in ErrorResponse::fields(&message[HEADER..]) {
         body.push(code);
-        match std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()) {
-            Some(position) if code == b'P' => body.extend(place(position).to_string().bytes()),
-            _ => body.extend_from_slice(value),
-        }
+        body.extend_from_slice(&edit(code, value));
         body.push(0);
     }
     body.push(0);
-    encode(b'E', &body)
+    encode(message[0], &body)
 }

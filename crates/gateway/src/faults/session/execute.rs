@@ -63,7 +63,14 @@ impl FaultSession {
                 let failure = self.fail_execute(message, &statement, &error);
                 let failure = Some(failure);
                 let (statements, strikes) = (vec![statement], vec![strikes]);
-                self.work = Work::Run(Run { statements, strikes, next: 0, is_query: false, failure });
+                self.work = Work::Run(Run {
+                    statements,
+                    strikes,
+                    next: 0,
+                    is_query: false,
+                    failure,
+                    is_invalid: false,
+                });
             }
         }
         if let Some(effect) = during {
@@ -76,8 +83,14 @@ impl FaultSession {
         self.pass_to_server(message);
         self.send_to_server(FLUSH.to_vec());
         let statements = statement.into_iter().collect();
-        self.work =
-            Work::Run(Run { statements, strikes: Vec::new(), next: 0, is_query: false, failure: None });
+        self.work = Work::Run(Run {
+            statements,
+            strikes: Vec::new(),
+            next: 0,
+            is_query: false,
+            failure: None,
+            is_invalid: false,
+        });
     }
 
     fn fail_execute(&mut self, message: &[u8], statement: &Statement, error: &PlannedError) -> Failure {

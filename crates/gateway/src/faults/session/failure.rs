@@ -41,6 +41,8 @@ pub(super) struct Failure {
     /// Position of the statement that fails.
     pub(super) at: usize,
     pub(super) is_commit: bool,
+    /// Whether the statement runs before it fails.
+    pub(super) is_after: bool,
     /// Whether the server has raised the error.
     pub(super) has_fired: bool,
     /// Answers that the server sends first.
@@ -58,6 +60,7 @@ impl Failure {
             sqlstate: sqlstate.to_owned(),
             at,
             is_commit: false,
+            is_after: false,
             has_fired: false,
             answers: answers.into_iter().collect(),
             drops_output: false,
@@ -105,7 +108,7 @@ impl Failure {
     /// Returns the failure after a statement in a string, and the string for the server.
     pub(super) fn after(sqlstate: &str, at: usize, sql: &[u8], statement: &Statement) -> (Self, Vec<u8>) {
         let end = statement.place.end;
-        let failure = Self::new(sqlstate, at, [Answer::Hidden(b'C')]);
+        let failure = Self { is_after: true, ..Self::new(sqlstate, at, [Answer::Hidden(b'C')]) };
         // The statement may end with a comment.
         failure.change(sql, end..end, &format!("\n; {}", failing(sqlstate)))
     }

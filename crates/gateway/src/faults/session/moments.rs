@@ -73,7 +73,15 @@ pub(super) struct Faults {
     pub(super) during: Option<FaultEffect>,
     /// Times and rates that take effect before the statement.
     pub(super) slow: Vec<FaultEffect>,
-    pub(super) strikes: Vec<Strike>,
+    pub(super) strikes: Strikes,
+}
+
+/// Strikes of one statement, which the session takes back if the server does not get that far.
+#[derive(Debug, Default)]
+pub(super) struct Strikes {
+    pub(super) before: Vec<Strike>,
+    /// The strike of a planned error after the statement.
+    pub(super) after: Option<Strike>,
 }
 
 /// Returns true for an error after which the session goes on.
@@ -109,7 +117,7 @@ impl FaultSession {
             let strike =
                 self.faults.strike_if(moment, &statement.text, |effect| may_fail || !is_plain_error(effect));
             let effect = strike.effect.clone();
-            faults.strikes.push(strike);
+            faults.strikes.before.push(strike);
             match effect {
                 None => {}
                 Some(effect @ FaultEffect::Error { .. }) if is_plain_error(&effect) => {
@@ -129,7 +137,7 @@ impl FaultSession {
             let strike = self.faults.strike_if(FaultMoment::AfterStatement, &statement.text, is_plain_error);
             let effect = strike.effect.as_ref();
             faults.error = effect.and_then(|effect| PlannedError::new(effect, !fails_before, commits));
-            faults.strikes.push(strike);
+            faults.strikes.after = Some(strike);
         }
         faults
     }

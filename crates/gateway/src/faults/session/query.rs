@@ -4,10 +4,9 @@ use pgwire::{encode, query, split_zero};
 
 use super::failure::Failure;
 use super::messages::{failing, parts};
-use super::moments::{Faults, PlannedError};
+use super::moments::{Faults, PlannedError, Strikes};
 use super::{FaultSession, Run, Work};
 use crate::faults::fault::FaultEffect;
-use crate::faults::lease_faults::Strike;
 use crate::faults::statement::{Kind, Statement, statements};
 
 /// Name of a function call in reports.
@@ -73,11 +72,12 @@ impl FaultSession {
     fn begin_run(
         &mut self,
         statements: Vec<Statement>,
-        strikes: Vec<Vec<Strike>>,
+        strikes: Vec<Strikes>,
         failure: Option<Failure>,
         during: Option<FaultEffect>,
     ) {
-        self.work = Work::Run(Run { statements, strikes, next: 0, is_query: true, failure });
+        self.work =
+            Work::Run(Run { statements, strikes, next: 0, is_query: true, failure, is_invalid: false });
         if let Some(effect) = during {
             self.interrupt(effect, true, false);
         }

@@ -1,1 +1,198 @@
+mod model;
 
+use std::fmt;
+use std::sync::Arc;
+
+use contract::FaultRequest;
+use pgwire::{encode, frames, query};
+use proptest::prelude::*;
+
+use self::model::{Conflict, Moment, Server};
+use super::*;
+
+/// A client, a session, and a server.
+struct Scene {
+    session: FaultSession,
+    server: Server,
+    /// Bytes that the client has received.
+    received: Vec<u8>,
+    interruptions: Vec<Interruption>,
+}
+
+impl Scene {
+    fn new(faults: &Arc<LeaseFaults>) -> Self {
+        let start = SessionStart {
+            status: b'I',
+            prepared: Vec::new(),
+            major: 15,
+            process: 1,
+            standard_strings: true,
+        };
+        let session = FaultSession::new(Arc::clone(faults), start);
+        Self { session, server: Server::new(), received: Vec::new(), interruptions: Vec::new() }
+    }
+
+    /// Delivers all messages of the client, one at a time. Stops at the end of the connection.
+    fn play(mut self, messages: &[u8]) -> Self {
+        for frame in frames(messages) {
+            assert!(self.session.accepts_client(), "{:?}", self.session);
+            self.session.client_says(&encode(frame.tag, frame.body));
+            self.deliver();
+            if self.session.has_ended {
+                return self;
+            }
+        }
+        self
+    }
+
+    fn deliver(&mut self) {
+        loop {
+            while let Some(interruption) = self.session.interruption() {
+                self.interruptions.push(interruption);
+            }
+            self.received.append(&mut self.session.to_client);
+            let bytes = std::mem::take(&mut self.session.to_server);
+            if bytes.is_empty() {
+                return;
+            }
+            for frame in frames(&self.server.receive(&bytes)) {
+                self.session.server_says(&encode(frame.tag, frame.body));
+            }
+        }
+    }
+}
+
+fn fault(edit: impl FnOnce(&mut FaultRequest)) -> Arc<LeaseFaults> {
+    let mut request = FaultRequest::default();
+    edit(&mut request);
+    let faults = LeaseFaults::default();
+    faults.add(request.try_into().unwrap());
+    Arc::new(faults)
+}
+
+fn execution(sql: &str) -> Vec<u8> {
+    [
+        encode(b'P', format!("\0{sql}\0\0\0").as_bytes()),
+        encode(b'B', b"\0\0\0\0\0\0\0\0"),
+        encode(b'D', b"P\0"),
+        encode(b'E', b"\0\0\0\0\0"),
+    ]
+    .concat()
+}
+
+fn sync() -> Vec<u8> {
+    encode(b'S', b"")
+}
+
+fn data() -> Vec<u8> {
+    [encode(b'd', b"1\n"), encode(b'd', b"2\n"), encode(b'c', b"")].concat()
+}
+
+/// Statements of a client. The last one is invalid.
+const STATEMENTS: [&str; 11] = [
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT s",
+    "ROLLBACK TO s",
+    "INSERT",
+    "INSERT",
+    "SELECT 1",
+    "COPY t TO STDOUT",
+    "UPDATE t",
+    "nothing",
+];
+
+fn statement() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(&STATEMENTS[..])
+}
+
+/// Messages of a client that reads all answers before its next unit.
+fn unit() -> impl Strategy<Value = Vec<u8>> {
+    // In a string, the error of a fault comes before that of an invalid statement.
+    let valid = prop::sample::select(&STATEMENTS[..STATEMENTS.len() - 1]);
+    let string = prop::collection::vec(valid, 1..4);
+    let group = prop::collection::vec((statement(), any::<bool>()), 1..4);
+    prop_oneof![
+        4 => statement().prop_map(|sql| query(sql.as_bytes())),
+        2 => string.prop_map(|all| query(all.join("; ").as_bytes())),
+        1 => Just(query(b"")),
+        1 => Just(query(b"INSERT; SELECT FROM FROM")),
+        4 => group.prop_map(|group| {
+            let one = |(sql, flushes): &(&str, bool)| {
+                [execution(sql), if *flushes { encode(b'H', b"") } else { Vec::new() }].concat()
+            };
+            [group.iter().flat_map(one).collect(), sync()].concat()
+        }),
+        1 => Just([query(b"COPY t FROM STDIN"), data()].concat()),
+        1 => Just([execution("COPY t FROM STDIN"), sync(), data(), sync()].concat()),
+    ]
+}
+
+/// All messages of a client.
+struct Script(Vec<u8>);
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(shown(&self.0)).finish()
+    }
+}
+
+fn script() -> impl Strategy<Value = Script> {
+    prop::collection::vec(unit(), 1..8).prop_map(|units| Script(units.concat()))
+}
+
+fn conflict() -> impl Strategy<Value = Conflict> {
+    let moment = prop::sample::select(&[Moment::Statement, Moment::AfterStatement, Moment::Commit][..]);
+    let statement =
+        prop::sample::select(&["", "INSERT", "SELECT", "COPY t TO", "COPY t FROM", "COMMIT", "BEGIN"][..]);
+    (moment, statement, 0_usize..3).prop_map(|(moment, statement, after)| Conflict {
+        moment,
+        statement,
+        after,
+    })
+}
+
+fn shown(bytes: &[u8]) -> Vec<String> {
+    let show = |frame: pgwire::Frame<'_>| {
+        let text = String::from_utf8_lossy(frame.body).replace('\0', "|");
+        format!("{} {text}", char::from(frame.tag))
+    };
+    frames(bytes).map(show).collect()
+}
+
+proptest! {
+    #[test]
+    fn session_without_due_fault_changes_nothing(script in script()) {
+        let faults = fault(|fault| {
+            (fault.error, fault.statement) = (Some("40001".to_owned()), Some("DELETE".to_owned()));
+        });
+        let scene = Scene::new(&faults).play(&script.0);
+        let mut server = Server::new();
+        prop_assert_eq!(shown(&scene.received), shown(&server.receive(&script.0)));
+        prop_assert_eq!(scene.server.committed, server.committed);
+    }
+
+    #[test]
+    fn fault_is_like_error_of_server(script in script(), conflict in conflict()) {
+        let faults = fault(|fault| {
+            fault.error = Some("40001".to_owned());
+            let at = match conflict.moment {
+                Moment::Statement => "before statement",
+                Moment::AfterStatement => "after statement",
+                Moment::Commit => "commit",
+            };
+            fault.at = Some(at.to_owned());
+            fault.statement = Some(conflict.statement.to_owned()).filter(|text| !text.is_empty());
+            fault.nth = Some(conflict.after as u64 + 1);
+        });
+        let scene = Scene::new(&faults).play(&script.0);
+        let mut server = Server::new();
+        server.conflict = Some(conflict);
+        prop_assert_eq!(shown(&scene.received), shown(&server.receive(&script.0)));
+        prop_assert_eq!(&scene.server.committed, &server.committed);
+        prop_assert_eq!(scene.server.status, server.status);
+        let has_fired = server.conflict.is_none();
+        prop_assert_eq!(faults.list().faults[0].fired, u64::from(has_fired));
+    }
+}
