@@ -5,8 +5,8 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use contract::{
-    DatabaseDescription, ErrorCode, LeaseRequest, LeaseResponse, Remedy, ResetRequest, SnapshotRequest,
-    SnapshotResponse,
+    DatabaseDescription, EndOfTest, ErrorCode, LeaseRequest, LeaseResponse, Remedy, ResetRequest,
+    SnapshotRequest, SnapshotResponse,
 };
 use gateway::{Budget, KeptDatabase};
 use lease::{Isolation, LeaseError, LeaseStatus, ParseIsolationError, ServerAction};
@@ -146,7 +146,7 @@ pub(crate) async fn release(
 ) -> Result<Response, Problem> {
     let failed = has_failed(&uri)?;
     if !failed && release_inherited(&api, &name).await? {
-        return Ok(measured::answer(None, None));
+        return Ok(measured::answer(EndOfTest::default()));
     }
     let budget = measured::budget_of(&uri)?;
     let test = path::query_lossily(&uri, "test");
@@ -158,6 +158,11 @@ pub(crate) async fn release(
     let leased = name.clone();
     // Do this before the lease ends, because then another client can lease a database with this name.
     api.holders.forget(&name);
+    let ended = EndOfTest {
+        unfired_faults: api.faults.test_ended(&name, true),
+        measurement: over.map(measured::described),
+        url: None,
+    };
     if failed && api.on_failure != OnFailure::Release {
         let lease = find(&api, &name).await?;
         let since = lease.as_ref().map(|lease| lease.since);
@@ -168,7 +173,7 @@ pub(crate) async fn release(
         let shown = shown.unwrap_or_else(|| one_line(&name));
         let kept = blocking(&api.leases, move |leases| leases.keep(&name, test.as_deref())).await?;
         api.recorder.test_ended(&leased, told, false);
-        let Some(kept) = kept else { return Ok(measured::answer(over, None)) };
+        let Some(kept) = kept else { return Ok(measured::answer(ended)) };
         tracing::info!(database = %kept, test = %shown, "kept the database of a failed test");
         if let Some(recent) = recent {
             if is_named {
@@ -184,11 +189,11 @@ pub(crate) async fn release(
         }
         let url = (api.on_failure == OnFailure::KeepAndTell)
             .then(|| api.access.address_for(reached.0.as_ref(), &kept).url());
-        return Ok(measured::answer(over, url));
+        return Ok(measured::answer(EndOfTest { url, ..ended }));
     }
     blocking(&api.leases, move |leases| leases.release(&name)).await?;
     api.recorder.test_ended(&leased, told, false);
-    Ok(measured::answer(over, None))
+    Ok(measured::answer(ended))
 }
 
 /// Removes the database if this server inherited it from an earlier server, otherwise returns false.
@@ -226,7 +231,8 @@ pub(crate) async fn reset(
         recent.clear(&name);
     }
     api.recorder.test_ended(&name, test.is_some() || !budget.is_empty(), true);
-    Ok(measured::answer(over, None))
+    let unfired_faults = api.faults.test_ended(&name, true);
+    Ok(measured::answer(EndOfTest { unfired_faults, measurement: over.map(measured::described), url: None }))
 }
 
 /// `POST /v1/databases/NAME/restart`, `stop` and `crash`: restarts, stops or crashes a lease's own server (isolation

@@ -14,6 +14,7 @@
 mod blocking;
 mod compare;
 mod deliver;
+mod faults;
 mod guard;
 mod holders;
 mod integresql;
@@ -37,7 +38,7 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::{Extension, Router};
 use gateway::{
-    Access, DisconnectWatcher, EventSource, HttpService, StatementHistory, StatementRecorder, Stream,
+    Access, DisconnectWatcher, EventSource, Faults, HttpService, StatementHistory, StatementRecorder, Stream,
 };
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -94,6 +95,8 @@ struct ApiState {
     events: EventSource,
     /// Recorder for the statements of leases.
     recorder: Arc<StatementRecorder>,
+    /// Faults of leases.
+    faults: Arc<Faults>,
     since: Instant,
 }
 
@@ -119,6 +122,7 @@ impl Api {
         history: Option<Arc<StatementHistory>>,
         events: EventSource,
         recorder: Arc<StatementRecorder>,
+        faults: Arc<Faults>,
     ) -> Self {
         leases.issue(templates::is_ours);
         let state = ApiState {
@@ -130,6 +134,7 @@ impl Api {
             history,
             events,
             recorder,
+            faults,
             since: Instant::now(),
         };
         Self { router: routes::guarded(routes::table().with_state(Arc::new(state)), access) }

@@ -39,15 +39,15 @@ pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<
     }
 }
 
-/// Returns the response for a finished test. `over` contains the test's statements if the test exceeded its budget.
-pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Response {
-    if over.is_none() && url.is_none() {
+/// Returns the response for a finished test.
+pub(crate) fn answer(ended: EndOfTest) -> Response {
+    if ended == EndOfTest::default() {
         return StatusCode::NO_CONTENT.into_response();
     }
-    Json(EndOfTest { url, measurement: over.map(described) }).into_response()
+    Json(ended).into_response()
 }
 
-fn described(measured: TestMeasurement) -> Measurement {
+pub(crate) fn described(measured: TestMeasurement) -> Measurement {
     let message = measured.message();
     let TestMeasurement { statements, exceeded } = measured;
     Measurement { message, over_budget: exceeded, statements }

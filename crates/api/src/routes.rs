@@ -17,8 +17,8 @@ use lease::ServerAction;
 use crate::deliver::detach;
 use crate::problem::Problem;
 use crate::{
-    ApiState, LONGEST_BODY, compare, guard, holders, integresql, json, leases, measured, metrics, page, path,
-    render, status,
+    ApiState, LONGEST_BODY, compare, faults, guard, holders, integresql, json, leases, measured, metrics,
+    page, path, render, status,
 };
 
 /// Returns the router for all requests.
@@ -57,6 +57,7 @@ where
         ("/v1/databases/{name}", get(leases::look).delete(leases::release).layer(from_fn(detach))),
         ("/v1/databases/{name}/statements", get(measured::statements)),
         ("/v1/databases/{name}/diff", get(compare::diff)),
+        ("/v1/databases/{name}/faults", get(faults::list).post(faults::add)),
         ("/v1/databases/{name}/reset", post(leases::reset).layer(from_fn(detach))),
         ("/v1/databases/{name}/snapshot", post(leases::snapshot)),
         ("/v1/databases/{name}/restart", post(|api, name| leases::act(api, name, ServerAction::Restart))),

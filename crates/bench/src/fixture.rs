@@ -237,8 +237,15 @@ pub(crate) fn open_gateway(
         budget: Budget::default(),
     };
     let bound = Gateway::bind(options)?;
-    let api =
-        Api::new(leases.clone(), bound.access(), OnFailure::Release, None, bound.events(), bound.recorder());
+    let api = Api::new(
+        leases.clone(),
+        bound.access(),
+        OnFailure::Release,
+        None,
+        bound.events(),
+        bound.recorder(),
+        bound.faults(),
+    );
     let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
     Ok((leases, gateway))
 }

@@ -2,9 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::lease::whole;
+#[cfg(test)]
+use crate::openapi::TIME;
+#[cfg(test)]
+use crate::openapi::faults::{BANDWIDTH, MOST_FAULTS, TEXT, connection_with_statement, effects};
+
 /// Request for a fault of a leased database. It has exactly one of `error`, `connection`, `delay` and `bandwidth`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("anyOf" = effects(), "not" = connection_with_statement())))]
 #[serde(deny_unknown_fields)]
 pub struct FaultRequest {
     /// SQLSTATE of an error, for instance `40001`, or `failover`.
@@ -15,9 +21,11 @@ pub struct FaultRequest {
     pub connection: Option<String>,
     /// Time by which pgfresh delays the message, with its unit: `2s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub delay: Option<String>,
     /// Number of bytes per second in each direction, from the moment on: `10kB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(regex(pattern = BANDWIDTH)))]
     pub bandwidth: Option<String>,
     /// Moment of the fault: `commit`, `before statement`, `during statement`, `after statement`, `before commit`,
     /// `after commit` or `connect`. The default is `before statement`, and `connect` for `failover`.
@@ -25,19 +33,24 @@ pub struct FaultRequest {
     pub at: Option<String>,
     /// Statements that count: their text, or the beginning of it. `…` stands for any text. The default is all statements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(regex(pattern = TEXT)))]
     pub statement: Option<String>,
     /// Number of the first statement, commit or connection that the fault hits, from 1. The default is 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(min = 1, max = MOST_FAULTS)))]
     pub nth: Option<u64>,
     /// Number of statements, commits or connections that the fault hits, from `nth` on. The default is 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(min = 1, max = MOST_FAULTS)))]
     pub times: Option<u64>,
     /// How long `failover` and the SQLSTATE `57P03` refuse new connections, with its unit. The default is until the fault
     /// has hit `times` connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub duration: Option<String>,
     /// How long transactions are read-only after a `failover`, with its unit. The default is not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub read_only: Option<String>,
 }
 
@@ -47,6 +60,8 @@ pub struct FaultRequest {
 pub struct FaultList {
     /// All faults since the lease began or was reset.
     pub faults: Vec<FaultDescription>,
+    /// Faults that have not fired yet, in words. If the test ends now, it must fail.
+    pub unfired_faults: Vec<String>,
 }
 
 /// A fault of a leased database, and what it has done so far.

@@ -155,7 +155,8 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
-fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+/// Reads a number from 0 on, in any notation of JSON.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(Option::<Whole>::deserialize(from)?.map(|Whole(number)| number))
 }
 

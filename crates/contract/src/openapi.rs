@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{ErrorBody, ErrorCode, Remedy};
 
+pub(crate) mod faults;
 mod operations;
 
 /// Pattern of a valid lease name.

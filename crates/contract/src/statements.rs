@@ -129,6 +129,9 @@ pub struct EndOfTest {
     /// URL of the kept database, after the release of a failed test.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// Faults of the test that never fired, in words. Missing if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfired_faults: Vec<String>,
     /// Statements of the test. Missing if the test is within its budget.
     #[serde(flatten)]
     pub measurement: Option<Measurement>,

@@ -268,6 +268,7 @@ impl Service {
             history.clone(),
             bound.events(),
             Arc::clone(&recorder),
+            bound.faults(),
         );
         server.redirect_internal_connections(&inward, &provisioner.account)?;
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;

@@ -5,12 +5,13 @@ use serde_json::{Map, Value, json};
 
 use super::{Operation, TEMPLATE};
 use crate::{
-    DatabaseDescription, DiffResponse, EndOfTest, HoldResponse, InitializeRequest, IntegresqlResponse,
-    LeaseRequest, LeaseResponse, Measurement, ResetRequest, SnapshotRequest, SnapshotResponse,
-    StatusResponse,
+    DatabaseDescription, DiffResponse, EndOfTest, FaultDescription, FaultList, FaultRequest, HoldResponse,
+    InitializeRequest, IntegresqlResponse, LeaseRequest, LeaseResponse, Measurement, ResetRequest,
+    SnapshotRequest, SnapshotResponse, StatusResponse,
 };
 
 const DATABASE: &str = "/v1/databases/{name}";
+const FAULTS: &str = "/v1/databases/{name}/faults";
 const TEMPLATES: &str = "/api/v1/templates";
 
 pub(super) fn all(generator: &mut SchemaGenerator) -> Vec<Operation> {
@@ -29,6 +30,8 @@ pub(super) fn links(id: &str) -> Option<Value> {
                 "look",
                 "statements",
                 "diff",
+                "fault",
+                "faults",
                 "reset",
                 "snapshot",
                 "release",
@@ -65,7 +68,11 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
             .query("failed", "Whether the test failed. pgfresh may then keep the database.", &flag)
             .query("test", "Name of the test, of which the first 1000 characters count.", &text)
             .budget()
-            .json::<EndOfTest>(generator, 200, "The database was kept, or the test exceeded its budget")
+            .json::<EndOfTest>(
+                generator,
+                200,
+                "The database was kept, the test exceeded its budget, or a fault never fired",
+            )
             .nothing("The lease is over")
             .errors(&[404, 409]),
         Operation::new(
@@ -91,9 +98,20 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
         .errors(&[404, 409]),
         Operation::new("POST", "/v1/databases/{name}/reset", "reset", "Restores the state of the template")
             .body::<ResetRequest>(generator, false)
-            .json::<EndOfTest>(generator, 200, "The test exceeded its budget; the reset is done")
+            .json::<EndOfTest>(
+                generator,
+                200,
+                "The reset is done, and the test exceeded its budget, or a fault never fired",
+            )
             .nothing("The reset is done")
             .errors(&[404, 409]),
+        Operation::new("POST", FAULTS, "fault", "Requests a fault, which ends with the lease or its reset")
+            .body::<FaultRequest>(generator, true)
+            .json::<FaultDescription>(generator, 201, "The fault. All open sessions obey it")
+            .errors(&[404, 409]),
+        Operation::new("GET", FAULTS, "faults", "Lists the faults, and how often each has fired")
+            .json::<FaultList>(generator, 200, "The faults")
+            .errors(&[404]),
         Operation::new("POST", "/v1/databases/{name}/snapshot", "snapshot", "Makes a template of a database")
             .body::<SnapshotRequest>(generator, true)
             .json::<SnapshotResponse>(generator, 201, "The template")

@@ -132,11 +132,9 @@ impl LeaseFaults {
         lock(&self.refusal).read_only_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Returns the requested faults that have never fired.
+    /// Returns the requested faults that have never fired, each with the reason.
     pub(crate) fn unfired(&self) -> Vec<String> {
-        let all = lock(&self.requested);
-        let unfired = all.iter().filter(|requested| requested.fired == 0 && !requested.is_planned);
-        unfired.map(|requested| requested.fault.words()).collect()
+        unfired(&lock(&self.requested))
     }
 
     /// Returns the effect of the first fault that is due at this moment. All faults of the moment count the candidate,
@@ -208,7 +206,31 @@ impl LeaseFaults {
             candidates: requested.candidates,
             statements: requested.statements.clone(),
         };
-        FaultList { faults: all.iter().enumerate().map(describe).collect() }
+        FaultList { faults: all.iter().enumerate().map(describe).collect(), unfired_faults: unfired(&all) }
+    }
+}
+
+fn unfired(all: &[Requested]) -> Vec<String> {
+    let unfired = all.iter().filter(|requested| requested.fired == 0 && !requested.is_planned);
+    unfired.map(Requested::unfired_words).collect()
+}
+
+impl Requested {
+    /// Returns the fault in words, and the reason for which it never fired.
+    fn unfired_words(&self) -> String {
+        let Self { fault, candidates, .. } = self;
+        let what = match fault.moment {
+            FaultMoment::Connect => "connection",
+            FaultMoment::Commit | FaultMoment::BeforeCommit | FaultMoment::AfterCommit => "commit",
+            _ => "statement",
+        };
+        let words = fault.words();
+        match candidates {
+            0 => format!("{words} (no such {what})"),
+            1 if fault.nth > 1 => format!("{words} (only 1 such {what})"),
+            few if *few < fault.nth => format!("{words} (only {few} such {what}s)"),
+            _ => words,
+        }
     }
 }
 
@@ -256,7 +278,26 @@ mod tests {
         assert_eq!(texts.map(strike), [false, false, true, true, false]);
         let list = faults.list();
         assert_eq!((list.faults[0].fired, list.faults[0].candidates), (2, 4));
+        assert!(list.unfired_faults.is_empty());
         assert_eq!(list.faults[0].fault, "40001 before statement \"UPDATE accounts\", number 2, 2 times");
+    }
+
+    #[test]
+    fn unfired_fault_names_its_reason() {
+        let faults = LeaseFaults::default();
+        faults.add(fault(|request| request.at = Some("commit".to_owned())));
+        faults.add(fault(|request| (request.statement, request.nth) = (Some("UPDATE".to_owned()), Some(3))));
+        faults.add_planned(fault(|_| ()));
+        for text in ["UPDATE a", "update b"] {
+            faults.strike(FaultMoment::BeforeStatement, text);
+        }
+        let expected = [
+            "40001 at commit (no such commit)",
+            "40001 before statement \"UPDATE\", number 3 (only 2 such statements)",
+        ];
+        assert_eq!(faults.unfired(), expected);
+        faults.strike(FaultMoment::BeforeStatement, "UPDATE c");
+        assert_eq!(faults.list().unfired_faults, expected[..1]);
     }
 
     #[test]
