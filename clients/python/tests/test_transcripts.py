@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from counterpart import counterpart
-from pgfresh import Database, Error, _server, fresh_database
+from pgfresh import Database, Error, FaultStatus, _server, fresh_database
 from pgfresh._database import kept_line
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"
@@ -23,6 +23,18 @@ def do(step: dict[str, Any], database: Database | None) -> Database:
     assert database is not None
     if step["do"] == "reset":
         database.reset(**options)
+    elif step["do"] == "fault":
+        error, connection = options.pop("error", None), options.pop("connection", None)
+        database.fault(error or (connection and f"connection {connection}"), **options)
+    elif step["do"] == "faults":
+        expected = [{**fault} for fault in step["answer"]["body"]["faults"]]
+        for number, fault in enumerate(expected, 1):
+            assert fault.pop("number") == number
+            fault["text"], fault["statements"] = fault.pop("fault"), tuple(fault["statements"])
+        assert database.faults() == [FaultStatus(**fault) for fault in expected]
+    elif step["do"] == "check":
+        if unfired := database._unfired():
+            raise Error(unfired)
     elif options.get("test"):
         kept = database.release(**options)
         if kept:

@@ -8,7 +8,8 @@ for pytest, and `pgfresh.django` is an engine for Django.
 """
 
 from ._database import Database, fresh_database
+from ._faults import FaultStatus
 from ._server import Error
 from ._statements import Statement, Statements
 
-__all__ = ["Database", "Error", "Statement", "Statements", "fresh_database"]
+__all__ = ["Database", "Error", "FaultStatus", "Statement", "Statements", "fresh_database"]

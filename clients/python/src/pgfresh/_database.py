@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
-from ._server import Server, server
+from ._faults import FaultStatus, Moment, body, status, unfired_message
+from ._server import Error, Server, server
 from ._statements import Statements
 
 
@@ -54,11 +55,15 @@ class Database:
         self._test: str | None = None
         self._failed: str | None = None
         """First failed test that used the database since its lease or last reset."""
+        self._skipped = False
+        """Whether the test was skipped. Its faults need not have fired."""
         self._kept: list[tuple[str, str]] = []
         """Failed tests, each with the URL of its kept database."""
         self._limits: dict[str, Any] = {}
         self._exceeded: list[str] = []
         self._resets = 0
+        self._faults_requested = False
+        """Whether this object has requested a fault since the lease or last reset."""
         self._lease()
 
     def _lease(self) -> None:
@@ -69,6 +74,7 @@ class Database:
         self.socket_url = response["socket_url"]
         self.template = response["template"]
         self.recorded = response.get("recorded", False)
+        self._faults_requested = False
 
     def url_for(self, driver: str) -> str:
         """Returns the URL for SQLAlchemy with a driver.
@@ -80,28 +86,93 @@ class Database:
     def reset(self, *, close_sessions: bool = False) -> None:
         """Restores the database to the state of its template.
 
-        Raises `Error` if sessions are open, unless `close_sessions` closes them. In pytest, a reset
+        Raises `Error` if sessions are open, unless `close_sessions` closes them. Also raises
+        `Error` if a fault of before the reset never fired, after the reset. In pytest, a reset
         after a failed test closes all sessions and releases the database, so that pgfresh can keep
         it. Then it leases another one with the same name.
         """
+        unfired = ""
         if self._failed is None:
-            self._reset(close_sessions)
+            unfired = self._reset(close_sessions)
         else:
             # A reset would remove the data that the failed test left.
             self._end()
             self._request["name"] = self.name
             self._lease()
         self._resets += 1
+        skipped, self._skipped = self._skipped, False
+        if unfired and not skipped:
+            raise Error(unfired)
 
-    def _reset(self, close_sessions: bool) -> None:
+    def _reset(self, close_sessions: bool) -> str:
+        """Resets the database. Returns a message about faults that never fired."""
         # A test name may contain lone surrogates, which UTF-8 cannot encode.
         test = self._test and self._test[:1000].encode(errors="replace").decode()
         ended: dict[str, Any] = {} if test is None else {"test": test}
         closing = {"close_sessions": True} if close_sessions else {}
         body = closing | ended | self._limits
         response = self._server.request("POST", f"{_path(self.name)}/reset", body)
+        self._faults_requested = False
         if "message" in response:
             self._exceeded.append(response["message"])
+        return unfired_message(response)
+
+    def fault(
+        self,
+        what: str | None = None,
+        *,
+        at: Moment | None = None,
+        statement: str | None = None,
+        nth: int | None = None,
+        times: int | None = None,
+        delay: str | float | None = None,
+        bandwidth: str | None = None,
+        duration: str | float | None = None,
+        read_only: str | float | None = None,
+    ) -> None:
+        """Requests a fault, which ends with the lease or its reset.
+
+            database.fault("40001", at="commit")
+            database.fault("connection lost", at="after commit")
+            database.fault(delay="2s", statement="SELECT … FROM orders")
+
+        `what` is the SQLSTATE of an error, `connection lost`, `connection silent` or `failover`.
+        In place of it, `delay` delays a message, and `bandwidth` (`10kB` per second) slows the
+        connection down from then on. `statement` is the text or the beginning of the statements
+        that count, and `…` in it stands for any text. The fault hits the statements, commits or
+        connections from number `nth` on, `times` of them. `duration` and `read_only` belong to a
+        failover. Times are text with a unit, or in seconds.
+
+        All open sessions obey the fault when the method returns. A test whose fault never fires
+        fails: in pytest at the end of its call, elsewhere with an `Error` of `release` or `reset`.
+
+        Raises `Error` if there is no such fault.
+        """
+        options = {
+            "at": at,
+            "statement": statement,
+            "nth": nth,
+            "times": times,
+            "delay": delay if delay is None else duration_text(delay),
+            "bandwidth": bandwidth,
+            "duration": duration if duration is None else duration_text(duration),
+            "read_only": read_only if read_only is None else duration_text(read_only),
+        }
+        self._server.request("POST", f"{_path(self.name)}/faults", body(what, options))
+        self._faults_requested = True
+
+    def faults(self) -> list[FaultStatus]:
+        """Returns the faults since the lease or last reset, in the order of their requests."""
+        answer = self._server.request("GET", f"{_path(self.name)}/faults")
+        return [status(description) for description in answer["faults"]]
+
+    def _unfired(self) -> str:
+        """Returns a message about faults that have not fired. Another call returns no message."""
+        if not self._faults_requested:
+            return ""
+        answer = self._server.request("GET", f"{_path(self.name)}/faults")
+        self._faults_requested = False
+        return unfired_message(answer)
 
     def statements(self) -> Statements:
         """Returns a context manager that counts the statements of all clients within its block.
@@ -124,14 +195,23 @@ class Database:
 
         `failed` reports that the test failed. If pgfresh then keeps the database, the result is its
         URL, otherwise None. `test` is the name of the test in profiles.
+
+        Raises `Error` after the release if a fault never fired, unless the test failed.
         """
-        response = self._server.request("DELETE", _path(self.name) + _query(failed, test))
+        response = self._release(failed, test)
+        if not failed and (unfired := unfired_message(response)):
+            raise Error(unfired)
         return response.get("url")
+
+    def _release(self, failed: bool, test: str | None) -> dict[str, Any]:
+        return self._server.request("DELETE", _path(self.name) + _query(failed, test))
 
     def _end(self) -> None:
         """Releases the database for the first failed test, or for the last test if none failed."""
         failed, self._failed = self._failed, None
-        if failed is None:
+        if self._skipped:
+            self._release(False, self._test)
+        elif failed is None:
             self.release(test=self._test)
         elif kept := self.release(failed=True, test=failed):
             self._kept.append((failed, kept))
@@ -148,9 +228,12 @@ class Database:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        kept = self.release(failed=kind is not None)
+        unfired = "" if kind is not None else self._unfired()
+        kept = self.release(failed=kind is not None or unfired != "")
         if kept:
             print(kept_line(kept), file=sys.stderr)
+        if unfired:
+            raise Error(unfired)
 
 
 def fresh_database(
@@ -186,7 +269,7 @@ def _query(failed: bool, test: str | None) -> str:
     return "?" + "&".join(parts) if parts else ""
 
 
-def duration(time: str | float) -> str:
+def duration_text(time: str | float) -> str:
     """Returns a duration with a unit, as pgfresh reads it. A number is in seconds."""
     return time if isinstance(time, str) else f"{math.ceil(time * 1000)}ms"
 

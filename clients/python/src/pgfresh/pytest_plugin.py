@@ -6,7 +6,8 @@ JUnit file has them as the property `pgfresh_kept`.
 
 A test can fail in its teardown, so a fixture's end is too early for the release. The hook for
 reports marks the databases of a failed test, and releases those whose fixtures have ended after the
-report of the teardown. A test that exceeds its budget fails at the end of its call.
+report of the teardown. A test that exceeds its budget, or with a fault that never fired, fails at
+the end of its call.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ._database import Database, duration, kept_line
+from ._database import Database, duration_text, kept_line
 from ._database import fresh_database as lease
 from ._server import Error, is_found, server
 
@@ -123,8 +124,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         database._exceeded.clear()
     try:
         result = yield
-        for database in databases:
-            _check(database, limits)
+        messages = [message for database in databases for message in _exceeded(database, limits)]
+        used = databases if shared is None or shared in databases else [*databases, shared]
+        messages += [message for database in used if (message := database._unfired())]
+        if messages:
+            pytest.fail("\n".join(messages), pytrace=False)
         return result
     finally:
         for database in databases:
@@ -136,9 +140,10 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed:
-        for database in _used(item):
+    for database in _used(item):
+        if report.failed:
             database._failed = database._failed or item.nodeid
+        database._skipped = database._skipped or report.skipped
     if report.when == "teardown":
         try:
             _release_ended(item.config)
@@ -191,7 +196,7 @@ def _limits(item: pytest.Item) -> dict[str, Any]:
     """Returns the limits in the marks of a test, as the HTTP API reads them."""
     marked = _marked(item)
     limits = {name: marked[name] for name in _LIMITS if marked.get(name) is not None}
-    return limits | ({"time": duration(limits["time"])} if "time" in limits else {})
+    return limits | ({"time": duration_text(limits["time"])} if "time" in limits else {})
 
 
 def _used(item: pytest.Item) -> list[Database]:
@@ -212,14 +217,13 @@ def _has_reset(item: pytest.Item, shared: Database) -> bool:
     return shared._resets != item.stash.get(_RESETS, shared._resets)
 
 
-def _check(database: Database, limits: dict[str, Any]) -> None:
-    """Fails the test if it exceeded its budget."""
+def _exceeded(database: Database, limits: dict[str, Any]) -> list[str]:
+    """Returns a message for each part of the test, between resets, that exceeded its budget."""
     if not (database.recorded or limits):
-        return
+        return []
     measured = database._measure(limits)
     exceeded = [*database._exceeded, *([measured["message"]] if "message" in measured else [])]
-    if exceeded:
-        pytest.fail("\n".join(f"budget exceeded: {message}" for message in exceeded), pytrace=False)
+    return [f"budget exceeded: {message}" for message in exceeded]
 
 
 def _configured(config: pytest.Config) -> dict[str, str]:

@@ -1,0 +1,62 @@
+"""Faults of a database: requests for them, and what they have done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Moment = Literal[
+    "commit",
+    "before statement",
+    "during statement",
+    "after statement",
+    "before commit",
+    "after commit",
+    "connect",
+]
+"""Moment of a fault."""
+
+_CONNECTIONS = {"connection lost": "reset", "connection silent": "silent"}
+
+
+@dataclass(frozen=True)
+class FaultStatus:
+    """Fault of a database, and what it has done so far."""
+
+    text: str
+    """The fault in words: `40001 at commit`."""
+    times: int
+    """Number of times that the fault is to fire."""
+    fired: int
+    """Number of times that the fault has fired."""
+    candidates: int
+    """Number of statements, commits or connections that the fault could have hit."""
+    statements: Sequence[str]
+    """Statements that the fault hit, at most 100."""
+
+
+def body(what: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the body of a request for a fault."""
+    if what in _CONNECTIONS:
+        effect = {"connection": _CONNECTIONS[what]}
+    else:
+        effect = {} if what is None else {"error": what}
+    return effect | {name: value for name, value in options.items() if value is not None}
+
+
+def status(description: Mapping[str, Any]) -> FaultStatus:
+    """Returns a fault from the response of the HTTP API."""
+    return FaultStatus(
+        description["fault"],
+        description["times"],
+        description["fired"],
+        description["candidates"],
+        tuple(description["statements"]),
+    )
+
+
+def unfired_message(answer: Mapping[str, Any]) -> str:
+    """Returns the message about faults in a response that never fired, empty if there are none."""
+    unfired = answer.get("unfired_faults", ())
+    return "\n".join(f"fault did not fire: {fault}" for fault in unfired)
