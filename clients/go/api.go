@@ -73,8 +73,15 @@ func (a api) lease(request leaseRequest) (*Database, error) {
 	return database, nil
 }
 
-// release ends the lease of a test. It returns the URL of the database if pgfresh keeps it, and "" otherwise.
-func (a api) release(name string, failed bool, test string) (string, error) {
+// endOfTest is the response to a reset or a release that has something to report.
+type endOfTest struct {
+	URL     string // of the database, if pgfresh keeps it
+	Message string // about the budget, if the test exceeded it
+	unfired
+}
+
+// release ends the lease of a test.
+func (a api) release(name string, failed bool, test string) (ended endOfTest, err error) {
 	var query []string
 	if failed {
 		query = append(query, "failed=true")
@@ -86,9 +93,9 @@ func (a api) release(name string, failed bool, test string) (string, error) {
 	if query != nil {
 		path += "?" + strings.Join(query, "&")
 	}
-	var kept struct{ URL string }
-	err := a.call("DELETE", path, nil, &kept)
-	return a.trust.addTo(kept.URL), err
+	err = a.call("DELETE", path, nil, &ended)
+	ended.URL = a.trust.addTo(ended.URL)
+	return ended, err
 }
 
 // escape percent-encodes the value of a parameter. QueryEscape encodes for forms: a space becomes a plus, and a plus becomes %2B.
@@ -105,11 +112,10 @@ type resetRequest struct {
 	Time          string      `json:"time,omitempty"`
 }
 
-// reset returns the message about the budget if the test that has ended exceeded it, and "" otherwise.
-func (a api) reset(name string, request resetRequest) (string, error) {
-	var before measured
-	err := a.call("POST", "/v1/databases/"+url.PathEscape(name)+"/reset", request, &before)
-	return before.Message, err
+// reset ends the test that has used the database.
+func (a api) reset(name string, request resetRequest) (ended endOfTest, err error) {
+	err = a.call("POST", "/v1/databases/"+url.PathEscape(name)+"/reset", request, &ended)
+	return ended, err
 }
 
 // measured has the statements of a database since its lease or last reset.

@@ -50,6 +50,7 @@ type Database struct {
 	test   testing.TB // owner of the lease
 	limits limits
 	resets int32 // number of calls of Reset; atomic
+	faulty int32 // 1 if Fault was called since New or the last Reset; atomic
 }
 
 // An Option changes the lease of New.
@@ -101,19 +102,27 @@ func New(tb testing.TB, options ...Option) *Database {
 	tb.Cleanup(func() {
 		tb.Helper()
 		database.checkBudget(tb)
+		database.checkFaults(tb)
 		database.release(tb)
 	})
 	return database
 }
 
-// release ends the lease, and logs the URL of the database if pgfresh keeps it.
+// release ends the lease, and logs the URL of the database if pgfresh keeps it. It fails a test in which a fault of SQL never
+// fired.
 func (d *Database) release(tb testing.TB) {
 	tb.Helper()
-	kept, err := d.server.release(d.Name, tb.Failed() || panicking(), nameOf(tb))
+	failed := tb.Failed() || panicking()
+	ended, err := d.server.release(d.Name, failed, nameOf(tb))
 	if err != nil {
 		tb.Errorf("pgfresh: %v", err)
-	} else if kept != "" {
-		tb.Logf("pgfresh: kept the database of the failed test: %s", kept)
+		return
+	}
+	if ended.URL != "" {
+		tb.Logf("pgfresh: kept the database of the failed test: %s", ended.URL)
+	}
+	if len(ended.Unfired) > 0 && !failed && !tb.Skipped() {
+		tb.Errorf("pgfresh: %s", ended.message())
 	}
 }
 
@@ -164,7 +173,7 @@ func CloseSessions() ResetOption {
 }
 
 // Reset restores the state of the template, in about a millisecond. An error fails tb at once. If the statements before the
-// reset exceed the [Budget], tb fails and continues.
+// reset exceed the [Budget], or a [Fault] of before the reset never fired, tb fails and continues.
 func (d *Database) Reset(tb testing.TB, options ...ResetOption) {
 	tb.Helper()
 	request := resetRequest{
@@ -176,12 +185,19 @@ func (d *Database) Reset(tb testing.TB, options ...ResetOption) {
 	for _, option := range options {
 		option(&request)
 	}
-	exceeded, err := d.server.reset(d.Name, request)
+	ended, err := d.server.reset(d.Name, request)
 	if err != nil {
 		tb.Fatalf("pgfresh: %v", err)
 	}
 	atomic.AddInt32(&d.resets, 1)
-	if exceeded != "" && !tb.Failed() {
-		tb.Errorf("budget exceeded: %s", exceeded)
+	atomic.StoreInt32(&d.faulty, 0)
+	if tb.Failed() {
+		return
+	}
+	if ended.Message != "" {
+		tb.Errorf("budget exceeded: %s", ended.Message)
+	}
+	if len(ended.Unfired) > 0 {
+		tb.Errorf("pgfresh: %s", ended.message())
 	}
 }

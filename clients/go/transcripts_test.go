@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // transcripts is the folder of the transcripts, which all clients follow. Its README.md explains the keys.
@@ -37,6 +38,12 @@ type step struct {
 		CloseSessions             bool `json:"close_sessions"`
 		Failed                    bool
 		Test                      string
+
+		Error, Connection, Delay, Bandwidth, Statement string
+		At                                             Moment
+		Nth, Times                                     int
+		Duration                                       string
+		ReadOnly                                       string `json:"read_only"`
 	}
 	Request *struct {
 		Method, Path string
@@ -121,6 +128,12 @@ func (s *stage) play() {
 			}
 		case "reset":
 			test.run(func() { database.Reset(test, resetOptions(step)...) })
+		case "fault":
+			test.run(func() { database.Fault(test, s.fault(step)) })
+		case "faults":
+			s.compareFaults(database.Faults(test), step.Answer.Body)
+		case "check":
+			test.run(func() { database.checkFaults(test) })
 		case "release":
 			test.failed, test.name = step.With.Failed, step.With.Test
 			test.run(test.cleanup)
@@ -150,6 +163,46 @@ func resetOptions(step *step) (options []ResetOption) {
 		options = append(options, CloseSessions())
 	}
 	return options
+}
+
+func (s *stage) fault(step *step) Fault {
+	with := step.With
+	duration := func(text string) time.Duration {
+		if text == "" {
+			return 0
+		}
+		span, err := time.ParseDuration(text)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return span
+	}
+	loss := map[string]Loss{"": "", "lost": Lost, "silent": Silent}[with.Connection]
+	return Fault{
+		Error: with.Error, Connection: loss, Delay: duration(with.Delay), Bandwidth: with.Bandwidth,
+		At: with.At, Statement: with.Statement, Nth: with.Nth, Times: with.Times,
+		Duration: duration(with.Duration), ReadOnly: duration(with.ReadOnly),
+	}
+}
+
+// compareFaults checks that the client returns all fields of each fault but its number.
+func (s *stage) compareFaults(faults []FaultStatus, answer json.RawMessage) {
+	var want struct{ Faults []map[string]any }
+	if err := json.Unmarshal(answer, &want); err != nil {
+		s.Fatal(err)
+	}
+	for n, fault := range faults {
+		got := map[string]any{
+			"number": float64(n + 1), "fault": fault.Text, "times": float64(fault.Times), "fired": float64(fault.Fired),
+			"candidates": float64(fault.Candidates), "statements": []any{},
+		}
+		for _, statement := range fault.Statements {
+			got["statements"] = append(got["statements"].([]any), statement)
+		}
+		if n >= len(want.Faults) || !reflect.DeepEqual(got, want.Faults[n]) {
+			s.Errorf("fault %d is %v, want those of %v", n+1, got, want)
+		}
+	}
 }
 
 func (s *stage) enter(step *step) {
