@@ -51,6 +51,54 @@ export class Statements {
   toString(): string;
 }
 
+/** Moment of a fault. */
+export type Moment =
+  | "commit"
+  | "before statement"
+  | "during statement"
+  | "after statement"
+  | "before commit"
+  | "after commit"
+  | "connect";
+
+/** Options of a fault. */
+export interface FaultOptions {
+  /** Moment of the fault. Default: `before statement`, and `connect` for a failover. */
+  at?: Moment;
+  /** Text or beginning of the statements that count. `…` in it stands for any text. Default: all. */
+  statement?: string;
+  /** Number of the first statement, commit or connection that the fault hits. Default: 1. */
+  nth?: number;
+  /** Number of statements, commits or connections that the fault hits. Default: 1. */
+  times?: number;
+  /** How long a failover refuses connections, in milliseconds or as text with a unit. Default: one connection for each of `times`. */
+  duration?: number | string;
+  /** How long transactions are read-only after a failover, in milliseconds or as text with a unit. Default: not at all. */
+  readOnly?: number | string;
+}
+
+/** Fault that slows the connection down. It has one of `delay` and `bandwidth`. */
+export interface SlowFault extends FaultOptions {
+  /** Time by which a message arrives later, in milliseconds or as text with a unit. */
+  delay?: number | string;
+  /** Number of bytes per second from the moment on, with its unit: `"10kB"`. */
+  bandwidth?: string;
+}
+
+/** Fault of a database, and what it has done so far. */
+export interface FaultStatus {
+  /** The fault in words: `40001 at commit`. */
+  readonly text: string;
+  /** Number of times that the fault is to fire. */
+  readonly times: number;
+  /** Number of times that the fault has fired. */
+  readonly fired: number;
+  /** Number of statements, commits or connections that the fault could have hit. */
+  readonly candidates: number;
+  /** Statements that the fault hit, at most 100. */
+  readonly statements: readonly string[];
+}
+
 /** Leased copy of a template. */
 export class Database {
   private constructor();
@@ -66,15 +114,32 @@ export class Database {
   readonly template: string;
   /** Whether pgfresh records the statements: with `record`, with `budget`, or with a `[budget]` in `pgfresh.toml`. */
   readonly recorded: boolean;
-  /** Restores the state of the template. Rejects if sessions are open, unless `closeSessions` closes them. */
+  /**
+   * Restores the state of the template. Rejects if sessions are open, unless `closeSessions` closes them. Also rejects if a fault of
+   * before the reset never fired, after the reset.
+   */
   reset(options?: { closeSessions?: boolean }): Promise<void>;
   /**
    * Releases the database: pgfresh closes its sessions and removes it. `failed` reports that the test failed. If pgfresh then
-   * keeps the database, the promise resolves to its URL. `test` is the name of the test in profiles.
+   * keeps the database, the promise resolves to its URL. `test` is the name of the test in profiles. Rejects after the release if a
+   * fault never fired, unless the test failed.
    */
   release(options?: { failed?: boolean; test?: string }): Promise<string | undefined>;
   /** Counts the statements of all clients within a block. Rejects if pgfresh does not record the database. */
   statements(block: () => unknown): Promise<Statements>;
+  /**
+   * Requests a fault, which ends with the lease or its reset. `error` is an SQLSTATE, such as `"40001"`. All open sessions obey the
+   * fault when the promise resolves. A test whose fault never fires fails.
+   */
+  fault(error: "connection lost" | "connection silent" | "failover" | (string & {}), options?: FaultOptions): Promise<void>;
+  fault(fault: SlowFault): Promise<void>;
+  /** Lists the faults since the lease or last reset, in the order of their requests. */
+  faults(): Promise<FaultStatus[]>;
+  /**
+   * Rejects if a fault that this object requested has not fired. The helpers for test frameworks and `withFreshDatabase` call it. A
+   * second call does nothing.
+   */
+  checkFaults(): Promise<void>;
   /** Rejects if the test exceeded its budget. The helpers for test frameworks and `withFreshDatabase` call it. */
   checkBudget(): Promise<void>;
 }

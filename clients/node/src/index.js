@@ -2,10 +2,12 @@
 
 "use strict";
 
+const { faultOf, statusOf, timeOf, unfiredMessage } = require("./faults.js");
 const { PgfreshError, server } = require("./server.js");
 const { Statements } = require("./statements.js");
 
 let beginTest;
+let endLease;
 
 class Database {
   #recorded;
@@ -13,6 +15,8 @@ class Database {
   #test;
   #exceeded = [];
   #resets = 0;
+  // Whether this object has requested a fault since the lease or last reset.
+  #faulty = false;
 
   // `limits` is the budget in the form of the HTTP API. `test` is the name of the test, if the caller knows it.
   constructor({ name, url, jdbc_url, socket_url, template, recorded = false }, limits, test) {
@@ -23,11 +27,18 @@ class Database {
   }
 
   static {
-    // Resets a database that several tests use in turn, for the next of them.
-    beginTest = async (database, test) => {
-      await database.reset({ closeSessions: true });
+    // Resets a database that several tests use in turn, for the next of them. If the last one passed, its faults must have fired.
+    beginTest = async (database, test, { passed }) => {
+      const unfired = await database.#reset({ closeSessions: true });
       database.#test = test;
       database.#exceeded = [];
+      if (passed && unfired) throw new PgfreshError(unfired);
+    };
+
+    // Ends a lease. Resolves to the URL of a kept database, and to a message about faults that never fired.
+    endLease = async (database, { failed = false, test } = {}) => {
+      const ended = await (await server()).request("DELETE", pathOf(database) + queryOf(failed, test));
+      return { url: ended.url, unfired: unfiredMessage(ended) };
     };
   }
 
@@ -35,17 +46,36 @@ class Database {
     return this.#recorded;
   }
 
-  async reset({ closeSessions = false } = {}) {
-    const test = this.#test === undefined ? {} : { test: sendable(this.#test) };
-    const body = { ...(closeSessions && { close_sessions: true }), ...test, ...this.#limits };
-    const { message } = await (await server()).request("POST", `${pathOf(this)}/reset`, body);
-    this.#resets += 1;
-    if (message) this.#exceeded.push(message);
+  async reset(options) {
+    const unfired = await this.#reset(options);
+    if (unfired) throw new PgfreshError(unfired);
   }
 
-  async release({ failed = false, test } = {}) {
-    const { url } = await (await server()).request("DELETE", pathOf(this) + queryOf(failed, test));
+  // Resolves to a message about faults that never fired.
+  async #reset({ closeSessions = false } = {}) {
+    const test = this.#test === undefined ? {} : { test: sendable(this.#test) };
+    const body = { ...(closeSessions && { close_sessions: true }), ...test, ...this.#limits };
+    const ended = await (await server()).request("POST", `${pathOf(this)}/reset`, body);
+    this.#resets += 1;
+    this.#faulty = false;
+    if (ended.message) this.#exceeded.push(ended.message);
+    return unfiredMessage(ended);
+  }
+
+  async release(options = {}) {
+    const { url, unfired } = await endLease(this, options);
+    if (unfired && !options.failed) throw new PgfreshError(unfired);
     return url;
+  }
+
+  async fault(what, options) {
+    await (await server()).request("POST", `${pathOf(this)}/faults`, faultOf(what, options));
+    this.#faulty = true;
+  }
+
+  async faults() {
+    const { faults } = await (await server()).request("GET", `${pathOf(this)}/faults`);
+    return faults.map(statusOf);
   }
 
   async statements(block) {
@@ -61,6 +91,17 @@ class Database {
     if (!exceeded.length) return;
     const error = new Error(exceeded.map((message) => `budget exceeded: ${message}`).join("\n"));
     // A stack trace would show the end of the test, not the statements that exceeded the budget.
+    error.stack = `${error}`;
+    throw error;
+  }
+
+  async checkFaults() {
+    if (!this.#faulty) return;
+    const unfired = unfiredMessage(await (await server()).request("GET", `${pathOf(this)}/faults`));
+    this.#faulty = false;
+    if (!unfired) return;
+    const error = new PgfreshError(unfired);
+    // A stack trace would show the end of the test.
     error.stack = `${error}`;
     throw error;
   }
@@ -88,8 +129,7 @@ function pathOf(database) {
 
 // Returns a budget in the form of the HTTP API. A number as `time` is in milliseconds.
 function limitsOf({ statements, nPlusOne, time } = {}) {
-  const duration = typeof time === "number" ? `${Math.ceil(time)}ms` : time;
-  const limits = { statements, n_plus_one: nPlusOne, time: duration };
+  const limits = { statements, n_plus_one: nPlusOne, time: timeOf(time) };
   return Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
 }
 
@@ -120,21 +160,24 @@ async function withFreshDatabase(...options) {
   return result;
 }
 
-// Releases the database of a test, and rejects if the test exceeded its budget. A test that has failed or was skipped has no
-// budget.
+// Releases the database of a test, and rejects if the test exceeded its budget, or if a fault never fired. A test that has failed or
+// was skipped has no budget, and its faults need not have fired.
 async function endTest(database, { failed = false, skipped = false, test, print } = {}) {
-  let exceeded;
+  let error;
   if (!failed && !skipped) {
     try {
       await database.checkBudget();
-    } catch (error) {
-      exceeded = error;
+      await database.checkFaults();
+    } catch (reason) {
+      error = reason;
     }
   }
   // A name, even an empty one, tells `pgfresh run` that the client reports the budget.
   const named = test || (database.recorded ? "" : undefined);
-  reportKept(await database.release({ failed: failed || exceeded !== undefined, test: named }), print);
-  if (exceeded) throw exceeded;
+  const { url, unfired } = await endLease(database, { failed: failed || error !== undefined, test: named });
+  reportKept(url, print);
+  if (error) throw error;
+  if (unfired && !failed && !skipped) throw new PgfreshError(unfired);
 }
 
 // Prints the URL of a failed test's database, if pgfresh keeps it.
@@ -142,4 +185,4 @@ function reportKept(url, print = console.error) {
   if (url) print(`pgfresh: kept the database of the failed test: ${url}`);
 }
 
-module.exports = { Database, PgfreshError, Statements, beginTest, endTest, freshDatabase, freshDatabaseFor, reportKept, withFreshDatabase };
+module.exports = { Database, PgfreshError, Statements, beginTest, endLease, endTest, freshDatabase, freshDatabaseFor, reportKept, withFreshDatabase };

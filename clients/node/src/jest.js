@@ -61,8 +61,20 @@ class CurrentDatabase {
     return this.#database.statements(block);
   }
 
+  fault(what, options) {
+    return this.#database.fault(what, options);
+  }
+
+  faults() {
+    return this.#database.faults();
+  }
+
   checkBudget() {
     return this.#database.checkBudget();
+  }
+
+  checkFaults() {
+    return this.#database.checkFaults();
   }
 }
 

@@ -3,9 +3,9 @@
 "use strict";
 
 const { expect, test: base } = require("@playwright/test");
-const { beginTest, freshDatabaseFor, reportKept } = require("./index.js");
+const { beginTest, endLease, freshDatabaseFor, reportKept } = require("./index.js");
 
-// Last test of each database: its name, and whether it failed.
+// Last test of each database: its name, and its result.
 const last = new WeakMap();
 
 const test = base.extend({
@@ -16,7 +16,9 @@ const test = base.extend({
       const database = await freshDatabaseFor(undefined, freshOptions);
       await use(database);
       // Playwright ends a worker after a failed test.
-      reportKept(await database.release(last.get(database)));
+      const { url, unfired } = await endLease(database, last.get(database));
+      reportKept(url);
+      if (unfired && last.get(database)?.passed) throw new Error(unfired);
     },
     { scope: "worker" },
   ],
@@ -27,12 +29,14 @@ const test = base.extend({
   freshReset: [
     async ({ freshWorkerDatabase: database }, use, testInfo) => {
       const name = testInfo.titlePath.join(" > ");
-      await beginTest(database, name);
+      await beginTest(database, name, last.get(database) ?? {});
       await use();
-      last.set(database, { test: name, failed: testInfo.status !== testInfo.expectedStatus });
-      if (testInfo.status !== "passed") return;
+      const passed = testInfo.status === "passed";
+      last.set(database, { test: name, passed, failed: testInfo.status !== testInfo.expectedStatus });
+      if (!passed) return;
       try {
         await database.checkBudget();
+        await database.checkFaults();
       } catch (error) {
         last.set(database, { test: name, failed: true });
         throw error;

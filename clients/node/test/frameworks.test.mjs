@@ -34,7 +34,7 @@ const reportsFailures = (framework) => framework !== "node:test" || major >= 20;
 async function run(framework, name, environment, ...around) {
   const suffix = framework === "jest" ? "js" : "mjs";
   const folder = framework === "node:test" ? "test/node-test/" : "";
-  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"], budgets: ["budgets"], ending: ["ending"] }[name];
+  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"], budgets: ["budgets"], faults: ["faults"], ending: ["ending"] }[name];
   const paths = files.map((file) => `${folder}${file}.test.${suffix}`);
   const [program, ...command] = [...around, process.execPath, ...frameworks[framework], ...paths];
   const env = { ...process.env, CI: "true", NO_COLOR: "1", ...environment };
@@ -94,6 +94,21 @@ for (const framework of Object.keys(frameworks)) {
     // pgfresh keeps their databases like those of other failed tests.
     assert.equal(new Set(text.match(/kept the database of the failed test: postgresql:.*/g)).size, 4, text);
     if (framework === "node:test" && runsAddedHooks) assert.match(text, /the hooks after it run, too/);
+  });
+
+  test(`${framework}: a fault that never fires fails the test`, { timeout: 120_000 }, async () => {
+    const { code, text } = await run(framework, "faults");
+    assert.notEqual(code, 0, text);
+    assert.match(text, /(Tests +4 failed \| 1 passed \| 1 skipped|Tests: +4 failed, 1 passed|pass 1\n.*fail 4\n)/, text);
+    const unfired = new Set(text.match(/fault did not fire: [^(]*\(no such \w+\)/g));
+    assert.deepEqual(unfired, new Set([
+      'fault did not fire: delay of 2000 ms before statement "UPDATE" (no such statement)',
+      'fault did not fire: 57014 before statement "never" (no such statement)',
+      "fault did not fire: failover at connect (no such connection)",
+    ]), text);
+    assert.match(text, /by itself/);
+    // The test of SQL has ended when the client hears of its fault.
+    assert.equal(new Set(text.match(/kept the database of the failed test: postgresql:.*/g)).size, 3, text);
   });
 
   test(`${framework}: pgfresh.toml has a budget for all tests`, { timeout: 120_000 }, async (t) => {

@@ -24,11 +24,25 @@ function camelCase(options = {}) {
 }
 
 // Executes a step, and returns its database.
-async function act(client, { do: what, with: options }, database) {
+async function act(client, { do: what, with: options, answer }, database) {
   if (what === "lease") return client.freshDatabase(camelCase(options));
   if (what === "reset") await database.reset(camelCase(options));
+  if (what === "fault") await requestFault(database, options);
+  if (what === "faults") assert.deepEqual(await database.faults(), answer.body.faults.map(described));
+  if (what === "check") await database.checkFaults();
   if (what === "release") client.reportKept(await database.release(options));
   return database;
+}
+
+function requestFault(database, { error, connection, ...options }) {
+  const what = connection ? `connection ${connection}` : error;
+  return what ? database.fault(what, camelCase(options)) : database.fault(camelCase(options));
+}
+
+// Returns a fault of a response as the client describes it.
+function described({ number, fault, ...others }) {
+  assert.ok(number > 0);
+  return { text: fault, ...others };
 }
 
 function checkError(error, expected) {

@@ -2,7 +2,7 @@
 
 import { test as nodeTest } from "node:test";
 
-import { type Budget, type Database, PgfreshError, type Statements, freshDatabase, withFreshDatabase } from "pgfresh";
+import { type Budget, type Database, type FaultStatus, PgfreshError, type Statements, freshDatabase, withFreshDatabase } from "pgfresh";
 import { freshDatabase as forTest } from "pgfresh/node-test";
 import { expect, test as playwrightTest } from "pgfresh/playwright";
 import { test } from "pgfresh/vitest";
@@ -18,6 +18,14 @@ const budget: Budget = { statements: 5, nPlusOne: 0, time: "50ms" };
 const statements: Statements = await database.statements(async () => {});
 const ran: number = statements.count + statements.mostFrequent[0].rows;
 await database.checkBudget();
+await database.fault("40001", { at: "commit", times: 2 });
+await database.fault("connection lost", { at: "after commit" });
+await database.fault({ delay: "2s", statement: "SELECT … FROM orders" });
+await database.fault("failover", { duration: 1000, readOnly: "2s" });
+const faults: readonly FaultStatus[] = await database.faults();
+await database.checkFaults();
+// @ts-expect-error: there is no such moment
+await database.fault("40001", { at: "never" });
 // @ts-expect-error: a budget has no limit of this name
 await freshDatabase({ budget: { rows: 5 } });
 // @ts-expect-error: pgfresh has no isolation of this name

@@ -1,0 +1,30 @@
+// Faults of a database in the form of the HTTP API.
+
+"use strict";
+
+const CONNECTIONS = { "connection lost": "reset", "connection silent": "silent" };
+
+// Returns the body of a request for a fault. `what` may be missing. Numbers are times in milliseconds.
+function faultOf(what, options = {}) {
+  if (typeof what === "object") return faultOf(undefined, what);
+  const { delay, bandwidth, at, statement, nth, times, duration, readOnly } = options;
+  const effect = what in CONNECTIONS ? { connection: CONNECTIONS[what] } : { error: what };
+  const body = { ...effect, delay: timeOf(delay), bandwidth, at, statement, nth, times };
+  return { ...body, duration: timeOf(duration), read_only: timeOf(readOnly) };
+}
+
+// Returns a time with its unit. A number is in milliseconds.
+function timeOf(time) {
+  return typeof time === "number" ? `${Math.ceil(time)}ms` : time;
+}
+
+function statusOf({ fault: text, times, fired, candidates, statements }) {
+  return { text, times, fired, candidates, statements };
+}
+
+// Returns a message about the faults in a response that never fired, empty if there are none.
+function unfiredMessage({ unfired_faults = [] }) {
+  return unfired_faults.map((fault) => `fault did not fire: ${fault}`).join("\n");
+}
+
+module.exports = { faultOf, statusOf, timeOf, unfiredMessage };
