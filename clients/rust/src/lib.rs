@@ -19,20 +19,23 @@
 
 mod api;
 mod error;
+mod faults;
 mod server;
 mod statements;
 #[cfg(test)]
 mod tests;
 mod trust;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use std::{fmt, mem};
 
-use contract::{LeaseResponse, Measurement};
+use contract::{EndOfTest, LeaseResponse, Measurement};
 pub use error::Error;
+use faults::unfired_message;
+pub use faults::{Fault, FaultStatus, Moment};
 use server::Server;
 use statements::Limits;
 pub use statements::{Statement, StatementCounter, Statements};
@@ -44,7 +47,7 @@ pub use statements::{Statement, StatementCounter, Statements};
 ///
 /// # Panics
 /// The drop panics if the test exceeded its budget, that of [`Options`] or of `pgfresh.toml`. The message lists the most
-/// frequent statements. The drop does not panic while the thread panics already.
+/// frequent statements. It also panics if a [`Fault`] never fired. The drop does not panic while the thread panics already.
 pub struct Database {
     response: LeaseResponse,
     server: Arc<Server>,
@@ -52,6 +55,8 @@ pub struct Database {
     /// Name of the test that has used the database since its lease or last reset. Empty if unknown.
     test: Mutex<String>,
     resets: AtomicUsize,
+    /// Whether [`Database::fault`] was called since the lease or the last reset.
+    faulty: AtomicBool,
 }
 
 impl Database {
@@ -102,7 +107,8 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the server refuses the reset, for instance because sessions are open. Also fails if the statements before the
-    /// reset exceeded the budget. The reset happens nevertheless, and pgfresh counts from 0 again.
+    /// reset exceeded the budget, or if a [`Fault`] of before the reset never fired. The reset happens nevertheless, and
+    /// pgfresh counts from 0 again.
     pub fn reset(&self) -> Result<(), Error> {
         self.end_test(false)
     }
@@ -110,7 +116,8 @@ impl Database {
     /// Closes all open sessions, and restores the state of the template.
     ///
     /// # Errors
-    /// Fails if the server refuses the reset, or if the statements before the reset exceeded the budget.
+    /// Fails if the server refuses the reset, if the statements before the reset exceeded the budget, or if a fault never
+    /// fired.
     pub fn reset_closing_sessions(&self) -> Result<(), Error> {
         self.end_test(true)
     }
@@ -135,6 +142,26 @@ impl Database {
         StatementCounter::start(self)
     }
 
+    /// Requests a fault, which ends with the lease or its reset. All open sessions obey it when the method returns. The drop
+    /// panics if the fault never fires.
+    ///
+    /// # Errors
+    /// Fails if pgfresh knows no such fault, for instance because of a wrong SQLSTATE.
+    pub fn fault(&self, fault: Fault) -> Result<(), Error> {
+        self.server.fault(self.name(), &fault.into_request())?;
+        self.faulty.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the faults since the lease or the last reset, in the order of their requests.
+    ///
+    /// # Errors
+    /// Fails if the client cannot read them.
+    pub fn faults(&self) -> Result<Vec<FaultStatus>, Error> {
+        let list = self.server.faults(self.name())?;
+        Ok(list.faults.into_iter().map(FaultStatus::from).collect())
+    }
+
     fn measure(&self, limits: &Limits) -> Result<Measurement, Error> {
         self.server.measure(self.name(), limits)
     }
@@ -146,11 +173,15 @@ impl Database {
     /// Resets the database, which ends the current test. The caller becomes the next test.
     fn end_test(&self, close_sessions: bool) -> Result<(), Error> {
         let mut test = self.test.lock().unwrap_or_else(PoisonError::into_inner);
-        let exceeded =
+        let ended =
             self.server.reset(self.name(), close_sessions, self.reported_name(&test), &self.limits)?;
         self.resets.fetch_add(1, Ordering::Relaxed);
+        self.faulty.store(false, Ordering::Relaxed);
         *test = this_test();
-        exceeded.map_or(Ok(()), |message| Err(Error::new(budget_exceeded(&message))))
+        let exceeded = ended.measurement.and_then(|measured| measured.message);
+        let exceeded = exceeded.map(|message| budget_exceeded(&message));
+        let reason = exceeded.or_else(|| unfired_message(&ended.unfired_faults));
+        reason.map_or(Ok(()), |reason| Err(Error::new(reason)))
     }
 
     /// Returns the name of a test for a request. pgfresh sends the result of a budget only if the request has a name, even "".
@@ -158,8 +189,13 @@ impl Database {
         (self.response.recorded || !test.is_empty()).then_some(test)
     }
 
-    /// Returns the reason for which the test must fail: it exceeded its budget, or the client cannot read the counts.
+    /// Returns the reason for which the test must fail: it exceeded its budget, a fault never fired, or the client cannot
+    /// read the counts.
     fn check(&self) -> Option<String> {
+        self.check_budget().or_else(|| self.check_faults())
+    }
+
+    fn check_budget(&self) -> Option<String> {
         if !self.response.recorded && self.limits.is_empty() {
             return None;
         }
@@ -169,14 +205,33 @@ impl Database {
         }
     }
 
-    /// Releases the database. Returns a line for the user: the URL of a kept database, or an error.
-    fn release(&self, failed: bool, test: &str) -> Option<String> {
-        match self.server.release(self.name(), failed, self.reported_name(test)) {
-            Ok(None) => None,
-            Ok(Some(url)) => Some(format!("pgfresh: kept the database of the failed test: {url}")),
+    fn check_faults(&self) -> Option<String> {
+        if !self.faulty.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        match self.server.faults(self.name()) {
+            Ok(list) => unfired_message(&list.unfired_faults),
             Err(error) => Some(format!("pgfresh: {error}")),
         }
     }
+
+    fn release(&self, failed: bool, test: &str) -> Released {
+        match self.server.release(self.name(), failed, self.reported_name(test)) {
+            Ok(EndOfTest { url, unfired_faults, .. }) => {
+                let line = url.map(|url| format!("pgfresh: kept the database of the failed test: {url}"));
+                Released { line, unfired: unfired_message(&unfired_faults).filter(|_| !failed) }
+            }
+            Err(error) => Released { line: Some(format!("pgfresh: {error}")), unfired: None },
+        }
+    }
+}
+
+/// Result of a release.
+struct Released {
+    /// Line for the user: the URL of a kept database, or an error.
+    line: Option<String>,
+    /// Reason for which a test must fail that has not failed: SQL has set a fault that never fired.
+    unfired: Option<String>,
 }
 
 fn budget_exceeded(message: &str) -> String {
@@ -198,10 +253,11 @@ impl Drop for Database {
         let current = this_test();
         let test = self.test.get_mut().unwrap_or_else(PoisonError::into_inner);
         let test = if current.is_empty() { mem::take(test) } else { current };
-        if let Some(line) = self.release(panicking || reason.is_some(), &test) {
+        let Released { line, unfired } = self.release(panicking || reason.is_some(), &test);
+        if let Some(line) = line {
             eprintln!("{line}");
         }
-        if let Some(reason) = reason {
+        if let Some(reason) = reason.or(unfired) {
             panic!("{reason}");
         }
     }
@@ -301,6 +357,7 @@ impl Options {
             limits: self.limits.clone(),
             test: Mutex::default(),
             resets: AtomicUsize::new(0),
+            faulty: AtomicBool::new(false),
         })
     }
 }

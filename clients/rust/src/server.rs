@@ -7,7 +7,10 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use contract::{EndOfTest, ErrorBody, LeaseRequest, LeaseResponse, Measurement, ResetRequest};
+use contract::{
+    EndOfTest, ErrorBody, FaultDescription, FaultList, FaultRequest, LeaseRequest, LeaseResponse,
+    Measurement, ResetRequest,
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
 use ureq::http::Method;
@@ -157,20 +160,31 @@ impl Server {
         Ok(leased)
     }
 
-    /// Resets a database, which ends a test. Returns a message if the test exceeded its budget. pgfresh checks the budget only
-    /// with a `test` or a limit.
+    /// Resets a database, which ends a test. pgfresh checks the budget only with a `test` or a limit.
     pub(crate) fn reset(
         &self,
         name: &str,
         close_sessions: bool,
         test: Option<&str>,
         limits: &Limits,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<EndOfTest, Error> {
         let path = format!("{}/reset", path(name));
         let Limits { statements, n_plus_one, time } = limits.clone();
         let body = ResetRequest { close_sessions, test: test.map(shortened), statements, n_plus_one, time };
-        let answer = self.api.send::<EndOfTest>(Method::POST, &path, Some(&body))?;
-        Ok(answer.and_then(|ended| ended.measurement?.message))
+        Ok(self.api.send(Method::POST, &path, Some(&body))?.unwrap_or_default())
+    }
+
+    /// Requests a fault of a database.
+    pub(crate) fn fault(&self, name: &str, request: &FaultRequest) -> Result<(), Error> {
+        let path = format!("{}/faults", path(name));
+        self.api.send::<FaultDescription>(Method::POST, &path, Some(request)).map(|_| ())
+    }
+
+    /// Returns the faults since the lease or last reset.
+    pub(crate) fn faults(&self, name: &str) -> Result<FaultList, Error> {
+        let path = format!("{}/faults", path(name));
+        let list = self.api.send(Method::GET, &path, None::<&()>)?;
+        list.ok_or_else(|| Error::new("pgfresh answered without the faults"))
     }
 
     /// Returns the statements since the lease or last reset, with a message if they exceed `limits`.
@@ -180,23 +194,17 @@ impl Server {
         measurement.ok_or_else(|| Error::new("pgfresh answered without the statements"))
     }
 
-    /// Ends a lease. Returns the URL of the database if pgfresh keeps it.
-    pub(crate) fn release(
-        &self,
-        name: &str,
-        failed: bool,
-        test: Option<&str>,
-    ) -> Result<Option<String>, Error> {
+    /// Ends a lease.
+    pub(crate) fn release(&self, name: &str, failed: bool, test: Option<&str>) -> Result<EndOfTest, Error> {
         let failed = failed.then(|| "failed=true".to_owned());
         let test = test.map(|test| format!("test={}", encode(&shortened(test))));
         let query: Vec<String> = failed.into_iter().chain(test).collect();
-        let ended =
-            self.api.send::<EndOfTest>(Method::DELETE, &with_query(path(name), &query), None::<&()>)?;
-        let mut url = ended.and_then(|ended| ended.url);
-        if let Some(url) = &mut url {
+        let path = with_query(path(name), &query);
+        let mut ended: EndOfTest = self.api.send(Method::DELETE, &path, None::<&()>)?.unwrap_or_default();
+        if let Some(url) = &mut ended.url {
             self.api.verify(url);
         }
-        Ok(url)
+        Ok(ended)
     }
 }
 

@@ -4,13 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::http::{self, Request};
 use super::stand_in::{StandIn, TRANSCRIPTS};
 use crate::server::{Environment, Server};
-use crate::{Database, Error, Options};
+use crate::{Database, Error, Fault, FaultStatus, Moment, Options, Released};
 
 #[test]
 fn client_follows_each_transcript() {
@@ -96,9 +97,22 @@ impl Stage {
                 database.test.get_mut().unwrap().clear();
                 database.end_test(with["close_sessions"] == true).map(|()| None)
             }
+            "fault" => database.as_ref().unwrap().fault(fault_of(with)).map(|()| None),
+            "faults" => {
+                let faults = database.as_ref().unwrap().faults()?;
+                let listed: Vec<Value> = faults.iter().enumerate().map(described).collect();
+                assert_eq!(json!(listed), step["answer"]["body"]["faults"]);
+                Ok(None)
+            }
+            "check" => {
+                let reason = database.as_ref().unwrap().check_faults();
+                reason.map_or(Ok(None), |reason| Err(Error::new(reason)))
+            }
             "release" => {
                 let test = with["test"].as_str().unwrap_or_default();
-                Ok(database.as_ref().unwrap().release(with["failed"] == true, test))
+                let Released { line, unfired } =
+                    database.as_ref().unwrap().release(with["failed"] == true, test);
+                unfired.map_or(Ok(line), |reason| Err(Error::new(reason)))
             }
             other => panic!("unknown step {other:?}"),
         }
@@ -131,6 +145,42 @@ fn fields_of(database: &Database) -> Value {
         "jdbc_url": database.jdbc_url(),
         "socket_url": database.socket_url(),
         "template": database.template(),
+    })
+}
+
+/// Returns the fault with these options.
+fn fault_of(with: &Value) -> Fault {
+    let text = |name: &str| with[name].as_str();
+    let time = |name: &str| {
+        let milliseconds = text(name)?.strip_suffix("ms").unwrap().parse().unwrap();
+        Some(Duration::from_millis(milliseconds))
+    };
+    let mut fault = match (text("error"), text("connection"), text("bandwidth")) {
+        (Some("failover"), ..) => Fault::failover(),
+        (Some(sqlstate), ..) => Fault::error(sqlstate),
+        (_, Some("lost"), _) => Fault::connection_lost(),
+        (_, Some("silent"), _) => Fault::connection_silent(),
+        (.., Some(rate)) => Fault::bandwidth(rate),
+        _ => Fault::delay(time("delay").unwrap()),
+    };
+    fault = match text("at") {
+        Some("commit") => fault.at(Moment::Commit),
+        Some("after commit") => fault.at(Moment::AfterCommit),
+        None => fault,
+        Some(other) => panic!("unknown moment {other:?}"),
+    };
+    fault = text("statement").into_iter().fold(fault, Fault::statement);
+    fault = with["nth"].as_u64().into_iter().fold(fault, Fault::nth);
+    fault = with["times"].as_u64().into_iter().fold(fault, Fault::times);
+    fault = time("duration").into_iter().fold(fault, Fault::duration);
+    time("read_only").into_iter().fold(fault, Fault::read_only)
+}
+
+/// Returns a fault as a response describes it.
+fn described((at, status): (usize, &FaultStatus)) -> Value {
+    let FaultStatus { text, times, fired, candidates, statements } = status;
+    json!({
+        "number": at + 1, "fault": text, "times": times, "fired": fired, "candidates": candidates, "statements": statements,
     })
 }
 

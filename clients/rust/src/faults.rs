@@ -1,0 +1,157 @@
+//! Faults of a database: requests for them, and what they have done.
+
+use std::time::Duration;
+
+use contract::{FaultDescription, FaultRequest};
+
+use crate::statements::milliseconds;
+
+/// Moment of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Moment {
+    /// COMMIT fails, and the server rolls the transaction back.
+    Commit,
+    /// Instead of a statement.
+    BeforeStatement,
+    /// After the server has received a statement, without waiting for its answer.
+    DuringStatement,
+    /// After a statement has run, instead of its completion.
+    AfterStatement,
+    /// Instead of COMMIT.
+    BeforeCommit,
+    /// After the server has committed, instead of the completion of COMMIT.
+    AfterCommit,
+    /// Instead of a new session.
+    Connect,
+}
+
+impl Moment {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::BeforeStatement => "before statement",
+            Self::DuringStatement => "during statement",
+            Self::AfterStatement => "after statement",
+            Self::BeforeCommit => "before commit",
+            Self::AfterCommit => "after commit",
+            Self::Connect => "connect",
+        }
+    }
+}
+
+/// Error, lost connection or delay for [`Database::fault`](crate::Database::fault).
+///
+/// ```no_run
+/// # use pgfresh_test::{Database, Fault, Moment};
+/// # fn doc(database: &Database) -> Result<(), pgfresh_test::Error> {
+/// database.fault(Fault::error("40001").at(Moment::Commit))?;
+/// database.fault(Fault::connection_lost().at(Moment::AfterCommit))?;
+/// database.fault(Fault::delay(std::time::Duration::from_secs(2)).statement("SELECT … FROM orders"))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "Database::fault requests it"]
+pub struct Fault(FaultRequest);
+
+impl Fault {
+    /// Returns an error with an SQLSTATE, such as `40001`.
+    pub fn error(sqlstate: impl Into<String>) -> Self {
+        Self(FaultRequest { error: Some(sqlstate.into()), ..FaultRequest::default() })
+    }
+
+    /// Returns a failover: all sessions end, and a new connection is refused. The default moment is a connection.
+    pub fn failover() -> Self {
+        Self::error("failover")
+    }
+
+    /// Returns the loss of a connection by a TCP reset.
+    pub fn connection_lost() -> Self {
+        Self(FaultRequest { connection: Some("reset".to_owned()), ..FaultRequest::default() })
+    }
+
+    /// Returns a connection that stays open, and on which nothing arrives any more.
+    pub fn connection_silent() -> Self {
+        Self(FaultRequest { connection: Some("silent".to_owned()), ..FaultRequest::default() })
+    }
+
+    /// Returns a delay of a message. The client rounds it up to whole milliseconds.
+    pub fn delay(time: Duration) -> Self {
+        Self(FaultRequest { delay: Some(milliseconds(time)), ..FaultRequest::default() })
+    }
+
+    /// Returns a limit of the bytes per second from the moment on, with its unit: `10kB`.
+    pub fn bandwidth(rate: impl Into<String>) -> Self {
+        Self(FaultRequest { bandwidth: Some(rate.into()), ..FaultRequest::default() })
+    }
+
+    /// Sets the moment. Default: [`Moment::BeforeStatement`].
+    pub fn at(mut self, moment: Moment) -> Self {
+        self.0.at = Some(moment.as_str().to_owned());
+        self
+    }
+
+    /// Counts only statements that begin with this text. `…` in it stands for any text.
+    pub fn statement(mut self, text: impl Into<String>) -> Self {
+        self.0.statement = Some(text.into());
+        self
+    }
+
+    /// Sets the number of the first statement, commit or connection that the fault hits. Default: 1.
+    pub fn nth(mut self, number: u64) -> Self {
+        self.0.nth = Some(number);
+        self
+    }
+
+    /// Sets the number of statements, commits or connections that the fault hits. Default: 1.
+    pub fn times(mut self, number: u64) -> Self {
+        self.0.times = Some(number);
+        self
+    }
+
+    /// Sets how long a failover refuses new connections. Default: one connection for each of [`Fault::times`].
+    pub fn duration(mut self, time: Duration) -> Self {
+        self.0.duration = Some(milliseconds(time));
+        self
+    }
+
+    /// Sets how long transactions are read-only after a failover. Default: not at all.
+    pub fn read_only(mut self, time: Duration) -> Self {
+        self.0.read_only = Some(milliseconds(time));
+        self
+    }
+
+    pub(crate) fn into_request(self) -> FaultRequest {
+        self.0
+    }
+}
+
+/// Fault of a database, and what it has done so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FaultStatus {
+    /// The fault in words: `40001 at commit`.
+    pub text: String,
+    /// Number of times that the fault is to fire.
+    pub times: u64,
+    /// Number of times that the fault has fired.
+    pub fired: u64,
+    /// Number of statements, commits or connections that the fault could have hit.
+    pub candidates: u64,
+    /// Statements that the fault hit, at most 100.
+    pub statements: Vec<String>,
+}
+
+impl From<FaultDescription> for FaultStatus {
+    fn from(description: FaultDescription) -> Self {
+        let FaultDescription { number: _, fault: text, times, fired, candidates, statements } = description;
+        Self { text, times, fired, candidates, statements }
+    }
+}
+
+/// Returns a line for each fault that never fired, or None if there are none.
+pub(crate) fn unfired_message(faults: &[String]) -> Option<String> {
+    let lines: Vec<_> = faults.iter().map(|fault| format!("fault did not fire: {fault}")).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
