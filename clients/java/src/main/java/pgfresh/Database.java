@@ -23,6 +23,9 @@ public final class Database implements AutoCloseable {
     private final AtomicBoolean released = new AtomicBoolean();
     private final AtomicInteger resets = new AtomicInteger();
 
+    /** Whether {@link #fault} was called since the lease or the last reset. */
+    private final AtomicBoolean faulty = new AtomicBoolean();
+
     /** Messages about limits that the test exceeded before it reset or closed the database. */
     private final List<String> exceeded = new CopyOnWriteArrayList<>();
 
@@ -105,7 +108,8 @@ public final class Database implements AutoCloseable {
     /**
      * Restores the state of the template, in about a millisecond.
      *
-     * @throws PgfreshException if the server refuses the reset, for instance because sessions are open
+     * @throws PgfreshException if the server refuses the reset, for instance because sessions are open. Also if a fault of before
+     *     the reset never fired: the reset happens nevertheless
      */
     public void reset() {
         reset(false);
@@ -114,7 +118,7 @@ public final class Database implements AutoCloseable {
     /**
      * Closes all open sessions, and restores the state of the template.
      *
-     * @throws PgfreshException if the server refuses the reset
+     * @throws PgfreshException if the server refuses the reset, or if a fault of before the reset never fired
      */
     public void resetClosingSessions() {
         reset(true);
@@ -138,18 +142,47 @@ public final class Database implements AutoCloseable {
         return Statements.between(start, server.statements(name, Map.of()), resets() != before);
     }
 
-    /** Releases the database. A second call does nothing. */
+    /**
+     * Requests a fault, which ends with the lease or its reset. All open sessions obey it when the method returns. A test whose
+     * fault never fires fails.
+     *
+     * @throws PgfreshException if pgfresh knows no such fault, for instance because of a wrong SQLSTATE
+     */
+    public void fault(Fault fault) {
+        server.fault(name, fault);
+        faulty.set(true);
+    }
+
+    /** Returns the faults since the lease or the last reset, in the order of their requests. */
+    public List<FaultStatus> faults() {
+        return server.faults(name).objects("faults").stream().map(FaultStatus::of).toList();
+    }
+
+    /**
+     * Releases the database. A second call does nothing.
+     *
+     * @throws PgfreshException if a fault never fired. The release happens nevertheless
+     */
     @Override
     public void close() {
-        release(false, ended());
+        throwIfAny(release(false, ended()));
     }
 
     private void reset(boolean closeSessions) {
-        addMessage(server.reset(name, closeSessions, ended()));
+        Json answer = server.reset(name, closeSessions, ended());
+        addMessage(answer);
         resets.incrementAndGet();
+        faulty.set(false);
         if (use != next) {
             exceeded.clear();
             use = next;
+        }
+        throwIfAny(FaultStatus.unfired(answer));
+    }
+
+    private static void throwIfAny(String unfired) {
+        if (!unfired.isEmpty()) {
+            throw new PgfreshException(unfired, "");
         }
     }
 
@@ -218,23 +251,30 @@ public final class Database implements AutoCloseable {
         return List.copyOf(exceeded);
     }
 
-    /**
-     * Releases the database, with the name of the test unless it is empty. If the test failed and pgfresh keeps the database,
-     * prints the URL to standard error.
-     */
-    void release(boolean failed, String test) {
-        release(failed, test.isEmpty() ? Map.of() : Map.of("test", cut(test)));
+    /** Returns a line for each fault that has not fired, or "". Another call returns "". */
+    String unfired() {
+        return !released.get() && faulty.getAndSet(false) ? FaultStatus.unfired(server.faults(name)) : "";
     }
 
-    private void release(boolean failed, Map<String, Object> test) {
-        if (released.compareAndSet(false, true)) {
-            Json answer = server.release(name, failed, test);
-            addMessage(answer);
-            String kept = server.verified(answer.text("url"));
-            if (!kept.isEmpty()) {
-                System.err.println("pgfresh: kept the database of the failed test: " + kept);
-            }
+    /**
+     * Releases the database, with the name of the test unless it is empty. If the test failed and pgfresh keeps the database,
+     * prints the URL to standard error. Returns a line for each fault that never fired, or "" after a failure.
+     */
+    String release(boolean failed, String test) {
+        return release(failed, test.isEmpty() ? Map.of() : Map.of("test", cut(test)));
+    }
+
+    private String release(boolean failed, Map<String, Object> test) {
+        if (!released.compareAndSet(false, true)) {
+            return "";
         }
+        Json answer = server.release(name, failed, test);
+        addMessage(answer);
+        String kept = server.verified(answer.text("url"));
+        if (!kept.isEmpty()) {
+            System.err.println("pgfresh: kept the database of the failed test: " + kept);
+        }
+        return failed ? "" : FaultStatus.unfired(answer);
     }
 
     @Override

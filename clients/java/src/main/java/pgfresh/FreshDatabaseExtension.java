@@ -2,6 +2,7 @@ package pgfresh;
 
 import java.lang.reflect.Method;
 import java.net.URI;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -137,7 +138,7 @@ final class FreshDatabaseExtension
         shared(test).forEach(database -> database.offer(Owner.of(test).use(test)));
     }
 
-    /** Fails a test that exceeded its budget. This precedes {@code @AfterEach}, so that pgfresh can keep its databases. */
+    /** Fails a test that exceeded its budget, or with a fault that never fired. This precedes {@code @AfterEach}, so that pgfresh can keep its databases. */
     @Override
     public void afterTestExecution(ExtensionContext test) {
         Owner owner = Owner.of(test);
@@ -148,23 +149,25 @@ final class FreshDatabaseExtension
                 .toList();
         try {
             if (test.getExecutionException().isEmpty()) {
-                check(used, use);
+                check(used, use, Stream.concat(owner.databases.values().stream(), shared(test)));
             }
         } finally {
             Stream.concat(used.stream(), shared(test)).forEach(database -> database.end(use));
         }
     }
 
-    private static void check(List<Database> used, Use use) {
+    /** Checks the budget of a test in its databases, and the faults of all databases that it can use. */
+    private static void check(List<Database> used, Use use, Stream<Database> all) {
         if (!use.limits.isEmpty() && used.isEmpty()) {
             throw new PgfreshException(
                     "the test has a budget and no database of its own",
                     "Give it a parameter with @FreshDatabase, or reset the database of its class in @BeforeEach.");
         }
-        String message = used.stream()
+        Stream<String> exceeded = used.stream()
                 .flatMap(database -> database.exceeded().stream())
-                .map(exceeded -> "budget exceeded: " + exceeded)
-                .collect(Collectors.joining("\n"));
+                .map(limits -> "budget exceeded: " + limits);
+        Stream<String> unfired = all.map(Database::unfired).filter(lines -> !lines.isEmpty());
+        String message = Stream.concat(exceeded, unfired).collect(Collectors.joining("\n"));
         if (!message.isEmpty()) {
             throw new AssertionFailedError(message);
         }
@@ -180,7 +183,10 @@ final class FreshDatabaseExtension
         release(tests);
     }
 
-    /** Releases the databases of a test or class. A failure is also a failure of the enclosing classes. */
+    /**
+     * Releases the databases of a test or class. A failure is also a failure of the enclosing classes. Fails a test that has set a
+     * fault with SQL that never fired.
+     */
     private static void release(ExtensionContext context) {
         Owner owner = Owner.of(context);
         if (context.getExecutionException().filter(FreshDatabaseExtension::isFailure).isPresent()) {
@@ -191,10 +197,15 @@ final class FreshDatabaseExtension
         }
         // This context does not know the failed test of a class, so the database of the class has the name of the class.
         boolean ofClass = context.getTestMethod().isEmpty();
+        List<String> unfired = new ArrayList<>();
         owner.databases.values().forEach(database -> {
             String test = ofClass && !owner.failed ? database.user() : "";
-            database.release(owner.failed, test.isEmpty() ? name(context) : test);
+            unfired.add(database.release(owner.failed, test.isEmpty() ? name(context) : test));
         });
+        unfired.removeIf(String::isEmpty);
+        if (!unfired.isEmpty() && context.getExecutionException().isEmpty()) {
+            throw new AssertionFailedError(String.join("\n", unfired));
+        }
     }
 
     /** Returns {@code CLASS.METHOD}, as build tools show it, followed by the display name if it differs. */

@@ -65,6 +65,14 @@ final class Json {
         return list.stream().filter(Json.class::isInstance).map(Json.class::cast).toList();
     }
 
+    /** Returns the strings in the array of that name. The list is empty if the object has no such array. */
+    List<String> texts(String name) {
+        if (!(members.get(name) instanceof List<?> list)) {
+            return List.of();
+        }
+        return list.stream().filter(String.class::isInstance).map(String.class::cast).toList();
+    }
+
     /** Writes an object whose values are strings, numbers and booleans. */
     static String write(Map<String, Object> members) {
         return members.entrySet().stream()

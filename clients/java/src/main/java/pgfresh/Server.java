@@ -240,7 +240,10 @@ final class Server {
         return api.verified(url);
     }
 
-    /** Resets a database, which ends a test. The response has a message if the test exceeded its budget. */
+    /**
+     * Resets a database, which ends a test. The response has a message if the test exceeded its budget, and the faults that never
+     * fired.
+     */
     Json reset(String name, boolean closeSessions, Map<String, Object> test) {
         Map<String, Object> body = new LinkedHashMap<>(test);
         if (closeSessions) {
@@ -249,14 +252,23 @@ final class Server {
         return api.send("POST", path(name) + "/reset", Optional.of(Json.write(body)));
     }
 
+    void fault(String name, Fault fault) {
+        api.send("POST", path(name) + "/faults", Optional.of(Json.write(fault.members())));
+    }
+
+    /** Returns the faults since the lease or last reset, and those that have not fired. */
+    Json faults(String name) {
+        return api.send("GET", path(name) + "/faults", Optional.empty());
+    }
+
     /** Returns the statements since the lease or last reset. The response has a message if they exceed the limits. */
     Json statements(String name, Map<String, Object> limits) {
         return api.send("GET", path(name) + "/statements" + query(limits), Optional.empty());
     }
 
     /**
-     * Ends a lease. The response has a URL if pgfresh keeps the database of a failed test, and a message if the test exceeded its
-     * budget.
+     * Ends a lease. The response has a URL if pgfresh keeps the database of a failed test, a message if the test exceeded its
+     * budget, and the faults that never fired.
      */
     Json release(String name, boolean failed, Map<String, Object> test) {
         Map<String, Object> members = new LinkedHashMap<>();

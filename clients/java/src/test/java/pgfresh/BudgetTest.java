@@ -59,7 +59,7 @@ class BudgetTest {
     }
 
     /** Returns the result of each test of the class: "" or the message of its failure. */
-    private static Map<String, String> run(Class<?> type) {
+    static Map<String, String> run(Class<?> type) {
         Map<String, String> outcomes = new TreeMap<>();
         for (Event event : EngineTestKit.engine("junit-jupiter")
                 .selectors(selectClass(type))

@@ -11,11 +11,15 @@ import com.sun.net.httpserver.HttpServer;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
@@ -89,6 +93,8 @@ class TranscriptsTest {
                         execute(step);
                     } catch (PgfreshException error) {
                         raised.set(error);
+                    } catch (IOException error) {
+                        throw new UncheckedIOException(error);
                     }
                 });
                 assertNull(wrong.get(), () -> "a wrong request: " + wrong.get());
@@ -105,7 +111,7 @@ class TranscriptsTest {
             }
         }
 
-        void execute(JsonNode step) {
+        void execute(JsonNode step) throws IOException {
             JsonNode with = step.path("with");
             switch (step.path("do").asText()) {
                 case "lease" -> {
@@ -122,12 +128,62 @@ class TranscriptsTest {
                         database.reset();
                     }
                 }
+                case "fault" -> database.fault(fault(with));
+                case "faults" -> compare(step.path("answer").path("body").path("faults"), database.faults());
+                case "check" -> raise(database.unfired());
                 case "release" -> {
                     boolean failed = with.path("failed").asBoolean();
-                    database.release(failed, with.path("test").asText());
+                    raise(database.release(failed, with.path("test").asText()));
                 }
                 default -> throw new AssertionError("unknown step " + step);
             }
+        }
+
+        static void raise(String unfired) {
+            if (!unfired.isEmpty()) {
+                throw new PgfreshException(unfired, "");
+            }
+        }
+
+        static Fault fault(JsonNode with) {
+            Fault fault;
+            if (with.has("error")) {
+                String error = with.path("error").asText();
+                fault = error.equals("failover") ? Fault.failover() : Fault.error(error);
+            } else if (with.has("connection")) {
+                boolean silent = with.path("connection").asText().equals("silent");
+                fault = silent ? Fault.connectionSilent() : Fault.connectionLost();
+            } else if (with.has("bandwidth")) {
+                fault = Fault.bandwidth(with.path("bandwidth").asText());
+            } else {
+                fault = Fault.delay(time(with, "delay"));
+            }
+            if (with.has("at")) {
+                fault = fault.at(Fault.Moment.valueOf(with.path("at").asText().toUpperCase().replace(' ', '_')));
+            }
+            fault = with.has("statement") ? fault.statement(with.path("statement").asText()) : fault;
+            fault = with.has("nth") ? fault.nth(with.path("nth").asLong()) : fault;
+            fault = with.has("times") ? fault.times(with.path("times").asLong()) : fault;
+            fault = with.has("duration") ? fault.duration(time(with, "duration")) : fault;
+            return with.has("read_only") ? fault.readOnly(time(with, "read_only")) : fault;
+        }
+
+        static Duration time(JsonNode with, String name) {
+            return Duration.ofMillis(Long.parseLong(with.path(name).asText().replace("ms", "")));
+        }
+
+        static void compare(JsonNode answer, List<FaultStatus> faults) throws IOException {
+            List<Map<String, Object>> found = new ArrayList<>();
+            for (FaultStatus fault : faults) {
+                found.add(Map.of(
+                        "number", found.size() + 1,
+                        "fault", fault.text(),
+                        "times", fault.times(),
+                        "fired", fault.fired(),
+                        "candidates", fault.candidates(),
+                        "statements", fault.statements()));
+            }
+            assertEquals(answer, JSON.readTree(JSON.valueToTree(found).toString()));
         }
 
         Map<String, String> environment() {
