@@ -1,0 +1,95 @@
+"""The shop with five bugs. Each shows only while the database misbehaves."""
+
+import logging
+import time
+from uuid import uuid4
+
+import psycopg
+from psycopg_pool import ConnectionPool
+
+from retry import retry
+
+
+class Shop:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.pool = ConnectionPool(url, min_size=1, max_size=2, open=True)
+        self.idle: list[psycopg.Connection] = []
+
+    def close(self) -> None:
+        self.pool.close()
+        for connection in self.idle:
+            connection.close()
+
+    def pay(self, number: str, cents: int) -> str:
+        """Store a payment."""
+
+        def work(connection: psycopg.Connection) -> None:
+            # Bug: each attempt has another id. A second one doubles a payment that was committed.
+            payment = uuid4()
+            connection.execute(
+                "INSERT INTO payments VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                (payment, number, cents),
+            )
+
+        retry(self.pool, work)
+        return f"{number}: thank you"
+
+    def place(self, number: str, item: str) -> str:
+        """Store an order, and its message to the warehouse."""
+
+        def work(connection: psycopg.Connection) -> None:
+            placed = connection.execute(
+                "INSERT INTO orders VALUES (%s, %s) ON CONFLICT DO NOTHING", (number, item)
+            )
+            # Bug: if the message fails after this, the next attempt finds the order and sends none.
+            connection.commit()
+            if placed.rowcount:
+                connection.execute("INSERT INTO outbox VALUES (%s)", (f"pack {number}",))
+
+        retry(self.pool, work)
+        return f"{number}: we have your order"
+
+    def ship(self, number: str) -> str:
+        """Mark an order as shipped."""
+        # Bug: the customer hears that the order is on its way although the database says it is not.
+        try:
+            with self.pool.connection() as connection:
+                connection.execute(
+                    "UPDATE orders SET state = 'shipped' WHERE number = %s", (number,)
+                )
+        except psycopg.Error:
+            logging.exception("cannot ship %s", number)
+        return f"{number}: on its way"
+
+    def wait_until_paid(self, number: str) -> str:
+        """Wait for the payment of an order."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            while True:
+                # Bug: a lost connection does not come back, and this loop never ends.
+                try:
+                    found = connection.execute("SELECT FROM payments WHERE number = %s", (number,))
+                    if found.rowcount:
+                        return f"{number}: paid"
+                except psycopg.OperationalError:
+                    logging.exception("cannot look for the payment of %s", number)
+                time.sleep(0.1)
+
+    def price(self, item: str) -> int:
+        """Look up a price."""
+        attempt = 1
+        while True:
+            connection = self.idle.pop() if self.idle else self.connect()
+            try:
+                found = connection.execute("SELECT cents FROM prices WHERE item = %s", (item,))
+                return found.fetchall()[0][0]
+            except psycopg.OperationalError:
+                if attempt == 3:
+                    raise
+            finally:
+                # Bug: a lost connection goes back to the others, and the next attempt gets it.
+                self.idle.append(connection)
+            attempt += 1
+
+    def connect(self) -> psycopg.Connection:
+        return psycopg.connect(self.url, autocommit=True)

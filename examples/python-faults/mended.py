@@ -1,0 +1,76 @@
+"""A shop that keeps its promises while the database misbehaves."""
+
+import time
+from uuid import uuid4
+
+import psycopg
+from psycopg_pool import ConnectionPool
+
+from retry import retry
+
+
+class Shop:
+    def __init__(self, url: str) -> None:
+        self.pool = ConnectionPool(url, min_size=1, max_size=2, open=True)
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def pay(self, number: str, cents: int) -> str:
+        """Store a payment."""
+        payment = uuid4()
+
+        def work(connection: psycopg.Connection) -> None:
+            # The first attempt may have been committed, although its connection was lost.
+            connection.execute(
+                "INSERT INTO payments VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                (payment, number, cents),
+            )
+
+        retry(self.pool, work)
+        return f"{number}: thank you"
+
+    def place(self, number: str, item: str) -> str:
+        """Store an order, and its message to the warehouse."""
+
+        def work(connection: psycopg.Connection) -> None:
+            placed = connection.execute(
+                "INSERT INTO orders VALUES (%s, %s) ON CONFLICT DO NOTHING", (number, item)
+            )
+            if placed.rowcount:
+                connection.execute("INSERT INTO outbox VALUES (%s)", (f"pack {number}",))
+
+        retry(self.pool, work)
+        return f"{number}: we have your order"
+
+    def ship(self, number: str) -> str:
+        """Mark an order as shipped."""
+
+        def work(connection: psycopg.Connection) -> None:
+            connection.execute("UPDATE orders SET state = 'shipped' WHERE number = %s", (number,))
+
+        retry(self.pool, work)
+        return f"{number}: on its way"
+
+    def wait_until_paid(self, number: str, seconds: float = 10) -> str:
+        """Wait for the payment of an order."""
+
+        def paid(connection: psycopg.Connection) -> bool:
+            found = connection.execute("SELECT FROM payments WHERE number = %s", (number,))
+            return bool(found.rowcount)
+
+        end = time.monotonic() + seconds
+        while not retry(self.pool, paid):
+            if time.monotonic() > end:
+                raise TimeoutError(number)
+            time.sleep(0.1)
+        return f"{number}: paid"
+
+    def price(self, item: str) -> int:
+        """Look up a price."""
+
+        def work(connection: psycopg.Connection) -> int:
+            found = connection.execute("SELECT cents FROM prices WHERE item = %s", (item,))
+            return found.fetchall()[0][0]
+
+        return retry(self.pool, work)

@@ -1,0 +1,38 @@
+"""Tests of both shops. SHOP=faulty chooses the one with bugs, which passes, too."""
+
+import os
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
+
+from mended import Shop
+
+chosen = import_module(os.environ.get("SHOP", "mended"))
+
+
+@pytest.fixture
+def shop(fresh_url: str) -> Iterator[Shop]:
+    shop = chosen.Shop(fresh_url)
+    yield shop
+    shop.close()
+
+
+def test_pay(shop: Shop) -> None:
+    assert shop.pay("A-1", 4200) == "A-1: thank you"
+
+
+def test_place(shop: Shop) -> None:
+    assert shop.place("A-3", "lamp") == "A-3: we have your order"
+
+
+def test_ship(shop: Shop) -> None:
+    assert shop.ship("A-2") == "A-2: on its way"
+
+
+def test_wait_until_paid(shop: Shop) -> None:
+    assert shop.wait_until_paid("A-2") == "A-2: paid"
+
+
+def test_price(shop: Shop) -> None:
+    assert shop.price("lamp") == 4200
