@@ -1,0 +1,82 @@
+// The shop with five bugs. Each shows only while the database misbehaves.
+
+import { randomUUID } from "node:crypto";
+import { newPool, retry } from "./transactions.js";
+
+export class Shop {
+  constructor(url) {
+    this.pool = newPool(url);
+    this.reports = newPool(url, { max: 1 });
+  }
+
+  async close() {
+    await Promise.all([this.pool.end(), this.reports.end()]);
+  }
+
+  // Stores a payment.
+  async pay(number, cents) {
+    await retry(this.pool, (client) => {
+      // Bug: each attempt has another id. A second one doubles a payment that was committed.
+      const payment = randomUUID();
+      return client.query("INSERT INTO payments VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", [payment, number, cents]);
+    });
+    return `${number}: thank you`;
+  }
+
+  // Stores an order, and its message to the warehouse.
+  async place(number, item) {
+    let placed;
+    await retry(this.pool, async (client) => {
+      placed = await client.query("INSERT INTO orders VALUES ($1, $2) ON CONFLICT DO NOTHING", [number, item]);
+    });
+    // Bug: after a lost commit, the second attempt finds the order, and nobody sends the message.
+    if (placed.rowCount) {
+      await retry(this.pool, (client) => client.query("INSERT INTO outbox VALUES ($1)", [`pack ${number}`]));
+    }
+    return `${number}: we have your order`;
+  }
+
+  // Marks an order as shipped.
+  async ship(number) {
+    // Bug: the customer hears that the order is on its way although the database says it is not.
+    try {
+      await this.pool.query("UPDATE orders SET state = 'shipped' WHERE number = $1", [number]);
+    } catch (error) {
+      console.error(`cannot ship ${number}`, error);
+    }
+    return `${number}: on its way`;
+  }
+
+  // Changes a price.
+  async setPrice(item, cents) {
+    for (let attempt = 1; ; attempt++) {
+      const client = await this.pool.connect();
+      try {
+        await client.query("BEGIN");
+        await client.query("UPDATE prices SET cents = $2 WHERE item = $1", [item, cents]);
+        await client.query("COMMIT");
+        return cents;
+      } catch (error) {
+        if (attempt === 3) throw error;
+      } finally {
+        // Bug: without ROLLBACK the next attempt gets a connection in a failed transaction.
+        client.release();
+      }
+    }
+  }
+
+  // Looks up a price.
+  async price(item) {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        // Bug: after an error the client does not return to the pool, which waits for it forever.
+        const client = await this.reports.connect();
+        const { rows } = await client.query("SELECT cents FROM prices WHERE item = $1", [item]);
+        client.release();
+        return rows[0].cents;
+      } catch (error) {
+        if (attempt === 3) throw error;
+      }
+    }
+  }
+}

@@ -1,0 +1,33 @@
+// Tests of both shops. SHOP=faulty chooses the one with bugs, which passes, too.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { freshDatabase } from "pgfresh/node-test";
+
+const { Shop } = await import(`../src/${process.env.SHOP ?? "mended"}.js`);
+
+async function newShop(t) {
+  const shop = new Shop((await freshDatabase(t)).url);
+  t.after(() => shop.close());
+  return shop;
+}
+
+test("pay", async (t) => {
+  assert.equal(await (await newShop(t)).pay("A-1", 4200), "A-1: thank you");
+});
+
+test("place", async (t) => {
+  assert.equal(await (await newShop(t)).place("A-3", "lamp"), "A-3: we have your order");
+});
+
+test("ship", async (t) => {
+  assert.equal(await (await newShop(t)).ship("A-2"), "A-2: on its way");
+});
+
+test("set price", async (t) => {
+  assert.equal(await (await newShop(t)).setPrice("chair", 8900), 8900);
+});
+
+test("price", async (t) => {
+  assert.equal(await (await newShop(t)).price("lamp"), 4200);
+});
