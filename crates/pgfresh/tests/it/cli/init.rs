@@ -13,19 +13,21 @@ use crate::common::{Outcome, Scene, User, finish, ground};
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 
 /// Each example with the command that init prints for its tests.
-const TESTS: [(&str, &str); 17] = [
+const TESTS: [(&str, &str); 19] = [
     ("dotnet-harbour", "dotnet test"),
     ("elixir-kiosk", "mix test"),
     ("go-library", "go test ./..."),
     ("java-hotel", "mvn -B test"),
     ("java-liquibase", "mvn -B test"),
     ("java-spring", "mvn -B test"),
+    ("node-faults", "npm test"),
     ("node-knex", "npm test"),
     ("node-playwright", "npm test"),
     ("node-prisma", "npm test"),
     ("node-vitest-jest", "npm test"),
     ("php-parking", "phpunit tests"),
     ("python-django", "pytest"),
+    ("python-faults", "pytest"),
     ("python-fastapi", "pytest"),
     ("python-shop", "pytest"),
     ("ruby-cinema", "rake test"),
