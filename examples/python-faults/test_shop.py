@@ -19,5 +19,5 @@ def test_wait_until_paid(shop: Shop) -> None:
     assert shop.wait_until_paid("A-2") == "A-2: paid"
 
 
-def test_price(shop: Shop) -> None:
-    assert shop.price("lamp") == 4200
+def test_set_price(shop: Shop) -> None:
+    assert shop.set_price("chair", 8900) == 8900
