@@ -82,7 +82,9 @@ class Shop:
             connection = self.idle.pop() if self.idle else psycopg.connect(self.url)
             try:
                 with connection.transaction():
-                    connection.execute("UPDATE prices SET cents = %s WHERE item = %s", (cents, item))
+                    connection.execute(
+                        "UPDATE prices SET cents = %s WHERE item = %s", (cents, item)
+                    )
                 return cents
             except psycopg.OperationalError:
                 if attempt == 3:
