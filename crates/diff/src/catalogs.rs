@@ -160,6 +160,20 @@ const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_type.typowner", "CASE WHEN typrelid = 0 AND typcategory <> 'A' THEN typowner::oid::text END"),
 ];
 
+/// SQL for the default privileges of an object, by the column with its privileges.
+const DEFAULT_GRANTS: &[(&str, &str)] = &[
+    ("pg_attribute.attacl", "'{}'"),
+    ("pg_class.relacl", "acldefault((CASE relkind WHEN 'S' THEN 's' ELSE 'r' END)::\"char\", relowner)"),
+    ("pg_database.datacl", "acldefault('d', datdba)"),
+    ("pg_foreign_data_wrapper.fdwacl", "acldefault('F', fdwowner)"),
+    ("pg_foreign_server.srvacl", "acldefault('S', srvowner)"),
+    ("pg_language.lanacl", "acldefault('l', lanowner)"),
+    ("pg_largeobject_metadata.lomacl", "acldefault('L', lomowner)"),
+    ("pg_namespace.nspacl", "acldefault('n', nspowner)"),
+    ("pg_proc.proacl", "acldefault('f', proowner)"),
+    ("pg_type.typacl", "acldefault('T', typowner)"),
+];
+
 /// A catalog, with the columns that a comparison reads.
 #[derive(Debug)]
 pub(crate) struct Catalog {
@@ -183,8 +197,8 @@ impl CatalogColumn {
         matches!(&*self.type_name, "oid" | "oid[]" | "oidvector") || self.is_registered()
     }
 
-    /// Returns true if the column contains privileges. NULL in such a column means the default privileges, which depend
-    /// on the object's owner.
+    /// Returns true if the column contains privileges. The comparison reads NULL from such a column for the default
+    /// privileges, which depend on the object's owner.
     pub(crate) fn is_grants(&self) -> bool {
         self.type_name == "aclitem[]" && !matches!(&*self.name, "defaclacl" | "initprivs")
     }
@@ -322,6 +336,19 @@ impl Catalog {
         if let Some((_, sql)) = COMPARABLE_SQL.iter().find(|(cell, _)| *cell == key) {
             return format!("CASE WHEN {name} IS NOT NULL THEN {sql} END");
         }
+        if let Some((_, default)) = DEFAULT_GRANTS.iter().find(|(cell, _)| *cell == key) {
+            return grants_sql(&name, default);
+        }
         if column.is_registered() { format!("{name}::oid::text") } else { format!("{name}::text") }
     }
+}
+
+/// Returns SQL for privileges as text, or NULL if they are the default ones: GRANT and REVOKE leave the list of the default
+/// privileges behind. The order of the list has no meaning.
+fn grants_sql(column: &str, default: &str) -> String {
+    let sorted = |list: &str| {
+        format!("ARRAY(SELECT item FROM unnest(({list})::text::text[]) item ORDER BY item COLLATE \"C\")")
+    };
+    let granted = sorted(column);
+    format!("CASE WHEN {column} IS NOT NULL THEN nullif({granted}, {}) END::text", sorted(default))
 }

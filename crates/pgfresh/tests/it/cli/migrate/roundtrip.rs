@@ -51,3 +51,31 @@ fn lists_of_migration_tools_do_not_count() {
     let outcome = project.ends(&["roundtrip", "--up", up, "--down", down], 0);
     assert!(outcome.stdout.contains("in the migration tool's own list"), "{outcome}");
 }
+
+#[test]
+fn revoked_grants_leave_nothing_behind() {
+    let project = Project::new();
+    let psql = |sql: &str| format!("psql -Xqv ON_ERROR_STOP=1 -c '{sql}'");
+    let objects =
+        ["TABLE orders", "SCHEMA public", "FUNCTION one()", "SEQUENCE numbers", "TYPE color", "DATABASE app"];
+    project.git(&["checkout", "--quiet", "main"]);
+    project.write(
+        "migrations/0002_more.sql",
+        "CREATE ROLE reader; CREATE ROLE writer; CREATE SEQUENCE numbers; CREATE TYPE color AS ENUM ();
+         CREATE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT 1'; GRANT SELECT ON orders TO reader, writer;",
+    );
+    project.commit();
+    let each = |verb: &str, to: &str| -> String {
+        objects.iter().map(|object| format!("{verb} ALL ON {object} {to} writer; ")).collect()
+    };
+    let up = each("GRANT", "TO") + "GRANT SELECT (id) ON orders TO writer; REVOKE ALL ON orders FROM reader";
+    let down = each("REVOKE", "FROM")
+        + "REVOKE SELECT (id) ON orders FROM writer; GRANT SELECT ON orders TO writer; GRANT SELECT ON orders TO reader";
+    let words = ["roundtrip", "--from", "main", "--up", &psql(&up), "--down", &psql(&down)];
+    let outcome = project.ends(&words, 0);
+    assert!(outcome.stdout.contains("\"down\" leaves nothing behind\n"), "{outcome}");
+    let outcome = project.ends(&[&words[..5], &["--down", "true"]].concat(), 1);
+    for object in ["orders", "schema public", "one()", "numbers", "color", "database"] {
+        assert!(outcome.stdout.contains(object), "{object} {outcome}");
+    }
+}
