@@ -58,6 +58,13 @@ impl Failure {
         self
     }
 
+    /// Replaces a text, such as a temporary path, in the message and the detail.
+    pub(crate) fn replacing(mut self, from: &str, to: &str) -> Self {
+        self.message = self.message.replace(from, to);
+        self.detail = self.detail.map(|detail| detail.replace(from, to));
+        self
+    }
+
     /// Sets an exit code that replaces the command's usual one.
     pub(crate) fn exit_with(mut self, code: u8) -> Self {
         self.exit_code = Some(code);

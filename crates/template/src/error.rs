@@ -124,6 +124,16 @@ impl ProvisionError {
             Self::Stop(_) | Self::Setting(_) => None,
         }
     }
+
+    /// Like [`Self::hint`], but without options of `template build`. They apply to the template of the working tree, so
+    /// they are no help for that of another revision.
+    #[must_use]
+    pub fn cause_hint(&self) -> Option<String> {
+        match self {
+            Self::Setup(error) => error.cause_hint(),
+            other => other.hint(),
+        }
+    }
 }
 
 /// A server that pgfresh retains after a failed setup for the user to inspect.
@@ -321,20 +331,13 @@ impl SetupError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Failed { wants_tls: true, kept: None, .. } => Some(
-                "The setup insists on TLS: append \"?sslmode=disable\" to its URL, or use \"pgfresh run --tls\"."
-                    .to_owned(),
-            ),
-            Self::Failed { step, status, kept, extension, last_lines, .. } => Some(match (extension.clone().or_else(|| step_hint(step, *status, last_lines)), kept) {
-                (None, None) => {
-                    "\"pgfresh template build --keep\" keeps the server to inspect it.".to_owned()
-                }
-                (Some(hint), None) => hint,
-                (hint, Some(kept)) => {
-                    let hint = hint.map(|hint| format!("{hint} ")).unwrap_or_default();
-                    format!("{hint}{kept}")
-                }
-            }),
+            Self::Failed { kept: None, .. } => Some(self.cause_hint().unwrap_or_else(|| {
+                "\"pgfresh template build --keep\" keeps the server to inspect it.".to_owned()
+            })),
+            Self::Failed { kept: Some(kept), .. } => {
+                let hint = self.cause_hint().map(|hint| format!("{hint} ")).unwrap_or_default();
+                Some(format!("{hint}{kept}"))
+            }
             Self::DumpAsSql { file } => Some(format!("Name it in dump = \"{file}\" (--dump).")),
             Self::Compressed { file, unpack } => Some(format!(
                 "Unpack it, or let a setup do so: setup = \"{unpack} {file} | psql -Xq -v ON_ERROR_STOP=1\", inputs = [\"{file}\"]."
@@ -365,6 +368,21 @@ impl SetupError {
             ),
             Self::Sql { extension, .. } => extension.clone(),
             Self::Database { .. } | Self::Closed { .. } | Self::ServerGone { .. } => None,
+        }
+    }
+
+    /// Returns advice about the cause alone. See [`ProvisionError::cause_hint`].
+    fn cause_hint(&self) -> Option<String> {
+        match self {
+            Self::Failed { wants_tls: true, kept: None, .. } => Some(
+                "The setup insists on TLS: append \"?sslmode=disable\" to its URL, or use \"pgfresh run --tls\"."
+                    .to_owned(),
+            ),
+            Self::Failed { step, status, extension, last_lines, .. } => {
+                extension.clone().or_else(|| step_hint(step, *status, last_lines))
+            }
+            Self::OnParent { source, .. } => source.cause_hint(),
+            other => other.hint(),
         }
     }
 }

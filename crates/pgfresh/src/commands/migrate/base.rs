@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use storage::Attempt;
-use template::{Provisioner, ServerOptions, TemplateSpec};
+use template::{ProvisionError, Provisioner, ServerOptions, SetupError, TemplateSpec};
 
 use super::checkout::Checkout;
 use super::git::Repository;
@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::notice::notice;
+use crate::progress;
 use crate::settings::ResolvedSettings;
 
 /// The state before the migrations.
@@ -50,9 +51,38 @@ impl Base {
         Ok(Self { revision, repository, checkout, context: older, provisioner, spec })
     }
 
+    /// Builds the template if it is not in the cache. A template whose setup has no inputs is built by each start.
+    pub(super) fn build_template(&self) -> Result<(), Failure> {
+        self.build(&self.provisioner).map_err(|error| {
+            let inspect = || {
+                format!(
+                    "To inspect it, check out {} and run \"pgfresh template build --keep\" there.",
+                    self.revision.short
+                )
+            };
+            let hint = error.cause_hint().unwrap_or_else(inspect);
+            self.with_lasting_paths(error.into()).hint(hint).after(&format!("in {}", self.revision.name))
+        })
+    }
+
+    fn build(&self, provisioner: &Provisioner) -> Result<(), ProvisionError> {
+        if provisioner.is_cacheable() {
+            provisioner.template(&progress::announce(self.context.verbosity))?;
+        }
+        Ok(())
+    }
+
+    /// Replaces paths in the checkout, which is gone when the user reads them, by those in the repository.
+    fn with_lasting_paths(&self, failure: Failure) -> Failure {
+        let [checkout, repository] =
+            [&self.checkout.root, &self.repository.root].map(|path| path.display().to_string());
+        failure.replacing(&checkout, &repository)
+    }
+
     /// Runs the command of `[migrate] data` on the older template. The result is a further template, which depends on all
     /// files of the revision.
     pub(super) fn with_data(self, context: &Context) -> Result<Self, Failure> {
+        self.build_template()?;
         let Some(data) = context.settings()?.migrate.data.clone() else { return Ok(self) };
         if self.spec.beside.is_some() {
             let failure = Failure::new("cannot run \"data\" of [migrate] for several templates");
@@ -66,15 +96,29 @@ impl Base {
             checkout_of: self.spec.checkout_of.clone(),
             setup: Some(data),
             inputs: vec![self.checkout.note_tree(&self.spec.folder, &tree)?],
-            from: Some(Box::new(self.spec)),
+            from: Some(Box::new(self.spec.clone())),
             ..TemplateSpec::default()
         };
         let options =
             ServerOptions { template: Some(spec.clone()), ..self.provisioner.server_options().clone() };
         // The rows stay on this machine, so only the template below them comes from the remote cache, or goes there.
-        provisioning::prepare(&self.context, &self.provisioner)?;
         let provisioner = provisioning::find_or_download(&self.context, options)?;
+        self.build(&provisioner).map_err(|error| self.data_failed(error))?;
         Ok(Self { provisioner, spec, ..self })
+    }
+
+    fn data_failed(&self, error: ProvisionError) -> Failure {
+        let status = match &error {
+            ProvisionError::Setup(setup) => match &**setup {
+                SetupError::Failed { status, .. } => *status,
+                _ => return self.with_lasting_paths(error.into()),
+            },
+            _ => return self.with_lasting_paths(error.into()),
+        };
+        let revision = &self.revision.name;
+        let failure = Failure::new(format!("\"data\" of [migrate] failed on {revision} with {status}"));
+        self.with_lasting_paths(failure.detail(error.detail()))
+            .hint("It runs in a checkout of that revision: are all its files there?".to_owned())
     }
 }
 

@@ -20,6 +20,7 @@ use crate::output::print_line;
 pub(crate) fn execute(context: &Context, arguments: &CompareBuilds) -> Result<ExitCode, Failure> {
     let runner = CommandRunner::new()?;
     let base = Base::of(context, Some(&arguments.from))?;
+    base.build_template()?;
     let command = if arguments.command.is_empty() {
         MigrationCommand::of_template(context, &base)?
     } else {

@@ -14,6 +14,8 @@ const FULL_CLONE: &str =
 pub(super) struct Revision {
     /// Hash of the commit.
     pub(super) commit: String,
+    /// Short hash of the commit.
+    pub(super) short: String,
     /// Name with the short hash, such as `main (1a2b3c4)`.
     pub(super) name: String,
 }
@@ -74,8 +76,8 @@ impl Revision {
 
     fn new(repository: &Repository, commit: String, name: &str) -> Result<Self, Failure> {
         let short = repository.ask(["rev-parse", "--short", &commit])?.unwrap_or_else(|| commit.clone());
-        let name = if name.starts_with(&short) { short } else { format!("{name} ({short})") };
-        Ok(Self { commit, name })
+        let name = if name.starts_with(&short) { short.clone() } else { format!("{name} ({short})") };
+        Ok(Self { commit, short, name })
     }
 }
 

@@ -22,6 +22,7 @@ const UP: &str = "pgfresh_up";
 pub(crate) fn execute(context: &Context, arguments: &Roundtrip) -> Result<ExitCode, Failure> {
     let runner = CommandRunner::new()?;
     let base = Base::of(context, arguments.from.as_deref())?;
+    base.build_template()?;
     let folder = &context.settings()?.folder;
     let [up, down] =
         [&arguments.up, &arguments.down].map(|command| MigrationCommand::of_shell(command, folder.clone()));

@@ -138,3 +138,44 @@ fn template_of_base_is_built_once() {
     let run = crate::common::finish(run);
     assert!(run.code == Some(0) && !run.stderr.contains("building template"), "{run}");
 }
+
+#[test]
+fn errors_of_the_base_name_its_revision() {
+    for (config, message) in [
+        ("[template]\nsql = \"migrations/*.sql\"\n", "migrations/0001_orders.sql"),
+        (
+            "[template]\nsetup = \"echo no; exit 3\"\ninputs = [\"migrations/**\"]\n",
+            "setup ended with exit status: 3",
+        ),
+        ("[template]\nsql = [\"migrations/0002*.sql\"]\n", "migrations/0002*.sql"),
+    ] {
+        let project = Project::with(config);
+        project.write("migrations/0001_orders.sql", "CREATE TABLE orders (");
+        project.commit();
+        for command in [&["check", "--", "true"][..], &TABLES, &["compare", "HEAD", "--", "true"]] {
+            let from: &[&str] = if command[0] == "compare" { &[] } else { &["--from", "HEAD"] };
+            let words = [&command[..1], from, &command[1..]].concat();
+            let outcome = project.ends(&words, 125);
+            let first =
+                outcome.stderr.lines().find(|line| line.starts_with("pgfresh: in HEAD")).unwrap_or_default();
+            assert!(first.contains(message), "{message:?} {outcome}");
+            for absent in ["/checkout", "HINT:  \"pgfresh template build --keep", "--full"] {
+                assert!(!outcome.stderr.contains(absent), "{absent:?} {outcome}");
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_of_the_data_command_name_it() {
+    let project = Project::with(
+        "[template]\nsql = \"migrations/*.sql\"\n[migrate]\ndata = \"echo no; pwd >&2; exit 4\"\n",
+    );
+    let outcome = project.ends(&["check", "--", "true"], 125);
+    let begin = "pgfresh: \"data\" of [migrate] failed on main (";
+    assert!(outcome.stderr.contains(begin) && outcome.stderr.contains("exit status: 4"), "{outcome}");
+    assert!(outcome.stderr.contains("\n    no\n"), "{outcome}");
+    for absent in ["/checkout", "--keep", "setup"] {
+        assert!(!outcome.stderr.contains(absent), "{absent:?} {outcome}");
+    }
+}
