@@ -5,19 +5,21 @@
 
 use std::collections::HashMap;
 
-use pgwire::SqlLexer;
+use pgwire::Token;
 use plans::RelationName;
 
+use crate::sql_text::{begins_with, tokens};
 use crate::{LockMode, Observations, ObservedStatement, RelationLock};
 
 mod equal_statements;
 mod files;
 mod ledger;
+mod lines;
 mod own_statements;
 mod written_row;
 
 use equal_statements::SqlFiles;
-pub use files::MigrationFiles;
+pub use files::{MigrationFiles, is_migration_file};
 use files::{NamedMigration, name_of_file};
 pub use ledger::tables_of_tools;
 use ledger::{LedgerEvent, Ledgers, MigrationKey};
@@ -32,6 +34,8 @@ pub struct StatementOrigin {
     pub migration: Option<String>,
     /// Path of the migration's file in the project. `None` if the project has no such file.
     pub file: Option<String>,
+    /// Line of the statement in the file, from 1. `None` if the file does not have its text.
+    pub line: Option<usize>,
     /// Whether the tool sent the statement for itself, not for a migration. It then has neither name nor file.
     pub is_bookkeeping: bool,
 }
@@ -61,6 +65,7 @@ pub fn attribute(observations: &Observations, files: &MigrationFiles<'_>) -> Vec
         }
         walk.finish().name(&sql, files, &mut found);
     }
+    lines::find(statements, files, &mut found);
     found
 }
 
@@ -72,7 +77,7 @@ fn own(statements: &[ObservedStatement], ledgers: &Ledgers) -> Vec<bool> {
     let own: Vec<_> = statements.iter().map(is_of_tool).collect();
     let transaction = |one: &ObservedStatement| (one.session, one.transaction);
     let is_control = |one: &ObservedStatement| {
-        begins(&one.sql) || ends(&one.sql) || first_word_is(&one.sql, &[b"savepoint", b"release"])
+        begins(&one.sql) || ends(&one.sql) || begins_with(&one.sql, &["savepoint", "release"])
     };
     let mut has_others = HashMap::new();
     for (one, is_own) in statements.iter().zip(&own) {
@@ -102,16 +107,11 @@ fn is_of_system(name: &RelationName) -> bool {
 }
 
 fn begins(sql: &str) -> bool {
-    first_word_is(sql, &[b"begin", b"start"])
+    begins_with(sql, &["begin", "start"])
 }
 
 fn ends(sql: &str) -> bool {
-    first_word_is(sql, &[b"commit", b"rollback", b"end", b"abort"])
-}
-
-fn first_word_is(sql: &str, words: &[&[u8]]) -> bool {
-    let first = SqlLexer::new(sql.as_bytes(), true).token();
-    first.is_some_and(|token| words.iter().any(|word| token.is_word(word)))
+    begins_with(sql, &["commit", "rollback", "end", "abort"])
 }
 
 /// A walk over the statements of one database.
@@ -228,7 +228,7 @@ impl<'a> Walk<'a> {
             found[*index] = match named {
                 _ if is_afterwards => StatementOrigin { is_bookkeeping: true, ..StatementOrigin::default() },
                 Some(NamedMigration { name, file }) => {
-                    StatementOrigin { migration: Some(name), file, is_bookkeeping: false }
+                    StatementOrigin { migration: Some(name), file, line: None, is_bookkeeping: false }
                 }
                 None => StatementOrigin::default(),
             };
@@ -295,9 +295,8 @@ fn between(equal: &[Option<&str>], step: usize) -> Option<NamedMigration> {
 }
 
 fn fills_afterwards(sql: &str) -> bool {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-    let names = std::iter::from_fn(|| lexer.token()).filter_map(|token| token.name());
-    names.into_iter().any(|name| FILLED_AFTERWARDS.contains(&name.as_str()))
+    let tokens = tokens(sql);
+    tokens.iter().filter_map(Token::name).any(|name| FILLED_AFTERWARDS.contains(&name.as_str()))
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use pgwire::{SqlLexer, Token};
-
 use crate::ReportedStatement;
+use crate::sql_text::normal_form;
 
 /// An exception, `[[migrate.allow]]` in `pgfresh.toml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +34,7 @@ impl StatementPattern {
     /// Returns true if the statement has this form.
     #[must_use]
     pub fn matches(&self, sql: &str) -> bool {
-        matches(&plain(&self.0), &plain(sql))
+        matches(&normal_form(&self.0), &normal_form(sql))
     }
 }
 
@@ -88,18 +87,6 @@ pub fn apply_exceptions(
         }
     }
     unused
-}
-
-/// Returns SQL in lower case with single blanks between its tokens. Names and texts in quotes stay as they are.
-fn plain(sql: &str) -> String {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-    let mut tokens: Vec<Token<'_>> = std::iter::from_fn(|| lexer.token()).collect();
-    tokens.pop_if(|token| token.is_sign(b';'));
-    let text = |token: &Token<'_>| {
-        let text = String::from_utf8_lossy(token.text);
-        if matches!(token.kind, pgwire::TokenKind::Word) { text.to_lowercase() } else { text.into_owned() }
-    };
-    tokens.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns true if `text` consists of the parts of `pattern` between its `*` in this order, with any text in between.

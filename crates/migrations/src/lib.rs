@@ -17,11 +17,12 @@ mod prediction;
 mod report;
 mod sizes;
 mod speeds;
+mod sql_text;
 pub mod suite;
 
 pub use advice::advise;
 pub use advice_topic::AdviceTopic;
-pub use attribution::{MigrationFiles, StatementOrigin, attribute, tables_of_tools};
+pub use attribution::{MigrationFiles, StatementOrigin, attribute, is_migration_file, tables_of_tools};
 pub use budget::MigrationBudget;
 pub use exceptions::{MigrationException, NamePattern, StatementPattern, apply_exceptions};
 #[cfg(any(test, feature = "testing"))]

@@ -17,6 +17,7 @@ use std::fmt;
 
 use plans::{RelationKind, RelationName};
 
+use crate::sql_text::without_leading_comments;
 use crate::{AdviceTopic, LockMode, Observations, ObservedStatement};
 
 /// Size of a page in bytes.
@@ -41,6 +42,8 @@ pub struct MigrationReport {
     pub suite: Option<SuiteOutcome>,
     /// Path in the repository of each migration whose file is known.
     pub files: BTreeMap<String, String>,
+    /// Path in the repository of the settings, to which SARIF attaches statements without a file.
+    pub settings_file: String,
 }
 
 /// The run of a migration command.
@@ -107,6 +110,8 @@ pub struct ReportedStatement {
     pub observed: ObservedStatement,
     /// Name of the migration as its tool calls it. `None` if it is unknown.
     pub migration: Option<String>,
+    /// Line of the statement in its migration's file, from 1. `None` if the file does not have its text.
+    pub line: Option<usize>,
     /// Time in production. `None` without production's sizes, or if the statement's time does not grow with them.
     pub predicted: Option<Prediction>,
     /// Seconds for which production's locks are held until the end of the transaction. `None` as for `predicted`.
@@ -206,6 +211,7 @@ impl MigrationReport {
         });
         let tables = tables.collect();
         let statements = observations.statements.into_iter().map(|mut observed| {
+            // On one line, a comment before the statement would seem to be all of it.
             observed.sql = without_leading_comments(&observed.sql).into();
             ReportedStatement { observed, ..ReportedStatement::default() }
         });
@@ -241,10 +247,4 @@ const NOT_FOUND: u8 = 127;
 /// Returns true for relations that have rows of their own.
 fn is_table(kind: RelationKind) -> bool {
     matches!(kind, RelationKind::Table | RelationKind::PartitionedTable | RelationKind::MaterializedView)
-}
-
-/// Returns a statement from its first word on. On one line, a comment before it would seem to be all of it.
-fn without_leading_comments(sql: &str) -> &str {
-    let mut lexer = pgwire::SqlLexer::new(sql.as_bytes(), true);
-    lexer.token().map_or(sql, |first| &sql[lexer.position() - first.text.len()..])
 }

@@ -2,8 +2,9 @@
 
 use pgwire::{Token, TokenKind};
 
-use super::cursor::{Cursor, SqlName, tokens};
+use super::cursor::{Cursor, SqlName};
 use super::table_action::{TableAction, table_actions};
+use crate::sql_text::tokens;
 
 /// A change of the schema or of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]

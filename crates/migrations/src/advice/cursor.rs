@@ -1,6 +1,6 @@
 //! Reads words and names from the start of a statement.
 
-use pgwire::{SqlLexer, Token};
+use pgwire::Token;
 
 /// A name in SQL, with or without its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,12 +9,6 @@ pub(super) struct SqlName {
     pub(super) schema: Option<String>,
     /// Name without the schema.
     pub(super) name: String,
-}
-
-/// Returns the tokens of a statement.
-pub(super) fn tokens(sql: &str) -> Vec<Token<'_>> {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-    std::iter::from_fn(|| lexer.token()).collect()
 }
 
 /// The rest of a statement.

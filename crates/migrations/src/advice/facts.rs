@@ -5,6 +5,7 @@ use plans::RelationName;
 use super::change::SchemaChange;
 use super::cursor::SqlName;
 use super::old_relations::OldRelations;
+use crate::sql_text::tokens;
 use crate::{LockMode, ObservedStatement, RelationLock, ReportedStatement};
 
 /// Upper end of a prediction in seconds under which no rule mentions a scan or a rewrite.
@@ -149,7 +150,7 @@ impl<'a> Facts<'a> {
 
     /// Returns true if the statement says CONCURRENTLY, so that it blocks neither reads nor writes while it waits.
     pub(super) fn is_concurrent(&self) -> bool {
-        let tokens = super::cursor::tokens(&self.observed().sql);
+        let tokens = tokens(&self.observed().sql);
         tokens.iter().any(|token| token.is_word(b"concurrently"))
     }
 

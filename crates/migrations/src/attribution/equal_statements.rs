@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use pgwire::{SqlLexer, TokenKind, split_statements};
+use pgwire::split_statements;
 
 use super::files::MigrationFiles;
+use crate::sql_text::normal_form;
 
 /// Maximum size of all files together, in bytes. Migrations are smaller; a dump with rows may not be.
 const MAX_BYTES: usize = 32 << 20;
@@ -29,7 +30,7 @@ impl<'a> SqlFiles<'a> {
         for (path, text) in files.sql() {
             let Some(rest) = left.checked_sub(text.len()) else { continue };
             left = rest;
-            let statements: Vec<_> = split_statements(&text).into_iter().map(words).collect();
+            let statements: Vec<_> = split_statements(&text).into_iter().map(normal_form).collect();
             for (at, statement) in statements.iter().enumerate() {
                 found.places.entry(statement.clone()).or_default().push((found.files.len(), at));
             }
@@ -41,7 +42,7 @@ impl<'a> SqlFiles<'a> {
     /// Returns the file of each statement, or `None` if no file has it. The statements are those of one run in their
     /// order. The file with the longest sequence of the same statements wins, then the one that follows the last one.
     pub(super) fn of(&self, statements: &[&str]) -> Vec<Option<&'a str>> {
-        let texts: Vec<_> = statements.iter().map(|sql| words(sql)).collect();
+        let texts: Vec<_> = statements.iter().map(|sql| normal_form(sql)).collect();
         let mut found = vec![None; texts.len()];
         let (mut at, mut last) = (0, 0);
         while at < texts.len() {
@@ -70,16 +71,6 @@ impl<'a> SqlFiles<'a> {
         }
         found
     }
-}
-
-/// Returns a statement's tokens with a blank between them, without comments and without the semicolon.
-fn words(sql: &str) -> String {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-    let tokens = std::iter::from_fn(|| lexer.token()).map(|token| {
-        let text = String::from_utf8_lossy(token.text);
-        if token.kind == TokenKind::Word { text.to_lowercase() } else { text.into_owned() }
-    });
-    tokens.collect::<Vec<_>>().join(" ").trim_end_matches([' ', ';']).to_owned()
 }
 
 /// Returns false for statements that many files have.

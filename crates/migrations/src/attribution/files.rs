@@ -62,6 +62,11 @@ impl<'a> MigrationFiles<'a> {
         (is_own, is_named(path))
     }
 
+    /// Returns the text of a file.
+    pub(super) fn text(&self, path: &str) -> String {
+        (self.read)(path)
+    }
+
     /// Returns the SQL files and their texts.
     pub(super) fn sql(&self) -> impl Iterator<Item = (&'a str, String)> + use<'a> {
         let read = self.read;
@@ -208,6 +213,12 @@ impl<'a> MigrationFiles<'a> {
             .map(String::as_str)
             .filter(|path| extension(path).is_some_and(|extension| EXTENSIONS.contains(&extension)))
     }
+}
+
+/// Returns true if a path is that of a migration by its folder and its extension.
+#[must_use]
+pub fn is_migration_file(path: &str) -> bool {
+    is_named(path) && extension(path).is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
 /// Returns true for a path through a folder such as `migrations`, `versions` or `changelog`.

@@ -1,8 +1,9 @@
 //! Finds statements that a migration tool sends for itself.
 
-use pgwire::{SqlLexer, Token};
+use pgwire::Token;
 
 use super::ledger::Ledgers;
+use crate::sql_text::tokens;
 
 /// Functions without effects on tables, which tools call before they begin.
 const FUNCTIONS: [&str; 15] = [
@@ -48,11 +49,6 @@ pub(super) fn names_ledger(sql: &str, ledgers: &Ledgers) -> bool {
 
 fn has_ledger(tokens: &[Token<'_>], ledgers: &Ledgers) -> bool {
     tokens.iter().filter_map(Token::name).any(|name| ledgers.has(&name))
-}
-
-fn tokens(sql: &str) -> Vec<Token<'_>> {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-    std::iter::from_fn(|| lexer.token()).collect()
 }
 
 /// Returns true if each table after FROM and JOIN is one of the catalogs. A statement without tables may call only

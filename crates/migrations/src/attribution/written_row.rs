@@ -1,7 +1,9 @@
 //! Reads the columns and values of a row that a statement inserts, changes or deletes.
 
-use pgwire::{SqlLexer, Token, TokenKind};
+use pgwire::{Token, TokenKind};
 use plans::BoundValue;
+
+use crate::sql_text::tokens;
 
 /// How a statement changes a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,8 +92,7 @@ struct Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     fn new(sql: &'a str, parameters: &'a [BoundValue]) -> Self {
-        let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-        Self { all: std::iter::from_fn(|| lexer.token()).collect(), at: 0, parameters }
+        Self { all: tokens(sql), at: 0, parameters }
     }
 
     fn peek(&self) -> Option<Token<'a>> {

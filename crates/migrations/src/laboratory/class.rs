@@ -1,6 +1,8 @@
 //! Kinds of statements that the laboratory repeats in different ways.
 
-use pgwire::{SqlLexer, Token};
+use pgwire::Token;
+
+use crate::sql_text;
 
 /// Number of words that decide about the kind of a statement.
 const WORDS: usize = 12;
@@ -35,8 +37,9 @@ pub(super) enum StatementClass {
 impl StatementClass {
     /// Returns the kind of a single statement.
     pub(super) fn of(sql: &str) -> Self {
-        let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-        let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).take_while(|t| !t.is_sign(b';')).collect();
+        let mut tokens = sql_text::tokens(sql);
+        let end = tokens.iter().position(|token| token.is_sign(b';'));
+        tokens.truncate(end.unwrap_or(tokens.len()));
         let at = |index: usize, words: &[&[u8]]| {
             tokens.get(index).is_some_and(|token: &Token<'_>| words.iter().any(|word| token.is_word(word)))
         };

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use pgwire::{SessionTranscript, SqlLexer, StartupParams, Token, frames, split_statements, split_zero};
+use pgwire::{SessionTranscript, StartupParams, frames, split_statements, split_zero};
 use server::{AdminConnection, Server, admin_params};
 use template::{complete_copy, create_copy};
 
 use super::error::{During, LaboratoryError};
 use super::sizes::Sizes;
 use super::{ADMIN, TIMEOUT};
+use crate::sql_text::tokens;
 
 /// Database of the session that copies [`ADMIN`].
 const OTHER: &str = "template1";
@@ -158,11 +159,8 @@ fn is_created(database: &str, transcripts: &[SessionTranscript]) -> bool {
 /// Returns true if one of the statements creates this database.
 fn creates(sql: &str, database: &str) -> bool {
     split_statements(sql).into_iter().any(|statement| {
-        let mut lexer = SqlLexer::new(statement.as_bytes(), true);
-        let is = |token: Option<Token<'_>>, word: &[u8]| token.is_some_and(|token| token.is_word(word));
-        is(lexer.token(), b"create")
-            && is(lexer.token(), b"database")
-            && lexer.token().and_then(|token| token.name()).as_deref() == Some(database)
+        let [first, second, name, ..] = &tokens(statement)[..] else { return false };
+        first.is_word(b"create") && second.is_word(b"database") && name.name().as_deref() == Some(database)
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::thread;
 use std::time::Duration;
 
-use pgwire::{SqlLexer, TokenKind};
+use pgwire::TokenKind;
 use server::literal;
 
 use super::answer::Answer;
@@ -19,6 +19,7 @@ use super::repetition::{Repetition, shortened};
 use super::requests::Request;
 use super::session::{Exchange, RepeatedSession};
 use crate::ObservedStatement;
+use crate::sql_text::tokens;
 
 /// Time after which a session of an old major reports its counters, and after which another session sees them.
 const COUNTERS_DELAY: Duration = Duration::from_millis(600);
@@ -246,11 +247,10 @@ fn exchange_of(statement: &Statement) -> Exchange<'_> {
 
 /// Returns the names in a statement, with their schemas.
 fn names_in(sql: &str) -> HashSet<String> {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
     let mut names = HashSet::new();
     let mut current = String::new();
     let mut follows_point = false;
-    while let Some(token) = lexer.token() {
+    for token in tokens(sql) {
         let text = String::from_utf8_lossy(token.text);
         match token.kind {
             TokenKind::Word | TokenKind::QuotedName => {

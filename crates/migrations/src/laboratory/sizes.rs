@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use pgwire::SqlLexer;
 use plans::RelationName;
 use report::as_f64;
 use server::{AdminConnection, identifier};
 
 use super::catalog::{Relations, kind};
 use super::error::{During, LaboratoryError};
+use crate::sql_text::begins_with;
 use crate::{Observations, RelationSize};
 
 /// Maximum number of rows to count.
@@ -143,7 +143,5 @@ pub(super) fn leave_out_partial_scans(observations: &mut Observations) {
 }
 
 fn is_query(sql: &str) -> bool {
-    let first = SqlLexer::new(sql.as_bytes(), true).token();
-    let words: [&[u8]; 6] = [b"select", b"with", b"fetch", b"values", b"table", b"declare"];
-    first.is_some_and(|token| words.iter().any(|word| token.is_word(word)))
+    begins_with(sql, &["select", "with", "fetch", "values", "table", "declare"])
 }

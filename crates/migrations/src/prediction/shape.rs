@@ -1,6 +1,8 @@
 //! Shape of a statement: the parts of its text that decide how its time grows with the rows.
 
-use pgwire::{SqlLexer, Token};
+use pgwire::Token;
+
+use crate::sql_text::tokens;
 
 /// Parts of a statement's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,8 +52,7 @@ pub(super) struct Build {
 impl Shape {
     /// Reads a single statement.
     pub(super) fn read(sql: &str) -> Self {
-        let mut lexer = SqlLexer::new(sql.as_bytes(), true);
-        let tokens: Vec<Token<'_>> = std::iter::from_fn(|| lexer.token()).collect();
+        let tokens = tokens(sql);
         let words = tokens.iter().filter_map(Token::name).collect();
         let mut shape = Self { words, has_condition: has(&tokens, b"where"), ..Self::default() };
         let is = |at: usize, word: &str| tokens.get(at).is_some_and(|token| token.is_word(word.as_bytes()));

@@ -28,7 +28,8 @@ impl MigrationReport {
     }
 
     fn annotation(&self, level: &str, statement: &ReportedStatement, message: &str) -> String {
-        let file = self.file_of(statement).map(|file| format!("file={},line=1,", property(file)));
+        let line = statement.line.map(|line| format!("line={line},")).unwrap_or_default();
+        let file = self.file_of(statement).map(|file| format!("file={},{line}", property(file)));
         let title = property(&report::cut(&statement.observed.sql, 80));
         format!("::{level} {}title={title}::{}\n", file.unwrap_or_default(), data(message))
     }

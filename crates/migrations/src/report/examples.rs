@@ -61,6 +61,7 @@ fn type_change() -> ReportedStatement {
             ..observed(sql, "ALTER TABLE")
         },
         migration: Some("0042_orders_status.py".to_owned()),
+        line: Some(12),
         predicted: Some(Prediction { low: 70.0, high: 110.0 }),
         predicted_held: Some(Prediction { low: 70.0, high: 112.0 }),
         blocks: vec![
@@ -117,6 +118,7 @@ pub(super) fn dangerous() -> MigrationReport {
         ..harmless("UPDATE alembic_version SET version_num = '0042'", "UPDATE 1")
     };
     MigrationReport {
+        settings_file: "app/pgfresh.toml".to_owned(),
         statements: vec![
             harmless("BEGIN", "BEGIN"),
             type_change(),

@@ -17,7 +17,7 @@ impl MigrationReport {
     /// Returns the keys of the JSON object with their values.
     #[must_use]
     pub fn to_json(&self) -> Vec<(&'static str, Value)> {
-        let Self { statements, over_budget, assumptions, unseen, run, tables, suite, files } = self;
+        let Self { statements, over_budget, assumptions, unseen, run, tables, suite, files, .. } = self;
         let over_budget = over_budget
             .iter()
             .map(|over| json!({ "key": over.key, "statement": over.statement, "message": over.message }));
@@ -35,7 +35,7 @@ impl MigrationReport {
             ("exit_code", json!(run.exit_code)),
             ("interrupted", json!(run.is_interrupted)),
             ("waits", json!(run.waits)),
-            ("statements", statements.iter().map(statement_to_json).collect()),
+            ("statements", statements.iter().map(|one| statement_to_json(one, self.file_of(one))).collect()),
             ("over_budget", over_budget.collect()),
             ("suite", suite.as_ref().map_or(Value::Null, suite_to_json)),
             ("assumptions", json!(assumptions)),
@@ -46,7 +46,7 @@ impl MigrationReport {
     }
 }
 
-fn statement_to_json(statement: &ReportedStatement) -> Value {
+fn statement_to_json(statement: &ReportedStatement, file: Option<&str>) -> Value {
     let observed = &statement.observed;
     let locks = observed
         .locks
@@ -69,7 +69,8 @@ fn statement_to_json(statement: &ReportedStatement) -> Value {
         })
     });
     json!({
-        "sql": observed.sql, "migration": statement.migration, "bookkeeping": statement.is_bookkeeping,
+        "sql": observed.sql, "migration": statement.migration, "file": file, "line": statement.line,
+        "bookkeeping": statement.is_bookkeeping,
         "database": observed.database, "session": observed.session, "transaction": observed.transaction,
         "outside_transactions": observed.is_outside_transactions, "tag": observed.tag,
         "error": observed.error.as_ref().map(|error| json!({ "code": error.sqlstate, "message": error.message })),

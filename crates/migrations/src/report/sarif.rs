@@ -2,12 +2,29 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::{MigrationReport, ReportedStatement, words};
 
-/// File to blame if the file of a migration is unknown.
-const FALLBACK: &str = "pgfresh.toml";
+/// Characters that the path of a relative URI cannot have. A colon would end a scheme. Source: RFC 3986.
+const NOT_IN_URI: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b':')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 /// Rules for results that belong to no advice.
 const BUDGET: (&str, &str) = ("budget", "A migration exceeds a budget of [migrate] in pgfresh.toml.");
 const OLD_CODE: (&str, &str) = ("old-code", "A statement of the suite fails after the migration.");
@@ -57,13 +74,16 @@ impl MigrationReport {
     }
 
     fn result(&self, statement: &ReportedStatement, level: &str, rule: &str, message: &str) -> Value {
-        let file = self.file_of(statement).unwrap_or(FALLBACK);
+        let file = self.file_of(statement).unwrap_or(&self.settings_file);
+        let uri = utf8_percent_encode(file, NOT_IN_URI).to_string();
+        let mut location = json!({ "artifactLocation": { "uri": uri } });
+        if let Some(line) = statement.line {
+            location["region"] = json!({ "startLine": line });
+        }
         let text = format!("{message}\n{}", statement.observed.sql);
         let mut result = json!({
             "ruleId": rule, "level": level, "message": { "text": text },
-            "locations": [{ "physicalLocation": {
-                "artifactLocation": { "uri": file }, "region": { "startLine": 1 },
-            } }],
+            "locations": [{ "physicalLocation": location }],
         });
         if let Some(reason) = &statement.exception {
             result["suppressions"] = json!([{ "kind": "external", "justification": reason }]);

@@ -116,10 +116,50 @@ fn sarif_names_files_and_exceptions() {
     let results = log["runs"][0]["results"].as_array().unwrap();
     let rules: Vec<_> = results.iter().map(|result| result["ruleId"].as_str().unwrap()).collect();
     assert_eq!(rules, ["type-change", "old-code", "budget"]);
-    let file = &results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
-    assert_eq!(file, "app/migrations/0042_orders_status.py");
+    let location = &results[0]["locations"][0]["physicalLocation"];
+    assert_eq!(location["artifactLocation"]["uri"], "app/migrations/0042_orders_status.py");
+    assert_eq!(location["region"]["startLine"], 12);
     let defined = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
     assert!(rules.iter().all(|rule| defined.iter().any(|one| one["id"] == **rule)), "{defined:?}");
+}
+
+#[test]
+fn sarif_has_valid_paths_and_no_made_up_lines() {
+    let mut report = dangerous();
+    report.statements[1].line = None;
+    for (file, uri) in [
+        (Some("a b/#1?.sql"), "a%20b/%231%3F.sql"),
+        (Some("grün/50%.py"), "gr%C3%BCn/50%25.py"),
+        (Some("c:x.sql"), "c%3Ax.sql"),
+        (None, "app/pgfresh.toml"),
+    ] {
+        report.files =
+            file.map(|file| ("0042_orders_status.py".to_owned(), file.to_owned())).into_iter().collect();
+        let log = report.to_sarif();
+        let location = &log["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+        assert_eq!(location["artifactLocation"]["uri"], uri);
+        assert!(location["region"].is_null(), "{location}");
+    }
+}
+
+#[test]
+fn equal_advice_is_printed_once() {
+    let mut report = dangerous();
+    let statement = report.statements[1].clone();
+    let mut other = statement.clone();
+    other.advice[0].danger = "another danger".to_owned();
+    let mut elsewhere = statement.clone();
+    elsewhere.migration = Some("0043".to_owned());
+    report.statements.extend([statement, other, elsewhere]);
+    let text = report.to_text(100);
+    assert_eq!(text.matches("instead: add a bigint column").count(), 2, "{text}");
+    assert_eq!(
+        text.matches("\n      instead: as above (docs/migrations.md#type-change)\n").count(),
+        2,
+        "{text}"
+    );
+    assert_eq!(text.matches("the new type makes PostgreSQL copy the table").count(), 2, "{text}");
+    assert!(text.contains("      another danger\n      instead: as above"), "{text}");
 }
 
 #[test]
@@ -128,7 +168,7 @@ fn annotations_escape_their_values() {
     report.statements[1].observed.sql = "ALTER TABLE a, \"b\n:\"".to_owned();
     let text = report.to_annotations();
     let begin =
-        "::error file=app/migrations/0042_orders_status.py,line=1,title=ALTER TABLE a%2C \"b %3A\"::access";
+        "::error file=app/migrations/0042_orders_status.py,line=12,title=ALTER TABLE a%2C \"b %3A\"::access";
     assert!(text.starts_with(begin), "{text}");
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(!text.contains("CREATE INDEX"), "{text}");

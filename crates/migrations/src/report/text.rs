@@ -94,14 +94,13 @@ impl MigrationReport {
             lines.add(ABOUT, sentence);
         }
         for advice in &statement.advice {
-            if told.contains(&advice) {
-                continue;
+            if !told.contains(&advice) {
+                lines.add(ABOUT, &advice.danger);
             }
-            lines.add(ABOUT, &advice.danger);
-            lines.add(
-                &format!("{ABOUT}instead: "),
-                &format!("{} ({})", advice.instead, words::page(advice.topic)),
-            );
+            let is_told =
+                told.iter().any(|other| (other.topic, &other.instead) == (advice.topic, &advice.instead));
+            let instead = if is_told { "as above" } else { &advice.instead };
+            lines.add(&format!("{ABOUT}instead: "), &format!("{instead} ({})", words::page(advice.topic)));
             told.push(advice);
         }
         if let Some(reason) = &statement.exception {

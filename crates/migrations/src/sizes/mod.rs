@@ -127,7 +127,7 @@ impl Production {
         statistics: Option<&Statistics>,
         rows: &[TableRows],
     ) -> Result<Self, SizesError> {
-        let given = Given::find(template, sizes, rows)?;
+        let given = Given::find(&tables(template, sizes), rows)?;
         let empty = Vec::new();
         let relations = statistics.map_or(&empty, |statistics| &statistics.relations);
         let sources = Sources {
@@ -225,31 +225,39 @@ impl Production {
     }
 }
 
+/// Returns the tables and materialized views of the template.
+fn tables<'a>(template: &'a TemplateTables, sizes: &'a [RelationSize]) -> BTreeSet<&'a RelationName> {
+    let is_table = |kind| {
+        matches!(kind, RelationKind::Table | RelationKind::MaterializedView | RelationKind::PartitionedTable)
+    };
+    let sized = sizes.iter().filter(|size| is_table(size.kind)).map(|size| &size.relation);
+    sized.chain(template.columns.keys()).chain(template.leaves.keys()).collect()
+}
+
+impl TemplateTables {
+    /// Checks that each of the user's names is that of one table.
+    ///
+    /// # Errors
+    ///
+    /// If `rows` names a table that the template lacks, or not exactly one table.
+    pub fn expect(&self, rows: &[TableRows]) -> Result<(), SizesError> {
+        Given::find(&tables(self, &[]), rows).map(|_| ())
+    }
+}
+
 /// Rows that the user has given, by the tables of the template.
 struct Given {
     rows: BTreeMap<RelationName, f64>,
 }
 
 impl Given {
-    fn find(
-        template: &TemplateTables,
-        sizes: &[RelationSize],
-        rows: &[TableRows],
-    ) -> Result<Self, SizesError> {
-        let is_table = |kind| {
-            matches!(
-                kind,
-                RelationKind::Table | RelationKind::MaterializedView | RelationKind::PartitionedTable
-            )
-        };
-        let tables = sizes.iter().filter(|size| is_table(size.kind)).map(|size| &size.relation);
-        let tables: BTreeSet<&RelationName> = tables.chain(template.leaves.keys()).collect();
+    fn find(tables: &BTreeSet<&RelationName>, rows: &[TableRows]) -> Result<Self, SizesError> {
         let mut found = BTreeMap::new();
         for given in rows {
             let matching: Vec<_> = tables.iter().filter(|table| given.names(table)).collect();
             let table = match &matching[..] {
                 [table] => (**table).clone(),
-                [] => return Err(unknown(given, &tables)),
+                [] => return Err(unknown(given, tables)),
                 several => {
                     let tables = several.iter().map(|table| format!("{}.{}", table.schema, table.name));
                     return Err(SizesError::Ambiguous { name: given.to_string(), tables: tables.collect() });

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pgwire::{SqlLexer, Token};
+use pgwire::Token;
 use plans::RelationName;
+
+use crate::sql_text::tokens;
 
 /// Number of rows of a table in production, as the user writes it: `orders=48M`, `shop."Order"=1.5k`.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +35,7 @@ impl FromStr for TableRows {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, rows) = text.rsplit_once('=').ok_or(ParseTableRowsError::Table)?;
-        let mut lexer = SqlLexer::new(name.as_bytes(), true);
-        let tokens: Vec<Token<'_>> = std::iter::from_fn(|| lexer.token()).collect();
+        let tokens = tokens(name);
         let name = |token: &Token<'_>| {
             token.name().filter(|name| !name.is_empty()).ok_or(ParseTableRowsError::Table)
         };

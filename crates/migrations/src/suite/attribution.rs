@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgwire::{SqlLexer, TokenKind};
+use pgwire::TokenKind;
 use plans::RelationName;
 
+use crate::sql_text::tokens;
 use crate::{LockMode, ObservedStatement};
 
 /// Words of PostgreSQL's messages that are no names.
@@ -117,8 +118,7 @@ fn can_cause_null(words: &BTreeSet<String>) -> bool {
 /// Returns the names and quoted values in a message, with the score of each.
 fn names_of_message(message: &str) -> BTreeMap<String, u32> {
     let mut names = BTreeMap::new();
-    let mut lexer = SqlLexer::new(message.as_bytes(), true);
-    let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
+    let tokens = tokens(message);
     for (at, token) in tokens.iter().enumerate() {
         let Some(name) = token.name() else { continue };
         let is_sign = |index: Option<usize>, sign| {
@@ -139,14 +139,11 @@ fn names_of_message(message: &str) -> BTreeMap<String, u32> {
 
 /// Returns the names and the values in quotes of a statement.
 fn words(sql: &str) -> BTreeSet<String> {
-    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
     let value = |text: &[u8]| {
         let text = String::from_utf8_lossy(text);
         Some(text.strip_prefix('\'')?.strip_suffix('\'')?.to_owned())
     };
-    std::iter::from_fn(|| lexer.token())
-        .filter_map(|token| token.name().or_else(|| value(token.text)))
-        .collect()
+    tokens(sql).iter().filter_map(|token| token.name().or_else(|| value(token.text))).collect()
 }
 
 /// Returns sessions and numbers of transactions that were rolled back.

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgwire::{SqlLexer, Token, TokenKind};
+use pgwire::{Token, TokenKind};
 use plans::RelationName;
 use serde_json::Value;
 
 use super::catalog::{Change, Columns};
 use super::explain::visit_nodes;
+use crate::sql_text::tokens;
 
 /// Returns the changes of each table. `text` is that of the statement.
 pub(super) fn changes(plans: &[Value], text: &str) -> BTreeMap<RelationName, BTreeSet<Change>> {
@@ -62,17 +63,13 @@ pub(super) fn changed_relation(node: &Value) -> Option<RelationName> {
 }
 
 fn words(text: &str) -> BTreeSet<String> {
-    let mut lexer = SqlLexer::new(text.as_bytes(), true);
-    std::iter::from_fn(|| lexer.token())
-        .filter(|token| token.kind == TokenKind::Word)
-        .filter_map(|token| token.name())
-        .collect()
+    let tokens = tokens(text);
+    tokens.iter().filter(|token| token.kind == TokenKind::Word).filter_map(Token::name).collect()
 }
 
 /// Returns the columns in all SET lists of a statement.
 fn set_columns(text: &str) -> Columns {
-    let mut lexer = SqlLexer::new(text.as_bytes(), true);
-    let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
+    let tokens = tokens(text);
     let mut columns = BTreeSet::new();
     let mut has_list = false;
     for (at, token) in tokens.iter().enumerate() {

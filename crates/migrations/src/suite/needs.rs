@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
-use pgwire::SqlLexer;
+use pgwire::Token;
 use plans::{RelationName, SuiteStatement};
 use server::AdminConnection;
 
@@ -16,6 +16,7 @@ use super::catalog::{Catalog, Change, Columns};
 use super::changes::changes;
 use super::explain::{Explained, Explainer, SuiteError, visit_texts};
 use crate::LockMode;
+use crate::sql_text::tokens;
 
 /// Maximum number of triggers and functions that a phrase names.
 const MOST_NAMES: usize = 5;
@@ -184,9 +185,7 @@ impl Collector<'_> {
     /// Adds the partitions of other values. PostgreSQL also locks the partitioned table of a partition that the
     /// statement names itself, and then no other partition counts.
     fn add_partitions(&mut self, explained: &Explained, text: &str) {
-        let mut lexer = SqlLexer::new(text.as_bytes(), true);
-        let names: HashSet<String> =
-            std::iter::from_fn(|| lexer.token()).filter_map(|token| token.name()).collect();
+        let names: HashSet<String> = tokens(text).iter().filter_map(Token::name).collect();
         let has_view = explained.locks.iter().any(|(relation, _)| self.catalog.is_view(*relation));
         for (relation, mode) in &explained.locks {
             let is_named = self.catalog.name(*relation).is_some_and(|name| names.contains(&name.name));
@@ -287,9 +286,8 @@ impl Collector<'_> {
     fn add_functions(&mut self, explained: &Explained) {
         for plan in &explained.plans {
             visit_texts(plan, &mut |text| {
-                let mut lexer = SqlLexer::new(text.as_bytes(), true);
                 let mut last: Option<String> = None;
-                while let Some(token) = lexer.token() {
+                for token in tokens(text) {
                     if token.is_sign(b'(')
                         && let Some(name) = last.take()
                         && self.catalog.has_function(&name)

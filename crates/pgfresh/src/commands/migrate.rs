@@ -10,6 +10,7 @@ mod difference;
 mod direct_server;
 mod git;
 mod migration_command;
+mod missing_migrations;
 mod observed_run;
 mod old_code;
 mod origins;

@@ -41,6 +41,20 @@ impl Inputs {
         Ok(Self { statistics, rows: arguments.rows.clone(), suite })
     }
 
+    /// Checks that the older template has the tables of `--rows`.
+    pub(super) fn expect_tables(&self, base: &Base) -> Result<(), Failure> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let mut laboratory = Laboratory::start(&base.provisioner)?;
+        let database = laboratory.fresh_database()?;
+        let mut session = laboratory.session(&database)?;
+        let tables = TemplateTables::read(&mut session).map_err(session_failed)?;
+        drop(session);
+        laboratory.stop()?;
+        Ok(tables.expect(&self.rows)?)
+    }
+
     fn has_sizes(&self) -> bool {
         self.statistics.is_some() || !self.rows.is_empty()
     }
@@ -55,6 +69,10 @@ impl Inputs {
         let sources: Vec<_> = statistics.into_iter().chain(rows).collect();
         (!sources.is_empty()).then(|| sources.join(" and "))
     }
+}
+
+fn session_failed(error: SessionError) -> Failure {
+    server::StartError::from(error).into()
 }
 
 fn no_recording(path: &Path, error: &dyn std::fmt::Display) -> Failure {
@@ -95,13 +113,12 @@ fn add_predictions(
     observations: &Observations,
     report: &mut MigrationReport,
 ) -> Result<(), Failure> {
-    let failed = |source: SessionError| Failure::from(server::StartError::from(source));
     let database = laboratory.fresh_database()?;
     let mut session = laboratory.session(&database)?;
-    let template = TemplateTables::read(&mut session).map_err(failed)?;
+    let template = TemplateTables::read(&mut session).map_err(session_failed)?;
     let statistics = inputs.statistics.as_ref();
     let production = Production::new(&template, &observations.sizes, statistics, &inputs.rows)?;
-    let speeds = Speeds::measure(&mut session).map_err(failed)?;
+    let speeds = Speeds::measure(&mut session).map_err(session_failed)?;
     let predicted = predict(observations, &production, &speeds);
     let held = predict_held(observations, &predicted);
     for ((statement, predicted), held) in report.statements.iter_mut().zip(&predicted).zip(held) {

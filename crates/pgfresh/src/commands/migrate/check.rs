@@ -9,6 +9,7 @@ use super::analysis::{self, Inputs};
 use super::base::Base;
 use super::command_runner::CommandRunner;
 use super::migration_command::MigrationCommand;
+use super::missing_migrations;
 use super::observed_run::ObservedRun;
 use super::old_code::OldCode;
 use super::publish;
@@ -23,7 +24,10 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     expect_suite(arguments)?;
     let runner = CommandRunner::new()?;
     let inputs = Inputs::read(context, arguments)?;
-    let base = Base::of(context, arguments.from.as_deref())?.with_data(context)?;
+    let base = Base::of(context, arguments.from.as_deref())?;
+    if !context.verbosity.is_quiet() {
+        missing_migrations::report(&missing_migrations::find(&base.spec), &base.revision);
+    }
     let command = if arguments.suite || arguments.command.is_empty() {
         MigrationCommand::of_template(context, &base)?
     } else {
@@ -38,6 +42,8 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
         publish::publish(&MigrationReport { run, ..MigrationReport::default() }, arguments)?;
         return Ok(ExitCode::SUCCESS);
     };
+    let base = base.with_data(context)?;
+    inputs.expect_tables(&base)?;
     let observed = ObservedRun::perform(context, &base, &runner, &command, &arguments.env)?;
     let ended = observed.ended;
     // The command's own exit code is more important than that of the report.

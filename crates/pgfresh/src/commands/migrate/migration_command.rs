@@ -11,6 +11,7 @@ use server::{Address, Installation};
 use template::{TemplateSpec, matching_files};
 
 use super::base::Base;
+use super::missing_migrations;
 use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
@@ -67,7 +68,10 @@ impl MigrationCommand {
                 .hint(HINT.to_owned()));
         };
         let older = base.spec.chain().into_iter().find(|other| other.name == spec.name).unwrap_or(&base.spec);
-        let files = new_files(context, &spec, older, &base.revision.name);
+        let mut files = new_files(context, &spec, older, &base.revision.name);
+        let missing = missing_migrations::find(&base.spec);
+        // The older template has run them under their older names.
+        files.retain(|file| !missing.iter().any(|one| one.renamed_to.as_ref() == Some(file)));
         if files.is_empty() && spec.setup.is_none() {
             return Ok(None);
         }

@@ -59,6 +59,8 @@ impl ObservedRun {
         options.linger = WHOLE_RUN;
         let provisioner = &base.provisioner;
         let service = lifecycle::serve(context, provisioner, options)?;
+        // A tool may drop the database before it connects to it.
+        service.leases.lease(Isolation::Clone, Some(&service.database), None)?;
         let transcription = service.gateway.transcribe();
         let address = service.address(&service.database);
         let mut command = command.at(&address, env, &provisioner.installation);

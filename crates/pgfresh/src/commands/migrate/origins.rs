@@ -34,13 +34,15 @@ pub(super) fn name(
     let origins = attribute(observations, &files);
     let mut known = BTreeMap::new();
     for (statement, origin) in report.statements.iter_mut().zip(origins) {
-        let StatementOrigin { migration, file, is_bookkeeping } = origin;
+        let StatementOrigin { migration, file, line, is_bookkeeping } = origin;
         if let (Some(migration), Some(file)) = (&migration, file) {
             known.insert(migration.clone(), file);
         }
-        (statement.migration, statement.is_bookkeeping) = (migration, is_bookkeeping);
+        (statement.migration, statement.line) = (migration, line);
+        statement.is_bookkeeping = is_bookkeeping;
     }
     report.files = known;
+    report.settings_file = Path::new(project.unwrap_or_default()).join("pgfresh.toml").display().to_string();
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::Project;
+use super::{ORDERS, Project};
 use crate::common::{collect, finish, wait_until};
 
 /// Migration that makes others wait.
@@ -208,4 +208,71 @@ fn kill_leaves_nothing_behind() {
     assert_eq!(outcome.signal, Some(9), "{outcome}");
     project.scene.assert_nothing_left("after a kill");
     assert_eq!(project.git(&["status", "--short"]), "");
+}
+
+#[test]
+fn unknown_tables_are_refused_before_the_run() {
+    let project = Project::new();
+    let outcome = project.ends(&["check", "--rows", "ordrs=5M", "--", "touch", "ran"], 125);
+    assert!(outcome.stderr.contains("Did you mean orders"), "{outcome}");
+    assert!(!project.folder().join("ran").exists(), "{outcome}");
+}
+
+#[test]
+fn removed_and_renamed_migrations_are_named() {
+    let project = Project::new();
+    project.git(&["checkout", "--quiet", "main"]);
+    project.write("migrations/0002_gone.sql", "CREATE TABLE gone (id int);");
+    project.commit();
+    project.git(&["checkout", "--quiet", "-B", "feature"]);
+    project.git(&["rm", "--quiet", "migrations/0002_gone.sql"]);
+    project.git(&["mv", "migrations/0001_orders.sql", "migrations/0001_customers.sql"]);
+    project.write("migrations/0003_more.sql", "CREATE TABLE more (id int);");
+    for words in [&["check"][..], &["check", "--", "psql", "-Xqc", "CREATE TABLE more (id int)"]] {
+        let outcome = project.ends(words, 0);
+        for part in [
+            "), but in its template: migrations/0002_gone.sql\n",
+            "): migrations/0001_orders.sql, now migrations/0001_customers.sql\n",
+        ] {
+            assert!(outcome.stderr.contains(part), "{part:?} {outcome}");
+        }
+        assert!(outcome.stdout.contains("1 statement"), "{outcome}");
+    }
+}
+
+#[test]
+fn files_and_lines_are_those_of_the_repository() {
+    let project = Project::new();
+    project.write("shop & co/pgfresh.toml", "[template]\nsql = \"migrations/*.sql\"\n");
+    project.write("shop & co/migrations/0001_shop.sql", ORDERS);
+    project.commit();
+    project.write(
+        "shop & co/migrations/0002 #1.sql",
+        "-- Slow.\nSET lock_timeout = '1s';\n\n/* Why\n */ ALTER TABLE orders\n  ALTER id TYPE bigint;\n",
+    );
+    let mut command = project.command(&["check", "--from", "HEAD", "--report", "r.sarif", "--json"]);
+    command.current_dir(project.folder().join("shop & co")).env("GITHUB_ACTIONS", "true");
+    let outcome = finish(command);
+    let sarif = json_of(&fs::read_to_string(project.folder().join("shop & co/r.sarif")).unwrap());
+    let location = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(location["artifactLocation"]["uri"], "shop%20&%20co/migrations/0002%20%231.sql", "{sarif}");
+    assert_eq!(location["region"]["startLine"], 5, "{sarif}");
+    let file = "::warning file=shop & co/migrations/0002 #1.sql,line=5,title=";
+    assert!(outcome.stderr.contains(file), "{outcome}");
+    let statement = type_change(&json_of(&outcome.stdout)).clone();
+    assert_eq!(
+        (&statement["file"], &statement["line"]),
+        (&"shop & co/migrations/0002 #1.sql".into(), &5.into())
+    );
+
+    // Of two added files, neither is that of a statement that they do not have.
+    project.write("shop & co/migrations/0003.sql", "CREATE TABLE more (id int);");
+    let mut command = project.command(&["check", "--from", "HEAD", "--report", "r.sarif"]);
+    command.args(["--", "psql", "-Xqc", "ALTER TABLE orders ALTER id TYPE numeric"]);
+    command.current_dir(project.folder().join("shop & co"));
+    finish(command);
+    let sarif = json_of(&fs::read_to_string(project.folder().join("shop & co/r.sarif")).unwrap());
+    let location = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(location["artifactLocation"]["uri"], "shop%20&%20co/pgfresh.toml", "{sarif}");
+    assert!(location["region"].is_null(), "{sarif}");
 }

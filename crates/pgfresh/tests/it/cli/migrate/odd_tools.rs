@@ -139,3 +139,19 @@ fn tool_that_waits_for_itself_is_named() {
         assert!(report["waits"][0].as_str().unwrap().contains(waits), "{report}");
     }
 }
+
+#[test]
+fn tool_may_drop_its_unused_database() {
+    let report = check(
+        "sql -d postgres -c 'DROP DATABASE app' -c 'CREATE DATABASE app'; sql -c 'CREATE TABLE fresh (id int)'",
+        0,
+    );
+    assert_eq!(
+        statements(&report),
+        [
+            "postgres | DROP DATABASE app | DROP DATABASE | none",
+            "postgres | CREATE DATABASE app | CREATE DATABASE | none",
+            "app | CREATE TABLE fresh (id int) | CREATE TABLE | none",
+        ]
+    );
+}

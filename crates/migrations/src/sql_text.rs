@@ -1,0 +1,57 @@
+//! Reads the text of SQL as tokens.
+
+use pgwire::{SqlLexer, Token, TokenKind};
+
+/// Returns the tokens of a text, without comments.
+pub(crate) fn tokens(sql: &str) -> Vec<Token<'_>> {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    std::iter::from_fn(|| lexer.token()).collect()
+}
+
+/// Returns true if the first word of a statement is one of these, which are in lower case.
+pub(crate) fn begins_with(sql: &str, words: &[&str]) -> bool {
+    let first = SqlLexer::new(sql.as_bytes(), true).token();
+    first.is_some_and(|token| words.iter().any(|word| token.is_word(word.as_bytes())))
+}
+
+/// Returns the form that texts with the same tokens share: words in lower case, one blank between two tokens, no
+/// comments, and no semicolon at the end.
+pub(crate) fn normal_form(sql: &str) -> String {
+    let text = |token: &Token<'_>| {
+        let text = String::from_utf8_lossy(token.text);
+        if token.kind == TokenKind::Word { text.to_lowercase() } else { text.into_owned() }
+    };
+    let mut tokens = tokens(sql);
+    while tokens.pop_if(|token| token.is_sign(b';')).is_some() {}
+    tokens.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a statement from its first token on.
+pub(crate) fn without_leading_comments(sql: &str) -> &str {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    lexer.token().map_or(sql, |first| &sql[lexer.position() - first.text.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normal_forms_have_the_same_tokens() {
+        for (sql, normal) in [
+            ("-- A\nSELECT  1 ;;", "select 1"),
+            ("Select \"A b\",'C  d' /* e */ From T", "select \"A b\" , 'C  d' from t"),
+            ("", ""),
+        ] {
+            assert_eq!(normal_form(sql), normal);
+        }
+    }
+
+    #[test]
+    fn first_words_are_found_behind_comments() {
+        assert!(begins_with("/* x */ CREATE TABLE a ()", &["alter", "create"]));
+        assert!(!begins_with("\"create\" x", &["create"]) && !begins_with("", &["create"]));
+        assert_eq!(without_leading_comments("-- x\n /* y */ SELECT 1 -- z"), "SELECT 1 -- z");
+        assert_eq!(without_leading_comments("-- x"), "-- x");
+    }
+}
