@@ -1,25 +1,18 @@
 //! Finds the statements that failed in transcripts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use migrations::BrokenStatement;
-use pgwire::{NormalizedStatement, SessionTranscript, frames, split_statements, split_zero};
+use pgwire::{NormalizedStatement, SessionTranscript, StatementNames};
 
 /// Failed statements without their values. The key is the statement and its SQLSTATE, because messages can have values.
 pub(super) type Failures = BTreeMap<(String, String), BrokenStatement>;
-
-/// Statements of a session by their names in the protocol.
-#[derive(Default)]
-struct Names {
-    prepared: HashMap<Vec<u8>, String>,
-    portals: HashMap<Vec<u8>, String>,
-}
 
 /// Returns the statements that failed.
 pub(super) fn find(transcripts: &[SessionTranscript]) -> Failures {
     let mut failures = Failures::new();
     for transcript in transcripts {
-        let mut names = Names::default();
+        let mut names = StatementNames::default();
         for request in &transcript.requests {
             let texts = names.read(&request.messages);
             let Some(outcome) = &request.outcome else { continue };
@@ -35,32 +28,6 @@ pub(super) fn find(transcripts: &[SessionTranscript]) -> Failures {
         }
     }
     failures
-}
-
-impl Names {
-    /// Returns the statements that a request runs, in their order. If it runs none, returns those that it prepares.
-    fn read(&mut self, messages: &[u8]) -> Vec<String> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (mut run, mut prepared) = (Vec::new(), Vec::new());
-        for frame in frames(messages) {
-            let (first, rest) = split_zero(frame.body);
-            match frame.tag {
-                b'Q' => run.extend(split_statements(&text(first)).into_iter().map(str::to_owned)),
-                b'P' => {
-                    let sql = text(split_zero(rest).0);
-                    prepared.push(sql.clone());
-                    self.prepared.insert(first.to_vec(), sql);
-                }
-                b'B' => {
-                    let sql = self.prepared.get(split_zero(rest).0).cloned().unwrap_or_default();
-                    self.portals.insert(first.to_vec(), sql);
-                }
-                b'E' => run.push(self.portals.get(first).cloned().unwrap_or_default()),
-                _ => {}
-            }
-        }
-        if run.is_empty() { prepared } else { run }
-    }
 }
 
 #[cfg(test)]

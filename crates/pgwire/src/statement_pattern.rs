@@ -1,0 +1,104 @@
+//! Patterns for statements: the beginning of a text, in which `…` stands for any text.
+
+use crate::sql::{SqlLexer, TokenKind};
+
+/// Stands for any text in a pattern.
+const ANY: char = '…';
+
+/// Returns true if a statement begins with `pattern`. White space counts as one space, upper and lower case are equal, and
+/// `…` stands for any text.
+#[must_use]
+pub fn matches_pattern(pattern: &str, statement: &str) -> bool {
+    let statement = plain(statement);
+    let mut rest = statement.as_str();
+    for (at, part) in pattern.split(ANY).map(plain).enumerate() {
+        let found = if at == 0 { rest.starts_with(&part).then_some(0) } else { rest.find(&part) };
+        let Some(found) = found else { return false };
+        rest = &rest[found + part.len()..];
+    }
+    true
+}
+
+/// Returns a pattern for a statement and others that differ in values and comments only. It has at most `longest` bytes, unless
+/// its first word is longer.
+#[must_use]
+pub fn statement_pattern(sql: &str, longest: usize) -> String {
+    let mut lexer = SqlLexer::new(sql.as_bytes(), true);
+    let mut pattern = String::new();
+    let mut end = 0;
+    while let Some(token) = lexer.token() {
+        let (begin, before) = (lexer.position() - token.text.len(), end);
+        end = lexer.position();
+        let is_value = matches!(token.kind, TokenKind::Text | TokenKind::Number);
+        let gap = &sql[before..begin];
+        let has_comment = !gap.trim().is_empty();
+        let mut word = String::new();
+        if has_comment && !pattern.ends_with(ANY) {
+            word.push(ANY);
+        } else if !gap.is_empty() && !pattern.is_empty() && !pattern.ends_with(ANY) {
+            word.push(' ');
+        }
+        if !is_value {
+            word.push_str(&sql[begin..end]);
+        } else if !pattern.ends_with(ANY) && !word.ends_with(ANY) {
+            word.push(ANY);
+        }
+        if !pattern.is_empty() && pattern.len() + word.len() > longest {
+            break;
+        }
+        pattern.push_str(&word);
+    }
+    pattern.trim_end_matches(|letter: char| letter == ANY || letter.is_whitespace()).to_owned()
+}
+
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ellipsis_stands_for_any_text() {
+        for (pattern, statement, expected) in [
+            ("SELECT … FROM orders", "select a, b from  orders where c", true),
+            ("SELECT … FROM orders", "select a from items", false),
+            ("… orders", "DELETE FROM orders", true),
+            ("SELECT", "WITH x AS (SELECT 1) SELECT", false),
+        ] {
+            assert_eq!(matches_pattern(pattern, statement), expected, "{pattern} {statement}");
+        }
+    }
+
+    #[test]
+    fn pattern_leaves_values_and_comments_out() {
+        for (sql, pattern) in [
+            ("COMMIT", "COMMIT"),
+            ("INSERT  INTO t (a, b)\nVALUES ('x', 5)", "INSERT INTO t (a, b) VALUES (…, …)"),
+            ("UPDATE t SET a = $1 /* trace */ WHERE b=-2", "UPDATE t SET a = $1…WHERE b=-"),
+            ("SELECT 1", "SELECT"),
+            ("/* trace */ SELECT a", "…SELECT a"),
+        ] {
+            assert_eq!(statement_pattern(sql, 60), pattern);
+        }
+        assert_eq!(statement_pattern("SELECT alpha, beta FROM gamma", 14), "SELECT alpha,");
+    }
+
+    proptest! {
+        #[test]
+        fn pattern_matches_its_own_statement(
+            words in prop::collection::vec(prop::sample::select(&[
+                "select", "a", "'x'", "5", "-- c\n", "/* d */", "(", ")", "=", "$1", "é", "\"Q\"", "1.5",
+            ][..]), 0..12),
+            blanks in prop::collection::vec(prop::sample::select(&[" ", "  ", "\n"][..]), 12),
+            longest in 1_usize..80,
+        ) {
+            let sql: String = words.iter().zip(&blanks).flat_map(|(word, blank)| [*word, *blank]).collect();
+            let pattern = statement_pattern(&sql, longest);
+            prop_assert!(matches_pattern(&pattern, &sql), "{pattern:?} {sql:?}");
+        }
+    }
+}
