@@ -1,0 +1,116 @@
+//! Rows of all tables of a database.
+
+use std::collections::BTreeMap;
+
+use server::{AdminConnection, SessionError, identifier};
+
+/// Maximum number of rows of a table that are read. Of a larger table, only the number of its rows counts.
+const MAX_ROWS: usize = 2000;
+/// Maximum length of a value in characters. A longer value is replaced by its beginning and a digest.
+const MAX_VALUE: usize = 200;
+
+/// Tables and columns of the database's user, one row for each column.
+const COLUMNS: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), a.attname, \
+      a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%', false), \
+      t.typname IN ('int2', 'int4', 'int8'), \
+      t.typcategory IN ('S', 'A') OR t.typname IN ('json', 'jsonb', 'xml', 'bytea') \
+    FROM pg_catalog.pg_class c \
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
+    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
+    LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum \
+    WHERE c.relkind = 'r' AND c.relpersistence <> 't' \
+      AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
+    ORDER BY 1, a.attnum";
+
+/// Rows of all tables of a database, at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Tables by their qualified names.
+    pub(crate) tables: BTreeMap<String, Table>,
+}
+
+/// Rows of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) columns: Vec<Column>,
+    /// Number of rows.
+    pub(crate) count: u64,
+    /// The rows with their values as text. `None` for a large table.
+    pub(crate) rows: Option<Vec<Row>>,
+}
+
+/// Values of a row as text, in the order of the columns.
+pub(crate) type Row = Vec<Option<String>>;
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) content: ColumnContent,
+}
+
+/// How the values of a column can depend on numbers that the server has generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ColumnContent {
+    /// The server generates the values with a sequence.
+    Generated,
+    /// An integer whose name says that it refers to another row.
+    Reference,
+    /// Text or a document, which can have such numbers in it.
+    Text,
+    /// Any other value.
+    Plain,
+}
+
+impl Contents {
+    /// Reads the rows through a superuser's session in the database.
+    ///
+    /// # Errors
+    /// Returns an error if the session fails.
+    pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
+        let mut tables = BTreeMap::<String, Table>::new();
+        for row in session.query(COLUMNS)? {
+            let [Some(table), Some(name), generated, integer, text] = &row[..] else { continue };
+            let is_true = |flag: &Option<String>| flag.as_deref() == Some("t");
+            let content = match () {
+                () if is_true(generated) => ColumnContent::Generated,
+                () if is_true(integer) && name.to_lowercase().ends_with("id") => ColumnContent::Reference,
+                () if is_true(text) => ColumnContent::Text,
+                () => ColumnContent::Plain,
+            };
+            tables
+                .entry(table.clone())
+                .or_default()
+                .columns
+                .push(Column { name: name.clone(), content });
+        }
+        for (name, table) in &mut tables {
+            table.read(name, session)?;
+        }
+        Ok(Self { tables })
+    }
+}
+
+impl Table {
+    fn read(&mut self, name: &str, session: &mut AdminConnection) -> Result<(), SessionError> {
+        let value = |column: &Column| {
+            let text = format!("{}::pg_catalog.text", identifier(&column.name));
+            format!(
+                "CASE WHEN pg_catalog.length({text}) > {MAX_VALUE} \
+                 THEN pg_catalog.left({text}, 60) || '… ' || pg_catalog.md5({text}) ELSE {text} END"
+            )
+        };
+        let values: Vec<_> = self.columns.iter().map(value).collect();
+        let rows =
+            session.query(&format!("SELECT {} FROM ONLY {name} LIMIT {}", values.join(", "), MAX_ROWS + 1))?;
+        if rows.len() <= MAX_ROWS {
+            (self.count, self.rows) = (rows.len() as u64, Some(rows));
+            return Ok(());
+        }
+        let count = session.query(&format!("SELECT pg_catalog.count(*) FROM ONLY {name}"))?;
+        let count = count.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
+        self.count = count.unwrap_or_default();
+        Ok(())
+    }
+}
