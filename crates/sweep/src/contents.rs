@@ -79,11 +79,7 @@ impl Contents {
                 () if is_true(text) => ColumnContent::Text,
                 () => ColumnContent::Plain,
             };
-            tables
-                .entry(table.clone())
-                .or_default()
-                .columns
-                .push(Column { name: name.clone(), content });
+            tables.entry(table.clone()).or_default().columns.push(Column { name: name.clone(), content });
         }
         for (name, table) in &mut tables {
             table.read(name, session)?;
@@ -102,8 +98,11 @@ impl Table {
             )
         };
         let values: Vec<_> = self.columns.iter().map(value).collect();
-        let rows =
-            session.query(&format!("SELECT {} FROM ONLY {name} LIMIT {}", values.join(", "), MAX_ROWS + 1))?;
+        let rows = session.query(&format!(
+            "SELECT {} FROM ONLY {name} LIMIT {}",
+            values.join(", "),
+            MAX_ROWS + 1
+        ))?;
         if rows.len() <= MAX_ROWS {
             (self.count, self.rows) = (rows.len() as u64, Some(rows));
             return Ok(());

@@ -79,7 +79,10 @@ impl Baseline {
     #[must_use]
     pub fn differences(&self, found: &Contents) -> Vec<TableDifference> {
         let none = Table::default();
-        let names = self.columns.keys().chain(found.tables.keys().filter(|name| !self.contents.tables.contains_key(*name)));
+        let names = self
+            .columns
+            .keys()
+            .chain(found.tables.keys().filter(|name| !self.contents.tables.contains_key(*name)));
         let of = |name: &String| {
             let expected = self.contents.tables.get(name).unwrap_or(&none);
             let all: Vec<_> = (0..found.tables.get(name)?.columns.len()).collect();
@@ -114,12 +117,7 @@ fn project(row: &Row, columns: &[usize]) -> Row {
     columns.iter().map(|at| row.get(*at).cloned().flatten()).collect()
 }
 
-fn difference(
-    name: &str,
-    expected: &Table,
-    found: &Table,
-    columns: &[usize],
-) -> Option<TableDifference> {
+fn difference(name: &str, expected: &Table, found: &Table, columns: &[usize]) -> Option<TableDifference> {
     let of_counts = || {
         let kind = if found.count < expected.count { DifferenceKind::Lost } else { DifferenceKind::Surplus };
         (kind, Vec::new())

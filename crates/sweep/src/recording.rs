@@ -96,9 +96,8 @@ pub fn leases(transcripts: &[SessionTranscript], ends: Vec<LeaseEnd>, tests: &[T
             .filter(|end| end.database == transcript.database && end.at >= transcript.began)
             .map(|end| end.at)
             .min();
-        let known = leases
-            .iter()
-            .position(|(other, lease)| *other == end && lease.database == transcript.database);
+        let known =
+            leases.iter().position(|(other, lease)| *other == end && lease.database == transcript.database);
         let at = known.unwrap_or_else(|| {
             let database = transcript.database.clone();
             leases.push((end, LeaseRecord { database, ..LeaseRecord::default() }));
@@ -149,7 +148,8 @@ fn statements(transcript: &SessionTranscript) -> Vec<RanStatement> {
             };
             let kind = NormalizedStatement::read(&text).kind;
             let sent = request.sent;
-            let begins = matches!(&result, StatementResult::Done(tag) if tag == "BEGIN" || tag == "START TRANSACTION");
+            let begins =
+                matches!(&result, StatementResult::Done(tag) if tag == "BEGIN" || tag == "START TRANSACTION");
             found.push(RanStatement { text, kind, sent, in_transaction, result });
             in_transaction |= begins;
         }
@@ -168,7 +168,13 @@ mod tests {
 
     use super::*;
 
-    fn request(sql: &str, sent: Instant, tags: &[&str], error: Option<&str>, status: u8) -> TranscribedRequest {
+    fn request(
+        sql: &str,
+        sent: Instant,
+        tags: &[&str],
+        error: Option<&str>,
+        status: u8,
+    ) -> TranscribedRequest {
         let error =
             error.map(|sqlstate| StatementError { sqlstate: sqlstate.to_owned(), message: String::new() });
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
@@ -190,7 +196,13 @@ mod tests {
     fn statements_know_transaction_and_result() {
         let now = Instant::now();
         let requests = vec![
-            request("BEGIN; INSERT INTO t VALUES (1); SELECT 1/0; SELECT 2", now, &["BEGIN", "INSERT 0 1"], Some("22012"), b'E'),
+            request(
+                "BEGIN; INSERT INTO t VALUES (1); SELECT 1/0; SELECT 2",
+                now,
+                &["BEGIN", "INSERT 0 1"],
+                Some("22012"),
+                b'E',
+            ),
             request("ROLLBACK", now, &["ROLLBACK"], None, b'I'),
             request("UPDATE t SET a = 1", now, &["UPDATE 0"], None, b'I'),
         ];

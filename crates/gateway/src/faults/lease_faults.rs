@@ -42,6 +42,8 @@ struct Requested {
     fault: Fault,
     candidates: u64,
     fired: u64,
+    /// When the fault first fired.
+    since: Option<Instant>,
     statements: Vec<String>,
     /// Whether the fault was planned before the lease began, so that no test has requested it.
     is_planned: bool,
@@ -74,7 +76,14 @@ impl LeaseFaults {
         let fired = if at_once { times } else { 0 };
         let number = {
             let mut all = lock(&self.requested);
-            all.push(Requested { fault, candidates: fired, fired, statements: Vec::new(), is_planned });
+            all.push(Requested {
+                fault,
+                candidates: fired,
+                fired,
+                since: at_once.then(Instant::now),
+                statements: Vec::new(),
+                is_planned,
+            });
             all.len() as u64
         };
         if at_once {
@@ -160,7 +169,7 @@ impl LeaseFaults {
         }
         let mut all = lock(&self.requested);
         for (at, requested) in all.iter_mut().enumerate() {
-            let Requested { fault, candidates, fired, statements, .. } = requested;
+            let Requested { fault, candidates, fired, since, statements, .. } = requested;
             if fault.moment != moment
                 || !is_possible(&fault.effect)
                 || !fault.statement.as_deref().is_none_or(|wanted| matches_pattern(wanted, statement))
@@ -173,6 +182,7 @@ impl LeaseFaults {
                 continue;
             }
             *fired += 1;
+            since.get_or_insert_with(Instant::now);
             if statements.len() < MOST_STATEMENTS {
                 let end = statement.floor_char_boundary(LONGEST_STATEMENT);
                 statements.push(statement[..end].to_owned());
@@ -192,8 +202,15 @@ impl LeaseFaults {
         }
         if let Some(requested) = strike.fired.and_then(|at| all.get_mut(at)) {
             requested.fired = requested.fired.saturating_sub(1);
+            requested.since = requested.since.filter(|_| requested.fired > 0);
             requested.statements.truncate(usize::try_from(requested.fired).unwrap_or(usize::MAX));
         }
+    }
+
+    /// Returns when the fault with this number first fired. Returns `None` if it has never fired.
+    pub(crate) fn fired_since(&self, number: u64) -> Option<Instant> {
+        let at = usize::try_from(number).ok()?.checked_sub(1)?;
+        lock(&self.requested).get(at)?.since
     }
 
     /// Returns all faults with what they have done.

@@ -22,7 +22,7 @@ mod statement;
 mod switch;
 
 pub use fault::{Fault, FaultEffect, FaultError, FaultMoment};
-pub use registry::{Faults, UnfiredFault};
+pub use registry::{Faults, PlannedFault, UnfiredFault};
 
 pub(crate) use connect::HitConnection;
 pub(crate) use lease_faults::LeaseFaults;

@@ -32,6 +32,19 @@ pub struct UnfiredFault {
     pub fault: String,
 }
 
+/// A planned fault of a lease that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedFault {
+    /// Number of the lease.
+    pub lease: u64,
+    /// Name of the lease's database.
+    pub database: String,
+    /// What the fault has done.
+    pub fault: FaultDescription,
+    /// When the fault first fired. `None` if it has never fired.
+    pub since: Option<Instant>,
+}
+
 /// The faults of all leases.
 #[derive(Debug, Default)]
 pub struct Faults {
@@ -172,14 +185,14 @@ impl Faults {
         self.in_use.store(true, Ordering::SeqCst);
     }
 
-    /// Returns the planned faults of leases that have begun: the number of the lease, its name, and what the fault has
-    /// done.
+    /// Returns the planned faults of leases that have begun.
     #[must_use]
-    pub fn planned(&self) -> Vec<(u64, String, FaultDescription)> {
+    pub fn planned(&self) -> Vec<PlannedFault> {
         let described = |placed: &PlacedFault| {
             let list = placed.faults.list();
             let fault = list.faults.into_iter().find(|fault| fault.number == placed.number)?;
-            Some((placed.lease, placed.database.clone(), fault))
+            let (lease, database) = (placed.lease, placed.database.clone());
+            Some(PlannedFault { lease, database, fault, since: placed.faults.fired_since(placed.number) })
         };
         lock(&self.state).placed.iter().filter_map(described).collect()
     }

@@ -1,0 +1,188 @@
+//! Judges a run with a fault.
+
+use std::time::{Duration, Instant};
+
+use pgwire::matches_pattern;
+
+use crate::difference::{Baseline, DifferenceKind, TableDifference};
+use crate::points::{Point, SweptFault};
+use crate::recording::LeaseRecord;
+
+/// Minimum number of statements that fail with 25P02 after a fault. A single one can be part of a cleanup.
+const FAILED_STATEMENTS: usize = 2;
+
+/// How a run with a fault ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The command succeeded.
+    Passed,
+    /// The command failed.
+    Failed,
+    /// pgfresh ended the command after this time.
+    TimedOut(Duration),
+}
+
+/// A run with a fault.
+#[derive(Debug, Clone)]
+pub struct FaultyRun {
+    /// How the command ended.
+    pub end: RunEnd,
+    /// When the fault fired. `None` if it did not.
+    pub fired: Option<Instant>,
+    /// The lease with the fault. `None` if the fault did not fire.
+    pub lease: Option<LeaseRecord>,
+}
+
+/// The result of a run with a fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judgement {
+    /// The fault did not fire.
+    NotReached,
+    /// The command passes, and the rows are those of a run without faults.
+    Recovered,
+    /// The command passes, and the rows could not be compared.
+    Passed,
+    /// The command fails, so the error reaches the test.
+    Shown {
+        /// Whether a session of the lease began after the fault.
+        reconnects: bool,
+    },
+    /// The application does not cope with the fault.
+    Finding(FindingKind),
+}
+
+/// How an application does not cope with a fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FindingKind {
+    /// The command did not end within this time.
+    Hangs(Duration),
+    /// The command passes, although rows differ. `is_hidden` means that the failed statement never ran again.
+    Rows {
+        /// Differences, by table.
+        differences: Vec<TableDifference>,
+        /// Whether the application has hidden the error.
+        is_hidden: bool,
+    },
+    /// The command fails, and a retry has doubled rows.
+    Doubles(Vec<TableDifference>),
+    /// Statements run in the transaction that the fault has failed.
+    FailedTransaction(usize),
+    /// The application retries after a serialization failure, and opens no other connection after the loss of one.
+    NoConnection,
+}
+
+/// Judges a run with a fault at `point`.
+#[must_use]
+pub fn judge(point: &Point, baseline: Option<&Baseline>, run: &FaultyRun) -> Judgement {
+    let (Some(fired), Some(lease)) = (run.fired, &run.lease) else { return Judgement::NotReached };
+    let differences = baseline.zip(lease.contents.as_ref()).map(|(clean, found)| clean.differences(found));
+    let later = || lease.statements.iter().filter(|statement| statement.sent > fired);
+    let is_retried =
+        later().any(|statement| statement.is_done() && matches_pattern(&point.witness, &statement.text));
+    match (run.end, differences) {
+        (RunEnd::TimedOut(time), _) => Judgement::Finding(FindingKind::Hangs(time)),
+        (RunEnd::Passed, None) => Judgement::Passed,
+        (RunEnd::Passed, Some(differences)) if differences.is_empty() => Judgement::Recovered,
+        (RunEnd::Passed, Some(differences)) => {
+            let is_undone = point.writes() && point.fault != SweptFault::LostAfter;
+            let loses = differences
+                .iter()
+                .any(|difference| matches!(difference.kind, DifferenceKind::Lost | DifferenceKind::Changed));
+            let is_hidden = is_undone && loses && !is_retried;
+            Judgement::Finding(FindingKind::Rows { differences, is_hidden })
+        }
+        (RunEnd::Failed, differences) => {
+            let failed = later().filter(|statement| statement.sqlstate() == Some("25P02")).count();
+            if failed >= FAILED_STATEMENTS {
+                return Judgement::Finding(FindingKind::FailedTransaction(failed));
+            }
+            let mut doubled = differences.unwrap_or_default();
+            doubled.retain(|difference| difference.kind == DifferenceKind::Doubled);
+            if is_retried && point.writes() && !doubled.is_empty() {
+                return Judgement::Finding(FindingKind::Doubles(doubled));
+            }
+            Judgement::Shown { reconnects: lease.sessions.iter().any(|began| *began > fired) }
+        }
+    }
+}
+
+/// Turns failures after a lost connection into findings if the application retries the same statement after a
+/// serialization failure, and has opened no other connection.
+pub fn compare_with_retries(judged: &mut [(Point, Judgement)]) {
+    let retried: Vec<Point> = judged
+        .iter()
+        .filter(|(point, judgement)| {
+            point.fault == SweptFault::Serialization && *judgement == Judgement::Recovered
+        })
+        .map(|(point, _)| point.clone())
+        .collect();
+    for (point, judgement) in judged {
+        let is_stuck = *judgement == Judgement::Shown { reconnects: false };
+        if point.fault.sqlstate().is_none() && is_stuck && retried.iter().any(|other| other.is_beside(point))
+        {
+            *judgement = Judgement::Finding(FindingKind::NoConnection);
+        }
+    }
+}
+
+impl FindingKind {
+    /// Returns the name of the kind for programs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hangs(_) => "hang",
+            Self::Rows { is_hidden: true, .. } => "hidden_error",
+            Self::Rows { differences, .. } => match differences.iter().map(|one| one.kind).min() {
+                Some(DifferenceKind::Doubled) => "doubled_rows",
+                Some(DifferenceKind::Surplus) => "surplus_rows",
+                Some(DifferenceKind::Lost) => "lost_rows",
+                Some(DifferenceKind::Changed) | None => "changed_rows",
+            },
+            Self::Doubles(_) => "doubled_rows",
+            Self::FailedTransaction(_) => "failed_transaction",
+            Self::NoConnection => "no_connection",
+        }
+    }
+
+    /// Returns the finding in a sentence without a full stop.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Hangs(time) => format!("hangs: it does not end within {} s", time.as_secs()),
+            Self::Rows { differences, is_hidden: true } => {
+                format!("hides the error: the test passes, and the statement never runs again; {}", list(differences))
+            }
+            Self::Rows { differences, .. } => {
+                let word = match self.name() {
+                    "doubled_rows" => "doubles rows",
+                    "surplus_rows" => "adds rows",
+                    "lost_rows" => "loses rows",
+                    _ => "changes rows",
+                };
+                format!("{word}, and the test passes: {}", list(differences))
+            }
+            Self::Doubles(differences) => format!("doubles rows, and the test fails: {}", list(differences)),
+            Self::FailedTransaction(count) => {
+                format!("goes on in the failed transaction: {count} more statements fail with 25P02")
+            }
+            Self::NoConnection => {
+                "does not connect again: it retries after 40001 here, and fails without a new connection after this \
+                 loss"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// Returns the differences of rows.
+    #[must_use]
+    pub fn differences(&self) -> &[TableDifference] {
+        match self {
+            Self::Rows { differences, .. } | Self::Doubles(differences) => differences,
+            _ => &[],
+        }
+    }
+}
+
+fn list(differences: &[TableDifference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(". ")
+}

@@ -1,0 +1,26 @@
+//! Decides which faults a sweep tries on a suite, and judges what the suite makes of each.
+//!
+//! The caller runs the command twice without faults, and once for each [`Point`]: a fault at a statement of a lease. This
+//! crate compares the leases of these runs. It starts no command and no server.
+//!
+//! ```text
+//! transcripts ── recording ── steady ── points            runs without faults → faults to try
+//! transcripts ── recording ── judgement ── report         runs with a fault   → findings
+//!        sessions ── contents ── difference ──┘           rows at the end of a lease
+//! ```
+
+mod contents;
+mod difference;
+mod judgement;
+mod points;
+mod recording;
+mod report;
+mod steady;
+
+pub use contents::Contents;
+pub use difference::{Baseline, DifferenceKind, TableDifference};
+pub use judgement::{FaultyRun, FindingKind, Judgement, RunEnd, compare_with_retries, judge};
+pub use points::{Point, SweptFault, chosen, points};
+pub use recording::{LeaseEnd, LeaseRecord, RanStatement, StatementResult, TestEnd, leases};
+pub use report::{SweepFinding, SweepReport};
+pub use steady::{SteadyLease, steady_leases};

@@ -1,0 +1,297 @@
+//! Points of a sweep: which fault hits which statement of which lease.
+
+use std::fmt;
+
+use contract::FaultRequest;
+use pgwire::{SqlLexer, StatementKind, matches_pattern, statement_pattern};
+
+use crate::recording::{LeaseRecord, RanStatement, StatementResult};
+use crate::steady::SteadyLease;
+
+/// Maximum length of a pattern in bytes. Statements that begin alike are told apart by their number.
+const PATTERN: usize = 70;
+
+/// A fault that a sweep tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SweptFault {
+    /// The connection is lost instead of the statement.
+    LostBefore,
+    /// The connection is lost instead of the statement's completion.
+    LostAfter,
+    /// Serialization failure.
+    Serialization,
+    /// Deadlock.
+    Deadlock,
+    /// Canceled statement, as after a timeout.
+    Timeout,
+}
+
+impl SweptFault {
+    /// Returns the SQLSTATE, or `None` for a lost connection.
+    #[must_use]
+    pub fn sqlstate(self) -> Option<&'static str> {
+        match self {
+            Self::LostBefore | Self::LostAfter => None,
+            Self::Serialization => Some("40001"),
+            Self::Deadlock => Some("40P01"),
+            Self::Timeout => Some("57014"),
+        }
+    }
+
+    /// Returns the fault in words that follow a statement.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::LostBefore => "connection lost before it",
+            Self::LostAfter => "connection lost after it",
+            Self::Serialization => "40001, serialization failure",
+            Self::Deadlock => "40P01, deadlock",
+            Self::Timeout => "57014, canceled as after a timeout",
+        }
+    }
+}
+
+impl fmt::Display for SweptFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::LostBefore => "lost before",
+            Self::LostAfter => "lost after",
+            _ => self.sqlstate().unwrap_or_default(),
+        })
+    }
+}
+
+/// One fault at one statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Point {
+    /// Label of the lease.
+    pub label: String,
+    /// Number of the lease in its run, from 1, in the order of first sessions.
+    pub lease: u64,
+    /// Pattern of the statement.
+    pub pattern: String,
+    /// Number of the statement among those of the lease that match the pattern, from 1.
+    pub nth: u64,
+    /// What happens.
+    pub fault: SweptFault,
+    /// Pattern of the statement that runs again if the application tries again: the last write before a COMMIT.
+    pub witness: String,
+    class: Class,
+}
+
+/// What is at stake at a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    Commit,
+    /// A write that commits itself.
+    LoneWrite,
+    Write,
+    Read,
+    /// A read in a transaction, which can fail to serialize.
+    ReadInTransaction,
+}
+
+impl Class {
+    /// Returns the class of a statement, or `None` if the sweep leaves it out.
+    fn of(statement: &RanStatement) -> Option<Self> {
+        let RanStatement { text, kind, in_transaction, .. } = statement;
+        let writes = match kind {
+            StatementKind::Commit => return in_transaction.then_some(Self::Commit),
+            StatementKind::Insert
+            | StatementKind::Update
+            | StatementKind::Delete
+            | StatementKind::Truncate => true,
+            StatementKind::Copy => has_words(text, &[b"from", b"stdin"]),
+            StatementKind::Select if is_look_up(text) => return None,
+            StatementKind::Select => has_words(text, &[b"for", b"update"]),
+            StatementKind::Other => {
+                let first = SqlLexer::new(text.as_bytes(), true).token()?;
+                if !(first.is_word(b"call") || first.is_word(b"do")) {
+                    return None;
+                }
+                true
+            }
+            _ => return None,
+        };
+        Some(match (writes, in_transaction) {
+            (true, true) => Self::Write,
+            (true, false) => Self::LoneWrite,
+            (false, true) => Self::ReadInTransaction,
+            (false, false) => Self::Read,
+        })
+    }
+
+    fn faults(self) -> &'static [SweptFault] {
+        use SweptFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
+        match self {
+            Self::Commit => &[LostAfter, Serialization, LostBefore],
+            Self::LoneWrite => &[LostAfter, Serialization, LostBefore, Timeout, Deadlock],
+            Self::Write => &[Serialization, LostBefore, Timeout, Deadlock],
+            Self::ReadInTransaction => &[LostBefore, Serialization, Timeout],
+            Self::Read => &[LostBefore, Timeout],
+        }
+    }
+}
+
+/// Returns true if these words follow each other in a statement.
+fn has_words(text: &str, words: &[&[u8]]) -> bool {
+    let mut lexer = SqlLexer::new(text.as_bytes(), true);
+    let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
+    tokens.windows(words.len()).any(|part| part.iter().zip(words).all(|(token, word)| token.is_word(word)))
+}
+
+/// Returns true for a query that reads no table of the user: a look-up in a catalog, a ping, or a setting.
+fn is_look_up(text: &str) -> bool {
+    let mut lexer = SqlLexer::new(text.as_bytes(), true);
+    let (mut reads_table, mut calls) = (false, false);
+    while let Some(token) = lexer.token() {
+        let name = token.name().unwrap_or_default();
+        if (name.starts_with("pg_") && !name.starts_with("pg_advisory") && name != "pg_notify")
+            || matches!(name.as_str(), "information_schema" | "current_setting" | "set_config" | "version")
+        {
+            return true;
+        }
+        reads_table |= token.is_word(b"from") || token.is_word(b"table");
+        calls |= token.is_sign(b'(');
+    }
+    !reads_table && !calls
+}
+
+impl Point {
+    /// Returns the request for this fault.
+    #[must_use]
+    pub fn request(&self) -> FaultRequest {
+        let moment = match (self.fault, self.class) {
+            (SweptFault::LostBefore, Class::Commit) => "before commit",
+            (SweptFault::LostAfter, Class::Commit) => "after commit",
+            (_, Class::Commit) => "commit",
+            (SweptFault::LostAfter, _) => "after statement",
+            _ => "before statement",
+        };
+        FaultRequest {
+            error: self.fault.sqlstate().map(str::to_owned),
+            connection: self.fault.sqlstate().is_none().then(|| "reset".to_owned()),
+            at: Some(moment.to_owned()),
+            statement: Some(self.pattern.clone()),
+            nth: Some(self.nth),
+            ..FaultRequest::default()
+        }
+    }
+
+    /// Returns true if the statement is a COMMIT.
+    #[must_use]
+    pub fn is_commit(&self) -> bool {
+        self.class == Class::Commit
+    }
+
+    /// Returns true if the statement writes, or commits what others have written.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        matches!(self.class, Class::Commit | Class::LoneWrite | Class::Write)
+    }
+
+    /// Returns the statement with its number, unless it is the first.
+    #[must_use]
+    pub fn statement(&self) -> String {
+        match self.nth {
+            1 => self.pattern.clone(),
+            nth => format!("{} #{nth}", self.pattern),
+        }
+    }
+
+    /// Returns true if `wanted` is the name of this point, or its beginning up to a colon.
+    #[must_use]
+    pub fn is_named(&self, wanted: &str) -> bool {
+        self.to_string().strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    }
+
+    /// Returns true if both points have the same statement of the same lease.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        (&self.label, &self.pattern, self.nth) == (&other.label, &other.pattern, other.nth)
+    }
+
+    /// Returns the rank of the point: points with a low rank tell more.
+    fn rank(&self) -> (u8, u64) {
+        use SweptFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
+        let tier = match (self.class, self.fault) {
+            (Class::Commit | Class::LoneWrite, LostAfter) => 0,
+            (Class::Commit, _) => 1,
+            (Class::LoneWrite | Class::Write, Serialization | LostBefore) => 2,
+            (Class::LoneWrite | Class::Write, Timeout) => 3,
+            (Class::LoneWrite | Class::Write, Deadlock | LostAfter) => 4,
+            (Class::Read | Class::ReadInTransaction, LostBefore | LostAfter) => 5,
+            (Class::Read | Class::ReadInTransaction, Serialization | Timeout | Deadlock) => 6,
+        };
+        (tier, self.nth)
+    }
+}
+
+impl fmt::Display for Point {
+    /// Writes the name of the point, for `--only`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}:{}", self.label, self.statement(), self.fault)
+    }
+}
+
+/// Returns all points of the leases, the most telling first. Also returns the number of statements that are not the same
+/// in both runs.
+#[must_use]
+pub fn points<'a>(leases: impl IntoIterator<Item = &'a SteadyLease>) -> (Vec<Point>, usize) {
+    let (mut all, mut unsteady) = (Vec::new(), 0);
+    for lease in leases {
+        for (place, statement) in lease.record.statements.iter().enumerate() {
+            let Some(class) = Class::of(statement).filter(|_| is_candidate(statement) && statement.is_done())
+            else {
+                continue;
+            };
+            let pattern = statement_pattern(&statement.text, PATTERN);
+            let is_like = |other: &&RanStatement| {
+                is_candidate(other)
+                    && (class != Class::Commit || other.kind == StatementKind::Commit)
+                    && matches_pattern(&pattern, &other.text)
+            };
+            let nth = lease.record.statements[..=place].iter().filter(is_like).count() as u64;
+            if (lease.other.statements.iter().filter(is_like).count() as u64) < nth {
+                unsteady += 1;
+                continue;
+            }
+            let witness =
+                if class == Class::Commit { last_write(&lease.record, place) } else { Some(pattern.clone()) };
+            // A transaction that has written nothing has nothing to lose.
+            let Some(witness) = witness else { continue };
+            all.extend(class.faults().iter().map(|fault| Point {
+                label: lease.label.clone(),
+                lease: lease.number,
+                pattern: pattern.clone(),
+                nth,
+                fault: *fault,
+                witness: witness.clone(),
+                class,
+            }));
+        }
+    }
+    all.sort_by_key(Point::rank);
+    (all, unsteady)
+}
+
+/// Returns true if a fault counts the statement. In a failed transaction it does not.
+fn is_candidate(statement: &RanStatement) -> bool {
+    let is_rolled_back = statement.kind == StatementKind::Commit
+        && matches!(&statement.result, StatementResult::Done(tag) if tag == "ROLLBACK");
+    !is_rolled_back && statement.sqlstate() != Some("25P02")
+}
+
+/// Returns the pattern of the last write in the transaction that ends at `place`.
+fn last_write(lease: &LeaseRecord, place: usize) -> Option<String> {
+    let before = lease.statements[..place].iter().rev();
+    let within = before.take_while(|statement| statement.in_transaction);
+    let mut writes = within.filter(|statement| Class::of(statement) == Some(Class::Write));
+    writes.next().map(|statement| statement_pattern(&statement.text, PATTERN))
+}
+
+/// Returns the points to run: those with a wanted name, or all of them if no name is wanted.
+#[must_use]
+pub fn chosen(points: Vec<Point>, wanted: &[String]) -> Vec<Point> {
+    let is_wanted = |point: &Point| wanted.is_empty() || wanted.iter().any(|name| point.is_named(name));
+    points.into_iter().filter(is_wanted).collect()
+}

@@ -1,0 +1,49 @@
+//! Leases that two runs without faults have in common.
+
+use std::collections::HashMap;
+
+use crate::difference::Baseline;
+use crate::recording::LeaseRecord;
+
+/// A lease that is the same in both runs.
+#[derive(Debug, Clone)]
+pub struct SteadyLease {
+    /// Number of the lease in each run, from 1.
+    pub number: u64,
+    /// Name of the test, or of the database, unique among the leases.
+    pub label: String,
+    /// The lease in the first run.
+    pub record: LeaseRecord,
+    /// The lease in the second run.
+    pub(crate) other: LeaseRecord,
+    /// Rows at the end. `None` if they could not be read.
+    pub baseline: Option<Baseline>,
+}
+
+/// Pairs the leases of two runs. Also returns the number of leases of the first run that the second one does not have at
+/// the same place.
+#[must_use]
+pub fn steady_leases(one: Vec<LeaseRecord>, other: Vec<LeaseRecord>) -> (Vec<SteadyLease>, usize) {
+    let (mut steady, mut unsteady) = (Vec::new(), 0);
+    let mut labels = HashMap::<String, usize>::new();
+    let mut others = other.into_iter();
+    for (place, record) in one.into_iter().enumerate() {
+        let Some(other) = others.next().filter(|other| other.test == record.test) else {
+            unsteady += 1;
+            continue;
+        };
+        let number = place as u64 + 1;
+        let is_named = record.database == other.database;
+        let label = record
+            .test
+            .clone()
+            .unwrap_or_else(|| if is_named { record.database.clone() } else { format!("lease {number}") });
+        let count = labels.entry(label.clone()).or_default();
+        *count += 1;
+        let label = if *count == 1 { label } else { format!("{label} ({count})") };
+        let baseline = record.contents.clone().zip(other.contents.as_ref());
+        let baseline = baseline.map(|(contents, other)| Baseline::of(contents, other));
+        steady.push(SteadyLease { number, label, record, other, baseline });
+    }
+    (steady, unsteady)
+}
