@@ -223,6 +223,7 @@ pub(crate) fn open_gateway(
         suite: None,
         paranoid: false,
         provisioner: None,
+        observer: None,
     };
     let leases = Leases::open(options, None)?;
     let secret = Access::random_secret().attempt("read", Path::new("random numbers"))?;

@@ -50,7 +50,7 @@ pub use error::LeaseError;
 pub use isolation::{Isolation, ParseIsolationError};
 pub use lsn::{Lsn, LsnError};
 pub use names::{NameRules, cut};
-pub use options::{LeaseOptions, TemplateDatabase};
+pub use options::{LeaseObserver, LeaseOptions, TemplateDatabase};
 pub use reset::digest::{Difference, Digest};
 pub use reset::rollback::{
     BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, STAY_IDLE, Savepoint,

@@ -1,9 +1,12 @@
 //! Lease options: the server, its templates and the default terms.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::template::Provisioner;
+use server::AdminConnection;
 use storage::Entry;
 
 use crate::isolation::Isolation;
@@ -38,6 +41,32 @@ pub struct LeaseOptions {
     pub paranoid: bool,
     /// Starts servers for leases in isolation `server`. If `None`, this isolation is not available.
     pub provisioner: Option<Provisioner>,
+    /// Looks into each database at the end of its lease. `None` means that nothing does.
+    pub observer: Option<LeaseObserver>,
+}
+
+/// Looks into databases at the ends of their leases, and before a client resets one. A lease in rollback isolation, or with
+/// its own server, is not observed.
+#[derive(Clone)]
+pub struct LeaseObserver(Arc<dyn Fn(&str, AdminConnection) + Send + Sync>);
+
+impl LeaseObserver {
+    /// Creates an observer. It calls `look` with the name of the database and a superuser's session in it, after the clients'
+    /// sessions have ended, and the end of the lease waits for it.
+    #[must_use]
+    pub fn new(look: impl Fn(&str, AdminConnection) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(look))
+    }
+
+    pub(crate) fn look(&self, name: &str, session: AdminConnection) {
+        (self.0)(name, session);
+    }
+}
+
+impl fmt::Debug for LeaseObserver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LeaseObserver").finish_non_exhaustive()
+    }
 }
 
 /// A database that pgfresh copies for leases.

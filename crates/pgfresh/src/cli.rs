@@ -16,6 +16,7 @@ mod bench;
 mod database;
 mod error;
 mod explain;
+mod faults;
 #[cfg(test)]
 mod help;
 mod measure;
@@ -32,6 +33,7 @@ pub(crate) use bench::{Bench, Suite};
 pub(crate) use database::{Diff, Psql, Release, Reset, Snapshot, Url};
 pub(crate) use error::USAGE;
 pub(crate) use explain::Explain;
+pub(crate) use faults::FaultSweep;
 pub(crate) use measure::{Doctor, Profile};
 pub(crate) use migrate::{CheckMigrations, CompareBuilds, Migrate, Roundtrip};
 pub(crate) use options::{ConfigOption, Options, TemplateOptions};
@@ -112,6 +114,8 @@ pub(crate) enum Command {
     /// Check what migrations lock, scan, rewrite, break and leave behind
     #[command(subcommand)]
     Migrate(Migrate),
+    /// Run a test suite once for each fault of the database, and show what it does not cope with
+    Faults(FaultSweep),
     /// Show the templates, leases and connections of the running server
     Status(Status),
     /// Open the live page of the running server in a browser
@@ -285,10 +289,10 @@ pub(crate) struct Sweep {
 }
 
 impl Command {
-    /// Returns the exit code for pgfresh's own failures. `run` and `migrate` reserve a code for them, because the user's
-    /// command may also exit with 1.
+    /// Returns the exit code for pgfresh's own failures. `run`, `migrate` and `faults` reserve a code for them, because the
+    /// user's command may also exit with 1.
     pub(crate) fn exit_code_on_failure(&self) -> u8 {
-        if matches!(self, Self::Run(_) | Self::Migrate(_)) { 125 } else { 1 }
+        if matches!(self, Self::Run(_) | Self::Migrate(_) | Self::Faults(_)) { 125 } else { 1 }
     }
 
     /// Returns the options that determine the command's settings.
@@ -306,6 +310,7 @@ impl Command {
             | Self::Stop(Stop { options, .. }) => options.into(),
             Self::Snapshot(Snapshot { options, .. })
             | Self::Postgres(Postgres::Path(PathOfPostgres { options, .. })) => options.into(),
+            Self::Faults(FaultSweep { options, .. }) => options.clone(),
             Self::Template(template) => template.options(),
             Self::Migrate(migrate) => migrate.options(),
             Self::Postgres(Postgres::List(ListInstallations { options, .. })) => options.into(),

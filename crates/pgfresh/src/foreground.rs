@@ -242,13 +242,14 @@ fn send(origin: &Origin, handle: &ProcessHandle) {
     }
 }
 
-fn exit_code(status: ExitStatus) -> u8 {
+/// Returns a command's own exit code, or 128 plus the number of the signal that killed it.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
 /// Returns a failure with the exit code a shell would use for this error. Source: POSIX, 2.8.2.
-fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+pub(crate) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);
     let remedy = sys::limit_hint(error)

@@ -27,6 +27,7 @@ mod logging;
 mod named;
 mod notice;
 mod output;
+mod output_copy;
 mod over_budget;
 mod production_plans;
 mod production_statistics;

@@ -15,7 +15,7 @@ use gateway::{
     Access, Advertised, Budget, Gateway, GatewayOptions, KeptDatabase, ServerCertificate, SetupEncryption,
     SocketFile, StatementHistory, StatementRecorder, requires_scram,
 };
-use lease::{Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
+use lease::{Isolation, LeaseObserver, LeaseOptions, Leases, NameRules, TemplateDatabase};
 use server::{Address, AdminConnection, Server};
 use template::{Provisioner, Started};
 
@@ -52,6 +52,8 @@ pub(crate) struct ServeOptions {
     pub(crate) suite: Option<String>,
     /// Budget for each test.
     pub(crate) budget: Budget,
+    /// Looks into each database at the end of its lease.
+    pub(crate) observer: Option<LeaseObserver>,
 }
 
 impl ServeOptions {
@@ -70,6 +72,7 @@ impl ServeOptions {
             linger: settings.linger,
             suite: None,
             budget: settings.budget,
+            observer: None,
         })
     }
 
@@ -243,6 +246,7 @@ impl Service {
             suite: serve_options.suite,
             paranoid: serve_options.paranoid,
             provisioner: (!is_persistent).then(|| provisioner.clone()),
+            observer: serve_options.observer,
         };
         let leases = open_leases(&server, options, session)?;
         // A suite may migrate a database in one process and test it in another. Rolling back would undo the migration.

@@ -26,7 +26,7 @@ pub use linux::{
     disk::Disk,
     environment::take_variable,
     filesystem::{Filesystem, FilesystemKind},
-    handle::{ProcessHandle, signal},
+    handle::{ProcessHandle, signal, signal_group},
     holes::{next_data, next_hole},
     identity::{group, is_root, set_process_name, this_program, user},
     loopback_peer::{is_open_on_this_machine, is_own_loopback_peer, listener_at},

@@ -76,6 +76,8 @@ impl Inner {
                 self.shared().ended(lease);
             }
             self.look_at_shared_state();
+        } else {
+            self.observe(&database);
         }
         let result = self.restore(id, &mut database, in_place);
         match result {

@@ -92,6 +92,7 @@ impl FakeLeases {
             suite: None,
             paranoid: false,
             provisioner: None,
+            observer: None,
         };
         let leases = Leases::open(options, None).unwrap();
         leases.0.evidence.change_settings("0/0".parse().unwrap());

@@ -191,6 +191,7 @@ impl Inner {
         if let Some(clients) = self.lock().pool.clients_mut(id) {
             clients.clear();
         }
+        self.observe(&database);
         database.change(Resources::into_clone);
         if let Some(lease) = database.copy().and_then(|copy| copy.last_lease.as_deref()) {
             self.shared().ended(lease);
@@ -208,6 +209,17 @@ impl Inner {
             }
         }
         Outcome::Failed(LeaseError::Leased(taken))
+    }
+
+    /// Lets the observer look into a database whose lease ends or that a client resets.
+    pub(crate) fn observe(&self, database: &CheckedOut<'_>) {
+        let Some(observer) = &self.options.observer else { return };
+        let Resources::Clone(copy) = &**database else { return };
+        let address = &copy.identity.address;
+        match self.admin.open_in(address, &[]) {
+            Ok(session) => observer.look(&address.name, session),
+            Err(error) => self.report_error("look into a database", &error),
+        }
     }
 
     /// Renames a database to the name in `claim` and reads the statistics and attributes left by its lease.

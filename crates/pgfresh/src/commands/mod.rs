@@ -7,6 +7,7 @@ mod completions;
 mod diff;
 mod doctor;
 mod explain;
+mod faults;
 mod init;
 mod man;
 mod migrate;
@@ -43,6 +44,7 @@ pub(crate) fn execute(context: &Context, command: &Command) -> Result<ExitCode, 
         Command::Diff(arguments) => diff::execute(context, arguments),
         Command::Explain(arguments) => explain::execute(context, arguments),
         Command::Migrate(command) => migrate::execute(context, command),
+        Command::Faults(arguments) => faults::execute(context, arguments),
         Command::Status(arguments) => status::execute(context, arguments),
         Command::Open(_) => open::execute(context),
         Command::Stop(arguments) => stop::execute(context, arguments),

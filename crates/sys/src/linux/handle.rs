@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal, waitid,
 };
 
 use super::poll::wait_readable;
@@ -106,6 +107,14 @@ impl AsFd for ProcessHandle {
             Kind::Polled(watched) => watched.end.as_fd(),
         }
     }
+}
+
+/// Sends a signal to all processes in the group that a child leads. The child must not be reaped yet.
+///
+/// # Errors
+/// Returns `ESRCH` if no process is left in the group, and `EPERM` if all of them belong to other users.
+pub fn signal_group(leader: &Child, signal: Signal) -> io::Result<()> {
+    Ok(kill_process_group(Pid::from_child(leader), signal)?)
 }
 
 /// Sends a signal to a child. The child must not be reaped yet, otherwise its pid could belong to another

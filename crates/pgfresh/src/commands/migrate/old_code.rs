@@ -4,7 +4,6 @@
 //! also runs on the database before the migration, so that failures from before the migration do not count.
 
 mod failures;
-mod output;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,7 +15,6 @@ use storage::Attempt;
 use template::Started;
 
 use self::failures::Failures;
-use self::output::OutputCopy;
 use super::base::Base;
 use super::command_runner::CommandRunner;
 use super::migration_command::MigrationCommand;
@@ -26,6 +24,7 @@ use crate::failure::Failure;
 use crate::foreground::Ended;
 use crate::lifecycle;
 use crate::notice::notice;
+use crate::output_copy::OutputCopy;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::user_command;
@@ -101,7 +100,7 @@ impl OldCode<'_> {
         {
             command.current_dir(folder);
         }
-        let output = OutputCopy::of(&mut command)?;
+        let output = OutputCopy::of(&mut command, true)?;
         let ended = self.runner.run(&service.server, command);
         let output = output.end();
         let ended = ended?;

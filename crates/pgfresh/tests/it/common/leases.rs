@@ -98,6 +98,7 @@ impl LeaseFixture {
             suite: None,
             paranoid,
             provisioner: None,
+            observer: None,
         };
         let leases = Leases::open(options, None).unwrap();
         // The tests count sessions, so this one must end.

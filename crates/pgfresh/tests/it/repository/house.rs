@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profile", &["pgwire", "sys", "server", "report"]),
     ("plans", &["pgwire", "sys", "storage", "server", "template", "report"]),
     ("migrations", &["pgwire", "sys", "storage", "server", "template", "report", "plans"]),
+    ("sweep", &["contract", "pgwire", "server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
@@ -57,6 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "profile",
             "plans",
             "migrations",
+            "sweep",
             "remote",
         ],
     ),

@@ -1,4 +1,4 @@
-//! Copies a command's output to standard error and keeps its end, in which test runners name the failed tests.
+//! Keeps the end of a command's output, in which test runners name the failed tests.
 
 use std::io::{self, PipeReader, Read, Write as _};
 use std::process::Command;
@@ -16,22 +16,22 @@ const REST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The output of a running command.
 #[derive(Debug)]
-pub(super) struct OutputCopy {
+pub(crate) struct OutputCopy {
     end: Arc<Mutex<Vec<u8>>>,
     closed: Receiver<()>,
 }
 
 impl OutputCopy {
-    /// Redirects both outputs of a command that is about to start.
-    pub(super) fn of(command: &mut Command) -> Result<Self, Failure> {
-        let cannot = |error: io::Error| Failure::new(format!("could not read the suite's output: {error}"));
+    /// Redirects both outputs of a command that is about to start. `is_shown` means that standard error gets them, too.
+    pub(crate) fn of(command: &mut Command, is_shown: bool) -> Result<Self, Failure> {
+        let cannot = |error: io::Error| Failure::new(format!("could not read the command's output: {error}"));
         let (reader, writer) = io::pipe().map_err(cannot)?;
         command.stdout(writer.try_clone().map_err(cannot)?).stderr(writer);
         let end = Arc::<Mutex<Vec<u8>>>::default();
         let (closing, closed) = channel();
         let kept = Arc::clone(&end);
         let copy = move || {
-            follow(reader, &kept);
+            follow(reader, &kept, is_shown);
             drop(closing);
         };
         thread::Builder::new().spawn(copy).map_err(cannot)?;
@@ -39,18 +39,18 @@ impl OutputCopy {
     }
 
     /// Returns the end of the output of a command that has ended.
-    pub(super) fn end(self) -> String {
+    pub(crate) fn end(self) -> String {
         // Either the pipe is closed, or the rest is not worth waiting for.
         let _closed = self.closed.recv_timeout(REST_TIMEOUT);
         String::from_utf8_lossy(&sys::lock(&self.end)).into_owned()
     }
 }
 
-fn follow(mut reader: PipeReader, kept: &Mutex<Vec<u8>>) {
+fn follow(mut reader: PipeReader, kept: &Mutex<Vec<u8>>, is_shown: bool) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(length @ 1..) = reader.read(&mut buffer) {
-        if let Err(error) = io::stderr().write_all(&buffer[..length]) {
-            tracing::debug!(%error, "could not show the suite's output");
+        if is_shown && let Err(error) = io::stderr().write_all(&buffer[..length]) {
+            tracing::debug!(%error, "could not show the command's output");
         }
         let mut kept = sys::lock(kept);
         kept.extend_from_slice(&buffer[..length]);

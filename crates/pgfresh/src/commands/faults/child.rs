@@ -1,0 +1,78 @@
+//! Runs a command in a process group of its own, with a time limit.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sys::{ProcessHandle, Signal};
+
+use crate::failure::Failure;
+use crate::foreground::{cannot_run, exit_code};
+
+/// Interval of looking for a signal to pgfresh.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a command has to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How a command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CommandEnd {
+    /// With its own exit code, or 128 plus the number of a signal.
+    Exited(u8),
+    /// pgfresh ended it after the time limit.
+    TimedOut,
+    /// pgfresh ended it because of a signal.
+    Cancelled,
+}
+
+/// Runs a command to its end, and ends all processes of its group. Calls `look` from time to time.
+///
+/// The calling thread must live until the command ends, because the kernel ends the command with it.
+pub(super) fn run(
+    mut command: Command,
+    limit: Option<Duration>,
+    cancelled: &AtomicBool,
+    mut look: impl FnMut(),
+) -> Result<CommandEnd, Failure> {
+    command.stdin(Stdio::null()).process_group(0);
+    sys::die_with_parent(&mut command);
+    sys::restore_open_file_limit(&mut command);
+    sys::restore_mask(&mut command);
+    let begun = Instant::now();
+    let mut child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
+    // The command has the write ends of the pipes, whose readers wait for their end.
+    drop(command);
+    let handle = ProcessHandle::of(&child).map_err(|error| failed("watch", &error))?;
+    let early = loop {
+        if sys::wait_readable(&handle, POLL_INTERVAL).map_err(|error| failed("wait for", &error))? {
+            break None;
+        }
+        look();
+        if cancelled.load(Ordering::Relaxed) {
+            break Some(CommandEnd::Cancelled);
+        }
+        if limit.is_some_and(|limit| begun.elapsed() > limit) {
+            break Some(CommandEnd::TimedOut);
+        }
+    };
+    look();
+    if early.is_some() {
+        send(&child, Signal::TERM);
+        sys::wait_readable(&handle, GRACE).map_err(|error| failed("wait for", &error))?;
+    }
+    // The child is not reaped yet, so no other group can have its number.
+    send(&child, Signal::KILL);
+    let status = child.wait().map_err(|error| failed("wait for", &error))?;
+    Ok(early.unwrap_or(CommandEnd::Exited(exit_code(status))))
+}
+
+fn send(child: &Child, signal: Signal) {
+    if let Err(error) = sys::signal_group(child, signal) {
+        tracing::debug!(%error, ?signal, "no process of the command is left");
+    }
+}
+
+fn failed(verb: &str, error: &std::io::Error) -> Failure {
+    Failure::new(format!("could not {verb} the command: {error}"))
+}

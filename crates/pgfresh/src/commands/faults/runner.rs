@@ -1,0 +1,173 @@
+//! Runs the command once, on a server of its own, with at most one fault.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gateway::{EventLog, Fault, PlannedFault, SessionEventKind};
+use lease::{LeaseObserver, Leases};
+use pgwire::SessionTranscript;
+use server::AdminConnection;
+use sweep::{Contents, LeaseEnd, LeaseRecord, TestEnd};
+use template::Provisioner;
+
+use super::child::{self, CommandEnd};
+use crate::failure::Failure;
+use crate::output_copy::OutputCopy;
+use crate::service::{ServeOptions, Service, leases_failed};
+use crate::user_command;
+use crate::variable::Variable;
+
+/// Maximum wait for sessions of a command that has ended.
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval of looking for open sessions.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Runs the command. All threads of a sweep share it.
+#[derive(Debug)]
+pub(super) struct Runner<'a> {
+    pub(super) provisioner: &'a Provisioner,
+    pub(super) options: ServeOptions,
+    pub(super) env: &'a [Variable],
+    /// Becomes true when pgfresh receives a signal.
+    pub(super) cancelled: &'a AtomicBool,
+}
+
+/// A run of the command.
+#[derive(Debug)]
+pub(super) struct CommandRun {
+    pub(super) end: CommandEnd,
+    pub(super) time: Duration,
+    pub(super) output: String,
+    pub(super) leases: Vec<LeaseRecord>,
+    /// The planned fault, if its lease has begun.
+    pub(super) fault: Option<PlannedFault>,
+    /// Databases that belong to no lease, because SQL has created them.
+    pub(super) unleased: BTreeSet<String>,
+    /// Whether a part of the statements is missing.
+    pub(super) is_cut: bool,
+}
+
+impl Runner<'_> {
+    /// Runs the command on a new server. `fault` is the number of a lease, and the fault that it has from its begin.
+    pub(super) fn run(
+        &self,
+        words: &[OsString],
+        fault: Option<(u64, Fault)>,
+        limit: Option<Duration>,
+    ) -> Result<CommandRun, Failure> {
+        let ends = Arc::<Mutex<Vec<LeaseEnd>>>::default();
+        let options = ServeOptions { observer: Some(observer(&ends)), ..self.options.clone() };
+        let started = self.provisioner.start(&|_| ())?;
+        let service = Service::open(self.provisioner, started, options)?;
+        let (transcription, log) = (service.gateway.transcribe(), service.gateway.follow());
+        if let Some((lease, fault)) = fault {
+            service.gateway.faults().plan(lease, fault);
+        }
+        let mut command = user_command::command(words, self.env, &service, &self.provisioner.installation);
+        let output = OutputCopy::of(&mut command, false)?;
+        let (begun, mut tests) = (Instant::now(), Vec::new());
+        let end = child::run(command, limit, self.cancelled, || tests.extend(test_ends(&log)))?;
+        let time = begun.elapsed();
+        wait_for_sessions(&service);
+        tests.extend(test_ends(&log));
+        let transcripts = transcription.finish();
+        let open = open_leases(&service.leases, &transcripts);
+        let fault = service.gateway.faults().planned().pop();
+        let has_failed = service.leases.have_failed();
+        service.close().stop()?;
+        if has_failed {
+            return Err(leases_failed());
+        }
+        let mut ends = std::mem::take(&mut *sys::lock(&ends));
+        ends.extend(open);
+        let (leased, unleased) = split(transcripts, &ends);
+        Ok(CommandRun {
+            end,
+            time,
+            output: output.end(),
+            is_cut: leased.iter().any(|transcript| transcript.is_cut),
+            leases: sweep::leases(&leased, ends, &tests),
+            fault,
+            unleased,
+        })
+    }
+}
+
+impl CommandRun {
+    /// Takes the lease that the fault has hit.
+    pub(super) fn take_hit_lease(&mut self) -> Option<LeaseRecord> {
+        let PlannedFault { database, since, .. } = self.fault.as_ref()?;
+        let since = (*since)?;
+        let has_begun = |lease: &LeaseRecord| lease.sessions.first().is_some_and(|began| *began <= since);
+        let at = self.leases.iter().rposition(|lease| lease.database == *database && has_begun(lease))?;
+        Some(self.leases.swap_remove(at))
+    }
+}
+
+/// Reads each database at the end of its lease.
+fn observer(ends: &Arc<Mutex<Vec<LeaseEnd>>>) -> LeaseObserver {
+    let ends = Arc::clone(ends);
+    LeaseObserver::new(move |database, session| {
+        let end = LeaseEnd { database: database.to_owned(), at: Instant::now(), contents: read(session) };
+        sys::lock(&ends).push(end);
+    })
+}
+
+fn read(mut session: AdminConnection) -> Option<Contents> {
+    match Contents::read(&mut session) {
+        Ok(contents) => Some(contents),
+        Err(error) => {
+            tracing::debug!(%error, "could not read the rows of a database");
+            None
+        }
+    }
+}
+
+/// Takes the ends of tests from the log.
+fn test_ends(log: &EventLog) -> impl Iterator<Item = TestEnd> {
+    let (events, _) = log.take();
+    events.into_iter().filter_map(|event| match event.kind {
+        SessionEventKind::TestEnded { name } => Some(TestEnd {
+            database: event.database.to_string(),
+            at: event.at,
+            test: name.map(|name| name.to_string()),
+        }),
+        _ => None,
+    })
+}
+
+/// Waits until the gateway has noticed that the command's sessions have ended.
+fn wait_for_sessions(service: &Service) {
+    let begun = Instant::now();
+    while service.gateway.idle().is_none() && begun.elapsed() < REST_TIMEOUT {
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Returns the leases that have not ended yet, with their rows.
+fn open_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEnd> {
+    let names: BTreeSet<_> = transcripts.iter().map(|transcript| &transcript.database).collect();
+    let open = names.into_iter().filter(|name| leases.leased(name).is_some());
+    let end = |name: &String| {
+        let contents = leases.inspect(name).ok().and_then(|inspection| read(inspection.session));
+        LeaseEnd { database: name.clone(), at: Instant::now(), contents }
+    };
+    open.map(end).collect()
+}
+
+/// Separates the transcripts of leases from those of other databases, and returns the names of the latter.
+fn split(
+    transcripts: Vec<SessionTranscript>,
+    ends: &[LeaseEnd],
+) -> (Vec<SessionTranscript>, BTreeSet<String>) {
+    let is_leased = |transcript: &SessionTranscript| {
+        ends.iter().any(|end| end.database == transcript.database && end.at >= transcript.began)
+    };
+    let (leased, others): (Vec<_>, Vec<_>) = transcripts.into_iter().partition(is_leased);
+    let others = others.into_iter().map(|transcript| transcript.database);
+    (leased, others.filter(|database| !Leases::is_always_there(database)).collect())
+}

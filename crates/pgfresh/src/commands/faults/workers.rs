@@ -1,0 +1,156 @@
+//! Runs the command with each fault, several at the same time.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sweep::{FaultyRun, FindingKind, Judgement, Point, RunEnd, judge};
+use sys::lock;
+
+use super::child::CommandEnd;
+use super::progress::SweepProgress;
+use super::runner::Runner;
+use super::targets::{Targets, fault_of};
+use crate::failure::Failure;
+
+/// Maximum length of a finding's output, in bytes from the end.
+const OUTPUT: usize = 4000;
+
+/// A point with its result.
+#[derive(Debug)]
+pub(super) struct JudgedPoint {
+    pub(super) point: Point,
+    /// `None` if a second run did not confirm the finding.
+    pub(super) judgement: Option<Judgement>,
+    /// End of the command's output.
+    pub(super) output: String,
+}
+
+/// Calls `work` for each item, up to `jobs` at the same time, and returns the results in the order of the items.
+pub(super) fn in_parallel<I: Sync, T: Send>(
+    jobs: usize,
+    items: Vec<I>,
+    work: impl Fn(&I) -> Result<T, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
+    let (next, results) = (Mutex::new(items.iter().enumerate()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..jobs.min(items.len()) {
+            scope.spawn(|| {
+                while let Some((place, item)) = { lock(&next).next() } {
+                    let result = work(item);
+                    let has_failed = result.is_err();
+                    lock(&results).push((place, result));
+                    if has_failed {
+                        lock(&next).by_ref().for_each(drop);
+                    }
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_default();
+    results.sort_by_key(|(place, _)| *place);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Runs the points in their order until the budget is spent or a signal arrives. Returns the results of those that ran.
+pub(super) fn run(
+    runner: &Runner<'_>,
+    targets: &Targets,
+    points: Vec<Point>,
+    jobs: usize,
+    budget: Duration,
+    progress: &SweepProgress,
+) -> Result<Vec<JudgedPoint>, Failure> {
+    let (end, total) = (Instant::now() + budget, points.len());
+    let queue = Mutex::new(VecDeque::from(points));
+    let has_failed = AtomicBool::new(false);
+    let (sender, results) = channel();
+    let mut judged = Vec::new();
+    let mut failure = None;
+    thread::scope(|scope| {
+        for _ in 0..jobs.min(total) {
+            let (sender, queue, has_failed) = (sender.clone(), &queue, &has_failed);
+            scope.spawn(move || {
+                let is_over = || {
+                    Instant::now() > end
+                        || has_failed.load(Ordering::Relaxed)
+                        || runner.cancelled.load(Ordering::Relaxed)
+                };
+                while let Some(point) =
+                    Some(queue).filter(|_| !is_over()).and_then(|queue| lock(queue).pop_front())
+                {
+                    let result = run_point(runner, targets, point);
+                    has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    // The receiver lives as long as the scope.
+                    drop(sender.send(result));
+                }
+            });
+        }
+        drop(sender);
+        progress.show(0, total, 0);
+        for result in results {
+            match result {
+                Ok(Some(point)) => judged.push(point),
+                Ok(None) => {}
+                Err(error) => failure = Some(error),
+            }
+            let findings = judged.iter().filter(|one: &&JudgedPoint| one.is_finding()).count();
+            progress.show(judged.len(), total, findings);
+        }
+    });
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(judged),
+    }
+}
+
+impl JudgedPoint {
+    fn is_finding(&self) -> bool {
+        matches!(self.judgement, Some(Judgement::Finding(_)))
+    }
+}
+
+/// Runs a point, and once more if there is a finding. Returns `None` if a signal has ended the command.
+fn run_point(runner: &Runner<'_>, targets: &Targets, point: Point) -> Result<Option<JudgedPoint>, Failure> {
+    let Some((first, output)) = judged(runner, targets, &point)? else { return Ok(None) };
+    let Judgement::Finding(kind) = &first else {
+        return Ok(Some(JudgedPoint { point, judgement: Some(first), output }));
+    };
+    let Some((second, _)) = judged(runner, targets, &point)? else { return Ok(None) };
+    let is_confirmed = matches!(&second, Judgement::Finding(other) if is_like(kind, other));
+    let judgement = is_confirmed.then_some(first);
+    Ok(Some(JudgedPoint { point, judgement, output }))
+}
+
+/// Returns true if both findings are of the same kind.
+fn is_like(one: &FindingKind, other: &FindingKind) -> bool {
+    one.name() == other.name()
+}
+
+fn judged(
+    runner: &Runner<'_>,
+    targets: &Targets,
+    point: &Point,
+) -> Result<Option<(Judgement, String)>, Failure> {
+    let Some((target, lease)) = targets.of(point) else { return Ok(None) };
+    let fault = fault_of(point)?;
+    let mut run = runner.run(&target.words, Some((point.lease, fault)), Some(target.limit))?;
+    let end = match run.end {
+        CommandEnd::Exited(0) => RunEnd::Passed,
+        CommandEnd::Exited(_) => RunEnd::Failed,
+        CommandEnd::TimedOut => RunEnd::TimedOut(target.limit),
+        CommandEnd::Cancelled => return Ok(None),
+    };
+    let fired = run.fault.as_ref().and_then(|fault| fault.since);
+    let faulty = FaultyRun { end, fired, lease: run.take_hit_lease() };
+    let judgement = judge(point, lease.baseline.as_ref(), &faulty);
+    Ok(Some((judgement, end_of(run.output))))
+}
+
+fn end_of(mut output: String) -> String {
+    let start = output.ceil_char_boundary(output.len().saturating_sub(OUTPUT));
+    output.split_off(start)
+}
