@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::{
-    Backend, ClientLink, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard, Seat,
-    SessionGuard,
+    Backend, ClientLink, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
+    Seat, SessionGuard,
 };
 use pgwire::{Conversation, DISCARD_ALL, Startup, frames, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -113,7 +113,8 @@ fn start(
             let facts = facts(state, database, &greeting);
             let mut response = for_client(greeting.clone());
             let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
-            let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, listeners).filter(|_| !replication);
+            let tap =
+                state.taps.tap(&facts.scope.name, key.as_ref(), since, listeners).filter(|_| !replication);
             let vacate = end_waiting_backends(state.leases.clone());
             let session = Session { facts, greeting, seat, key, guard, maintenance, notices };
             run_session(workers, socket, unread, stream, response, |client, server, rest| async move {

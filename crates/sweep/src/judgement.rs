@@ -144,6 +144,16 @@ impl FindingKind {
         }
     }
 
+    /// Returns the name for `--only` with which a sweep makes the finding again.
+    #[must_use]
+    pub fn name_to_repeat(&self, point: &Point) -> String {
+        match self {
+            // The sweep compares several faults of the statement.
+            Self::NoConnection => format!("{}:{}", point.label, point.statement()),
+            _ => point.to_string(),
+        }
+    }
+
     /// Returns the finding in a sentence without a full stop.
     #[must_use]
     pub fn sentence(&self) -> String {

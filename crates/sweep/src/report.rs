@@ -1,6 +1,6 @@
 //! The report of a sweep.
 
-use report::{Column, MeasuredTest, MeasuredTests, Quantity, Report, Table, Tile, Unit, as_f64, cut, hang};
+use report::{Column, MeasuredTest, MeasuredTests, Quantity, Report, Table, Tile, Unit, as_f64, hang};
 use serde_json::{Map, Value, json};
 
 use crate::judgement::FindingKind;
@@ -74,17 +74,23 @@ impl SweepReport {
         let columns = columns.clamp(MIN_WIDTH, WIDTH);
         let mut text = String::new();
         let mut label = None;
-        for finding in &self.findings {
-            let SweepFinding { point, kind, again, .. } = finding;
+        let like = |one: &SweepFinding, other: &SweepFinding| {
+            one.point.is_beside(&other.point) && one.kind.sentence() == other.kind.sentence()
+        };
+        for alike in self.findings.chunk_by(like) {
+            let [SweepFinding { point, kind, .. }, ..] = alike else { continue };
             if label != Some(&point.label) {
                 text += &hang("", &point.label, columns);
                 label = Some(&point.label);
             }
-            let statement = cut(&point.statement(), columns.saturating_sub(50).max(30));
-            text += &hang(STATEMENT, &format!("{statement}: {}", point.fault.words()), columns);
+            let faults: Vec<_> = alike.iter().map(|finding| finding.point.fault.words()).collect();
+            text += &hang(STATEMENT, &point.statement(), columns);
+            text += &hang(&format!("{ABOUT}fault: "), &faults.join("; "), columns);
             text += &hang(ABOUT, &kind.sentence(), columns);
-            // One line, which users can copy.
-            text += &format!("{ABOUT}again: {again}\n");
+            // Each command is one line, which users can copy.
+            for finding in alike {
+                text += &format!("{ABOUT}again: {}\n", finding.again);
+            }
         }
         if !text.is_empty() {
             text.push('\n');

@@ -19,7 +19,8 @@ const READ_ONLY: &[u8] = b"SET default_transaction_read_only = on";
 pub(super) async fn read_state(inner: &mut Stream, start: &mut SessionStart) -> io::Result<Vec<u8>> {
     let (mut prepared, mut strings) = (Vec::new(), start.standard_strings);
     let between = run(inner, STATE, |row| {
-        let mut values = columns(row).map(|value| value.map(|value| String::from_utf8_lossy(value).into_owned()));
+        let mut values =
+            columns(row).map(|value| value.map(|value| String::from_utf8_lossy(value).into_owned()));
         match (values.next().flatten(), values.next().flatten()) {
             (Some(name), Some(text)) => prepared.push((name, text)),
             (None, Some(value)) => strings = value == "on",

@@ -86,8 +86,13 @@ impl FaultDrive {
     pub(super) fn new(side: ClientSide, inner: Stream, order: FaultOrder, facts: &SessionFacts) -> Self {
         let ClientSide { client, unsent, tap, tapped, status, is_new } = side;
         let SessionFacts { scope, process, standard_strings } = facts.clone();
-        let start =
-            SessionStart { status, prepared: Vec::new(), major: scope.leases.major(), process, standard_strings };
+        let start = SessionStart {
+            status,
+            prepared: Vec::new(),
+            major: scope.leases.major(),
+            process,
+            standard_strings,
+        };
         let faults = Arc::clone(&order.faults);
         let (mut up_pace, mut down_pace) = (Pace::default(), Pace::default());
         up_pace.limit(order.bandwidth);
@@ -282,7 +287,10 @@ impl FaultDrive {
                 if !self.session.to_server.is_empty() || !self.session.to_client.is_empty() {
                     return Poll::Pending;
                 }
-                return self.interruption.take().map_or(Poll::Pending, |now| Poll::Ready(Event::Interrupted(now)));
+                return self
+                    .interruption
+                    .take()
+                    .map_or(Poll::Pending, |now| Poll::Ready(Event::Interrupted(now)));
             }
             if let Some((message, fault)) = self.requested.take() {
                 return Poll::Ready(Event::Requested(message, fault));
@@ -290,7 +298,11 @@ impl FaultDrive {
             if self.take_from_session() || (!self.is_closing && self.take_from_client()) {
                 continue;
             }
-            if self.client_ended && !self.told_session && self.session.to_server.is_empty() && self.accepts_client() {
+            if self.client_ended
+                && !self.told_session
+                && self.session.to_server.is_empty()
+                && self.accepts_client()
+            {
                 self.told_session = true;
                 if let Err(error) = self.inner.socket().finish() {
                     tracing::debug!(%error, "could not tell a session that its client has left");

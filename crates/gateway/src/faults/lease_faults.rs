@@ -71,7 +71,8 @@ impl LeaseFaults {
     }
 
     fn push(&self, fault: Fault, is_planned: bool) -> u64 {
-        let at_once = matches!(fault.effect, FaultEffect::Failover { .. }) && fault.moment == FaultMoment::Connect;
+        let at_once =
+            matches!(fault.effect, FaultEffect::Failover { .. }) && fault.moment == FaultMoment::Connect;
         let (effect, times) = (fault.effect.clone(), fault.times);
         let fired = if at_once { times } else { 0 };
         let number = {
@@ -121,7 +122,8 @@ impl LeaseFaults {
 
     /// Returns what happens in place of a new session, if the lease refuses it or a fault is due.
     pub(crate) fn admit(&self) -> Option<FaultEffect> {
-        let error = |sqlstate: &str| Some(FaultEffect::Error { sqlstate: sqlstate.to_owned(), duration: None });
+        let error =
+            |sqlstate: &str| Some(FaultEffect::Error { sqlstate: sqlstate.to_owned(), duration: None });
         {
             let mut refusal = lock(&self.refusal);
             if let Some((sqlstate, _)) = refusal.until.as_ref().filter(|(_, until)| Instant::now() < *until) {

@@ -63,10 +63,7 @@ pub(super) fn failing_message(tag: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// Reads `[SESSION | LOCAL] pgfresh.fault` and a sign, and returns the token behind it.
-fn value_of<'a>(
-    lexer: &mut SqlLexer<'a>,
-    is_sign: impl Fn(&Token<'a>) -> bool,
-) -> Option<Option<Token<'a>>> {
+fn value_of<'a>(lexer: &mut SqlLexer<'a>, is_sign: impl Fn(&Token<'a>) -> bool) -> Option<Option<Token<'a>>> {
     let mut first = lexer.token()?;
     if first.is_word(b"session") || first.is_word(b"local") {
         first = lexer.token()?;
@@ -118,7 +115,9 @@ mod tests {
         ] {
             assert_eq!(request(sql), words, "{sql}");
         }
-        for sql in ["SET pgfresh.faults = ''", "SET search_path = x", "SHOW pgfresh.fault", "", "SET pgfresh.fault"] {
+        for sql in
+            ["SET pgfresh.faults = ''", "SET search_path = x", "SHOW pgfresh.fault", "", "SET pgfresh.fault"]
+        {
             assert_eq!(request(sql), None, "{sql}");
         }
     }

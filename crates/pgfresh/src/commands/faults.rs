@@ -134,21 +134,25 @@ fn report_of(
             Judgement::Passed => report.passed += 1,
             Judgement::Shown { .. } => report.shown += 1,
             Judgement::Finding(kind) => {
-                let again = again(&point, &arguments.command);
+                let again = again(&kind.name_to_repeat(&point), &arguments.command);
                 report.findings.push(SweepFinding { point, kind, again, output });
             }
         }
     }
-    report.findings.sort_by(|one, other| one.point.label.cmp(&other.point.label));
+    let place = |finding: &SweepFinding| {
+        let Point { label, pattern, nth, fault, .. } = &finding.point;
+        (label.clone(), pattern.clone(), *nth, *fault)
+    };
+    report.findings.sort_by_key(place);
     report
 }
 
-/// Returns the command that repeats the run of a point, for a shell.
-fn again(point: &Point, command: &[OsString]) -> String {
+/// Returns the command that repeats the runs with this name, for a shell.
+fn again(name: &str, command: &[OsString]) -> String {
     let words: Vec<_> = env::args_os().collect();
     let ours = words[1..words.len().saturating_sub(command.len()).max(1)].iter();
     let ours = ours.map(|word| word.to_string_lossy().into_owned()).collect();
-    let only = ["--only".to_owned(), point.to_string(), "--".to_owned()];
+    let only = ["--only".to_owned(), name.to_owned(), "--".to_owned()];
     let command = command.iter().map(|word| word.to_string_lossy().into_owned());
     let words = ["pgfresh".to_owned()].into_iter().chain(lasting(ours)).chain(only).chain(command);
     words.map(|word| in_shell(&word)).collect::<Vec<_>>().join(" ")
