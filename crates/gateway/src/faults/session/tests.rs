@@ -196,3 +196,124 @@ proptest! {
         prop_assert_eq!(faults.list().faults[0].fired, u64::from(has_fired));
     }
 }
+
+/// Returns the received messages, the interruptions, and what the server has committed.
+fn outcome(faults: &Arc<LeaseFaults>, messages: &[u8]) -> (Vec<String>, Vec<Interruption>, Vec<String>) {
+    let scene = Scene::new(faults).play(messages);
+    (shown(&scene.received), scene.interruptions, scene.server.committed)
+}
+
+fn queries(all: &[&str]) -> Vec<u8> {
+    all.iter().flat_map(|sql| query(sql.as_bytes())).collect()
+}
+
+#[test]
+fn connection_ends_at_its_moment() {
+    let transaction = queries(&["BEGIN", "INSERT", "COMMIT"]);
+    let alone = [execution("INSERT"), sync()].concat();
+    let pipeline = [execution("BEGIN"), execution("INSERT"), execution("COMMIT"), sync()].concat();
+    for (at, statement, messages, answers, commits) in [
+        ("before commit", None, &transaction, 4, false),
+        ("after commit", None, &transaction, 4, true),
+        ("before statement", Some("INSERT"), &transaction, 2, false),
+        ("during statement", Some("COMMIT"), &transaction, 4, true),
+        ("after statement", Some("INSERT"), &transaction, 2, false),
+        // The client's Sync is on its way, and commits.
+        ("during statement", None, &alone, 3, true),
+        ("after statement", None, &alone, 3, true),
+        ("before statement", None, &alone, 3, false),
+        ("after statement", Some("INSERT"), &pipeline, 7, true),
+        ("before commit", None, &pipeline, 11, false),
+        ("after commit", None, &pipeline, 11, true),
+    ] {
+        for connection in ["reset", "silent"] {
+            let faults = fault(|fault| {
+                (fault.connection, fault.at) = (Some(connection.to_owned()), Some(at.to_owned()));
+                fault.statement = statement.map(str::to_owned);
+            });
+            let (received, interruptions, committed) = outcome(&faults, messages);
+            let end = if connection == "reset" { Interruption::Reset } else { Interruption::Silence };
+            assert_eq!(
+                (received.len(), interruptions),
+                (answers, vec![end]),
+                "{at} {statement:?}: {received:?}"
+            );
+            assert_eq!(!committed.is_empty(), commits, "{at} {statement:?}");
+            assert_eq!(faults.list().faults[0].fired, 1);
+        }
+    }
+}
+
+#[test]
+fn fatal_error_comes_in_place_of_statement() {
+    let faults = fault(|fault| {
+        (fault.error, fault.statement) = (Some("57P01".to_owned()), Some("INSERT".to_owned()));
+    });
+    let (received, interruptions, committed) = outcome(&faults, &queries(&["BEGIN", "INSERT", "COMMIT"]));
+    assert!(received[2].starts_with("E SFATAL|VFATAL|C57P01|Mterminating connection"), "{received:?}");
+    assert!(matches!(&interruptions[..], [Interruption::Fatal(_)]) && received.len() == 3);
+    assert!(committed.is_empty());
+}
+
+#[test]
+fn delay_holds_message_or_answer() {
+    let delay =
+        |at: &str| fault(|fault| (fault.delay, fault.at) = (Some("2s".to_owned()), Some(at.to_owned())));
+    let mut scene = Scene::new(&delay("before statement"));
+    scene.session.client_says(&query(b"INSERT"));
+    assert!(scene.session.to_server.is_empty() && !scene.session.accepts_client());
+    assert_eq!(scene.session.interruption(), Some(Interruption::Delay(Duration::from_secs(2))));
+    assert_eq!(scene.session.interruption(), None);
+    assert_eq!(scene.session.to_server, query(b"INSERT"));
+
+    let mut scene = Scene::new(&delay("after statement"));
+    scene.session.client_says(&query(b"INSERT"));
+    for frame in frames(&scene.server.receive(&std::mem::take(&mut scene.session.to_server))) {
+        scene.session.server_says(&encode(frame.tag, frame.body));
+    }
+    assert!(scene.session.to_client.is_empty());
+    assert_eq!(scene.session.interruption(), Some(Interruption::Delay(Duration::from_secs(2))));
+    assert_eq!(scene.session.interruption(), None);
+    assert_eq!(shown(&scene.session.to_client), ["C DONE|", "Z I"]);
+}
+
+#[test]
+fn statements_that_nothing_undoes_fail_before() {
+    let faults = || {
+        fault(|fault| {
+            (fault.error, fault.at) = (Some("40001".to_owned()), Some("after statement".to_owned()));
+        })
+    };
+    for sql in ["VACUUM t", "CREATE DATABASE d", "CALL p()", "BEGIN", "CREATE INDEX CONCURRENTLY i ON t (a)"]
+    {
+        for messages in [query(sql.as_bytes()), [execution(sql), sync()].concat()] {
+            let (received, _, committed) = outcome(&faults(), &messages);
+            assert!(received.iter().any(|message| message.contains("C40001")), "{sql} {received:?}");
+            assert!(committed.is_empty() && received.last().unwrap() == "Z I", "{sql} {received:?}");
+        }
+    }
+}
+
+#[test]
+fn failed_transaction_counts_no_error() {
+    let faults = fault(|fault| fault.error = Some("40001".to_owned()));
+    outcome(&faults, &queries(&["nothing"]));
+    let list = faults.list();
+    assert_eq!((list.faults[0].fired, list.faults[0].candidates), (0, 0));
+    let faults = fault(|fault| (fault.error, fault.nth) = (Some("40001".to_owned()), Some(3)));
+    outcome(&faults, &queries(&["BEGIN", "SAVEPOINT x", "nothing", "INSERT", "ROLLBACK TO x", "INSERT"]));
+    let list = faults.list();
+    assert_eq!((list.faults[0].fired, &list.faults[0].statements[..]), (1, &["INSERT".to_owned()][..]));
+}
+
+#[test]
+fn further_rows_are_no_other_statement() {
+    let fetch = [encode(b'E', b"\0\0\0\0\x01"), encode(b'H', b"")].concat();
+    let faults = fault(|fault| {
+        (fault.error, fault.statement) = (Some("40001".to_owned()), Some("SELECT".to_owned()));
+        fault.nth = Some(2);
+    });
+    let messages = [execution("SELECT 1"), fetch.clone(), fetch, sync()].concat();
+    outcome(&faults, &messages);
+    assert_eq!(faults.list().faults[0].candidates, 1);
+}
