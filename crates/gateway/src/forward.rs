@@ -59,6 +59,8 @@ pub(crate) struct Forward {
     down: PendingBytes,
     /// Whether the client has left, but the server is still connected.
     is_draining: bool,
+    /// Whether a client's requests for faults come from the drive that has already seen them.
+    has_faults: bool,
 }
 
 #[derive(Debug, Default)]
@@ -144,6 +146,7 @@ impl Forward {
             up: PendingBytes::default(),
             down,
             is_draining: false,
+            has_faults: false,
         }
     }
 
@@ -204,6 +207,7 @@ impl Forward {
     /// Replaces the client's connection with `other`. Returns the client's, the bytes that it must receive first, and the
     /// tap. The caller must call this only after [`Self::run_until_rest`] has returned true.
     pub(crate) fn exchange_client(&mut self, other: Stream) -> (Stream, Vec<u8>, Option<Box<Tap>>) {
+        self.has_faults = true;
         let unsent = self.take_unsent();
         (std::mem::replace(&mut self.client, other), unsent, self.tap.take())
     }
@@ -248,7 +252,7 @@ impl Forward {
 
     /// Forwards from the client to the server.
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        let Self { client, server, conversation, traces, vacate, tap, up, .. } = self;
+        let Self { client, server, conversation, traces, vacate, tap, up, has_faults, .. } = self;
         loop {
             // A server that has stopped reading is about to send the reason.
             if ready!(up.poll_flush(server, context)).is_err() {
@@ -271,7 +275,7 @@ impl Forward {
                     None => {}
                     Some(GatewayStatement::ChangesDatabase) => vacate(),
                     Some(GatewayStatement::RequestsFault) => {
-                        if conversation.forget_since(before) {
+                        if !*has_faults && conversation.forget_since(before) {
                             client.put_back(&buffer[..count]);
                             return Poll::Ready(Err(Stop::FaultRequest));
                         }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::Access;
 use crate::certificate::ServerCertificate;
-use crate::faults::{FaultEffect, FaultScope, HitConnection};
+use crate::faults::{FaultEffect, FaultScope, HitConnection, LeaseFaults};
 use crate::session_settings::SessionSettings;
 use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
@@ -113,7 +113,7 @@ pub(crate) async fn read_request(
                 let stream = stream.with_unread(bytes);
                 return match state.faults.admit(&startup.database, &state.leases) {
                     None => authenticate(stream, startup, settings, None, state).await,
-                    Some(effect) => begin_with_fault(stream, startup, settings, effect, state).await,
+                    Some(hit) => begin_with_fault(stream, startup, settings, hit, state).await,
                 };
             }
             StartupPacket::Unsupported(version) => {
@@ -168,7 +168,7 @@ async fn begin_with_fault(
     stream: Stream,
     startup: Startup,
     settings: SessionSettings,
-    effect: FaultEffect,
+    (effect, faults): (FaultEffect, Arc<LeaseFaults>),
     state: &GatewayState,
 ) -> Result<ClientRequest, HandshakeError> {
     let bandwidth = match effect {
@@ -183,7 +183,7 @@ async fn begin_with_fault(
                 leases: state.leases.clone(),
                 name: startup.database,
             };
-            return Err(HandshakeError::Hit(HitConnection { client: stream, effect, scope }));
+            return Err(HandshakeError::Hit(HitConnection { client: stream, effect, faults, scope }));
         }
     };
     authenticate(stream, startup, settings, bandwidth, state).await

@@ -20,7 +20,7 @@ use tracing::{Instrument, Span};
 use crate::cancel::CancelKey;
 use crate::closing::run_unless;
 use crate::error_message;
-use crate::faults::{ClientSide, FaultOrder, FaultScope, SessionFacts, switch};
+use crate::faults::{ClientSide, FaultScope, SessionFacts, switch};
 use crate::forward::{End, EndWaitingBackends, Forward, Observed};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, read_request};
 use crate::notices::Notices;
@@ -311,8 +311,7 @@ impl Session {
     /// Puts the faults of the lease between the client and this session, unless the session ends first.
     async fn obey_faults(&mut self, forward: &mut Forward, presence: &ConnectionHandle, stage: Stage) {
         let Self { facts, notices, .. } = self;
-        let order = notices.take_order();
-        let order = order.unwrap_or_else(|| FaultOrder::new(facts.scope.faults(), None));
+        let order = facts.take_order(notices);
         let rests = !forward.is_draining()
             && forward.conversation.status() != 0
             && run_unless(notices.closed(), forward.run_until_rest(stage == Stage::RequestsFault)).await

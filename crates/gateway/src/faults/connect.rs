@@ -1,11 +1,13 @@
 //! Faults in place of a new connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::errors::fatal;
 use super::fault::FaultEffect;
+use super::lease_faults::LeaseFaults;
 use super::scope::FaultScope;
 use crate::state::ConnectionHandle;
 use crate::stream::Stream;
@@ -17,20 +19,21 @@ const SILENCE_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct HitConnection {
     pub(crate) client: Stream,
     pub(crate) effect: FaultEffect,
+    pub(crate) faults: Arc<LeaseFaults>,
     pub(crate) scope: FaultScope,
 }
 
 impl HitConnection {
     /// Ends the connection as its fault wants.
     pub(crate) async fn end(self, presence: &ConnectionHandle) {
-        let Self { client, effect, scope } = self;
+        let Self { client, effect, faults, scope } = self;
         match effect {
             FaultEffect::Error { sqlstate, .. } => {
                 client.send_and_close(&fatal(&sqlstate, scope.leases.major())).await;
             }
             FaultEffect::Silence => {
                 tokio::select! {
-                    () = stay_silent(&client, &scope) => {}
+                    () = stay_silent(&client, &faults, &scope) => {}
                     () = presence.closed() => {}
                 }
             }
@@ -40,11 +43,10 @@ impl HitConnection {
 }
 
 /// Keeps a connection open without reading or writing, until the client closes it or the lease is over.
-pub(super) async fn stay_silent(client: &Stream, scope: &FaultScope) {
+pub(super) async fn stay_silent(client: &Stream, faults: &Arc<LeaseFaults>, scope: &FaultScope) {
     let Ok(watcher) = client.disconnect_watcher() else { return };
-    let faults = scope.faults();
     let lease_ends = async {
-        while scope.has(&faults) {
+        while scope.has(faults) {
             sleep(SILENCE_INTERVAL).await;
         }
     };

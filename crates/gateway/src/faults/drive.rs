@@ -273,7 +273,7 @@ impl FaultDrive {
     async fn stay_silent(self, notices: &mut Notices, presence: &ConnectionHandle) {
         drop((self.inner, self.tap));
         tokio::select! {
-            () = stay_silent(&self.client, &self.scope) => {}
+            () = stay_silent(&self.client, &self.faults, &self.scope) => {}
             () = closes(notices, presence) => {}
         }
     }

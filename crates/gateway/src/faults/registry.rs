@@ -92,14 +92,8 @@ impl Faults {
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if no lease has this name.
     pub fn add(&self, name: &str, fault: Fault, leases: &Leases) -> Result<u64, LeaseError> {
-        let faults = self.of_lease(name, leases)?;
         let (waiting, obeyed) = mpsc::channel();
-        for link in leases.client_links(name) {
-            if let Ok(link) = (link as Arc<dyn Any + Send + Sync>).downcast::<SocketLink>() {
-                link.notices.order(&faults, Some(waiting.clone()), None);
-            }
-        }
-        drop(waiting);
+        let faults = self.order(name, waiting, leases)?;
         // A failover ends the sessions that have their orders. A session that begins from here on sees the fault.
         let number = faults.add(fault);
         // Nobody sends anything. The channel ends once the last session obeys.
@@ -109,11 +103,27 @@ impl Faults {
         Ok(number)
     }
 
-    /// Returns the faults of the lease `name`, which may be none yet.
+    /// Orders all open sessions of the lease `name` to obey its faults, which may be none yet. Returns these faults. Each
+    /// session drops a clone of `waiting` when it obeys.
     ///
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if no lease has this name.
-    pub(crate) fn of_lease(&self, name: &str, leases: &Leases) -> Result<Arc<LeaseFaults>, LeaseError> {
+    pub(crate) fn order(
+        &self,
+        name: &str,
+        waiting: mpsc::Sender<()>,
+        leases: &Leases,
+    ) -> Result<Arc<LeaseFaults>, LeaseError> {
+        let faults = self.of_lease(name, leases)?;
+        for link in leases.client_links(name) {
+            if let Ok(link) = (link as Arc<dyn Any + Send + Sync>).downcast::<SocketLink>() {
+                link.notices.order(&faults, Some(waiting.clone()), None);
+            }
+        }
+        Ok(faults)
+    }
+
+    fn of_lease(&self, name: &str, leases: &Leases) -> Result<Arc<LeaseFaults>, LeaseError> {
         self.in_use.store(true, Ordering::SeqCst);
         let since = begin_of(name, leases)?;
         let mut state = lock(&self.state);
@@ -124,11 +134,12 @@ impl Faults {
     }
 
     /// Returns what happens in place of a new session in the database `name`, before it joins a lease.
-    pub(crate) fn admit(&self, name: &str, leases: &Leases) -> Option<FaultEffect> {
+    pub(crate) fn admit(&self, name: &str, leases: &Leases) -> Option<(FaultEffect, Arc<LeaseFaults>)> {
         if !self.in_use.load(Ordering::SeqCst) {
             return None;
         }
-        self.current(name, leases)?.admit()
+        let faults = self.current(name, leases)?;
+        Some((faults.admit()?, faults))
     }
 
     /// Returns true while the lease `name` has these faults.

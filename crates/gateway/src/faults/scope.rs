@@ -1,6 +1,6 @@
 //! The lease of one session, as far as its faults are concerned.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use lease::{LeaseError, Leases};
 
@@ -18,9 +18,10 @@ pub(crate) struct FaultScope {
 }
 
 impl FaultScope {
-    /// Returns the faults of the lease, which may be none. A session outside of a lease gets faults that never come.
-    pub(crate) fn faults(&self) -> Arc<LeaseFaults> {
-        self.registry.of_lease(&self.name, &self.leases).unwrap_or_default()
+    /// Orders all sessions of the lease to obey its faults, and returns these. A session outside of a lease gets faults that
+    /// never come.
+    pub(crate) fn order(&self) -> Arc<LeaseFaults> {
+        self.registry.order(&self.name, mpsc::channel().0, &self.leases).unwrap_or_default()
     }
 
     /// Adds a fault: see [`Faults::add`].

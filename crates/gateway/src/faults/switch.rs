@@ -35,6 +35,16 @@ impl SessionFacts {
             standard_strings: greeting.windows(on.len()).any(|window| window == on),
         }
     }
+
+    /// Returns the session's order to obey faults. Without one, the session itself is about to request a fault, so this
+    /// orders all sessions of the lease.
+    pub(crate) fn take_order(&self, notices: &mut Notices) -> FaultOrder {
+        if let Some(order) = notices.take_order() {
+            return order;
+        }
+        let faults = self.scope.order();
+        notices.take_order().unwrap_or_else(|| FaultOrder::new(faults, None))
+    }
 }
 
 /// The client's side of a session whose server has answered all messages.

@@ -11,7 +11,7 @@ use super::session::RollbackSession;
 use crate::cancel::CancelKey;
 use crate::closing::run_unless;
 use crate::error_message;
-use crate::faults::{FaultOrder, SessionFacts, switch};
+use crate::faults::{SessionFacts, switch};
 use crate::notices::Notices;
 use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
@@ -95,8 +95,7 @@ async fn drive_until_end(
             None if notices.is_closed() => return drive.run_while_client_reads().await,
             None => {}
         }
-        let order = notices.take_order();
-        let order = order.unwrap_or_else(|| FaultOrder::new(facts.scope.faults(), None));
+        let order = facts.take_order(notices);
         if run_unless(notices.closed(), drive.run_until_rest()).await == Some(true) {
             switch(&order, facts, (notices, presence), |other| drive.exchange_client(other, is_new));
         } else {

@@ -63,6 +63,8 @@ pub(super) struct Drive {
     is_closing: bool,
     /// Whether the client's next message requests a fault, so that it waits.
     requests_fault: bool,
+    /// Whether a client's requests for faults come from the drive that has already seen them.
+    has_faults: bool,
     /// Whether the drive stops before the client's next message once the session has answered everything.
     stops_at_rest: bool,
 }
@@ -92,6 +94,7 @@ impl Drive {
             discards_output: false,
             is_closing: false,
             requests_fault: false,
+            has_faults: false,
             stops_at_rest: false,
         }
     }
@@ -137,7 +140,7 @@ impl Drive {
         let client = std::mem::replace(&mut self.client, other);
         let unread = self.up.left().to_vec();
         self.up = FrameBuffer::default();
-        (self.tapped, self.requests_fault) = (0, false);
+        (self.tapped, self.requests_fault, self.has_faults) = (0, false, true);
         ClientSide {
             tapped: unread.len(),
             client: client.with_unread(unread),
@@ -349,9 +352,9 @@ impl Drive {
                     return true;
                 }
                 Disposition::Whole => {
-                    let is_at_rest = session.is_at_rest();
+                    let may_request = !self.has_faults && session.is_at_rest();
                     let Some(message) = up.take(length) else { break };
-                    if is_at_rest && requests_fault(tag, &message[HEADER..]) {
+                    if may_request && requests_fault(tag, &message[HEADER..]) {
                         up.put_back(length);
                         self.requests_fault = true;
                         return true;
