@@ -273,26 +273,23 @@ impl Session {
     /// Forwards until the client or the server closes its connection. If the session must close, stops as soon as the
     /// client stops reading.
     async fn forward_until_end(&mut self, forward: &mut Forward, presence: &ConnectionHandle) -> End {
-        let mut is_new = true;
+        if self.notices.has_order() {
+            self.obey_faults(forward, presence, Stage::Begins).await;
+        }
         loop {
-            let stage = match self.forward_until_notice(forward, is_new).await {
+            let stage = match self.forward_until_notice(forward).await {
                 Some(End::FaultRequest) => Stage::RequestsFault,
                 Some(end) => return end,
                 None if self.notices.is_closed() => return forward.run_while_client_reads().await,
-                None if is_new => Stage::Begins,
                 None => Stage::Runs,
             };
             self.obey_faults(forward, presence, stage).await;
-            is_new = false;
         }
     }
 
-    /// Forwards until the session ends, unless it must close or obey faults first. `is_new` means that no byte has moved.
-    async fn forward_until_notice(&mut self, forward: &mut Forward, is_new: bool) -> Option<End> {
+    /// Forwards until the session ends, unless it must close or obey faults first.
+    async fn forward_until_notice(&mut self, forward: &mut Forward) -> Option<End> {
         let Self { guard, notices, .. } = self;
-        if is_new && notices.has_order() {
-            return None;
-        }
         let ending = async {
             let end = forward.run().await;
             if end != End::Server && end != End::FaultRequest {

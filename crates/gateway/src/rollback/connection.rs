@@ -83,17 +83,15 @@ async fn drive_until_end(
     notices: &mut Notices,
     presence: &ConnectionHandle,
 ) -> End {
-    let mut is_new = true;
+    let mut is_new = notices.has_order();
     loop {
-        let end = match is_new && notices.has_order() {
-            true => None,
-            false => run_unless(notices.changed(), drive.run()).await,
-        };
-        match end {
-            Some(End::AtRest) => {}
-            Some(end) => return end,
-            None if notices.is_closed() => return drive.run_while_client_reads().await,
-            None => {}
+        if !is_new {
+            match run_unless(notices.changed(), drive.run()).await {
+                Some(End::AtRest) => {}
+                Some(end) => return end,
+                None if notices.is_closed() => return drive.run_while_client_reads().await,
+                None => {}
+            }
         }
         let order = facts.take_order(notices);
         if run_unless(notices.closed(), drive.run_until_rest()).await == Some(true) {
