@@ -43,7 +43,7 @@ type Fault struct {
 	// Bandwidth is the number of bytes per second from the moment on, with its unit: "10kB".
 	Bandwidth string
 
-	// At is the moment. Default: BeforeStatement, and AtConnect for a failover.
+	// At has the moment of the fault. Default: BeforeStatement, and AtConnect for a failover.
 	At Moment
 
 	// Statement is the text or the beginning of the statements that count. "…" in it stands for any text. Default: all.
@@ -62,7 +62,7 @@ type Fault struct {
 	ReadOnly time.Duration
 }
 
-// A FaultStatus is a fault, and what it has done so far.
+// A FaultStatus is a fault, with the statements that it hit.
 type FaultStatus struct {
 	// Text is the fault in words: "40001 at commit".
 	Text string `json:"fault"`

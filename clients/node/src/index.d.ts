@@ -85,7 +85,7 @@ export interface SlowFault extends FaultOptions {
   bandwidth?: string;
 }
 
-/** Fault of a database, and what it has done so far. */
+/** Fault of a database, with the statements that it hit. */
 export interface FaultStatus {
   /** The fault in words: `40001 at commit`. */
   readonly text: string;

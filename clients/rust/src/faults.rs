@@ -1,4 +1,4 @@
-//! Faults of a database: requests for them, and what they have done.
+//! Faults of a database: requests for them, and their state.
 
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ impl Fault {
     }
 }
 
-/// Fault of a database, and what it has done so far.
+/// Fault of a database, with the statements that it hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FaultStatus {

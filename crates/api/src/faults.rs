@@ -1,4 +1,4 @@
-//! Faults of a lease: requests for them, and what they have done.
+//! Faults of a lease: requests for them, and their state.
 
 use std::sync::Arc;
 

@@ -64,7 +64,7 @@ pub struct FaultList {
     pub unfired_faults: Vec<String>,
 }
 
-/// A fault of a leased database, and what it has done so far.
+/// A fault of a leased database, with the statements that it hit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FaultDescription {

@@ -1,4 +1,4 @@
-"""Faults of a database: requests for them, and what they have done."""
+"""Faults of a database: requests for them, and their state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONNECTIONS = {"connection lost": "reset", "connection silent": "silent"}
 
 @dataclass(frozen=True)
 class FaultStatus:
-    """Fault of a database, and what it has done so far."""
+    """Fault of a database, with the statements that it hit."""
 
     text: str
     """The fault in words: `40001 at commit`."""

@@ -3,7 +3,7 @@ package pgfresh;
 import java.util.List;
 
 /**
- * Fault of a database, and what it has done so far.
+ * Fault of a database, with the statements that it hit.
  *
  * @param text the fault in words: {@code 40001 at commit}
  * @param times number of times that the fault is to fire
