@@ -126,7 +126,7 @@ func freeCopy(ctx context.Context, tx pgx.Tx, member int64, isbn string) (int64,
 // Hold puts the member at the end of the queue for the book, unless they stand in it already, and returns their place,
 // counted from 1.
 func (d Desk) Hold(ctx context.Context, member int64, isbn string) (place int, err error) {
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+	err = retry(ctx, d.Pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "INSERT INTO holds (isbn, member) VALUES ($1, $2) ON CONFLICT DO NOTHING", isbn, member)
 		if err != nil {
 			return err

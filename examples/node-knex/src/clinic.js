@@ -1,5 +1,7 @@
 // Appointments of a clinic. Each function is one transaction on the database that it is given.
 
+import { retry } from "./retry.js";
+
 export class Refused extends Error {}
 
 export async function addDoctor(db, name, speciality) {
@@ -51,8 +53,10 @@ export function cancel(db, appointment) {
   });
 }
 
-export async function wait(db, patient, speciality) {
-  await db("waiting").insert({ patient: patient.id, speciality }).onConflict(["patient", "speciality"]).ignore();
+// Who waits already keeps their place, so a second attempt changes nothing.
+export function wait(db, patient, speciality) {
+  const row = { patient: patient.id, speciality };
+  return retry(db, (tx) => tx("waiting").insert(row).onConflict(["patient", "speciality"]).ignore());
 }
 
 // What a doctor does on a day, in order.

@@ -104,6 +104,17 @@ impl BoxOffice {
 
     /// Puts somebody on the waiting list, or changes how many seats they wait for, and returns their place from 1.
     pub async fn wait(&self, event: i64, email: &str, seats: i32) -> Result<i64, Refusal> {
+        // After a lost connection, the transaction may have been committed. A second one changes nothing then.
+        for _ in 1..MAX_ATTEMPTS {
+            match self.wait_once(event, email, seats).await {
+                Err(Refusal::Database(error)) if passes(&error) => {}
+                result => return result,
+            }
+        }
+        self.wait_once(event, email, seats).await
+    }
+
+    async fn wait_once(&self, event: i64, email: &str, seats: i32) -> Result<i64, Refusal> {
         let mut transaction = self.pool.begin().await?;
         lock(&mut transaction, event).await?;
         let place = sqlx::query_scalar(
@@ -156,6 +167,20 @@ impl BoxOffice {
         .fetch_all(&self.pool)
         .await?;
         Ok(lines.into_iter().map(|(title, seats, sold, cents)| Line { title, seats, sold, cents }).collect())
+    }
+}
+
+/// How often a transaction runs at most.
+const MAX_ATTEMPTS: usize = 3;
+
+/// Whether another attempt may succeed: after a serialization failure, a deadlock, or the loss of the connection.
+fn passes(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) => true,
+        sqlx::Error::Database(error) => {
+            matches!(error.code().as_deref(), Some("40001" | "40P01" | "57P01"))
+        }
+        _ => false,
     }
 }
 

@@ -21,9 +21,12 @@ public final class Hotel {
         this.connection = connection;
     }
 
+    /** Furnishes a room, or changes what it has and costs. */
     public void furnish(int number, int beds, int cents) throws SQLException {
-        try (PreparedStatement insert =
-                connection.prepareStatement("INSERT INTO rooms (number, beds, cents) VALUES (?, ?, ?)")) {
+        try (PreparedStatement insert = connection.prepareStatement(
+                """
+                INSERT INTO rooms (number, beds, cents) VALUES (?, ?, ?)
+                ON CONFLICT (number) DO UPDATE SET beds = excluded.beds, cents = excluded.cents""")) {
             insert.setInt(1, number);
             insert.setInt(2, beds);
             insert.setInt(3, cents);

@@ -1,0 +1,44 @@
+package hotel;
+
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.SQLException;
+
+/** Runs transactions again that fail for a reason that passes. */
+public final class Retry {
+
+    /** How often a transaction runs at most. */
+    private static final int MAX_ATTEMPTS = 3;
+
+    private Retry() {}
+
+    /** Work in a transaction. */
+    @FunctionalInterface
+    public interface Work<T> {
+        T run(Connection connection) throws SQLException;
+    }
+
+    /**
+     * Runs work in a transaction of a new connection, at most three times. After a lost connection, the transaction may have been
+     * committed: the work must change nothing the second time.
+     */
+    public static <T> T run(String url, Work<T> work) throws SQLException {
+        for (int attempt = 1; ; attempt++) {
+            try (Connection connection = DriverManager.getConnection(url)) {
+                connection.setAutoCommit(false);
+                T result = work.run(connection);
+                connection.commit();
+                return result;
+            } catch (SQLException error) {
+                if (attempt == MAX_ATTEMPTS || !passes(error.getSQLState())) {
+                    throw error;
+                }
+            }
+        }
+    }
+
+    /** Whether another attempt may succeed: after a serialization failure, a deadlock, or the loss of the connection. */
+    private static boolean passes(String state) {
+        return "40001".equals(state) || "40P01".equals(state) || "57P01".equals(state) || (state != null && state.startsWith("08"));
+    }
+}
