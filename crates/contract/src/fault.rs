@@ -14,25 +14,25 @@ use crate::openapi::faults::{BANDWIDTH, MOST_FAULTS, TEXT, connection_with_state
 #[serde(deny_unknown_fields)]
 pub struct FaultRequest {
     /// SQLSTATE of an error, for instance `40001`, or `failover`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// How the connection is lost: `reset` closes it, and with `silent` it stays open without an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
     /// Time by which pgfresh delays the message, with its unit: `2s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub delay: Option<String>,
     /// Number of bytes per second in each direction, from the moment on: `10kB`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = BANDWIDTH)))]
     pub bandwidth: Option<String>,
     /// Moment of the fault: `commit`, `before statement`, `during statement`, `after statement`, `before commit`,
     /// `after commit` or `connect`. The default is `before statement`, and `connect` for `failover`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// Statements that count: their text, or the beginning of it. `…` stands for any text. The default is all statements.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TEXT)))]
     pub statement: Option<String>,
     /// Number of the first statement, commit or connection that the fault hits, from 1. The default is 1.
@@ -45,11 +45,11 @@ pub struct FaultRequest {
     pub times: Option<u64>,
     /// How long `failover` and the SQLSTATE `57P03` refuse new connections, with its unit. The default is until the fault
     /// has hit `times` connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub duration: Option<String>,
     /// How long transactions are read-only after a `failover`, with its unit. The default is not at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub read_only: Option<String>,
 }

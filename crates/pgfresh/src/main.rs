@@ -15,6 +15,7 @@ mod comparison;
 mod context;
 mod control;
 mod disk;
+mod end_of_test;
 mod exit;
 mod failed_tests;
 mod failure;
@@ -43,6 +44,7 @@ mod target;
 mod terminal_progress;
 #[cfg(debug_assertions)]
 mod test_transcripts;
+mod unfired_faults;
 mod user_command;
 mod variable;
 

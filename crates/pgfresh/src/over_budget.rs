@@ -1,7 +1,5 @@
 //! Messages about tests that exceeded their budget.
 
-use std::process::ExitCode;
-
 use contract::EndOfTest;
 use gateway::TestOverBudget;
 use server::printable;
@@ -27,16 +25,10 @@ pub(crate) fn print(tests: &[TestOverBudget], more: usize) {
 }
 
 /// Prints a message and returns true if the test exceeded its budget.
-fn print_response(test: &str, ended: &EndOfTest) -> bool {
+pub(crate) fn print_response(test: &str, ended: &EndOfTest) -> bool {
     let Some(message) = ended.measurement.as_ref().and_then(|measured| measured.message.clone()) else {
         return false;
     };
     print(&[TestOverBudget { database: test.to_owned(), message }], 0);
     true
-}
-
-/// Prints a message if a test exceeded its budget. Skips unnamed tests, because the run's last message lists them.
-pub(crate) fn end_of_test(test: Option<&str>, ended: &EndOfTest) -> ExitCode {
-    let is_beyond = test.is_some_and(|test| print_response(test, ended));
-    if is_beyond { ExitCode::from(EXIT) } else { ExitCode::SUCCESS }
 }

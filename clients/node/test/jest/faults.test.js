@@ -15,6 +15,6 @@ test("fails anyhow", async () => {
 });
 
 test("before a reset", async () => {
-  await database.fault("failover", { duration: "1s", readOnly: 500 });
+  await database.fault("57P03", { at: "connect", duration: 500 });
   await database.reset();
 });

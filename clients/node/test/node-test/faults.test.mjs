@@ -17,6 +17,6 @@ test("fails anyhow", async (t) => {
 
 test("before a reset", async (t) => {
   const database = await freshDatabase(t);
-  await database.fault("failover", { duration: "1s", readOnly: 500 });
+  await database.fault("57P03", { at: "connect", duration: 500 });
   await database.reset();
 });

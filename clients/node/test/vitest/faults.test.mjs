@@ -18,6 +18,6 @@ test("is skipped", async ({ freshDatabase, skip }) => {
 });
 
 test("before a reset", async ({ freshDatabase }) => {
-  await freshDatabase.fault("failover", { duration: "1s", readOnly: 500 });
+  await freshDatabase.fault("57P03", { at: "connect", duration: 500 });
   await freshDatabase.reset();
 });

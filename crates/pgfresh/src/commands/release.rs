@@ -11,9 +11,9 @@ use ureq::http::Method;
 use crate::cli::Release;
 use crate::context::Context;
 use crate::control::path_of;
+use crate::end_of_test;
 use crate::failure::Failure;
 use crate::kept_databases;
-use crate::over_budget;
 use crate::target::find;
 
 pub(crate) fn execute(context: &Context, arguments: &Release) -> Result<ExitCode, Failure> {
@@ -34,5 +34,5 @@ pub(crate) fn execute(context: &Context, arguments: &Release) -> Result<ExitCode
         };
         kept_databases::print(&[kept], |name| control.address(name).url());
     }
-    Ok(over_budget::end_of_test(test, &ended))
+    Ok(end_of_test::report(test, name, ended))
 }

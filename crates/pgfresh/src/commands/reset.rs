@@ -8,8 +8,8 @@ use ureq::http::Method;
 use crate::cli::Reset;
 use crate::context::Context;
 use crate::control::{instead_of_closing, path_of};
+use crate::end_of_test;
 use crate::failure::Failure;
-use crate::over_budget;
 use crate::target::find;
 
 pub(crate) fn execute(context: &Context, arguments: &Reset) -> Result<ExitCode, Failure> {
@@ -17,8 +17,6 @@ pub(crate) fn execute(context: &Context, arguments: &Reset) -> Result<ExitCode, 
     let request = ResetRequest { close_sessions: *close, test: test.clone(), ..ResetRequest::default() };
     let ended = find(context, name)?.send(&Method::POST, &path_of(name, "/reset"), &request);
     let closing = format!("\"pgfresh reset {name} --close\" closes them.");
-    Ok(over_budget::end_of_test(
-        test.as_deref(),
-        &ended.map_err(|failure| instead_of_closing(failure, &closing))?,
-    ))
+    let ended = ended.map_err(|failure| instead_of_closing(failure, &closing))?;
+    Ok(end_of_test::report(test.as_deref(), name, ended))
 }

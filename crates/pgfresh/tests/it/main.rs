@@ -18,6 +18,7 @@ mod cli;
 mod common;
 mod copies;
 mod environments;
+mod faults;
 mod fleet;
 mod gateway;
 mod http;

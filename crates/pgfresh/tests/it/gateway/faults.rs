@@ -7,7 +7,8 @@ use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
 use crate::common::{on_every_major, wait_until};
 
-const TEMPLATE: &str = "CREATE TABLE accounts (id int PRIMARY KEY, balance int); INSERT INTO accounts VALUES (1, 100);";
+const TEMPLATE: &str =
+    "CREATE TABLE accounts (id int PRIMARY KEY, balance int); INSERT INTO accounts VALUES (1, 100);";
 const ISOLATIONS: [&str; 3] = ["clone", "rollback", "server"];
 
 on_every_major! {
@@ -115,7 +116,8 @@ fn failover_ends_sessions_and_refuses_new_ones(major: u32) {
         let mut one = session(gateway);
         one.rows("BEGIN; UPDATE accounts SET balance = 1").unwrap();
         // The request itself ends the session that sends it.
-        let sent = one.rows(r#"SET pgfresh.fault = '{"error": "failover", "duration": "1s", "read_only": "1h"}'"#);
+        let sent =
+            one.rows(r#"SET pgfresh.fault = '{"error": "failover", "duration": "1s", "read_only": "1h"}'"#);
         if sent.is_ok() {
             assert_eq!(sqlstate(one.rows("SELECT 1")), "57P01");
         }
@@ -149,7 +151,8 @@ fn extended(session: &mut Connection, messages: &[(u8, &[u8])]) -> String {
 
 fn open_sessions_obey_at_once_in_any_state(major: u32) {
     let gateway = Gateway::start(major, TEMPLATE, &[]);
-    let prepare: &[(u8, &[u8])] = &[(b'P', b"pay\0UPDATE accounts SET balance = balance - 1\0\0\0"), (b'S', b"")];
+    let prepare: &[(u8, &[u8])] =
+        &[(b'P', b"pay\0UPDATE accounts SET balance = balance - 1\0\0\0"), (b'S', b"")];
     let pay: &[(u8, &[u8])] = &[(b'B', b"\0pay\0\0\0\0\0\0\0"), (b'E', b"\0\0\0\0\0"), (b'S', b"")];
     let mut admin = session(&gateway);
     let mut idle = session(&gateway);
@@ -172,7 +175,10 @@ fn open_sessions_obey_at_once_in_any_state(major: u32) {
     ];
     assert_eq!(extended(&mut copied, copy), "no error");
     let begun = Instant::now();
-    fault(&mut admin, r#"{"error": "55P03", "statement": "UPDATE accounts SET balance = balance - 1", "times": 9}"#);
+    fault(
+        &mut admin,
+        r#"{"error": "55P03", "statement": "UPDATE accounts SET balance = balance - 1", "times": 9}"#,
+    );
     fault(&mut admin, r#"{"error": "53100", "statement": "SELECT 7", "times": 9}"#);
     assert!(begun.elapsed() < Duration::from_secs(5), "a session did not obey");
     assert_eq!(extended(&mut working, pay), "55P03");

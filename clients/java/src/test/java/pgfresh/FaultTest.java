@@ -76,7 +76,7 @@ class FaultTest {
                         "neverBySql", "fault did not fire: 57014 before statement \"never\"",
                         "failsAnyway", "its own reason",
                         "isSkipped", "Assumption failed: not here",
-                        "beforeReset", "fault did not fire: failover at connect",
+                        "beforeReset", "fault did not fire: 57P03 at connect",
                         "fires", "")),
                 outcomes);
     }
@@ -110,7 +110,7 @@ class FaultTest {
 
         @Test
         void beforeReset(@FreshDatabase Database database) {
-            database.fault(Fault.failover().duration(Duration.ofSeconds(1)).readOnly(Duration.ofSeconds(1)));
+            database.fault(Fault.error("57P03").at(Fault.Moment.CONNECT).duration(Duration.ofSeconds(1)));
             database.reset();
         }
 
