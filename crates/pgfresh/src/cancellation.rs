@@ -33,6 +33,15 @@ pub(crate) fn die_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(dies)
 }
 
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. A second signal kills the process immediately.
+pub(crate) fn cancel_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let (cancelled, received) = (Arc::default(), Arc::default());
+    for signal in heeded(&SIGNALS) {
+        register(signal, &cancelled, &received).map_err(|error| cannot_listen(&error))?;
+    }
+    Ok(cancelled)
+}
+
 /// Runs `work`. The first SIGINT, SIGTERM or SIGHUP sets the flag passed to `work`, and the process exits once `work`
 /// has returned. A second signal kills the process immediately.
 pub(crate) fn cancellable<T, E: Into<Failure>>(

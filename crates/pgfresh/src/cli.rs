@@ -310,7 +310,7 @@ impl Command {
             | Self::Stop(Stop { options, .. }) => options.into(),
             Self::Snapshot(Snapshot { options, .. })
             | Self::Postgres(Postgres::Path(PathOfPostgres { options, .. })) => options.into(),
-            Self::Faults(FaultSweep { options, .. }) => options.clone(),
+            Self::Faults(FaultSweep { options, .. }) => options.into(),
             Self::Template(template) => template.options(),
             Self::Migrate(migrate) => migrate.options(),
             Self::Postgres(Postgres::List(ListInstallations { options, .. })) => options.into(),

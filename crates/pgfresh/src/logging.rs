@@ -18,7 +18,7 @@ use crate::output::Verbosity;
 /// Variable that contains the filter: a comma-separated list of `LEVEL` or `TARGET=LEVEL`.
 const VARIABLE: &str = "PGFRESH_LOG";
 /// The crates that write log records.
-const TARGETS: [&str; 18] = [
+const TARGETS: [&str; 19] = [
     "api",
     "bench",
     "contract",
@@ -35,6 +35,7 @@ const TARGETS: [&str; 18] = [
     "report",
     "server",
     "storage",
+    "sweep",
     "sys",
     "template",
 ];

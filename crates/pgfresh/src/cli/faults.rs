@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::options::Options;
+use super::options::FaultSweepOptions;
 use super::values::{number, span};
 use crate::report_file::ReportFile;
 use crate::variable::Variable;
@@ -46,5 +46,5 @@ pub(crate) struct FaultSweep {
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
-    pub(super) options: Options,
+    pub(super) options: FaultSweepOptions,
 }

@@ -355,6 +355,13 @@ sets! {
         preset: PresetOption, settings: SettingOptions, template: TemplateNameOption, cache_size: CacheSizeOption,
         trust: TrustOptions, remote: RemoteOption, push: PushOption, config: ConfigOption, cache: CacheOption
     }
+    /// Options of `pgfresh faults`, which needs no background server.
+    FaultSweepOptions {
+        postgres: PostgresOption, download: DownloadOptions, place: PlaceOption, space: SpaceOption,
+        preset: PresetOption, settings: SettingOptions, template: TemplateOptions, cache_size: CacheSizeOption,
+        trust: TrustOptions, remote: RemoteOption, push: PushOption, databases: DatabaseOptions,
+        config: ConfigOption, cache: CacheOption
+    }
     /// Options of commands that only use the remote template cache.
     RemoteCacheOptions { remote: RemoteOption, config: ConfigOption, cache: CacheOption }
     /// Options of `pgfresh template verify`.

@@ -32,12 +32,12 @@ Every command accepts these options, before or after its name.
 const EXIT_CODES: &str = "
 ## Exit codes
 
-| code | `run`, `psql`, `migrate` | other commands |
+| code | `run`, `psql`, `migrate`, `faults` | other commands |
 |---|---|---|
 | 0 to 255 | the command's own exit code | 0 for success |
-| 1 | `psql`: pgfresh failed; `migrate`: the check fails | pgfresh failed |
+| 1 | `psql`: pgfresh failed; `migrate`: the check fails; `faults`: there are findings | pgfresh failed |
 | 2 | the command line is wrong | the command line is wrong |
-| 125 | `run`, `migrate`: pgfresh failed; without `--keep` nothing is left behind | |
+| 125 | `run`, `migrate`, `faults`: pgfresh failed; without `--keep` nothing is left behind | |
 | 126 | the command cannot be run | |
 | 127 | the command does not exist | |
 | 128 + N | signal N ended the command | |

@@ -22,7 +22,7 @@ use self::progress::SweepProgress;
 use self::runner::Runner;
 use self::targets::Targets;
 use self::workers::JudgedPoint;
-use crate::cancellation::cancellable;
+use crate::cancellation::cancel_flag;
 use crate::cli::{FaultSweep, USAGE};
 use crate::context::Context;
 use crate::context::provisioning;
@@ -45,17 +45,20 @@ pub(crate) fn execute(context: &Context, arguments: &FaultSweep) -> Result<ExitC
     provisioning::prepare(context, provisioner)?;
     lifecycle::sweep(context, provisioner);
     let options = ServeOptions::new(context.settings()?)?.for_command(&arguments.command);
-    cancellable(|cancelled| {
-        let runner = Runner { provisioner, options, env: &arguments.env, cancelled };
-        let begun = Instant::now();
-        let Some(mut report) = sweep(context, &runner, arguments)? else {
-            return Ok::<_, Failure>(ExitCode::from(INTERRUPTED));
-        };
-        report.command = user_command::to_line(&arguments.command);
-        report.postgres = provisioner.installation.version().to_string();
-        report.seconds = begun.elapsed().as_secs_f64();
-        publish(&report, arguments)?;
-        Ok(if report.passes() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+    let cancelled = cancel_flag()?;
+    let runner = Runner { provisioner, options, env: &arguments.env, cancelled: &cancelled };
+    let begun = Instant::now();
+    let Some(mut report) = sweep(context, &runner, arguments)? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    report.command = user_command::to_line(&arguments.command);
+    report.postgres = provisioner.installation.version().to_string();
+    report.seconds = begun.elapsed().as_secs_f64();
+    publish(&report, arguments)?;
+    Ok(match report.passes() {
+        false => ExitCode::from(FOUND),
+        true if cancelled.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        true => ExitCode::SUCCESS,
     })
 }
 

@@ -4,6 +4,7 @@ mod bench;
 mod diff;
 mod doctor;
 mod errors;
+mod faults;
 mod help;
 mod init;
 mod logging;

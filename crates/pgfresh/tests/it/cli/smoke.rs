@@ -106,6 +106,8 @@ fn plans() -> Vec<String> {
     project.does(explain, &["SELECT * FROM item"], "Seq Scan on item");
     let run = "run --plans --statistics production.json --";
     project.does(run, &["psql", "-XAtqc", "SELECT * FROM item"], "production's plans");
+    let insert = ["psql", "-XAtqc", "INSERT INTO item VALUES (2)"];
+    project.does("faults --", &insert, "0 findings in 5 faults");
     project.ran
 }
 
