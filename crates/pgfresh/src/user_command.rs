@@ -35,7 +35,12 @@ pub(crate) fn command(
 
 /// Formats the command as one line without the passwords in URLs, so that users can safely paste it elsewhere.
 pub(crate) fn to_line(command: &[OsString]) -> String {
-    command.iter().map(|word| without_password(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    without_passwords(command).join(" ")
+}
+
+/// Returns the words of a command without the passwords in URLs.
+pub(crate) fn without_passwords(command: &[OsString]) -> Vec<String> {
+    command.iter().map(|word| without_password(&word.to_string_lossy())).collect()
 }
 
 fn without_password(word: &str) -> String {

@@ -149,7 +149,7 @@ impl FindingKind {
     pub fn name_to_repeat(&self, point: &Point) -> String {
         match self {
             // The sweep compares several faults of the statement.
-            Self::NoConnection => format!("{}:{}", point.label, point.statement()),
+            Self::NoConnection => point.name_of_all(),
             _ => point.to_string(),
         }
     }
@@ -196,3 +196,6 @@ impl FindingKind {
 fn list(differences: &[TableDifference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(". ")
 }
+
+#[cfg(test)]
+mod tests;

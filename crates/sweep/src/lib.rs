@@ -16,11 +16,13 @@ mod points;
 mod recording;
 mod report;
 mod steady;
+#[cfg(test)]
+mod testing;
 
 pub use contents::Contents;
 pub use difference::{Baseline, DifferenceKind, TableDifference};
 pub use judgement::{FaultyRun, FindingKind, Judgement, RunEnd, compare_with_retries, judge};
 pub use points::{Point, SweptFault, chosen, points};
 pub use recording::{LeaseEnd, LeaseRecord, RanStatement, StatementResult, TestEnd, leases};
-pub use report::{SweepFinding, SweepReport};
+pub use report::{RepeatableCommand, SweepFinding, SweepReport};
 pub use steady::{SteadyLease, steady_leases};

@@ -199,6 +199,12 @@ impl Point {
         }
     }
 
+    /// Returns the name of all faults of the statement, for `--only`.
+    #[must_use]
+    pub fn name_of_all(&self) -> String {
+        format!("{}:{}", self.label, self.statement())
+    }
+
     /// Returns true if `wanted` is the name of this point, or its beginning up to a colon.
     #[must_use]
     pub fn is_named(&self, wanted: &str) -> bool {
@@ -295,3 +301,6 @@ pub fn chosen(points: Vec<Point>, wanted: &[String]) -> Vec<Point> {
     let is_wanted = |point: &Point| wanted.is_empty() || wanted.iter().any(|name| point.is_named(name));
     points.into_iter().filter(is_wanted).collect()
 }
+
+#[cfg(test)]
+mod tests;

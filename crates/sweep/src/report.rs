@@ -1,7 +1,7 @@
 //! The report of a sweep.
 
 use report::{Column, MeasuredTest, MeasuredTests, Quantity, Report, Table, Tile, Unit, as_f64, hang};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::judgement::FindingKind;
 use crate::points::Point;
@@ -19,8 +19,8 @@ const NEVER_TRIED: &str = "two faults in one test, other orders of parallel sess
 /// Findings of a sweep, and the runs that it has made.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SweepReport {
-    /// The command on one line, without passwords.
-    pub command: String,
+    /// The command.
+    pub command: RepeatableCommand,
     /// Version of PostgreSQL.
     pub postgres: String,
     /// Duration of the sweep in seconds.
@@ -47,6 +47,15 @@ pub struct SweepReport {
     pub unseen: Vec<String>,
 }
 
+/// Words of the command line that repeats a sweep, without passwords.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RepeatableCommand {
+    /// Options of pgfresh.
+    pub options: Vec<String>,
+    /// The user's command.
+    pub words: Vec<String>,
+}
+
 /// A fault that the application does not cope with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepFinding {
@@ -54,8 +63,6 @@ pub struct SweepFinding {
     pub point: Point,
     /// How the application does not cope.
     pub kind: FindingKind,
-    /// Command that repeats the run.
-    pub again: String,
     /// End of the command's output.
     pub output: String,
 }
@@ -87,10 +94,9 @@ impl SweepReport {
             text += &hang(STATEMENT, &point.statement(), columns);
             text += &hang(&format!("{ABOUT}fault: "), &faults.join("; "), columns);
             text += &hang(ABOUT, &kind.sentence(), columns);
-            // Each command is one line, which users can copy.
-            for finding in alike {
-                text += &format!("{ABOUT}again: {}\n", finding.again);
-            }
+            let name = if alike.len() == 1 { kind.name_to_repeat(point) } else { point.name_of_all() };
+            // One line, which users can copy.
+            text += &format!("{ABOUT}again: {}\n", self.command.again(&name));
         }
         if !text.is_empty() {
             text.push('\n');
@@ -142,7 +148,7 @@ impl SweepReport {
     #[must_use]
     pub fn report(&self) -> Report {
         let mut report = Report::new(self.title());
-        report.add_environment("command", &self.command);
+        report.add_environment("command", self.command.line());
         report.add_environment("PostgreSQL", &self.postgres);
         let number = |number: usize| Quantity::new(as_f64(number as u64), Unit::Count);
         report.add_tiles([
@@ -157,13 +163,14 @@ impl SweepReport {
         ]);
         let mut table =
             Table::new("Findings", ["test", "statement", "fault", "what happens", "again"].map(Column::left));
-        for SweepFinding { point, kind, again, .. } in &self.findings {
+        for finding in &self.findings {
+            let SweepFinding { point, kind, .. } = finding;
             table.add_row([
                 point.label.as_str().into(),
                 report::Cell::statement(point.statement()),
                 point.fault.words().into(),
                 kind.sentence().into(),
-                again.as_str().into(),
+                self.again(finding).into(),
             ]);
         }
         if !self.findings.is_empty() {
@@ -172,14 +179,35 @@ impl SweepReport {
         report.add_notes([self.summary()]);
         report.add_notes(self.outcomes());
         report.add_notes(self.remarks().iter().map(|(lead, sentence)| format!("{lead}: {sentence}")));
-        report.add_data("findings", self.findings.iter().map(finding_to_json).collect());
+        report.add_data("findings", self.findings.iter().map(|one| self.finding_to_json(one)).collect());
         report.add_data("runs", self.runs_to_json());
         report.merge_tests(self.tests());
         report
     }
 
+    /// Returns the command line that makes a finding again, for a shell.
+    fn again(&self, finding: &SweepFinding) -> String {
+        self.command.again(&finding.kind.name_to_repeat(&finding.point))
+    }
+
+    fn finding_to_json(&self, finding: &SweepFinding) -> Value {
+        let SweepFinding { point, kind, output } = finding;
+        let differences = kind.differences().iter().map(|difference| {
+            json!({
+                "table": difference.table, "expected": difference.expected, "found": difference.found,
+                "rows": difference.rows,
+            })
+        });
+        json!({
+            "name": point.to_string(), "test": point.label, "statement": point.pattern, "nth": point.nth,
+            "fault": point.fault.to_string(), "request": point.request(), "kind": kind.name(),
+            "message": kind.sentence(), "differences": differences.collect::<Vec<_>>(),
+            "again": self.again(finding), "output": output,
+        })
+    }
+
     fn title(&self) -> String {
-        format!("Faults in {}", self.command)
+        format!("Faults in {}", self.command.line())
     }
 
     fn runs_to_json(&self) -> Value {
@@ -193,7 +221,9 @@ impl SweepReport {
     /// Returns a test for each test of the suite with a finding, and one for the whole sweep.
     fn tests(&self) -> MeasuredTests {
         let mut tests: Vec<MeasuredTest> = Vec::new();
-        for SweepFinding { point, kind, again, output } in &self.findings {
+        for finding in &self.findings {
+            let SweepFinding { point, kind, output } = finding;
+            let again = self.again(finding);
             let failure = format!("{}: {}: {}", point.statement(), point.fault.words(), kind.sentence());
             let note = format!("{failure}\nagain: {again}\n{output}");
             match tests.iter_mut().find(|test| test.name == point.label) {
@@ -221,30 +251,34 @@ impl SweepReport {
     }
 }
 
-fn finding_to_json(finding: &SweepFinding) -> Value {
-    let SweepFinding { point, kind, again, output } = finding;
-    let differences = kind.differences().iter().map(|difference| {
-        json!({
-            "table": difference.table, "expected": difference.expected, "found": difference.found,
-            "rows": difference.rows,
-        })
-    });
-    let members = [
-        ("name", json!(point.to_string())),
-        ("test", json!(point.label)),
-        ("statement", json!(point.pattern)),
-        ("nth", json!(point.nth)),
-        ("fault", json!(point.fault.to_string())),
-        ("request", json!(point.request())),
-        ("kind", json!(kind.name())),
-        ("message", json!(kind.sentence())),
-        ("differences", differences.collect()),
-        ("again", json!(again)),
-        ("output", json!(output)),
-    ];
-    Value::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>())
+impl RepeatableCommand {
+    /// Returns the user's command on one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        self.words.join(" ")
+    }
+
+    /// Returns the command line that runs the faults with this name, for a shell.
+    #[must_use]
+    pub fn again(&self, name: &str) -> String {
+        let ours = ["pgfresh", "faults"].into_iter().chain(self.options.iter().map(String::as_str));
+        let words = ours.chain(["--only", name, "--"]).chain(self.words.iter().map(String::as_str));
+        words.map(in_shell).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Quotes a word for a shell, if it needs quotes.
+fn in_shell(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=@%+,{}".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn count(number: usize, one: &str, many: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {many}") }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use sweep::{Judgement, Point, SweepFinding, SweepReport, compare_with_retries, points};
+use sweep::{Judgement, Point, RepeatableCommand, SweepFinding, SweepReport, compare_with_retries, points};
 
 use self::progress::SweepProgress;
 use self::runner::Runner;
@@ -51,7 +51,7 @@ pub(crate) fn execute(context: &Context, arguments: &FaultSweep) -> Result<ExitC
     let Some(mut report) = sweep(context, &runner, arguments)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    report.command = user_command::to_line(&arguments.command);
+    report.command = repeatable(&arguments.command);
     report.postgres = provisioner.installation.version().to_string();
     report.seconds = begun.elapsed().as_secs_f64();
     publish(&report, arguments)?;
@@ -136,10 +136,7 @@ fn report_of(
             Judgement::Recovered => report.recovered += 1,
             Judgement::Passed => report.passed += 1,
             Judgement::Shown { .. } => report.shown += 1,
-            Judgement::Finding(kind) => {
-                let again = again(&kind.name_to_repeat(&point), &arguments.command);
-                report.findings.push(SweepFinding { point, kind, again, output });
-            }
+            Judgement::Finding(kind) => report.findings.push(SweepFinding { point, kind, output }),
         }
     }
     let place = |finding: &SweepFinding| {
@@ -150,40 +147,28 @@ fn report_of(
     report
 }
 
-/// Returns the command that repeats the runs with this name, for a shell.
-fn again(name: &str, command: &[OsString]) -> String {
+/// Returns the command line without what belongs to this sweep alone.
+fn repeatable(command: &[OsString]) -> RepeatableCommand {
     let words: Vec<_> = env::args_os().collect();
     let ours = words[1..words.len().saturating_sub(command.len()).max(1)].iter();
-    let ours = ours.map(|word| word.to_string_lossy().into_owned()).collect();
-    let only = ["--only".to_owned(), name.to_owned(), "--".to_owned()];
-    let command = command.iter().map(|word| word.to_string_lossy().into_owned());
-    let words = ["pgfresh".to_owned()].into_iter().chain(lasting(ours)).chain(only).chain(command);
-    words.map(|word| in_shell(&word)).collect::<Vec<_>>().join(" ")
+    let options = lasting(ours.map(|word| word.to_string_lossy().into_owned()));
+    RepeatableCommand { options, words: user_command::without_passwords(command) }
 }
 
 /// Leaves out the options that do not matter for a single fault.
-fn lasting(words: Vec<String>) -> Vec<String> {
-    let (flags, options) = (["--json", "--"], ["--only", "--budget", "--jobs", "-j", "--report"]);
+fn lasting(mut words: impl Iterator<Item = String>) -> Vec<String> {
+    let (left_out, options) =
+        (["faults", "--json", "--"], ["--only", "--budget", "--jobs", "-j", "--report"]);
     let mut kept = Vec::new();
-    let mut words = words.into_iter();
     while let Some(word) = words.next() {
         let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
         if options.contains(&word.as_str()) {
             words.next();
-        } else if !options.contains(&name) && !flags.contains(&name) {
+        } else if !options.contains(&name) && !left_out.contains(&name) {
             kept.push(word);
         }
     }
     kept
-}
-
-/// Quotes a word for a shell, if it needs quotes.
-fn in_shell(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=@%+,{}".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Prints the report on standard output and writes the files.
@@ -206,19 +191,6 @@ mod tests {
     fn repeated_command_keeps_lasting_options() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let given = "faults --jobs 2 --template app --only=a --report f.md --json -j 3 --config c.toml --";
-        assert_eq!(lasting(words(given)), words("faults --template app --config c.toml"));
-    }
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        for (word, quoted) in [
-            ("pytest", "pytest"),
-            ("a::b", "a::b"),
-            ("", "''"),
-            ("it's (a)", "'it'\\''s (a)'"),
-            ("$HOME", "'$HOME'"),
-        ] {
-            assert_eq!(in_shell(word), quoted);
-        }
+        assert_eq!(lasting(words(given).into_iter()), words("--template app --config c.toml"));
     }
 }

@@ -76,3 +76,33 @@ fn send(child: &Child, signal: Signal) {
 fn failed(verb: &str, error: &std::io::Error) -> Failure {
     Failure::new(format!("could not {verb} the command: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+
+    use super::*;
+
+    /// Runs a shell script whose processes have the write end of a pipe. Returns when all of them have ended.
+    fn run_script(script: &str, limit: Option<Duration>, cancelled: bool) -> CommandEnd {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(writer);
+        let end = run(command, limit, &AtomicBool::new(cancelled), || ()).unwrap();
+        reader.read_to_end(&mut Vec::new()).unwrap();
+        end
+    }
+
+    #[test]
+    fn whole_process_group_ends_with_command() {
+        for (script, limit, cancelled, expected) in [
+            ("sleep 1000 & exit 3", None, false, CommandEnd::Exited(3)),
+            ("kill -KILL $$", None, false, CommandEnd::Exited(137)),
+            ("sleep 1000 & sleep 1000", Some(Duration::ZERO), false, CommandEnd::TimedOut),
+            ("trap '' TERM; sleep 1000 & sleep 1000", Some(Duration::ZERO), false, CommandEnd::TimedOut),
+            ("sleep 1000 & sleep 1000", None, true, CommandEnd::Cancelled),
+        ] {
+            assert_eq!(run_script(script, limit, cancelled), expected, "{script}");
+        }
+    }
+}

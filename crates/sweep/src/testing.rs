@@ -1,0 +1,34 @@
+//! Leases for tests.
+
+use std::time::{Duration, Instant};
+
+use pgwire::NormalizedStatement;
+
+use crate::recording::{LeaseRecord, RanStatement, StatementResult};
+
+/// Returns a lease with these statements, one each second from `begun` on. `T:` before a text means that it runs in a
+/// transaction, and an SQLSTATE and a colon that it fails.
+pub(crate) fn lease(begun: Instant, texts: &[&str]) -> LeaseRecord {
+    let statement = |(place, text): (usize, &&str)| {
+        let (in_transaction, text) = text.strip_prefix("T:").map_or((false, *text), |text| (true, text));
+        let (result, text) = match text.split_once(':') {
+            Some((sqlstate, text)) if sqlstate.len() == 5 => {
+                (StatementResult::Failed(sqlstate.to_owned()), text)
+            }
+            _ => (StatementResult::Done("OK".to_owned()), text),
+        };
+        RanStatement {
+            text: text.to_owned(),
+            kind: NormalizedStatement::read(text).kind,
+            sent: begun + Duration::from_secs(place as u64),
+            in_transaction,
+            result,
+        }
+    };
+    LeaseRecord {
+        database: "app".to_owned(),
+        statements: texts.iter().enumerate().map(statement).collect(),
+        sessions: vec![begun],
+        ..LeaseRecord::default()
+    }
+}
