@@ -5,8 +5,8 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use contract::{
-    DatabaseDescription, EndOfTest, ErrorCode, LeaseRequest, LeaseResponse, Remedy, ResetRequest,
-    SnapshotRequest, SnapshotResponse,
+    DatabaseDescription, EndOfTest, ErrorCode, LeaseRequest, LeaseResponse, Remedy, ReplicaRequest,
+    ResetRequest, SnapshotRequest, SnapshotResponse,
 };
 use gateway::{Budget, KeptDatabase};
 use lease::{Isolation, LeaseError, LeaseStatus, ParseIsolationError, ServerAction};
@@ -17,7 +17,7 @@ use crate::deliver::deliver;
 use crate::guard::Reached;
 use crate::json::Json;
 use crate::problem::Problem;
-use crate::{ApiState, OnFailure, SharedState, measured, path, templates};
+use crate::{ApiState, OnFailure, SharedState, measured, path, replica, templates};
 
 /// Maximum length of a test's name in characters. Longer names are truncated.
 const LONGEST_TEST: usize = 1000;
@@ -53,6 +53,7 @@ pub(crate) async fn lease(
     let leased = LeaseResponse {
         url: address.url(),
         jdbc_url: address.jdbc_url(),
+        replica_url: access.replica_address_for(reached.0.as_ref(), &name).map(|address| address.url()),
         socket_url: access.socket_address_of(&name).unwrap_or(address).url(),
         template,
         recorded: record || api.recorder.records_all(),
@@ -155,12 +156,15 @@ pub(crate) async fn release(
     let test = test.filter(|test| !test.is_empty());
     let shown = test.as_deref().map(one_line);
     api.events.test_ended(&name, shown.as_deref());
+    let lagging_statements =
+        if failed { replica::lagging_statements(&api, &name, shown.as_deref()).await? } else { Vec::new() };
     let leased = name.clone();
     // Do this before the lease ends, because then another client can lease a database with this name.
     api.holders.forget(&name);
     let ended = EndOfTest {
         unfired_faults: api.faults.test_ended(&name, true),
         measurement: over.map(measured::described),
+        lagging_statements,
         url: None,
     };
     if failed && api.on_failure != OnFailure::Release {
@@ -232,17 +236,29 @@ pub(crate) async fn reset(
     }
     api.recorder.test_ended(&name, test.is_some() || !budget.is_empty(), true);
     let unfired_faults = api.faults.test_ended(&name, true);
-    Ok(measured::answer(EndOfTest { unfired_faults, measurement: over.map(measured::described), url: None }))
+    let measurement = over.map(measured::described);
+    Ok(measured::answer(EndOfTest { unfired_faults, measurement, ..EndOfTest::default() }))
 }
 
-/// `POST /v1/databases/NAME/restart`, `stop` and `crash`: restarts, stops or crashes a lease's own server (isolation
-/// `server`).
+/// `POST /v1/databases/NAME/restart`, `stop`, `crash` and `promote`: restarts, stops or crashes a lease's own server
+/// (isolation `server`), or promotes its replica.
 pub(crate) async fn act(
     State(api): SharedState,
     Path(name): Path<String>,
     action: ServerAction,
 ) -> Result<StatusCode, Problem> {
     blocking(&api.leases, move |leases| leases.act(&name, action)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/databases/NAME/replica`: makes the replica of a lease's own server lag.
+pub(crate) async fn set_replica(
+    State(api): SharedState,
+    Path(name): Path<String>,
+    Json(ReplicaRequest { lag }): Json<ReplicaRequest>,
+) -> Result<StatusCode, Problem> {
+    let lag = replica::parse_lag(&lag)?;
+    blocking(&api.leases, move |leases| leases.act(&name, ServerAction::Lag(lag))).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

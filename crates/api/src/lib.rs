@@ -27,6 +27,7 @@ mod page;
 mod path;
 mod problem;
 mod render;
+mod replica;
 mod routes;
 mod status;
 mod templates;

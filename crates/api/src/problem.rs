@@ -74,7 +74,7 @@ impl From<LeaseError> for Problem {
             "42602" => StatusCode::BAD_REQUEST,
             "42P04" | "55006" | "0A000" => StatusCode::CONFLICT,
             // Not a failure of pgfresh: the client can start the server again.
-            _ if matches!(error, LeaseError::Stopped(_)) => StatusCode::CONFLICT,
+            _ if matches!(error, LeaseError::Stopped(_) | LeaseError::Promoted(_)) => StatusCode::CONFLICT,
             _ if is_passing(code) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -109,10 +109,17 @@ fn remedy(error: &LeaseError) -> Option<Remedy> {
         | LeaseError::NoServerFrom(_) => Remedy::UseClone,
         LeaseError::OtherIsolation { .. } | LeaseError::OtherTemplate { .. } => Remedy::Release,
         LeaseError::Panicked | LeaseError::Failed => Remedy::ReportBug,
-        LeaseError::Timeout { .. } | LeaseError::NoConnection { .. } => Remedy::SeeLog,
+        LeaseError::Timeout { .. } | LeaseError::NoConnection { .. } | LeaseError::Replica { .. } => {
+            Remedy::SeeLog
+        }
         LeaseError::NoServer(_) => Remedy::UseServer,
         LeaseError::Stopped(_) | LeaseError::Ended { .. } => Remedy::RestartServer,
-        LeaseError::NotStarted { .. } | LeaseError::Lost { .. } => Remedy::Reset,
+        LeaseError::NotStarted { .. } | LeaseError::Lost { .. } | LeaseError::ReplicaEnded { .. } => {
+            Remedy::Reset
+        }
+        LeaseError::NoReplica(_) | LeaseError::Promoted(_) | LeaseError::NotReplicated(_) => {
+            Remedy::FollowHint
+        }
         LeaseError::Emptied(_) | LeaseError::Changed(_) => Remedy::RestartPgfresh,
         LeaseError::NotLeased(_) => Remedy::SeeStatus,
         LeaseError::TooManyClients { .. } => Remedy::RaiseMaxConnections,

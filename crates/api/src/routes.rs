@@ -63,6 +63,8 @@ where
         ("/v1/databases/{name}/restart", post(|api, name| leases::act(api, name, ServerAction::Restart))),
         ("/v1/databases/{name}/stop", post(|api, name| leases::act(api, name, ServerAction::Stop))),
         ("/v1/databases/{name}/crash", post(|api, name| leases::act(api, name, ServerAction::Crash))),
+        ("/v1/databases/{name}/replica", post(leases::set_replica)),
+        ("/v1/databases/{name}/promote", post(|api, name| leases::act(api, name, ServerAction::Promote))),
         ("/api/v1/templates", post(integresql::initialize)),
         ("/api/v1/templates/{hash}/tests", get(integresql::take).layer(map_request(json::ignore_body))),
     ];

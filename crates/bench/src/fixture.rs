@@ -232,6 +232,7 @@ pub(crate) fn open_gateway(
         listen,
         advertised: None,
         certificate: None,
+        replicas: false,
         socket: Some(gateway_socket(run)),
         secret,
         history: None,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ExecutedStatement;
 #[cfg(test)]
-use crate::openapi::{MOST, NAME, TEMPLATE, TIME, reserved_leases, reserved_templates};
+use crate::openapi::{LAG, MOST, NAME, TEMPLATE, TIME, reserved_leases, reserved_templates};
 
 /// Request for a lease. Without a body, pgfresh leases a copy of the default template.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,9 @@ pub struct LeaseResponse {
     pub jdbc_url: String,
     /// URL with the server's unix socket, without a password.
     pub socket_url: String,
+    /// URL of the database's replica. Missing unless the template has a replica.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica_url: Option<String>,
     /// Name of the template that the database is a copy of.
     pub template: String,
     /// Whether pgfresh records the statements of the lease. Missing if it does not.
@@ -96,6 +99,16 @@ pub struct ResetRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub time: Option<String>,
+}
+
+/// Request for a lag of the replica.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaRequest {
+    /// How far the replica is behind: `none`, `paused`, or the time after which it shows a commit, with its unit: `500ms`.
+    #[cfg_attr(test, schemars(regex(pattern = LAG)))]
+    pub lag: String,
 }
 
 /// Request for a snapshot.

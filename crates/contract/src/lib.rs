@@ -32,12 +32,13 @@ pub use error::{ErrorBody, ErrorCode, ErrorDescription};
 pub use fault::{FaultDescription, FaultList, FaultRequest};
 pub use integresql::{InitializeRequest, IntegresqlConfig, IntegresqlDatabase, IntegresqlResponse};
 pub use lease::{
-    DatabaseDescription, HoldResponse, LeaseRequest, LeaseResponse, ResetRequest, SnapshotRequest,
-    SnapshotResponse,
+    DatabaseDescription, HoldResponse, LeaseRequest, LeaseResponse, ReplicaRequest, ResetRequest,
+    SnapshotRequest, SnapshotResponse,
 };
 pub use remedy::Remedy;
 pub use statements::{
-    EndOfTest, ExceededLimit, ExecutedStatement, Measurement, RecordedStatement, RecordedStatements, SqlError,
+    EndOfTest, ExceededLimit, ExecutedStatement, LaggingStatement, Measurement, RecordedStatement,
+    RecordedStatements, SqlError,
 };
 pub use status::{
     DifferenceEntry, KeptEntry, LeakEntry, LeaseEntry, SessionCounts, StatusResponse, TemplateEntry,

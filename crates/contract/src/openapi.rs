@@ -34,6 +34,10 @@ pub(crate) fn reserved_templates() -> Value {
 /// Pattern of a time with its unit, up to about a year.
 pub(crate) const TIME: &str = "^(0+|[0-9]{1,10} ?ms|[0-9]{1,7} ?s|[0-9]{1,5} ?m(in)?|[0-9]{1,3} ?h)$";
 
+/// Pattern of a replica's lag, up to 24 days.
+pub(crate) const LAG: &str =
+    "^(none|paused|0+|[0-9]{1,9} ?ms|[0-9]{1,6} ?s|[0-9]{1,4} ?m(in)?|[0-9]{1,2} ?h)$";
+
 const DESCRIPTION: &str = "Leases of fresh PostgreSQL databases over HTTP. `pgfresh serve` and `pgfresh run` answer on the port of the \
     PostgreSQL protocol. An error has a `code` and often a `remedy`, by which programs decide. Its texts may change.";
 

@@ -135,4 +135,17 @@ pub struct EndOfTest {
     /// Statements of the test. Missing if the test is within its budget.
     #[serde(flatten)]
     pub measurement: Option<Measurement>,
+    /// First statements of a failed test that ran on the replica while the replica lagged. Missing if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lagging_statements: Vec<LaggingStatement>,
+}
+
+/// A statement that ran on a replica while the replica lagged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LaggingStatement {
+    /// First 1023 bytes of the statement.
+    pub statement: String,
+    /// Lag of the replica when the statement completed: `paused` or `500ms`.
+    pub lag: String,
 }

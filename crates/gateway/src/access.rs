@@ -29,6 +29,8 @@ pub struct Access {
     /// Certificate for TLS. `None` if the gateway does not offer TLS.
     certificate: Option<Arc<ServerCertificate>>,
     address: SocketAddr,
+    /// Address of the port for replicas, if there is one.
+    replica: Option<SocketAddr>,
     advertised: Option<Advertised>,
     socket: Option<SocketFile>,
 }
@@ -105,6 +107,7 @@ impl Access {
             requires_scram: false,
             certificate: None,
             address,
+            replica: None,
             advertised: None,
             socket,
         }
@@ -132,6 +135,11 @@ impl Access {
     /// Replaces the host and the port in the addresses given to clients.
     pub(crate) fn with_advertised(self, advertised: Option<Advertised>) -> Self {
         Self { advertised, ..self }
+    }
+
+    /// Sets the address of the port for replicas.
+    pub(crate) fn with_replica(self, replica: Option<SocketAddr>) -> Self {
+        Self { replica, ..self }
     }
 
     /// Returns the certificate for TLS, or `None` if the gateway does not offer TLS.
@@ -196,6 +204,14 @@ impl Access {
             }
             None => local,
         }
+    }
+
+    /// Returns the address of the replica of `database` for a client that has reached the gateway at `reached`, or `None`
+    /// if there are no replicas. The port is always the gateway's own.
+    #[must_use]
+    pub fn replica_address_for(&self, reached: Option<&Advertised>, database: &str) -> Option<Address> {
+        let port = self.replica?.port();
+        Some(Address { port, ..self.address_for(reached, database) })
     }
 
     /// Returns the address of `database` for programs on this machine, ignoring the advertised host.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease::Leases;
+use lease::{Leases, ServerRole};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -38,6 +38,8 @@ pub struct GatewayOptions {
     pub advertised: Option<Advertised>,
     /// Certificate for TLS. `None` disables TLS.
     pub certificate: Option<Arc<ServerCertificate>>,
+    /// Whether to listen on a second port, for replicas.
+    pub replicas: bool,
     /// Unix socket to listen on in addition to `listen`.
     pub socket: Option<SocketFile>,
     /// Password of every user over TCP, and token of the HTTP API. See [`Access::random_secret`].
@@ -85,7 +87,7 @@ impl GatewayError {
 #[derive(Debug)]
 pub struct BoundGateway {
     access: Arc<Access>,
-    listeners: Vec<Listener>,
+    listeners: Vec<(ServerRole, Listener)>,
     history: Option<Arc<StatementHistory>>,
     events: EventSource,
     recorder: Arc<StatementRecorder>,
@@ -135,8 +137,8 @@ impl BoundGateway {
             faults,
         });
         let (closing, receiver) = watch::channel(false);
-        for listener in listeners {
-            state.workers.first().spawn(listener.run(Arc::clone(&state), receiver.clone()));
+        for (role, listener) in listeners {
+            state.workers.first().spawn(listener.run(role, Arc::clone(&state), receiver.clone()));
         }
         Ok(Gateway { state, closing, threads: Some(threads) })
     }
@@ -160,18 +162,29 @@ impl Gateway {
     /// Returns an error if an address is in use or unavailable, or if the system provides no random numbers. No
     /// listener remains open after an error.
     pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
-        let GatewayOptions { listen, advertised, certificate, socket, secret, history, budget } = options;
+        let GatewayOptions { listen, advertised, certificate, replicas, socket, secret, history, budget } =
+            options;
         sys::raise_open_file_limit();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
-        let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
-        sys::keep_alive(&tcp).map_err(cannot(listen.to_string()))?;
-        let address = local_address(tcp.local_addr().map_err(cannot(listen.to_string()))?);
-        let mut listeners = vec![Listener::Tcp(tcp)];
+        let bind = |listen: SocketAddr| {
+            let bound = TcpListener::bind(listen).and_then(|tcp| {
+                sys::keep_alive(&tcp)?;
+                Ok((local_address(tcp.local_addr()?), Listener::Tcp(tcp)))
+            });
+            bound.map_err(cannot(listen.to_string()))
+        };
+        let (address, tcp) = bind(listen)?;
+        let mut listeners = vec![(ServerRole::Primary, tcp)];
+        let replica = replicas.then(|| bind(SocketAddr::new(listen.ip(), 0))).transpose()?;
+        let replica = replica.map(|(address, tcp)| {
+            listeners.push((ServerRole::Replica, tcp));
+            address
+        });
         if let Some(path) = socket.as_ref().map(SocketFile::path) {
             let unix = UnixListener::bind(&path).map_err(cannot(path.display().to_string()))?;
-            listeners.push(Listener::Unix(unix, path));
+            listeners.push((ServerRole::Primary, Listener::Unix(unix, path)));
         }
-        let access = Access::new(secret, address, socket).with_advertised(advertised);
+        let access = Access::new(secret, address, socket).with_advertised(advertised).with_replica(replica);
         let access = access.with_authentication_for(listen, certificate).map_err(GatewayError::Random)?;
         Ok(BoundGateway {
             access: Arc::new(access),

@@ -62,7 +62,7 @@ pub use http::HttpService;
 pub use loopback::SetupEncryption;
 pub use record::TestMeasurement;
 pub use statement_collection::{CollectedRun, CollectedStatement, CollectedStatements, StatementCollection};
-pub use statement_recorder::{StatementRecorder, TestOverBudget};
+pub use statement_recorder::{StatementRecorder, TestOnLaggingReplica, TestOverBudget};
 pub use stream::{DisconnectWatcher, Stream};
 pub use transcription::{Transcription, WaitingSession};
 pub use workers::THREAD_NAME;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease::ServerRole;
 use tokio::io::Interest;
 
 use crate::closing::{Closing, closed};
@@ -41,23 +42,28 @@ impl Listener {
         }
     }
 
-    /// Accepts and serves connections until the gateway closes.
-    pub(crate) async fn run(self, state: Arc<GatewayState>, mut closing: Closing) {
+    /// Accepts connections to servers with this role and serves them until the gateway closes.
+    pub(crate) async fn run(self, role: ServerRole, state: Arc<GatewayState>, mut closing: Closing) {
         let for_sessions = closing.clone();
         tokio::select! {
             () = closed(&mut closing) => {}
-            _ = self.accept_all(&state, for_sessions) => {}
+            _ = self.accept_all(role, &state, for_sessions) => {}
         }
     }
 
-    async fn accept_all(self, state: &Arc<GatewayState>, closing: Closing) -> io::Result<()> {
+    async fn accept_all(
+        self,
+        role: ServerRole,
+        state: &Arc<GatewayState>,
+        closing: Closing,
+    ) -> io::Result<()> {
         self.set_nonblocking()?;
         let listener = watch(self, Interest::READABLE)?;
         loop {
             match listener.readable().await?.try_io(|listener| listener.get_ref().accept()) {
                 Ok(Ok(socket)) => {
                     let presence = ConnectionHandle::new(closing.clone(), &state.connections);
-                    tokio::spawn(serve(socket, Arc::clone(state), presence));
+                    tokio::spawn(serve(socket, role, Arc::clone(state), presence));
                 }
                 // Either the client has already left or too many files are open. Both problems are temporary.
                 Ok(Err(_)) => tokio::time::sleep(PAUSE).await,

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use lease::{
     Backend, ClientLink, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
-    Seat, SessionGuard,
+    Seat, ServerRole, SessionGuard,
 };
-use pgwire::{Conversation, DISCARD_ALL, Startup, frames, without_negotiation};
+use pgwire::{Conversation, DISCARD_ALL, Startup, frames, with_parameter, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
@@ -36,8 +36,16 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Databases that clients usually connect to when dropping other databases with SQL.
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
+/// Settings that are on in the sessions of a replica.
+const STANDBY_SETTINGS: [&str; 2] = ["in_hot_standby", "default_transaction_read_only"];
+
 /// Serves one connection until the connection or the gateway closes.
-pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, presence: ConnectionHandle) {
+pub(crate) async fn serve(
+    socket: Socket,
+    role: ServerRole,
+    state: Arc<GatewayState>,
+    presence: ConnectionHandle,
+) {
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let of_session = presence.clone();
     let serve = async {
@@ -60,7 +68,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, presence: Co
                 let handed = tokio::task::spawn_blocking(move || {
                     let database = &pending.startup.database;
                     let _span = tracing::debug_span!("session", %database).entered();
-                    start(&state, socket, unread, pending, of_session);
+                    start(&state, role, socket, unread, pending, of_session);
                 });
                 if let Err(error) = handed.await {
                     tracing::error!(%error, "could not hand a session over");
@@ -80,6 +88,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, presence: Co
 /// Gets a backend (blocking until there is one) and hands the session to a worker thread.
 fn start(
     state: &Arc<GatewayState>,
+    role: ServerRole,
     socket: Socket,
     unread: Vec<u8>,
     pending: PendingSession,
@@ -87,16 +96,23 @@ fn start(
 ) {
     let PendingSession { startup, settings, version_negotiated, since, bandwidth } = pending;
     let Startup { params, database, replication } = startup;
-    let for_client = |greeting| if version_negotiated { without_negotiation(greeting) } else { greeting };
     let (link, notices) = socket.link();
     let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
     let client = link.clone().map(|link| -> Arc<dyn ClientLink> { link });
     let request = ConnectRequest { client, ..settings.request(&database, &params) };
-    let entered = match lease_session(state, &request, replication) {
+    let entered = match lease_session(state, &request, replication, role) {
         Ok(entered) => entered,
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
-    let listeners = state.taps.listeners(&database, &settings, &params, &state.leases);
+    let stands_in = role == ServerRole::Replica && !has_replica(state, &database);
+    let for_client = |greeting| {
+        let greeting = if version_negotiated { without_negotiation(greeting) } else { greeting };
+        if stands_in { like_a_standbys(greeting) } else { greeting }
+    };
+    let mut listeners = state.taps.listeners(&database, &settings, &params, &state.leases);
+    if role == ServerRole::Replica {
+        listeners.replica = state.leases.replica_watch(&database);
+    }
     let faults = state.faults.for_session(&database, settings.reset, &state.leases);
     if let (Some(faults), Some(link)) = (faults, &link) {
         link.notices.order(&faults, None, bandwidth);
@@ -149,6 +165,16 @@ fn facts(state: &GatewayState, name: String, greeting: &[u8]) -> SessionFacts {
     SessionFacts::new(scope, greeting)
 }
 
+/// Makes a startup response report the settings by which clients find a replica. Servers before 14 report neither.
+fn like_a_standbys(greeting: Vec<u8>) -> Vec<u8> {
+    STANDBY_SETTINGS.iter().fold(greeting, |greeting, name| with_parameter(&greeting, name, "on"))
+}
+
+/// Returns true if the lease has its own server with a replica. If not, a copy stands in for the replica.
+fn has_replica(state: &GatewayState, database: &str) -> bool {
+    state.leases.isolation(database) == Some(Isolation::Server) && !Leases::is_always_there(database)
+}
+
 /// Returns a function that ends all backends that wait for clients. In databases without a lease, none starts until the function is
 /// dropped, because the client may run its statement again.
 fn end_waiting_backends(leases: Leases) -> EndWaitingBackends {
@@ -192,8 +218,12 @@ fn lease_session(
     state: &GatewayState,
     request: &ConnectRequest<'_>,
     replication: bool,
+    role: ServerRole,
 ) -> Result<Entered, LeaseError> {
     let leases = &state.leases;
+    if role == ServerRole::Replica {
+        return leases.connect_replica(request);
+    }
     let isolation = request.isolation.or_else(|| leases.isolation(request.database));
     let rolls_back = isolation.unwrap_or_else(|| leases.default_isolation()) == Isolation::Rollback;
     if replication && rolls_back && !Leases::is_always_there(request.database) {

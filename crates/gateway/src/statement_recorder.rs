@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use lease::{Leases, cut};
+use lease::{LaggingRead, Leases, cut};
 use sys::lock;
 
 use crate::budget::Budget;
@@ -29,6 +29,15 @@ pub struct TestOverBudget {
     pub database: String,
     /// Report for the user: see [`TestMeasurement::message`].
     pub message: String,
+}
+
+/// A failed test that read from a replica while the replica lagged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestOnLaggingReplica {
+    /// The test's name on one line, or that of its database.
+    pub test: String,
+    /// The first statements that ran on the replica meanwhile.
+    pub reads: Vec<LaggingRead>,
 }
 
 /// A record shared by all sessions of a lease.
@@ -51,6 +60,8 @@ struct State {
     over: Vec<TestOverBudget>,
     /// Number of tests that exceeded their budget when `over` was already full.
     more: usize,
+    /// Failed tests that read from a replica that lagged.
+    lagging: Vec<TestOnLaggingReplica>,
     sweep_at: usize,
 }
 
@@ -156,6 +167,20 @@ impl StatementRecorder {
         if !is_reported {
             state.end(name, &before, &self.budget);
         }
+    }
+
+    /// Remembers a failed test that read from a replica while the replica lagged.
+    pub fn add_lagging(&self, test: TestOnLaggingReplica) {
+        let mut state = lock(&self.state);
+        if state.lagging.len() < MAX_REPORTS {
+            state.lagging.push(test);
+        }
+    }
+
+    /// Returns the failed tests that read from a replica while the replica lagged.
+    #[must_use]
+    pub fn lagging(&self) -> Vec<TestOnLaggingReplica> {
+        lock(&self.state).lagging.clone()
     }
 
     /// Ends all tests. Returns the reports about tests that exceeded their budget without their clients knowing, along

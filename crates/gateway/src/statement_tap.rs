@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use contract::{ExecutedStatement, SqlError};
-use lease::Leases;
+use lease::{Leases, ReplicaWatch};
 use pgwire::{Completed, StartupParams, StatementError, StatementEvent, StatementTracker};
 use sys::lock;
 
@@ -36,6 +36,8 @@ pub(crate) struct SessionListeners {
     pub(crate) collector: Option<SessionCollector>,
     /// The transcription, and the parameters of the session.
     pub(crate) transcription: Option<(Arc<Transcription>, StartupParams)>,
+    /// The watch over the replica, if the session is there.
+    pub(crate) replica: Option<Arc<ReplicaWatch>>,
 }
 
 impl Taps {
@@ -64,6 +66,7 @@ impl Taps {
             record,
             collector: self.collector(database, params, leases),
             transcription: transcription.map(|transcription| (transcription, params.clone())),
+            replica: None,
         }
     }
 
@@ -93,20 +96,25 @@ impl Taps {
         listeners: SessionListeners,
     ) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let SessionListeners { record, collector, transcription } = listeners;
+        let SessionListeners { record, collector, transcription, replica } = listeners;
         let backend = key.map_or(0, CancelKey::process);
         let transcriber = transcription
             .and_then(|(transcription, params)| transcription.session(database, &params, backend));
         let events = self.events.log().cloned();
         let ring = self.history.as_ref().map(|history| history.ring(database));
-        let needs_statements = events.is_some() || ring.is_some() || record.is_some() || collector.is_some();
+        let needs_statements = events.is_some()
+            || ring.is_some()
+            || record.is_some()
+            || collector.is_some()
+            || replica.is_some();
         if !needs_statements && transcriber.is_none() {
             return None;
         }
         let tracker =
             if collector.is_some() { StatementTracker::with_values() } else { StatementTracker::default() };
         let session = NEXT.fetch_add(1, Ordering::Relaxed);
-        let listeners = Subscribers { session, database: database.into(), events, ring, record, collector };
+        let database = database.into();
+        let listeners = Subscribers { session, database, events, ring, record, collector, replica };
         let now = Instant::now();
         let waited = now.saturating_duration_since(since);
         listeners.log_event(now, SessionEventKind::Began { waited, backend });
@@ -131,6 +139,7 @@ struct Subscribers {
     ring: Option<StatementRing>,
     record: Option<SharedRecord>,
     collector: Option<SessionCollector>,
+    replica: Option<Arc<ReplicaWatch>>,
 }
 
 impl Tap {
@@ -183,6 +192,9 @@ impl Subscribers {
             StatementEvent::Completed(done) => {
                 if let Some(record) = &self.record {
                     lock(record).add(&done, now.saturating_duration_since(done.begun).as_secs_f64());
+                }
+                if let Some(replica) = self.replica.as_ref().filter(|_| done.ran) {
+                    replica.ran(&done.statement);
                 }
                 if let Some(collector) = &mut self.collector {
                     collector.add(&done);

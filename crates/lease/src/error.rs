@@ -156,6 +156,31 @@ pub enum LeaseError {
     /// from it.
     #[error("cannot start a server from template \"{0}\": it is in this server alone")]
     NoServerFrom(String),
+    /// The template has no replica.
+    #[error("database \"{0}\" has no replica")]
+    NoReplica(String),
+    /// The replica has become the lease's server, and its old server is gone.
+    #[error("the primary of database \"{0}\" is gone: its replica was promoted")]
+    Promoted(String),
+    /// A replica exited on its own.
+    #[error("the replica of database \"{name}\" has ended")]
+    ReplicaEnded {
+        /// Name of the lease.
+        name: String,
+        /// Why the replica exited.
+        why: String,
+    },
+    /// A replica can't start from this template, because a setup changes each copy of it.
+    #[error("cannot start a replica from template \"{0}\": its setup runs each time")]
+    NotReplicated(String),
+    /// The replication took too long to change.
+    #[error("could not {verb} within {} s", .waited.as_secs())]
+    Replica {
+        /// Purpose of the change.
+        verb: &'static str,
+        /// How long pgfresh waited.
+        waited: Duration,
+    },
     /// The lease shares its server with other leases.
     #[error("database \"{0}\" has no server of its own")]
     NoServer(String),
@@ -267,14 +292,24 @@ impl LeaseError {
             | Self::OtherParameters(_)
             | Self::OtherIsolation { .. }
             | Self::OtherTemplate { .. } => "55006",
-            Self::Timeout { .. } | Self::NoConnection { .. } => "57014",
+            Self::Timeout { .. } | Self::NoConnection { .. } | Self::Replica { .. } => "57014",
             Self::Panicked => "XX000",
             Self::Closed | Self::Gone | Self::Failed => "57P01",
             Self::Name { .. } | Self::TemplateName(_) | Self::Excluded(_) => "42602",
             Self::Full { .. } => "53100",
             Self::TooManyClients { .. } => "53300",
-            Self::Stopped(_) | Self::Ended { .. } | Self::NotStarted { .. } | Self::Lost { .. } => "57P03",
-            Self::NoServers | Self::NoServerFrom(_) | Self::NoServer(_) | Self::Replication => "0A000",
+            Self::Stopped(_)
+            | Self::Ended { .. }
+            | Self::NotStarted { .. }
+            | Self::Lost { .. }
+            | Self::Promoted(_)
+            | Self::ReplicaEnded { .. } => "57P03",
+            Self::NoServers
+            | Self::NoServerFrom(_)
+            | Self::NoServer(_)
+            | Self::NoReplica(_)
+            | Self::NotReplicated(_)
+            | Self::Replication => "0A000",
             Self::Server { source, .. } if source.is_lack_of_space() => "53100",
             Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) | Self::Threads(_) => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
@@ -296,7 +331,10 @@ impl LeaseError {
                 Some("This server has no templates.".to_owned())
             }
             Self::UnknownTemplate { known, .. } => Some(format!("This server has {}.", known.join(", "))),
-            Self::Ended { why, .. } | Self::NotStarted { why, .. } | Self::Lost { why, .. } => Some(why.clone()),
+            Self::Ended { why, .. }
+            | Self::NotStarted { why, .. }
+            | Self::Lost { why, .. }
+            | Self::ReplicaEnded { why, .. } => Some(why.clone()),
             Self::TooManyClients { most } => Some(format!("All {most} sessions for clients are in use.")),
             Self::Hidden(_) => Some("No other session sees what its transaction has changed.".to_owned()),
             Self::Busy(_) => Some(
@@ -334,9 +372,17 @@ impl LeaseError {
                 Some("Release it first, connect with pgfresh.reset=on, or choose another name.".to_owned())
             }
             Self::Panicked | Self::Failed => Some("Please report it, with the log of pgfresh.".to_owned()),
-            Self::Timeout { .. } | Self::NoConnection { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
+            Self::Timeout { .. } | Self::NoConnection { .. } | Self::Replica { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
             Self::NoServerFrom(_) => Some("Use isolation \"clone\", or a template of pgfresh.toml.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
+            Self::NoReplica(_) => Some("Write replicas = 1 under [template] in pgfresh.toml.".to_owned()),
+            Self::Promoted(_) => Some(
+                "Connect to the replica's port, or to both ports with target_session_attrs=read-write.".to_owned(),
+            ),
+            Self::ReplicaEnded { .. } => Some("Reset the database for a fresh server and replica.".to_owned()),
+            Self::NotReplicated(_) => {
+                Some("Name the files that the setup reads in \"inputs\", so that pgfresh can keep the template.".to_owned())
+            }
             Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
             Self::Ended { .. } => {
                 Some("POST /v1/databases/NAME/restart starts it, and it recovers its data.".to_owned())

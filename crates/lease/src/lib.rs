@@ -50,7 +50,7 @@ pub use error::LeaseError;
 pub use isolation::{Isolation, ParseIsolationError};
 pub use lsn::{Lsn, LsnError};
 pub use names::{NameRules, cut};
-pub use options::{LeaseObserver, LeaseOptions, TemplateDatabase};
+pub use options::{LeaseObserver, LeaseOptions, ServerRole, TemplateDatabase};
 pub use reset::digest::{Difference, Digest};
 pub use reset::rollback::{
     BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, STAY_IDLE, Savepoint,
@@ -58,6 +58,7 @@ pub use reset::rollback::{
 };
 pub use runtime::leased_server::ServerAction;
 pub use runtime::leases::{Leases, MaintenanceGuard};
+pub use runtime::replica::{LaggingRead, ReplicaLag, ReplicaWatch};
 pub use runtime::shared::SharedStateChange;
 pub use runtime::status::{LeaseStatus, Status};
 pub use runtime::stock::NEEDED_COPIES_NOTE;

@@ -1,8 +1,11 @@
 //! Generates and checks names: those of leases, and those of databases that pgfresh prepares or keeps. Users can limit
 //! lease names with rules.
 
-use crate::error::LeaseError;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use ::template::PREFIX;
+
+use crate::error::LeaseError;
 
 /// Names of the databases created by initdb, which leases can't use.
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
@@ -14,6 +17,8 @@ const KEPT_OF_NAME: usize = 40;
 const PREPARING: &str = "preparing_";
 /// In the name of a ready database, the part between [`PREFIX`] and the number.
 const READY: &str = "ready_";
+/// In the name of a copy that stands in for a replica, the part between [`PREFIX`] and the lease's name.
+const REPLICA: &str = "replica_";
 /// Prefix for a label that can't begin a name on its own.
 const OF_TEST: &str = "test_";
 
@@ -58,6 +63,25 @@ pub(crate) fn is_preparing(name: &str) -> bool {
 /// Returns the name for a database that is now ready, given its name during preparation.
 pub(crate) fn ready(name: &str) -> String {
     name.replacen(PREPARING, READY, 1)
+}
+
+/// Returns the name of the copy that stands in for a replica of the lease `name`, if the lease has no server of its own.
+/// A hash distinguishes long names with the same beginning.
+pub(crate) fn replica_copy(name: &str) -> String {
+    let prefix = format!("{PREFIX}{REPLICA}");
+    if prefix.len() + name.len() <= LONGEST_NAME {
+        return prefix + name;
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let hash = format!("_{:016x}", hasher.finish());
+    let begin = &name[..name.floor_char_boundary(LONGEST_NAME - prefix.len() - hash.len())];
+    prefix + begin + &hash
+}
+
+/// Returns true if a name has the form returned by [`replica_copy`].
+pub(crate) fn is_replica_copy(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|name| name.starts_with(REPLICA))
 }
 
 /// Checks that a lease may have this name.
@@ -170,6 +194,21 @@ mod tests {
             prop_assert!(name.starts_with(|first: char| first.is_ascii_lowercase()), "{name}");
             prop_assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'), "{name}");
             prop_assert!(name.ends_with(&format!("_failed_{number}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn replica_copies_of_different_leases_differ() {
+        let long = "é".repeat(31);
+        let names =
+            ["app".to_owned(), long.clone(), long.clone() + "x", long + "y"].map(|name| replica_copy(&name));
+        assert_eq!(names[0], "pgfresh_replica_app");
+        for (number, name) in names.iter().enumerate() {
+            assert!(
+                name.len() <= LONGEST_NAME && is_replica_copy(name) && check_name(name).is_err(),
+                "{name}"
+            );
+            assert!(!names[..number].contains(name), "{name}");
         }
     }
 

@@ -69,6 +69,16 @@ impl fmt::Debug for LeaseObserver {
     }
 }
 
+/// The role of a server in a replication.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ServerRole {
+    /// The server that clients write to.
+    #[default]
+    Primary,
+    /// A server that follows the primary, from which clients only read.
+    Replica,
+}
+
 /// A database that pgfresh copies for leases.
 #[derive(Debug, Clone)]
 pub struct TemplateDatabase {

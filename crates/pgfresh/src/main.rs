@@ -21,6 +21,7 @@ mod failed_tests;
 mod failure;
 mod foreground;
 mod kept_databases;
+mod lagging_tests;
 mod lifecycle;
 mod linger_advice;
 mod log_file;

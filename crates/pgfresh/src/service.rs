@@ -26,6 +26,9 @@ use crate::settings::{PASSWORD, Password, ResolvedSettings};
 /// Port number in the file name of the gateway's Unix socket.
 const SOCKET_PORT: u16 = 5433;
 
+/// Variable with the URL of the default database's replica.
+const REPLICA_URL: &str = "DATABASE_REPLICA_URL";
+
 /// Options for a service.
 #[derive(Debug, Clone)]
 pub(crate) struct ServeOptions {
@@ -233,6 +236,7 @@ impl Service {
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let inward = socket.path();
+        let leased_servers = provisioner.for_leased_servers();
         let options = LeaseOptions {
             directory: server.run().socket_directory(),
             data: server.run().data(),
@@ -245,7 +249,7 @@ impl Service {
             linger: serve_options.linger,
             suite: serve_options.suite,
             paranoid: serve_options.paranoid,
-            provisioner: (!is_persistent).then(|| provisioner.clone()),
+            provisioner: (!is_persistent).then(|| leased_servers.clone()),
             observer: serve_options.observer,
         };
         let leases = open_leases(&server, options, session)?;
@@ -259,6 +263,7 @@ impl Service {
             listen: SocketAddr::new(serve_options.listen, serve_options.port),
             advertised: serve_options.advertised,
             certificate: serve_options.certificate,
+            replicas: !is_persistent && leased_servers.has_standby(),
             socket: Some(socket),
             secret,
             history: history.clone(),
@@ -296,10 +301,19 @@ impl Service {
         self.gateway.access()
     }
 
+    /// Returns the address of the replica of the default database, if leases have replicas.
+    pub(crate) fn replica_address(&self) -> Option<Address> {
+        self.access().replica_address_for(None, &self.database)
+    }
+
     /// Sets the environment variables for a command that uses this service: the control API's URL (see
-    /// [`crate::control`]) and, if pgfresh created a TLS certificate, the root certificate's path.
+    /// [`crate::control`]), the URL of the replica if there is one, and, if pgfresh created a TLS certificate, the root
+    /// certificate's path.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(crate::control::VARIABLE, self.control());
+        if let Some(address) = self.replica_address() {
+            command.env(REPLICA_URL, address.url());
+        }
         if let Some(root) = &self.root_certificate {
             command.env("PGSSLROOTCERT", root);
         }

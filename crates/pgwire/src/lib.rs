@@ -42,7 +42,9 @@ pub use message::{
     DISCARD_ALL, ENCRYPTED, NOT_ENCRYPTED, PASSWORD_REQUEST, TERMINATE, cancel_key, cancel_request, columns,
     is_frontend_tag, password, query,
 };
-pub use negotiation::{SupportedProtocols, negotiation, unsupported_protocol, without_negotiation};
+pub use negotiation::{
+    SupportedProtocols, negotiation, unsupported_protocol, with_parameter, without_negotiation,
+};
 pub use normalized::{NormalizedStatement, StatementKind};
 pub use query_runs::{QueryRuns, RepeatedPart};
 pub use scram::{Exchange, Verifier, sasl_request, sasl_response};

@@ -1,7 +1,7 @@
 //! Protocol negotiation with clients that request a newer version. A server negotiates before it asks for a
 //! password.
 
-use crate::frame::{Frame, encode};
+use crate::frame::{Frame, encode, frames, split_zero};
 use crate::{ErrorResponse, StartupParams};
 
 /// Protocol versions that a server supports.
@@ -53,6 +53,22 @@ pub fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
     greeting
 }
 
+/// Makes a startup response report a setting with this value.
+#[must_use]
+pub fn with_parameter(greeting: &[u8], name: &str, value: &str) -> Vec<u8> {
+    let status = encode(b'S', [name, "\0", value, "\0"].concat().as_bytes());
+    let mut response = Vec::with_capacity(greeting.len() + status.len());
+    for Frame { tag, body } in frames(greeting) {
+        match tag {
+            b'S' if split_zero(body).0 == name.as_bytes() => continue,
+            b'Z' => response.extend_from_slice(&status),
+            _ => {}
+        }
+        response.extend(encode(tag, body));
+    }
+    response
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +103,15 @@ mod tests {
         assert_eq!(without_negotiation([&b"v\0\0\0\x06ab"[..], ready].concat()), ready);
         assert_eq!(without_negotiation(ready.to_vec()), ready);
         assert_eq!(without_negotiation(b"v\0\0\0\x06a".to_vec()), b"");
+    }
+
+    #[test]
+    fn parameter_is_reported_once() {
+        let (status, ready) = (|text: &str| encode(b'S', text.as_bytes()), encode(b'Z', b"I"));
+        let other = status("a\0b\0");
+        let expected = [other.clone(), status("x\0on\0"), ready.clone()].concat();
+        assert_eq!(with_parameter(&[other.clone(), ready.clone()].concat(), "x", "on"), expected);
+        let greeting = [status("x\0off\0"), other, ready].concat();
+        assert_eq!(with_parameter(&greeting, "x", "on"), expected);
     }
 }

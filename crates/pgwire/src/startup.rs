@@ -172,6 +172,13 @@ impl StartupParams {
         self.iter().any(|(name, _)| name == b"replication")
     }
 
+    /// Returns these parameters with one more setting, which overrides earlier values.
+    #[must_use]
+    pub fn with_setting(&self, (name, value): (&str, &str)) -> Self {
+        let added = [name, "\0", value, "\0"].concat();
+        Self::read(self.version(), [self.parameters(), added.as_bytes()].concat())
+    }
+
     /// Encodes the startup message for a session in `database`.
     #[must_use]
     pub fn startup_message(&self, database: &str) -> Vec<u8> {

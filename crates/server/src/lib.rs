@@ -29,6 +29,7 @@ mod package;
 mod package_tool;
 mod preset;
 mod printable;
+mod replication;
 mod session_settings;
 mod settings;
 mod shim;

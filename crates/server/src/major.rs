@@ -174,6 +174,16 @@ impl Major {
     }
 }
 
+/// Replication.
+impl Major {
+    /// Returns true if a standby reports when a requested pause of its replay has begun
+    /// (`pg_get_wal_replay_pause_state`).
+    #[must_use]
+    pub const fn reports_replay_pause(self) -> bool {
+        self.0 >= 14
+    }
+}
+
 /// Execution.
 impl Major {
     /// Returns true if TRUNCATE and CREATE INDEX flush each new file immediately. Other versions leave this

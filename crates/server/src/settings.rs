@@ -84,6 +84,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Adds pgfresh's own settings, which replace earlier values.
+    pub(crate) fn with(mut self, more: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        self.0.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        self
+    }
+
     /// Returns all settings, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))

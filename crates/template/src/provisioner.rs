@@ -65,6 +65,8 @@ pub struct Provisioner {
     pub(crate) source: Option<Arc<dyn TemplateSource>>,
     /// Encryption for the connections of setup commands. Some programs insist on TLS, which the server itself lacks.
     pub(crate) encryption: Option<Arc<dyn LoopbackEncryption>>,
+    /// Whether each server is the primary of a standby.
+    has_standby: bool,
     server_options: ServerOptions,
 }
 
@@ -231,7 +233,16 @@ impl Provisioner {
     ) -> Result<Self, ProvisionError> {
         let account = Account::for_server()?;
         let installation = server::find(&server_options.installation, &cache, &account)?;
-        Ok(Self { installation, cache, account, program, source: None, encryption: None, server_options })
+        Ok(Self {
+            installation,
+            cache,
+            account,
+            program,
+            source: None,
+            encryption: None,
+            has_standby: false,
+            server_options,
+        })
     }
 
     /// Returns a provisioner that asks `source` for a template before building it, and offers it each new template.
@@ -244,6 +255,20 @@ impl Provisioner {
     #[must_use]
     pub fn with_encryption(self, encryption: Arc<dyn LoopbackEncryption>) -> Self {
         Self { encryption: Some(encryption), ..self }
+    }
+
+    /// Returns a provisioner for servers that are leased. If a template in the options has a replica, each server is the
+    /// primary of a standby. See [`Self::start_standby`].
+    #[must_use]
+    pub fn for_leased_servers(&self) -> Self {
+        let template = self.server_options.template.as_ref();
+        Self { has_standby: template.is_some_and(TemplateSpec::any_has_replica), ..self.clone() }
+    }
+
+    /// Returns true if each server is the primary of a standby.
+    #[must_use]
+    pub fn has_standby(&self) -> bool {
+        self.has_standby
     }
 
     /// Returns this provisioner's options.
@@ -295,7 +320,8 @@ impl Provisioner {
     /// Returns [`ProvisionError::Setting`] if the user set something that pgfresh must control, or if a name or a value
     /// is invalid.
     pub fn settings(&self, budget: u64) -> Result<Settings, ProvisionError> {
-        self.settings_of(self.server_options.preset, budget)
+        let settings = Settings::preset(self.server_options.preset, &self.installation, budget);
+        self.with_user_settings(if self.has_standby { settings.for_primary() } else { settings })
     }
 
     /// Returns the settings for a server that can write up to `budget` bytes, with `preset` instead of the preset in the

@@ -45,6 +45,8 @@ pub struct TemplateSpec {
     /// Name of the default template in a shared cluster. `None` means this template. The fingerprint doesn't depend on
     /// this.
     pub default: Option<String>,
+    /// Whether a server that is leased for this template has a replica. The fingerprint doesn't depend on this.
+    pub has_replica: bool,
 }
 
 impl TemplateSpec {
@@ -94,6 +96,12 @@ impl TemplateSpec {
         names.reverse();
         names.sort_by_key(|name| name != default);
         names
+    }
+
+    /// Returns true if any template in the cluster has a replica.
+    #[must_use]
+    pub fn any_has_replica(&self) -> bool {
+        std::iter::successors(Some(self), |part| part.beside.as_deref()).any(|part| part.has_replica)
     }
 
     /// Returns the title for messages and for the cache, which lists the names of all templates in the cluster in build

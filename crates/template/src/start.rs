@@ -192,6 +192,31 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
+    /// Starts a standby that follows a primary over the replication slot `slot`. The primary's socket is in `directory`, and its
+    /// data began as a copy of `entry`. The standby has its own run directory and guard. Returns it with the place of its data.
+    ///
+    /// # Errors
+    /// Returns [`ProvisionError::Place`] if no place has enough room, and [`ProvisionError::Start`] if the standby does
+    /// not start. Nothing is left behind.
+    pub fn start_standby(
+        &self,
+        entry: &Entry,
+        directory: &Path,
+        slot: &str,
+    ) -> Result<(Server, Place), ProvisionError> {
+        let place = self.place(entry.bytes())?;
+        let settings = self.settings(place.budget())?.for_standby(directory, slot);
+        let order = self.order(&place, &settings);
+        let guard = Guard::over(&place, &self.account, &self.program)?;
+        // A standby replays changes before it is ready, so the copy must be complete when it starts.
+        let all = Deferred { below: "", last: None };
+        let copying = BackgroundCopy::begin(entry, &guard.run().data(), &self.account, all);
+        copying.and_then(|copying| copying.finish(&|_, _| ())).map_err(StartError::from)?;
+        guard.make_standby(&order)?;
+        let server = Server::start(&order, Data::Prepared(guard), &|_, _| ())?;
+        Ok((server, place))
+    }
+
     /// Restarts a stopped server on its data in `place`, even if the server crashed. See [`Server::start_again`].
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::{Operation, TEMPLATE};
 use crate::{
     DatabaseDescription, DiffResponse, EndOfTest, FaultDescription, FaultList, FaultRequest, HoldResponse,
-    InitializeRequest, IntegresqlResponse, LeaseRequest, LeaseResponse, Measurement, ResetRequest,
-    SnapshotRequest, SnapshotResponse, StatusResponse,
+    InitializeRequest, IntegresqlResponse, LeaseRequest, LeaseResponse, Measurement, ReplicaRequest,
+    ResetRequest, SnapshotRequest, SnapshotResponse, StatusResponse,
 };
 
 const DATABASE: &str = "/v1/databases/{name}";
@@ -16,7 +16,7 @@ const TEMPLATES: &str = "/api/v1/templates";
 
 pub(super) fn all(generator: &mut SchemaGenerator) -> Vec<Operation> {
     let mut all = leases(generator);
-    all.extend(servers());
+    all.extend(servers(generator));
     all.extend(states(generator));
     all.extend(integresql(generator));
     all
@@ -38,6 +38,8 @@ pub(super) fn links(id: &str) -> Option<Value> {
                 "restart",
                 "stop",
                 "crash",
+                "setReplica",
+                "promote",
             ][..];
             (next, json!({ "name": "$response.body#/name" }))
         }
@@ -119,7 +121,7 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
     ]
 }
 
-fn servers() -> Vec<Operation> {
+fn servers(generator: &mut SchemaGenerator) -> Vec<Operation> {
     let act = |path, id, summary| {
         Operation::new("POST", path, id, summary).nothing("The server did so").errors(&[404, 409])
     };
@@ -131,6 +133,13 @@ fn servers() -> Vec<Operation> {
         ),
         act("/v1/databases/{name}/stop", "stop", "Stops the server of a lease in isolation `server`"),
         act("/v1/databases/{name}/crash", "crash", "Crashes the server of a lease in isolation `server`"),
+        act("/v1/databases/{name}/replica", "setReplica", "Makes the replica of a lease's server lag")
+            .body::<ReplicaRequest>(generator, true),
+        act(
+            "/v1/databases/{name}/promote",
+            "promote",
+            "Stops the server of a lease in isolation `server`, and promotes its replica",
+        ),
     ]
 }
 

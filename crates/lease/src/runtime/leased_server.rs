@@ -2,27 +2,26 @@
 //! share, change server settings, and stop or crash the server.
 //!
 //! The server starts from the same template as the databases of other leases. Its one database for the client is named
-//! after the lease.
+//! after the lease. If the template has a replica, a standby follows the server.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::template::{Provisioner, Started, end_sessions};
 use pgwire::StartupParams;
-use server::{AdminConnection, Guard, RestartFailure, Server, admin_params, identifier};
+use server::{Guard, RestartFailure, Server, identifier};
 use storage::Place;
 use sys::lock;
 
 use crate::backends::backend::Backend;
 use crate::error::{LeaseError, cause};
-use crate::options::TemplateDatabase;
+use crate::options::{ServerRole, TemplateDatabase};
+use crate::runtime::replica::{Node, Replica, ReplicaLag, ReplicaWatch, STATEMENT_TIMEOUT, end_all_sessions};
 use crate::runtime::template::database_of;
 
 /// Name of the server's database until it is leased.
 const READY: &str = "pgfresh_ready";
-/// Timeout for pgfresh's own statements.
-const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout for the statement that terminates all sessions. If it takes longer, pgfresh kills the whole server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,18 +34,33 @@ pub enum ServerAction {
     Stop,
     /// Kill the server immediately, as a power failure would, then start it again so that it recovers.
     Crash,
+    /// Make the replica lag behind the server.
+    Lag(ReplicaLag),
+    /// Shut the server down, and make its replica the lease's server.
+    Promote,
 }
 
 /// A leased server, which may be stopped.
 #[derive(Debug)]
 pub(crate) struct LeasedServer {
     place: Place,
-    /// Directory that contains the running server's socket.
-    pub(crate) directory: PathBuf,
+    node: Node,
     power: Power,
     /// Current name of the server's database.
     name: String,
-    major: u32,
+    standby: Standby,
+}
+
+/// The replica of a leased server.
+#[derive(Debug)]
+enum Standby {
+    /// The template has no replica.
+    None,
+    Following(Box<Replica>),
+    /// The replica has become the lease's server.
+    Promoted(Arc<ReplicaWatch>),
+    /// pgfresh could not end the sessions of the replica, and has ended the replica.
+    Lost,
 }
 
 #[derive(Debug)]
@@ -95,64 +109,149 @@ impl LeasedServer {
         templates: &[TemplateDatabase],
     ) -> Result<Self, LeaseError> {
         let started = provisioner.start(&|_| ());
-        let Started { server, place, .. } = started
+        let Started { server, place, entry, .. } = started
             .map_err(|source| LeaseError::Server { verb: "start a server", source: Box::new(source) })?;
-        let directory = server.run().socket_directory();
-        let (power, name) = (Power::On(Box::new(server)), READY.to_owned());
         let major = provisioner.installation.version().major;
-        let leased = Self { place, directory, power, name, major };
+        let node = Node { directory: server.run().socket_directory(), major };
+        let (power, name) = (Power::On(Box::new(server)), READY.to_owned());
+        let standby = if provisioner.has_standby() {
+            let entry = entry.ok_or_else(|| LeaseError::NotReplicated(template.to_owned()))?;
+            Standby::Following(Box::new(Replica::start(provisioner, &entry, &node)?))
+        } else {
+            Standby::None
+        };
+        let leased = Self { place, node, power, name, standby };
         let prepare = templates.iter().filter_map(|TemplateDatabase { name, .. }| match name.as_str() {
             "template1" if template != name => None,
             "template1" => Some([end_sessions(name), format!("CREATE DATABASE {READY}")]),
             _ if name == template => Some(renaming(name, READY)),
             _ => Some(renaming(name, &database_of(name))),
         });
-        leased.run("prepare a server", STATEMENT_TIMEOUT, prepare.flatten())?;
+        leased.node.run("prepare a server", STATEMENT_TIMEOUT, prepare.flatten())?;
         Ok(leased)
     }
 
     /// Renames the server's database.
     pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
-        self.run("name a database", STATEMENT_TIMEOUT, renaming(&self.name, name))?;
+        self.node.run("name a database", STATEMENT_TIMEOUT, renaming(&self.name, name))?;
         name.clone_into(&mut self.name);
         Ok(())
     }
 
-    /// Opens a session in the server's database. The lock is released before connecting, because a postmaster stopped
-    /// with SIGSTOP doesn't answer.
+    /// Opens a session in the server's database, or in that of its replica. The lock is released before connecting,
+    /// because a postmaster stopped with SIGSTOP doesn't answer.
     ///
     /// # Errors
     /// Returns the error from [`Self::expect_on`] if the server isn't running.
-    pub(crate) fn connect(server: &Mutex<Self>, params: &StartupParams) -> Result<Backend, LeaseError> {
+    pub(crate) fn connect(
+        server: &Mutex<Self>,
+        role: ServerRole,
+        params: &StartupParams,
+    ) -> Result<Backend, LeaseError> {
         let (directory, name) = {
             let server = lock(server);
-            server.expect_on()?;
-            (server.directory.clone(), server.name.clone())
+            (server.directory_for(role)?, server.name.clone())
         };
         let backend = Backend::connect(&directory, params, &name);
         if matches!(backend, Err(LeaseError::Io { .. })) {
-            lock(server).expect_on()?;
+            lock(server).directory_for(role)?;
         }
         backend
     }
 
+    /// Returns the directory with the socket for this role.
+    ///
+    /// # Errors
+    /// Returns an error that explains why there is no running server with this role.
+    fn directory_for(&self, role: ServerRole) -> Result<PathBuf, LeaseError> {
+        match (&self.standby, role) {
+            (Standby::Promoted(_), ServerRole::Primary) => Err(LeaseError::Promoted(self.name.clone())),
+            (Standby::Following(replica), ServerRole::Replica) => {
+                replica.expect_on(&self.name)?;
+                Ok(replica.node.directory.clone())
+            }
+            (Standby::None | Standby::Lost, ServerRole::Replica) => {
+                Err(LeaseError::NoReplica(self.name.clone()))
+            }
+            (_, ServerRole::Primary) | (Standby::Promoted(_), ServerRole::Replica) => {
+                self.expect_on()?;
+                Ok(self.node.directory.clone())
+            }
+        }
+    }
+
+    /// Returns the lag of the replica and the statements that ran there, or `None` if there is no replica.
+    pub(crate) fn replica_watch(&self) -> Option<Arc<ReplicaWatch>> {
+        match &self.standby {
+            Standby::Following(replica) => Some(Arc::clone(&replica.watch)),
+            Standby::Promoted(watch) => Some(Arc::clone(watch)),
+            Standby::None | Standby::Lost => None,
+        }
+    }
+
     /// Terminates all clients' sessions. If SQL can't terminate them, kills the whole server.
     pub(crate) fn close_sessions(&mut self) {
+        let (verb, sql) = ("close the sessions of a server", end_all_sessions);
+        if let Standby::Following(replica) = &self.standby {
+            replica.server.resume();
+            if let Err(error) = replica.node.run(verb, CLOSE_TIMEOUT, [sql()]) {
+                tracing::debug!(%error, detail = error.detail(), "ending a replica whose sessions cannot be closed");
+                self.standby = Standby::Lost;
+            }
+        }
         let Power::On(server) = &self.power else { return };
         server.resume();
-        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                   WHERE datid IS NOT NULL AND pid <> pg_backend_pid()";
-        if let Err(error) = self.run("close the sessions of a server", CLOSE_TIMEOUT, [sql.to_owned()]) {
+        if let Err(error) = self.node.run(verb, CLOSE_TIMEOUT, [sql()]) {
             tracing::debug!(%error, detail = error.detail(), "ending a server whose sessions cannot be closed");
             self.power = self.take_power().off(ServerAction::Crash);
         }
     }
 
-    /// Restarts, stops or crashes the server and waits until this is done.
+    /// Performs an action and waits until this is done.
     ///
     /// # Errors
     /// Returns [`LeaseError::NotStarted`] if the server doesn't start. Since its data remains, a client can try again.
+    /// Returns [`LeaseError::NoReplica`] if the action concerns a replica, and there is none.
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
+        match action {
+            ServerAction::Lag(lag) => self.set_lag(lag),
+            ServerAction::Promote => self.promote(),
+            ServerAction::Restart | ServerAction::Stop | ServerAction::Crash => {
+                self.switch_power(provisioner, action)
+            }
+        }
+    }
+
+    fn set_lag(&self, lag: ReplicaLag) -> Result<(), LeaseError> {
+        let replica = self.expect_replica()?;
+        self.expect_on()?;
+        replica.set_lag(&self.node, lag)
+    }
+
+    /// Shuts the server down and makes its replica the lease's server. The shutdown waits until the replica has all
+    /// changes, so no commit is lost.
+    fn promote(&mut self) -> Result<(), LeaseError> {
+        self.expect_replica()?.expect_on(&self.name)?;
+        self.power = self.take_power().off(ServerAction::Stop);
+        self.expect_replica()?.promote()?;
+        // The data of the old primary are removed here.
+        if let Standby::Following(replica) = std::mem::replace(&mut self.standby, Standby::Lost) {
+            let Replica { server, node, place, watch } = *replica;
+            (self.place, self.node, self.power) = (place, node, Power::On(Box::new(server)));
+            self.standby = Standby::Promoted(watch);
+        }
+        Ok(())
+    }
+
+    fn expect_replica(&self) -> Result<&Replica, LeaseError> {
+        match &self.standby {
+            Standby::Following(replica) => Ok(replica),
+            Standby::Promoted(_) => Err(LeaseError::Promoted(self.name.clone())),
+            Standby::None | Standby::Lost => Err(LeaseError::NoReplica(self.name.clone())),
+        }
+    }
+
+    fn switch_power(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         let settings = provisioner
             .settings(self.place.budget())
             .map_err(|error| LeaseError::Server { verb: "start a server again", source: Box::new(error) })?;
@@ -191,20 +290,6 @@ impl LeasedServer {
             }
             Power::Lost(why) => LeaseError::Lost { name, why: why.clone() },
         })
-    }
-
-    /// Runs statements in sequence in one session. Each response may take up to `timeout`.
-    fn run(
-        &self,
-        verb: &'static str,
-        timeout: Duration,
-        statements: impl IntoIterator<Item = String>,
-    ) -> Result<(), LeaseError> {
-        let params = admin_params(self.major, &[]);
-        let session = AdminConnection::open_with(&self.directory, &params, "postgres", timeout);
-        let done = session
-            .and_then(|mut session| statements.into_iter().try_for_each(|sql| session.query(&sql).map(drop)));
-        done.map_err(|source| LeaseError::Sql { verb, source })
     }
 }
 

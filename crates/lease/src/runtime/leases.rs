@@ -18,7 +18,9 @@ use crate::backends::expected::ExpectedParams;
 use crate::backends::seats::{Seats, Shares};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
-use crate::names::{ALWAYS, check_name, cut, name_of_kept, preparing_prefix, ready_prefix, whole};
+use crate::names::{
+    ALWAYS, check_name, cut, name_of_kept, preparing_prefix, ready_prefix, replica_copy, whole,
+};
 use crate::options::{LeaseOptions, TemplateDatabase};
 use crate::runtime::claims::Claims;
 use crate::runtime::core::Core;
@@ -197,7 +199,9 @@ impl Leases {
     /// Returns [`LeaseError::NotLeased`] if no lease has this name, and [`LeaseError::Timeout`] if a reset or copy of
     /// its database takes too long.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
-        self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
+        self.0.ask(cut(whole(name)?), Want::Release, None)?;
+        self.release_replica_copy(cut(name));
+        Ok(())
     }
 
     /// Resets a leased database to its template's state. If `close` is true, the database's sessions are terminated
@@ -232,7 +236,10 @@ impl Leases {
         };
         match self.0.ask(name, Want::Keep { to: to.clone() }, None) {
             Err(LeaseError::NotCopied { .. }) => self.release(name).map(|()| None),
-            kept => kept.map(|_| Some(to)),
+            kept => {
+                self.release_replica_copy(name);
+                kept.map(|_| Some(to))
+            }
         }
     }
 
@@ -298,7 +305,7 @@ impl Leases {
         drop_database(template.oid, &BTreeSet::from([template.database]), &inner.admin)
     }
 
-    /// Restarts, stops or crashes a lease's server.
+    /// Restarts, stops or crashes a lease's server, changes the lag of its replica, or promotes the replica.
     ///
     /// # Errors
     /// Returns [`LeaseError::NoServer`] if the lease does not have its own server.
@@ -341,12 +348,15 @@ impl Leases {
         Some((lease.since?, lease.sessions))
     }
 
-    /// Returns the links to the clients of the lease's open sessions, and to those whose sessions are about to begin.
+    /// Returns the links to the clients of the lease's open sessions, and to those whose sessions are about to begin. The
+    /// sessions of a copy that stands in for the lease's replica count, too.
     #[must_use]
     pub fn client_links(&self, name: &str) -> Vec<Arc<dyn ClientLink>> {
+        let copy = self.have_replicas().then(|| replica_copy(cut(name)));
         let core = self.0.lock();
-        let Some(id) = core.table.database_named(cut(name)) else { return Vec::new() };
-        core.pool.clients(id).iter().filter_map(|client| client.link()).collect()
+        let names = [Some(cut(name)), copy.as_deref()].into_iter().flatten();
+        let ids = names.filter_map(|name| core.table.database_named(name));
+        ids.flat_map(|id| core.pool.clients(id)).filter_map(|client| client.link()).collect()
     }
 
     /// Registers a session in which clients create and drop databases with SQL, until the returned guard is dropped.

@@ -17,6 +17,7 @@ pub(crate) mod leases;
 mod maintenance;
 mod naming;
 mod pool;
+pub(crate) mod replica;
 pub(crate) mod requests;
 pub(crate) mod resources;
 pub(crate) mod shared;

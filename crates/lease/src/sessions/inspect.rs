@@ -43,7 +43,11 @@ impl Leases {
         let begun = Instant::now();
         let params = admin_params(self.0.options.major, &[]);
         let request = ConnectRequest { isolation: Some(isolation), ..ConnectRequest::new(name, &params) };
-        let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
+        let connected = match self.connect(&request) {
+            Err(LeaseError::Promoted(_)) => self.connect_replica(&request),
+            connected => connected,
+        };
+        let Entered::Plain(Connected { backend, guard }) = connected? else {
             return Err(LeaseError::Hidden(name.to_owned()));
         };
         // If the lease has ended in the meantime, this session has begun a new one, recognizable by its age.

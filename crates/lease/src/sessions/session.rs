@@ -25,6 +25,7 @@ use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::lsn::Lsn;
 use crate::names::{ALWAYS, check_name, cut, is_preparing};
+use crate::options::ServerRole;
 use crate::reset::rollback::{LeaseTransaction, TransactionSession};
 use crate::runtime::core::{Core, Counters, Newcomer};
 use crate::runtime::inner::Inner;
@@ -122,6 +123,15 @@ impl Leases {
     /// Returns [`LeaseError::Refused`] with the server's response if the server refuses the session, and another
     /// [`LeaseError`] if no lease can begin or be joined under this name.
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
+        self.connect_to(request, ServerRole::Primary)
+    }
+
+    /// Opens a session on the server with this role.
+    pub(super) fn connect_to(
+        &self,
+        request: &ConnectRequest<'_>,
+        role: ServerRole,
+    ) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         inner.has_had_clients.store(true, Ordering::Relaxed);
         // Make sure that pgfresh has read the shared state before this session can change it.
@@ -132,6 +142,17 @@ impl Leases {
             return inner.connect_unleased(name, request.params);
         }
         check_name(name)?;
+        self.connect_leased(request, role)
+    }
+
+    /// Like [`Self::connect_to`], for a name that a lease can have.
+    pub(super) fn connect_leased(
+        &self,
+        request: &ConnectRequest<'_>,
+        role: ServerRole,
+    ) -> Result<Entered, LeaseError> {
+        let inner = &self.0;
+        let name = cut(request.database);
         let usual = inner.options.isolation;
         let terms = Terms {
             template: inner.template_for(name, request.template)?,
@@ -160,7 +181,7 @@ impl Leases {
             let newcomer = Newcomer { client, params: request.params.clone() };
             let answer = inner.ask_for_session(name, want.clone(), newcomer.clone())?;
             match answer {
-                Answer::Session(id) => match self.enter(id, name, newcomer) {
+                Answer::Session(id) => match self.enter(id, name, newcomer, role) {
                     // SQL has dropped the database or terminated the session in the meantime. Try again: the next
                     // attempt begins a new lease or waits until the lease has changed.
                     Err(error) if is_gone(&error) || is_closed(&error) => last = error,
@@ -177,7 +198,13 @@ impl Leases {
     }
 
     /// Starts a session in a leased database after the table has counted the session.
-    fn enter(&self, id: DatabaseId, name: &str, newcomer: Newcomer) -> Result<Entered, LeaseError> {
+    fn enter(
+        &self,
+        id: DatabaseId,
+        name: &str,
+        newcomer: Newcomer,
+        role: ServerRole,
+    ) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         let stay = LeasedSession::new(inner, id, newcomer);
         let admission = inner.lock().admit(id);
@@ -190,7 +217,7 @@ impl Leases {
             }
             Some(Admission::Server(server)) => {
                 let backend =
-                    LeasedServer::connect(&server, &stay.params).inspect_err(|_| stay.leave(false))?;
+                    LeasedServer::connect(&server, role, &stay.params).inspect_err(|_| stay.leave(false))?;
                 stay.entered(backend)
             }
             Some(Admission::Rollback(_)) | None => Err(stay.lost(name)),

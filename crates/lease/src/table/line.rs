@@ -7,7 +7,7 @@ use super::database::{Change, Closes, DatabaseState, Lease, Then, Work};
 use super::{Action, Answer, DatabaseId, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Ticket, Want};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
-use crate::names::is_preparing;
+use crate::names::{is_preparing, is_replica_copy};
 
 /// How long a request that may terminate sessions spares those whose clients have all disconnected. Such a session
 /// usually exits on its own within a millisecond, and its backend can serve the next client.
@@ -183,9 +183,9 @@ impl LeaseTable {
     }
 
     /// Returns true if a session may begin a lease with this name, provided that the name is free.
-    fn creates(&self, name: &str) -> bool {
+    pub(crate) fn creates(&self, name: &str) -> bool {
         let is_issued = self.is_issued.is_some_and(|is_issued| is_issued(name));
-        !is_issued && (self.rules.allow(name) || is_preparing(name))
+        !is_issued && (self.rules.allow(name) || is_preparing(name) || is_replica_copy(name))
     }
 
     /// Serves a request for a name with neither a lease nor a database.

@@ -20,6 +20,8 @@ pub(super) fn of(provisioner: &Provisioner, settings: &ResolvedSettings) -> Resu
     key.part("project", settings.folder.as_os_str().as_encoded_bytes());
     // The fingerprint covers all options of the template.
     key.part("template", provisioner.fingerprint()?.as_str());
+    let has_replica = provisioner.for_leased_servers().has_standby();
+    key.part("replica", if has_replica { "yes" } else { "" });
     let ServerOptions { installation, place, space, preset, settings: server_settings, cache_size, .. } =
         provisioner.server_options();
     match installation {

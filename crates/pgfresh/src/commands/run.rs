@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::foreground::{self, Ended};
+use crate::lagging_tests;
 use crate::lifecycle;
 use crate::linger_advice;
 use crate::notice::notice;
@@ -49,6 +50,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let statements = statements.map(StatementWatch::end).filter(|_| has_session && !interrupted);
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
+    let lagging = service.recorder.lagging();
     end(context, arguments, &provisioner, service, code)?;
     if has_failed {
         return Err(leases_failed().exit_with(code.max(1)));
@@ -70,6 +72,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
         plans.update_baseline(code).map_err(of_report)?;
         exceeds = plans.print_failures();
     }
+    lagging_tests::print(&lagging);
     if !over.is_empty() {
         over_budget::print(&over, more);
         exceeds = true;

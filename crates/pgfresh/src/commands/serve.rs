@@ -41,6 +41,9 @@ struct Ready<'a> {
     version: String,
     log: String,
     pid: u32,
+    /// URL of the prepared database's replica. Missing unless the template has a replica.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replica_url: Option<String>,
     /// Path of the root certificate, if pgfresh generated one for TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     root_certificate: Option<String>,
@@ -128,7 +131,7 @@ fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     let RunningServer { about, control, .. } = background::join(context)?;
     let (holder, held) = control.hold()?;
     let request = LeaseRequest { holder: Some(holder.clone()), ..LeaseRequest::default() };
-    let LeaseResponse { name: database, jdbc_url, .. } = control.lease(&request)?;
+    let LeaseResponse { name: database, jdbc_url, replica_url, .. } = control.lease(&request)?;
     let address = control.address(&database);
     let line = if as_json {
         let ready = Ready {
@@ -144,6 +147,7 @@ fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
             version: about.version,
             log: about.log.display().to_string(),
             pid: about.pid,
+            replica_url,
             root_certificate: None,
             holder: Some(holder),
         };
@@ -178,6 +182,7 @@ fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Fail
         version: provisioner.installation.version().to_string(),
         log: service.server.run().log().display().to_string(),
         pid: service.server.pid(),
+        replica_url: service.replica_address().map(|address| address.url()),
         root_certificate: service.root_certificate.as_ref().map(|path| path.display().to_string()),
         holder: None,
     };

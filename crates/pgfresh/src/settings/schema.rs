@@ -11,7 +11,7 @@ use template::Steps;
 use toml::Spanned;
 
 use super::remote::PushPolicy;
-use super::values::{Count, Parsed, ServerSettings, Size, Span, Strings, TrustedKeys, Version};
+use super::values::{Count, Parsed, Replicas, ServerSettings, Size, Span, Strings, TrustedKeys, Version};
 
 /// Keys of a table.
 pub(crate) type Keys = &'static [&'static str];
@@ -51,6 +51,7 @@ pub(super) struct TemplateTable {
     pub(super) from: Option<Spanned<String>>,
     pub(super) env: Strings,
     pub(super) steps: Option<Parsed<Steps>>,
+    pub(super) replicas: Option<Replicas>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::schema::{TemplateTable, keys_of};
 use super::toml_file::File;
-use super::values::Parsed;
+use super::values::{Parsed, Replicas};
 use crate::cli::TemplateOptions;
 use crate::failure::Failure;
 
@@ -70,7 +70,7 @@ fn read_one(
     if let Some((key, value)) = table.iter().find(|(_, value)| is_blank(value.get_ref())) {
         return Err(file.bad(value.span().start, key.get_ref(), "it is empty"));
     }
-    let TemplateTable { setup, inputs, sql, dump, from, env, steps } = file.read(title, table)?;
+    let TemplateTable { setup, inputs, sql, dump, from, env, steps, replicas } = file.read(title, table)?;
     if sql.0.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
         let hint = "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
         return Err(file
@@ -84,6 +84,7 @@ fn read_one(
         inputs: inputs.0,
         env: env.0,
         steps: steps.map(|Parsed(steps)| steps).unwrap_or_default(),
+        has_replica: replicas.is_some_and(|Replicas(has_replica)| has_replica),
         ..empty
     };
     Ok(ReadTemplate { spec, from })

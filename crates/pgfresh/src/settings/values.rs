@@ -116,6 +116,19 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
+/// Number of replicas, 0 or 1. The field is true for 1.
+#[derive(Debug)]
+pub(super) struct Replicas(pub(super) bool);
+
+impl<'de> Deserialize<'de> for Replicas {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match u64::deserialize(from) {
+            Ok(count @ (0 | 1)) => Ok(Self(count == 1)),
+            _ => Err(D::Error::custom("expected 0 or 1")),
+        }
+    }
+}
+
 /// A time, written as a number with a unit.
 #[derive(Debug)]
 pub(super) struct Span(pub(super) Duration);

@@ -1,0 +1,74 @@
+//! Parses the lag of a replica, and reports the statements that ran there meanwhile.
+
+use std::time::Duration;
+
+use contract::LaggingStatement;
+use gateway::{TestOnLaggingReplica, parse_span};
+use lease::ReplicaLag;
+
+use crate::ApiState;
+use crate::blocking::blocking;
+use crate::problem::Problem;
+
+/// Maximum delay of a replica. `recovery_min_apply_delay` has no room for more milliseconds.
+const LONGEST_DELAY: Duration = Duration::from_secs(24 * 86_400);
+
+/// Parses a lag: `none`, `paused` or a time with its unit.
+pub(crate) fn parse_lag(text: &str) -> Result<ReplicaLag, Problem> {
+    match text {
+        "none" => return Ok(ReplicaLag::None),
+        "paused" => return Ok(ReplicaLag::Paused),
+        _ => {}
+    }
+    match parse_span(text).filter(|time| *time <= LONGEST_DELAY) {
+        Some(Duration::ZERO) => Ok(ReplicaLag::None),
+        Some(time) => Ok(ReplicaLag::Delay(time)),
+        None => {
+            let hint = "Write \"none\", \"paused\", or a time of at most 24 days: \"500ms\".";
+            Err(Problem::invalid("lag", text, hint))
+        }
+    }
+}
+
+/// Returns the statements of a failed test that ran on the replica while the replica lagged. pgfresh lists them again at
+/// the end of its run.
+pub(crate) async fn lagging_statements(
+    api: &ApiState,
+    name: &str,
+    test: Option<&str>,
+) -> Result<Vec<LaggingStatement>, Problem> {
+    let database = name.to_owned();
+    let watch = blocking(&api.leases, move |leases| Ok(leases.replica_watch(&database))).await?;
+    let reads = watch.map(|watch| watch.reads()).unwrap_or_default();
+    if !reads.is_empty() {
+        let test = test.unwrap_or(name).to_owned();
+        api.recorder.add_lagging(TestOnLaggingReplica { test, reads: reads.clone() });
+    }
+    let described = reads
+        .into_iter()
+        .map(|read| LaggingStatement { statement: read.statement, lag: read.lag.to_string() });
+    Ok(described.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_a_word_or_a_time() {
+        let delay = |milliseconds| Some(ReplicaLag::Delay(Duration::from_millis(milliseconds)));
+        for (text, lag) in [
+            ("none", Some(ReplicaLag::None)),
+            ("0s", Some(ReplicaLag::None)),
+            ("paused", Some(ReplicaLag::Paused)),
+            ("500ms", delay(500)),
+            ("576h", delay(576 * 3_600_000)),
+            ("577h", None),
+            ("500", None),
+            ("Paused", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_lag(text).ok(), lag, "{text}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The replica of a leased server: a standby that follows the server by streaming replication, as closely or as late as
+//! a client wants.
+//!
+//! Without a lag, a commit on the primary returns only once the replica shows it, so that a test sees its own writes
+//! there. PostgreSQL's synchronous replication does this. With a lag, commits do not wait.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::template::Provisioner;
+use server::{AdminConnection, Rows, Server, SessionError, admin_params, literal};
+use storage::{Entry, Place};
+use sys::lock;
+
+use crate::error::LeaseError;
+
+/// Name of the primary's replication slot.
+const SLOT: &str = "pgfresh_replica";
+/// Timeout for each of pgfresh's own statements, and for the replica to catch up.
+pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Pause between two looks at the state of the replication.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Maximum number of statements that a replica remembers.
+const MOST_READS: usize = 20;
+/// First words of statements that read no table.
+const NO_READS: [&str; 16] = [
+    "ABORT",
+    "BEGIN",
+    "CLOSE",
+    "COMMIT",
+    "DEALLOCATE",
+    "DISCARD",
+    "END",
+    "LISTEN",
+    "RELEASE",
+    "RESET",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "SET",
+    "SHOW",
+    "START",
+    "UNLISTEN",
+];
+
+/// How far a replica is behind its primary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReplicaLag {
+    /// A commit returns once the replica shows it.
+    #[default]
+    None,
+    /// The replica shows each commit after this time.
+    Delay(Duration),
+    /// The replica shows no further commit.
+    Paused,
+}
+
+impl fmt::Display for ReplicaLag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Delay(time) => write!(f, "{}ms", time.as_millis()),
+            Self::Paused => f.write_str("paused"),
+        }
+    }
+}
+
+/// A statement that ran on a replica while the replica lagged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaggingRead {
+    /// The statement's text.
+    pub statement: String,
+    /// The lag when the statement completed.
+    pub lag: ReplicaLag,
+}
+
+/// The lag of one replica, and the statements that ran there meanwhile.
+#[derive(Debug, Default)]
+pub struct ReplicaWatch(Mutex<(ReplicaLag, Vec<LaggingRead>)>);
+
+impl ReplicaWatch {
+    /// Records that a statement ran on the replica, unless the replica has no lag or the statement reads no table.
+    pub fn ran(&self, statement: &str) {
+        let mut state = lock(&self.0);
+        let (lag, reads) = &mut *state;
+        let word = statement.split(|sign: char| !sign.is_ascii_alphabetic()).find(|word| !word.is_empty());
+        let reads_nothing =
+            word.is_none_or(|word| NO_READS.iter().any(|other| word.eq_ignore_ascii_case(other)));
+        if *lag != ReplicaLag::None && !reads_nothing && reads.len() < MOST_READS {
+            reads.push(LaggingRead { statement: statement.to_owned(), lag: *lag });
+        }
+    }
+
+    /// Returns the first statements that ran on the replica while it lagged.
+    #[must_use]
+    pub fn reads(&self) -> Vec<LaggingRead> {
+        lock(&self.0).1.clone()
+    }
+
+    fn lag(&self) -> ReplicaLag {
+        lock(&self.0).0
+    }
+
+    fn set(&self, lag: ReplicaLag) {
+        lock(&self.0).0 = lag;
+    }
+}
+
+/// A server that pgfresh's own statements can reach.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    /// Directory of the server's socket.
+    pub(crate) directory: PathBuf,
+    pub(crate) major: u32,
+}
+
+impl Node {
+    /// Runs statements in sequence in a new session, each in a transaction of its own, and returns the rows of the last one. A
+    /// commit returns once a synchronous standby shows it.
+    pub(crate) fn run(
+        &self,
+        verb: &'static str,
+        timeout: Duration,
+        statements: impl IntoIterator<Item = String>,
+    ) -> Result<Rows, LeaseError> {
+        let run = || -> Result<Rows, SessionError> {
+            let params = admin_params(self.major, &[("synchronous_commit", "remote_apply")]);
+            let mut session = AdminConnection::open_with(&self.directory, &params, "postgres", timeout)?;
+            let mut rows = Rows::new();
+            for sql in statements {
+                rows = session.query(&sql)?;
+            }
+            Ok(rows)
+        };
+        run().map_err(|source| LeaseError::Sql { verb, source })
+    }
+
+    /// Changes settings and makes the server read them. `NULL` stands for the value of the configuration file.
+    fn set(&self, verb: &'static str, changes: &[(&str, Option<&str>)]) -> Result<(), LeaseError> {
+        let change = |(name, value): &(&str, Option<&str>)| match value {
+            Some(value) => format!("ALTER SYSTEM SET {name} = {}", literal(value)),
+            None => format!("ALTER SYSTEM RESET {name}"),
+        };
+        let statements = changes.iter().map(change).chain(["SELECT pg_reload_conf()".to_owned()]);
+        self.run(verb, STATEMENT_TIMEOUT, statements).map(drop)
+    }
+
+    /// Waits until a condition holds. A new session checks it, because a session that is idle reads changed settings late.
+    fn wait_until(&self, verb: &'static str, condition: &str) -> Result<(), LeaseError> {
+        let begun = Instant::now();
+        loop {
+            let rows = self.run(verb, STATEMENT_TIMEOUT, [format!("SELECT 1 WHERE {condition}")])?;
+            if !rows.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() > STATEMENT_TIMEOUT {
+                return Err(LeaseError::Replica { verb, waited: STATEMENT_TIMEOUT });
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Makes the primary's commits wait for the replica, or not.
+    fn set_synchronous(&self, waits: bool) -> Result<(), LeaseError> {
+        let (verb, sync_state) = ("change the replication", if waits { "sync" } else { "async" });
+        self.set(verb, &[("synchronous_standby_names", waits.then_some("*"))])?;
+        self.wait_until(
+            verb,
+            &format!("EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = '{sync_state}')"),
+        )?;
+        // Commits wait from the moment when the checkpointer has read the setting, which it does before a checkpoint.
+        self.run(verb, STATEMENT_TIMEOUT, ["CHECKPOINT".to_owned()]).map(drop)
+    }
+}
+
+/// A standby of a leased server.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub(crate) server: Server,
+    pub(crate) node: Node,
+    /// Place of the replica's data.
+    pub(crate) place: Place,
+    pub(crate) watch: Arc<ReplicaWatch>,
+}
+
+impl Replica {
+    /// Starts a replica of the server `primary`, whose data began as a copy of `entry`, and waits until the replica
+    /// follows it.
+    pub(crate) fn start(
+        provisioner: &Provisioner,
+        entry: &Entry,
+        primary: &Node,
+    ) -> Result<Self, LeaseError> {
+        let verb = "prepare a replica";
+        // The primary keeps its log for the replica, from the point where the replica's copy ends.
+        let slot = format!("SELECT pg_create_physical_replication_slot('{SLOT}', true)");
+        primary.run(verb, STATEMENT_TIMEOUT, [slot])?;
+        let (server, place) = provisioner
+            .start_standby(entry, &primary.directory, SLOT)
+            .map_err(|source| LeaseError::Server { verb: "start a replica", source: Box::new(source) })?;
+        let node = Node { directory: server.run().socket_directory(), major: primary.major };
+        primary.wait_until(verb, "EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')")?;
+        primary.set_synchronous(true)?;
+        let replica = Self { server, node, place, watch: Arc::default() };
+        replica.free_commits_at_end(primary)?;
+        Ok(replica)
+    }
+
+    /// Checks that the replica is running.
+    ///
+    /// # Errors
+    /// Returns an error that explains why the replica of the lease `name` isn't running.
+    pub(crate) fn expect_on(&self, name: &str) -> Result<(), LeaseError> {
+        if self.server.is_alive() {
+            return Ok(());
+        }
+        Err(LeaseError::ReplicaEnded { name: name.to_owned(), why: self.server.end_reason() })
+    }
+
+    /// Makes the primary's commits stop waiting when the replica ends on its own.
+    fn free_commits_at_end(&self, primary: &Node) -> Result<(), LeaseError> {
+        let primary = primary.clone();
+        let free = move || {
+            let freed = primary.set("free commits", &[("synchronous_standby_names", None)]);
+            if let Err(error) = freed {
+                tracing::debug!(%error, "the primary of a replica has ended, too");
+            }
+        };
+        let watched = self.server.on_end(free);
+        watched
+            .map_err(|source| LeaseError::Server { verb: "start a replica", source: Box::new(source.into()) })
+    }
+
+    /// Makes the replica lag behind `primary`, and waits until it does.
+    pub(crate) fn set_lag(&self, primary: &Node, lag: ReplicaLag) -> Result<(), LeaseError> {
+        let verb = "change the lag of a replica";
+        let before = self.watch.lag();
+        match lag {
+            ReplicaLag::None => {
+                self.set_delay(verb, None)?;
+                self.node.run(verb, STATEMENT_TIMEOUT, ["SELECT pg_wal_replay_resume()".to_owned()])?;
+                primary.set_synchronous(true)?;
+                self.catch_up(verb, primary)?;
+                self.watch.set(lag);
+            }
+            ReplicaLag::Delay(time) => {
+                primary.set_synchronous(false)?;
+                self.watch.set(lag);
+                self.set_delay(verb, Some(time))?;
+                self.node.run(verb, STATEMENT_TIMEOUT, ["SELECT pg_wal_replay_resume()".to_owned()])?;
+            }
+            ReplicaLag::Paused => {
+                primary.set_synchronous(false)?;
+                self.watch.set(lag);
+                self.node.run(verb, STATEMENT_TIMEOUT, ["SELECT pg_wal_replay_pause()".to_owned()])?;
+                // A replica that waits for the time of a commit looks at the pause afterwards.
+                if server::Major(self.node.major).reports_replay_pause() && before == ReplicaLag::None {
+                    self.node.wait_until(verb, "pg_get_wal_replay_pause_state() = 'paused'")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_delay(&self, verb: &'static str, delay: Option<Duration>) -> Result<(), LeaseError> {
+        let milliseconds = delay.map(|delay| delay.as_millis().to_string());
+        self.node.set(verb, &[("recovery_min_apply_delay", milliseconds.as_deref())])?;
+        let value = milliseconds.as_deref().unwrap_or("0");
+        let setting = "SELECT setting FROM pg_settings WHERE name = 'recovery_min_apply_delay'";
+        self.node.wait_until(verb, &format!("({setting}) = '{value}'"))
+    }
+
+    /// Waits until the replica shows everything that the primary has committed.
+    fn catch_up(&self, verb: &'static str, primary: &Node) -> Result<(), LeaseError> {
+        let sql = "SELECT pg_current_wal_flush_lsn()".to_owned();
+        let rows = primary.run(verb, STATEMENT_TIMEOUT, [sql])?;
+        let position = rows.into_iter().next().and_then(|row| row.into_iter().next()?).unwrap_or_default();
+        self.node.wait_until(verb, &format!("pg_last_wal_replay_lsn() >= {}::pg_lsn", literal(&position)))
+    }
+
+    /// Makes the replica a primary, and waits until it is one. Its old primary must have ended.
+    pub(crate) fn promote(&self) -> Result<(), LeaseError> {
+        let verb = "promote a replica";
+        self.set_delay(verb, None)?;
+        let sql = format!("SELECT 1 WHERE pg_promote(true, {})", STATEMENT_TIMEOUT.as_secs());
+        // The session waits a little longer than the server does.
+        let rows = self.node.run(verb, STATEMENT_TIMEOUT * 2, [sql])?;
+        if rows.is_empty() {
+            return Err(LeaseError::Replica { verb, waited: STATEMENT_TIMEOUT });
+        }
+        self.watch.set(ReplicaLag::None);
+        Ok(())
+    }
+}
+
+/// Returns a statement that terminates all clients' sessions of a server.
+pub(crate) fn end_all_sessions() -> String {
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid IS NOT NULL AND pid <> pg_backend_pid()"
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lagging_replica_remembers_its_first_reads() {
+        let watch = ReplicaWatch::default();
+        watch.ran("SELECT 1");
+        assert_eq!(watch.reads(), []);
+        watch.set(ReplicaLag::Paused);
+        for statement in ["BEGIN", "set x = 1", "", "  /* a */ SELECT 2", "(SELECT 3)", "commit;"] {
+            watch.ran(statement);
+        }
+        watch.set(ReplicaLag::Delay(Duration::from_millis(500)));
+        for number in 0..2 * MOST_READS {
+            watch.ran(&format!("SELECT {number}"));
+        }
+        let reads = watch.reads();
+        let texts: Vec<_> = reads.iter().map(|read| format!("{} ({})", read.statement, read.lag)).collect();
+        assert_eq!(texts[..3], ["  /* a */ SELECT 2 (paused)", "(SELECT 3) (paused)", "SELECT 0 (500ms)"]);
+        assert_eq!(texts.len(), MOST_READS);
+    }
+}
