@@ -15,9 +15,14 @@ const STANDBY_SIGNAL: &str = "standby.signal";
 /// standby.
 const PRIMARY: [(&str, &str); 1] = [("synchronous_commit", "remote_apply")];
 
-/// Settings of a standby. The time until it connects again is short, because commits wait for it after a restart of
-/// the primary.
-const STANDBY: [(&str, &str); 2] = [("hot_standby", "on"), ("wal_retrieve_retry_interval", "100ms")];
+/// Settings of a standby that users can't change.
+const STANDBY: [(&str, &str); 1] = [("hot_standby", "on")];
+
+/// Settings of a standby that users can change. Both times are shorter than PostgreSQL's, because commits wait for the
+/// standby: until it connects again after a restart of the primary, and until a transaction on the standby that
+/// blocks a change has ended.
+const STANDBY_TIMES: [(&str, &str); 2] =
+    [("wal_retrieve_retry_interval", "100ms"), ("max_standby_streaming_delay", "5s")];
 
 impl Settings {
     /// Adds the settings of a primary.
@@ -31,7 +36,8 @@ impl Settings {
     pub fn for_standby(self, directory: &Path, slot: &str) -> Self {
         let host = directory.display().to_string().replace('\\', "\\\\").replace('\'', "\\'");
         let primary = format!("host='{host}' port={PORT} user={SUPERUSER}");
-        self.with(STANDBY.map(|(name, value)| (name, value.to_owned())))
+        self.with_missing(STANDBY_TIMES)
+            .with(STANDBY.map(|(name, value)| (name, value.to_owned())))
             .with([("primary_conninfo", primary), ("primary_slot_name", slot.to_owned())])
     }
 }
@@ -43,5 +49,24 @@ impl Guard {
     /// Returns the error of the file system.
     pub fn make_standby(&self, order: &StartOptions<'_>) -> Result<(), FileError> {
         self.run().rewrite(STANDBY_SIGNAL, "", order.account)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standby_keeps_the_users_times_and_quotes_its_primary() {
+        let mut settings = Settings::default();
+        settings.set("max_standby_streaming_delay", "1min").unwrap();
+        settings.set("hot_standby", "off").unwrap();
+        let settings = settings.for_standby(Path::new(r"/run/it's\here"), "slot");
+        let of = |wanted: &str| settings.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        assert_eq!(of("max_standby_streaming_delay"), Some("1min"));
+        assert_eq!(of("wal_retrieve_retry_interval"), Some("100ms"));
+        assert_eq!(of("hot_standby"), Some("on"));
+        let primary = r"host='/run/it\'s\\here' port=5432 user=postgres";
+        assert_eq!(of("primary_conninfo"), Some(primary));
     }
 }

@@ -90,6 +90,17 @@ impl Settings {
         self
     }
 
+    /// Adds those of pgfresh's own settings that have no value yet.
+    pub(crate) fn with_missing(
+        mut self,
+        more: impl IntoIterator<Item = (&'static str, &'static str)>,
+    ) -> Self {
+        for (name, value) in more {
+            self.0.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        }
+        self
+    }
+
     /// Returns all settings, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))

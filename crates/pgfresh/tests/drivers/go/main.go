@@ -19,6 +19,15 @@ import (
 
 const large = 64 << 20
 
+// reach prints the database that a URL with several hosts leads to, and whether its server is a standby.
+func reach(ctx context.Context, url string) {
+	connection, err := pgx.Connect(ctx, url)
+	check(err)
+	defer connection.Close(ctx)
+	database := value[string](ctx, connection, "SELECT current_database()")
+	fmt.Println(database, value[bool](ctx, connection, "SELECT pg_is_in_recovery()"))
+}
+
 var where = func() string {
 	address, err := url.Parse(os.Getenv("DATABASE_URL"))
 	check(err)
@@ -192,6 +201,10 @@ func aPoolReuses(ctx context.Context, _ *pgx.Conn) {
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if len(os.Args) > 1 {
+		reach(ctx, os.Args[1])
+		return
+	}
 	for _, promise := range []struct {
 		name string
 		keep func(context.Context, *pgx.Conn)

@@ -5,6 +5,7 @@ mod foreign_sessions;
 mod full_server;
 mod name_rules;
 mod renamed_by_sql;
+mod replicas;
 mod server_isolation;
 mod slow_readers;
 mod terms;

@@ -30,6 +30,7 @@ pub(crate) enum Kind {
     Snapshot,
     Reset,
     Servers,
+    Replicas,
     Install,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct Life<'a> {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Run,
         Self::Serve,
         Self::Psql,
@@ -73,6 +74,7 @@ impl Kind {
         Self::Snapshot,
         Self::Reset,
         Self::Servers,
+        Self::Replicas,
         Self::Install,
     ];
 
@@ -87,6 +89,7 @@ impl Kind {
             Self::Snapshot => "snapshot",
             Self::Reset => "reset",
             Self::Servers => "run, with leased servers",
+            Self::Replicas => "run, with the replica of a leased server",
             Self::Install => "postgres install",
         }
     }
@@ -124,6 +127,14 @@ impl Kind {
             Self::Reset => shell("\"$0\" url a >&2; for i in 1 2 3 4; do \"$0\" reset a; done"),
             Self::Servers => {
                 scene.pgfresh(["run", "--isolation", "server", "--", ground::psql(), "-XAtqc", "SELECT 1"])
+            }
+            Self::Replicas => {
+                scene.write("schema.sql", "CREATE TABLE t (n int);");
+                let config = scene.write("replica.toml", "[template]\nsql = \"schema.sql\"\nreplicas = 1\n");
+                let script = "exec \"$0\" \"$DATABASE_REPLICA_URL\" -XAtqc 'SELECT 1'";
+                let mut command = scene.pgfresh(["run", "--isolation", "server", "--config"]);
+                command.arg(config).args(["--", "sh", "-c", script, ground::psql()]);
+                command
             }
             Self::Install => {
                 scene.write_program("bin/npm", NPM);

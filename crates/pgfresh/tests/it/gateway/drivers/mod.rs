@@ -20,7 +20,8 @@ pub(crate) fn installed(path: &str) -> PathBuf {
     installed
 }
 
-fn source(path: &str) -> PathBuf {
+/// Returns the path of a program in the folder of the drivers' tests.
+pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers").join(path)
 }
 
