@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::template::Provisioner;
+use pgwire::{SqlLexer, split_statements};
 use server::{AdminConnection, Rows, Server, SessionError, admin_params, literal};
 use storage::{Entry, Place};
 use sys::lock;
@@ -26,23 +27,23 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Maximum number of statements that a replica remembers.
 const MOST_READS: usize = 20;
 /// First words of statements that read no table.
-const NO_READS: [&str; 16] = [
-    "ABORT",
-    "BEGIN",
-    "CLOSE",
-    "COMMIT",
-    "DEALLOCATE",
-    "DISCARD",
-    "END",
-    "LISTEN",
-    "RELEASE",
-    "RESET",
-    "ROLLBACK",
-    "SAVEPOINT",
-    "SET",
-    "SHOW",
-    "START",
-    "UNLISTEN",
+const NO_READS: [&[u8]; 16] = [
+    b"abort",
+    b"begin",
+    b"close",
+    b"commit",
+    b"deallocate",
+    b"discard",
+    b"end",
+    b"listen",
+    b"release",
+    b"reset",
+    b"rollback",
+    b"savepoint",
+    b"set",
+    b"show",
+    b"start",
+    b"unlisten",
 ];
 
 /// How far a replica is behind its primary.
@@ -81,15 +82,17 @@ pub struct LaggingRead {
 pub struct ReplicaWatch(Mutex<(ReplicaLag, Vec<LaggingRead>)>);
 
 impl ReplicaWatch {
-    /// Records that a statement ran on the replica, unless the replica has no lag or the statement reads no table.
-    pub fn ran(&self, statement: &str) {
+    /// Records that statements ran on the replica, unless the replica has no lag. Skips statements that read no table.
+    pub fn ran(&self, sql: &str) {
         let mut state = lock(&self.0);
         let (lag, reads) = &mut *state;
-        let word = statement.split(|sign: char| !sign.is_ascii_alphabetic()).find(|word| !word.is_empty());
-        let reads_nothing =
-            word.is_none_or(|word| NO_READS.iter().any(|other| word.eq_ignore_ascii_case(other)));
-        if *lag != ReplicaLag::None && !reads_nothing && reads.len() < MOST_READS {
-            reads.push(LaggingRead { statement: statement.to_owned(), lag: *lag });
+        if *lag == ReplicaLag::None {
+            return;
+        }
+        for statement in split_statements(sql).into_iter().filter(|statement| may_read(statement)) {
+            if reads.len() < MOST_READS {
+                reads.push(LaggingRead { statement: statement.to_owned(), lag: *lag });
+            }
         }
     }
 
@@ -106,6 +109,12 @@ impl ReplicaWatch {
     fn set(&self, lag: ReplicaLag) {
         lock(&self.0).0 = lag;
     }
+}
+
+/// Returns true if a statement may read a table.
+fn may_read(statement: &str) -> bool {
+    let first = SqlLexer::new(statement.as_bytes(), true).token();
+    first.is_some_and(|first| !NO_READS.iter().any(|word| first.is_word(word)))
 }
 
 /// A server that pgfresh's own statements can reach.
@@ -311,7 +320,7 @@ mod tests {
         watch.ran("SELECT 1");
         assert_eq!(watch.reads(), []);
         watch.set(ReplicaLag::Paused);
-        for statement in ["BEGIN", "set x = 1", "", "  /* a */ SELECT 2", "(SELECT 3)", "commit;"] {
+        for statement in ["BEGIN; -- set\n SELECT 2", "set x = 1", "", "(SELECT 3)", "commit;"] {
             watch.ran(statement);
         }
         watch.set(ReplicaLag::Delay(Duration::from_millis(500)));
@@ -320,7 +329,7 @@ mod tests {
         }
         let reads = watch.reads();
         let texts: Vec<_> = reads.iter().map(|read| format!("{} ({})", read.statement, read.lag)).collect();
-        assert_eq!(texts[..3], ["  /* a */ SELECT 2 (paused)", "(SELECT 3) (paused)", "SELECT 0 (500ms)"]);
+        assert_eq!(texts[..3], ["-- set\n SELECT 2 (paused)", "(SELECT 3) (paused)", "SELECT 0 (500ms)"]);
         assert_eq!(texts.len(), MOST_READS);
     }
 }

@@ -194,7 +194,10 @@ fn replica_refuses_what_it_cannot_do() {
     assert!(outcome.stderr.contains("cannot start a replica from template \"app\""), "{outcome}");
     scene.write("pgfresh.toml", "[template]\nsql = \"template.sql\"\nreplicas = 2\n");
     let outcome = scene.run(["run", "--", "true"]);
-    assert!(outcome.stderr.contains("pgfresh.toml:3: invalid value for \"replicas\""), "{outcome}");
+    assert!(
+        outcome.stderr.contains("pgfresh.toml:3: bad value for \"replicas\": expected 0 or 1"),
+        "{outcome}"
+    );
 }
 
 #[test]
