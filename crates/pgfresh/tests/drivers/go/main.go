@@ -199,6 +199,10 @@ func aPoolReuses(ctx context.Context, _ *pgx.Conn) {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		faults(map[string]func(context.Context, script){"pgx": playPgx, "lib/pq": playPq}[os.Args[1]])
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if len(os.Args) > 1 {

@@ -112,6 +112,11 @@ impl Connection {
         Ok(self.stream.write_all(&encode(tag, body))?)
     }
 
+    /// Sends encoded messages and reads nothing.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        Ok(self.stream.write_all(bytes)?)
+    }
+
     /// Reads one message: its tag and its body.
     pub(crate) fn read(&mut self) -> Result<(u8, Vec<u8>), SqlError> {
         let mut header = [0; 5];

@@ -1,6 +1,7 @@
 //! Gateway seen from its clients: the messages of drivers, connections that break off, and independence of other clients.
 
 pub(crate) mod drivers;
+mod fault_fidelity;
 mod faults;
 mod invalid_bytes;
 mod load;

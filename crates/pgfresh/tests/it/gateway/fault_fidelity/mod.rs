@@ -1,0 +1,79 @@
+//! Proof that clients cannot tell a fault from the real error.
+//!
+//! Each test plays the same script twice: on the server itself, where other sessions provoke the real error, and through the gateway
+//! with a fault. It compares all messages in their order, the state of the transaction, and the rows afterwards.
+
+mod answer;
+mod provocation;
+mod script;
+mod side;
+
+use crate::common::gateway::Gateway;
+use crate::common::random::Random;
+use crate::common::{depth, on_every_major};
+use provocation::Provocation;
+use script::Script;
+use side::{Faulty, Real, Requested};
+
+/// Schema of the databases on both sides. Other sessions write to `account.other`, and in `entry` with another word than the client.
+const SCHEMA: &str = "
+    CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL, other int NOT NULL DEFAULT 0);
+    CREATE TABLE entry (id int PRIMARY KEY, word text NOT NULL);
+    INSERT INTO account SELECT n, 100, 0 FROM generate_series(1, 5) n;";
+/// Rows that the client's transactions decide.
+const ROWS: &str = "
+    SELECT 'account ' || id, balance::text FROM account UNION ALL
+    SELECT 'entry ' || id, word FROM entry WHERE word <> 'other' ORDER BY 1";
+/// Isolations of leases with faults.
+const ISOLATIONS: [&str; 3] = ["clone", "rollback", "server"];
+
+on_every_major! {
+    serialization_failures_equal_real_ones
+    deadlocks_equal_real_ones
+    lock_timeouts_equal_real_ones
+    cancelled_statements_equal_real_ones
+    terminated_sessions_equal_real_ones
+    read_only_errors_equal_real_ones
+}
+
+fn serialization_failures_equal_real_ones(major: u32) {
+    compare(major, &[Provocation::UpdateConflict, Provocation::CommitConflict, Provocation::ReadConflict]);
+}
+
+fn deadlocks_equal_real_ones(major: u32) {
+    compare(major, &[Provocation::Deadlock]);
+}
+
+fn lock_timeouts_equal_real_ones(major: u32) {
+    compare(major, &[Provocation::LockTimeout]);
+}
+
+fn cancelled_statements_equal_real_ones(major: u32) {
+    compare(major, &[Provocation::Cancel, Provocation::LateCancel]);
+}
+
+fn terminated_sessions_equal_real_ones(major: u32) {
+    compare(major, &[Provocation::Terminate]);
+}
+
+fn read_only_errors_equal_real_ones(major: u32) {
+    compare(major, &[Provocation::ReadOnly]);
+}
+
+/// Plays some or all scripts of these errors on both sides.
+fn compare(major: u32, provocations: &[Provocation]) {
+    let gateway = Gateway::start(major, SCHEMA, &[]);
+    let real = Real::new(&gateway);
+    let mut random = Random::new();
+    let all = provocations.iter().flat_map(|provocation| Script::all(*provocation));
+    for (number, script) in depth::some_of(all).into_iter().enumerate() {
+        let (isolation, requested) = (*random.choose(&ISOLATIONS), *random.choose(&Requested::ALL));
+        println!("{script:?} in isolation {isolation}, requested {requested:?}, on PostgreSQL {major}");
+        let expected = real.play(&script);
+        let error = format!(" C{} ", script.provocation.sqlstate());
+        assert!(expected.answers.iter().any(|answer| answer.contains(&error)), "{expected:#?}");
+        let faulty = Faulty { gateway: &gateway, isolation };
+        let outcome = faulty.play(&script, requested, &format!("faulty_{number}"));
+        assert_eq!(outcome, expected, "left is the fault, right is the real error");
+    }
+}
