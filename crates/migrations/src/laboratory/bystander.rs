@@ -1,4 +1,4 @@
-//! Locks of a statement that PostgreSQL refuses in a transaction, as other sessions see them.
+//! Locks of a statement that PostgreSQL refuses in a transaction, or that fails, as other sessions see them.
 //!
 //! Such a statement may hold a lock for less than a millisecond. So a session for each table, the trap, first takes all
 //! lock modes of it. The statement waits for them, and `pg_locks` names the mode that it wants. Then the trap releases only
@@ -11,10 +11,23 @@ use server::AdminConnection;
 use super::ADMIN;
 use super::catalog::{Catalogs, Relations};
 use super::error::{During, LaboratoryError};
+use super::facts::covers;
+use super::questions::RelationState;
 use crate::LockMode;
 
 /// Maximum number of tables to hold. Each takes a session of the server.
 const MOST: usize = 200;
+
+/// A statement to observe, by its session.
+pub(super) struct Target<'a> {
+    pub(super) database: &'a str,
+    pub(super) pid: u32,
+    /// Relations that its transaction has locked before.
+    pub(super) held: &'a HashMap<u32, RelationState>,
+    /// Whether a trap opens once the statement can change the table. VACUUM does not truncate a table that another session
+    /// uses.
+    pub(super) opens_early: bool,
+}
 
 /// A session that holds a table.
 #[derive(Debug)]
@@ -31,44 +44,46 @@ pub(super) struct Bystander {
     database: String,
     pid: u32,
     traps: Vec<Trap>,
-    /// Whether a trap opens once the statement can change the table. VACUUM does not truncate a table that another session
-    /// uses.
     opens_early: bool,
     /// Indexes. LOCK TABLE refuses them, so only their locks at the time of a wait are certain.
     indexes: HashSet<u32>,
     locks: HashMap<u32, HashSet<LockMode>>,
-    /// Whether some tables have no trap.
+    /// Whether some locks cannot be seen, because a table has no trap or its own transaction keeps others from it.
     pub(super) is_incomplete: bool,
 }
 
 impl Bystander {
-    /// Holds the tables with these object identifiers, before the session with `pid` runs its statement.
+    /// Holds the tables with these object identifiers, before the session of `target` runs its statement.
     pub(super) fn new(
         catalogs: &mut Catalogs<'_>,
-        database: &str,
-        pid: u32,
+        target: &Target<'_>,
         tables: &[u32],
         relations: &Relations,
-        opens_early: bool,
     ) -> Result<Self, LaboratoryError> {
         let mut bystander = Self {
-            database: database.to_owned(),
-            pid,
+            database: target.database.to_owned(),
+            pid: target.pid,
             traps: Vec::new(),
-            opens_early,
+            opens_early: target.opens_early,
             indexes: relations.iter().filter(|(_, one)| one.letter == 'i').map(|(oid, _)| *oid).collect(),
             locks: HashMap::new(),
             is_incomplete: tables.len() > MOST,
         };
         for oid in tables.iter().take(MOST) {
             let Some(relation) = relations.get(oid) else { continue };
-            let mut session = catalogs.open(database)?;
+            let held = target.held.get(oid).map_or(&[][..], |state| &state.modes);
+            let modes = modes_beside(held);
+            bystander.is_incomplete |= misses_locks(held, modes);
+            if modes.is_empty() {
+                continue;
+            }
+            let mut session = catalogs.open(target.database)?;
             let name =
                 [&relation.name.schema, &relation.name.name].map(|part| server::identifier(part)).join(".");
-            let lock = |(number, mode): (usize, LockMode)| {
-                format!("SAVEPOINT mode_{number}; {}; ", lock(&name, relation.letter, mode))
+            let lock = |(number, mode): (usize, &LockMode)| {
+                format!("SAVEPOINT mode_{number}; {}; ", lock(&name, relation.letter, *mode))
             };
-            let locks: String = LockMode::ALL.into_iter().enumerate().map(lock).collect();
+            let locks: String = modes.iter().enumerate().map(lock).collect();
             let sql = format!("BEGIN; {locks} SELECT pg_backend_pid()");
             // A transaction of another session may hold the table.
             let Ok(rows) = session.query(&sql) else {
@@ -76,7 +91,7 @@ impl Bystander {
                 continue;
             };
             let pid = rows.last().and_then(|row| row.first()?.as_ref()?.parse().ok()).unwrap_or(0);
-            bystander.traps.push(Trap { session, pid, modes: LockMode::ALL.len() });
+            bystander.traps.push(Trap { session, pid, modes: modes.len() });
         }
         Ok(bystander)
     }
@@ -129,6 +144,22 @@ impl Bystander {
     }
 }
 
+/// Returns the modes that another session can take, from the weakest to the first that conflicts with one of `held`.
+fn modes_beside(held: &[LockMode]) -> &'static [LockMode] {
+    let is_taken = |mode: &LockMode| held.iter().any(|held| held.conflicts_with(*mode));
+    let end = LockMode::ALL.iter().position(is_taken);
+    &LockMode::ALL[..end.unwrap_or(LockMode::ALL.len())]
+}
+
+/// Returns true if a session with `held` can take a lock that matters and that waits for none of `modes`.
+fn misses_locks(held: &[LockMode], modes: &[LockMode]) -> bool {
+    let matters = |mode: &LockMode| {
+        *mode >= LockMode::ShareUpdateExclusive && !held.iter().any(|held| covers(*held, *mode))
+    };
+    let waits = |mode: &LockMode| modes.iter().any(|other| other.conflicts_with(*mode));
+    LockMode::ALL.iter().filter(|mode| matters(mode)).any(|mode| !waits(mode))
+}
+
 /// Returns SQL that locks a relation. LOCK TABLE refuses materialized views, so that other statements lock these, in some
 /// modes.
 fn lock(name: &str, letter: char, mode: LockMode) -> String {
@@ -154,5 +185,25 @@ impl Trap {
             self.modes = modes;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_locks_leave_weaker_modes_to_others() {
+        use LockMode::{AccessExclusive, AccessShare, RowExclusive, Share};
+        for (held, number, misses) in [
+            (&[][..], 8, false),
+            (&[AccessShare], 7, false),
+            (&[RowExclusive], 4, false),
+            (&[Share], 2, true),
+            (&[AccessExclusive], 0, false),
+        ] {
+            let modes = modes_beside(held);
+            assert_eq!((modes.len(), misses_locks(held, modes)), (number, misses), "{held:?}");
+        }
     }
 }

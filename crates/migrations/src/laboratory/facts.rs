@@ -80,6 +80,24 @@ impl Facts {
         facts
     }
 
+    /// Returns the locks of a statement that failed. `before` has the state of its transaction, and `locks` has what other
+    /// sessions saw.
+    pub(super) fn of_failed_statement(
+        before: &HashMap<u32, RelationState>,
+        committed: &Relations,
+        locks: &HashMap<u32, Vec<LockMode>>,
+    ) -> Self {
+        let mut facts = Self::default();
+        for (oid, modes) in locks {
+            let Some(relation) = committed.get(oid) else { continue };
+            let state = RelationState { modes: modes.clone(), ..RelationState::default() };
+            let counters = Counters::default();
+            facts.add(&Change { committed: relation, before: before.get(oid), after: &state, counters });
+        }
+        facts.finish();
+        facts
+    }
+
     fn add(&mut self, change: &Change<'_>) {
         let Change { committed, before, after, counters } = change;
         let held = before.map_or(&[][..], |before| &before.modes);
@@ -156,7 +174,7 @@ fn is_replaced_index(
 }
 
 /// Returns true if a session with `held` gains nothing by `other`: both conflict with the same modes.
-fn covers(held: LockMode, other: LockMode) -> bool {
+pub(super) fn covers(held: LockMode, other: LockMode) -> bool {
     LockMode::ALL.into_iter().all(|mode| !other.conflicts_with(mode) || held.conflicts_with(mode))
 }
 

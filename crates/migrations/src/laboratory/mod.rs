@@ -8,16 +8,19 @@
 //!
 //! A repeated session asks its own questions after each statement, in the same transaction, so that the locks are still
 //! held. The laboratory wraps a request outside transactions in BEGIN and COMMIT, so that the locks are still held. PostgreSQL
-//! refuses some statements in a transaction. They run alone, and a second session looks at their locks.
+//! refuses some statements in a transaction. They run alone, and a second session looks at their locks. So it does with
+//! statements that fail.
 
 mod answer;
 mod bystander;
 mod catalog;
 mod class;
 mod databases;
+mod deferred;
 mod error;
 mod events;
 mod facts;
+mod failing;
 mod observe;
 mod progress;
 mod questions;

@@ -8,12 +8,13 @@ use pgwire::TokenKind;
 use server::literal;
 
 use super::answer::Answer;
-use super::bystander::Bystander;
+use super::bystander::{Bystander, Target};
 use super::catalog::Relations;
 use super::class::StatementClass;
+use super::deferred::keeps_changes;
 use super::error::LaboratoryError;
 use super::facts::Facts;
-use super::progress::{Progress, Statement, is_refused};
+use super::progress::{Expected, Progress, Statement, is_refused};
 use super::questions::{COUNTERS, Counters, HELD, RelationState, SessionState};
 use super::repetition::{Repetition, shortened};
 use super::requests::Request;
@@ -53,7 +54,16 @@ impl Repetition<'_> {
         }
         let before = open.state.clone();
         observed.lock_timeout = before.as_ref().and_then(|state| state.lock_timeout);
-        let answer = self.exchange(open, statement, parts, progress)?;
+        if matches!(statement.class, StatementClass::End { .. }) && keeps_changes(&statement.sql) {
+            observed.locks = self.locks_of_deferred(open, progress.database)?;
+        }
+        let fails = matches!(progress.expected(), Expected::Error(_));
+        let answer = match &before {
+            Some(before) if fails && statement.class == StatementClass::Ordinary => {
+                self.observe_failing(open, statement, parts, progress, (before, observed))?
+            }
+            _ => self.exchange(open, statement, parts, progress)?,
+        };
         if is_idle && open.is_wrapped && is_refused(answer.sqlstate()) {
             self.ask(open, "ROLLBACK")?;
             let mut watch = self.watch(open.pid, progress.limit());
@@ -84,16 +94,7 @@ impl Repetition<'_> {
         let Some(before) = before else { return Ok(()) };
         let after = SessionState::read(&self.ask(open, HELD)?.rows);
         if statement.class == StatementClass::Ordinary {
-            let is_changed =
-                |(oid, state): &(&u32, &RelationState)| before.relations.get(oid) != Some(*state);
-            let changed: HashMap<u32, RelationState> =
-                after.relations.iter().filter(is_changed).map(|(oid, state)| (*oid, state.clone())).collect();
-            let oids: Vec<u32> = changed.keys().copied().collect();
-            let committed = self.catalogs.committed(progress.database, &oids)?;
-            self.sizes.note_renamed(progress.database, &committed);
-            let counters: HashMap<u32, Counters> =
-                before.relations.iter().map(|(oid, state)| (*oid, state.counters)).collect();
-            let mut facts = Facts::of_statement(&before.relations, &changed, &counters, &committed);
+            let mut facts = self.changes(progress.database, &before, &after)?;
             if observed.sql.get(..8).is_some_and(|word| word.eq_ignore_ascii_case("truncate")) {
                 facts.mark_emptied();
             }
@@ -113,6 +114,24 @@ impl Repetition<'_> {
         Ok(())
     }
 
+    /// Compares two states of a transaction.
+    pub(super) fn changes(
+        &mut self,
+        database: &str,
+        before: &SessionState,
+        after: &SessionState,
+    ) -> Result<Facts, LaboratoryError> {
+        let is_changed = |(oid, state): &(&u32, &RelationState)| before.relations.get(oid) != Some(*state);
+        let changed: HashMap<u32, RelationState> =
+            after.relations.iter().filter(is_changed).map(|(oid, state)| (*oid, state.clone())).collect();
+        let oids: Vec<u32> = changed.keys().copied().collect();
+        let committed = self.catalogs.committed(database, &oids)?;
+        self.sizes.note_renamed(database, &committed);
+        let counters: HashMap<u32, Counters> =
+            before.relations.iter().map(|(oid, state)| (*oid, state.counters)).collect();
+        Ok(Facts::of_statement(&before.relations, &changed, &counters, &committed))
+    }
+
     /// Sends a statement and reads the answer.
     pub(super) fn exchange(
         &mut self,
@@ -123,7 +142,7 @@ impl Repetition<'_> {
     ) -> Result<Answer, LaboratoryError> {
         let mut watch = self.watch(open.pid, progress.limit());
         let catalogs = &mut self.catalogs;
-        let exchange = exchange_of(statement);
+        let exchange = Self::exchange_of(statement);
         let answer =
             open.exchange(&exchange, &mut parts.copies, &mut |elapsed| watch.tick(elapsed, catalogs))?;
         if watch.has_cancelled() {
@@ -156,14 +175,15 @@ impl Repetition<'_> {
         let before = self.catalogs.all(database)?;
         let tables = self.tables_of(open, &statement.sql, database, &before)?;
         let is_vacuum = observed.sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("vacuum"));
-        let mut bystander =
-            Bystander::new(&mut self.catalogs, database, open.pid, &tables, &before, is_vacuum)?;
+        let held = &HashMap::new();
+        let target = Target { database, pid: open.pid, held, opens_early: is_vacuum };
+        let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &before)?;
         let timeouts = settings.rows.first().and_then(|row| row.get(1)?.clone());
         // The traps must not use up the client's timeout.
         self.set_lock_timeout(open, "0")?;
         let mut watch = self.watch(open.pid, progress.limit());
         let catalogs = &mut self.catalogs;
-        let exchange = Exchange { tick: Duration::from_millis(1), ..exchange_of(statement) };
+        let exchange = Exchange { tick: Duration::from_millis(1), ..Self::exchange_of(statement) };
         let answer = open.exchange(&exchange, &mut parts.copies, &mut |elapsed| {
             bystander.look(catalogs)?;
             watch.tick(elapsed, catalogs)
@@ -185,7 +205,11 @@ impl Repetition<'_> {
         Ok(answer)
     }
 
-    fn set_lock_timeout(&mut self, open: &mut RepeatedSession, value: &str) -> Result<(), LaboratoryError> {
+    pub(super) fn set_lock_timeout(
+        &mut self,
+        open: &mut RepeatedSession,
+        value: &str,
+    ) -> Result<(), LaboratoryError> {
         let sql = format!("SELECT pg_catalog.set_config('lock_timeout', {}, false)", literal(value));
         self.ask(open, &sql)?;
         Ok(())
@@ -211,6 +235,17 @@ impl Repetition<'_> {
         database: &str,
         relations: &Relations,
     ) -> Result<Vec<u32>, LaboratoryError> {
+        let near = self.tables_named_in(open, sql, database)?;
+        Ok(if near.is_empty() { Self::all_tables(relations) } else { near })
+    }
+
+    /// Returns the tables that a statement names, and those near them.
+    pub(super) fn tables_named_in(
+        &mut self,
+        open: &mut RepeatedSession,
+        sql: &str,
+        database: &str,
+    ) -> Result<Vec<u32>, LaboratoryError> {
         let resolved: Vec<String> = names_in(sql)
             .into_iter()
             .map(|name| {
@@ -220,28 +255,28 @@ impl Repetition<'_> {
         let rows = self.ask(open, &resolved.join(" UNION "))?.rows;
         let named: Vec<u32> =
             rows.into_iter().flatten().flatten().filter_map(|oid| oid.parse().ok()).collect();
-        let near = self.catalogs.tables_near(database, &named)?;
-        if !near.is_empty() {
-            return Ok(near);
-        }
+        self.catalogs.tables_near(database, &named)
+    }
+
+    pub(super) fn all_tables(relations: &Relations) -> Vec<u32> {
         let mut all: Vec<u32> = relations
             .iter()
             .filter(|(_, relation)| matches!(relation.letter, 'r' | 'p' | 'm'))
             .map(|(oid, _)| *oid)
             .collect();
         all.sort_unstable();
-        Ok(all)
+        all
     }
-}
 
-fn exchange_of(statement: &Statement) -> Exchange<'_> {
-    let is_copy = statement.sql.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
-    Exchange {
-        messages: &statement.messages,
-        is_extended: statement.is_extended,
-        is_copy,
-        wants_rows: false,
-        tick: Duration::from_millis(20),
+    pub(super) fn exchange_of(statement: &Statement) -> Exchange<'_> {
+        let is_copy = statement.sql.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
+        Exchange {
+            messages: &statement.messages,
+            is_extended: statement.is_extended,
+            is_copy,
+            wants_rows: false,
+            tick: Duration::from_millis(20),
+        }
     }
 }
 

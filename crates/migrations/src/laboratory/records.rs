@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{Observations, ObservedStatement};
+use crate::{Observations, ObservedStatement, RelationLock};
 
 /// A transaction of a session that is still open.
 #[derive(Debug)]
@@ -76,6 +76,16 @@ impl Records {
                 None => statement.scans.push(more),
             }
         }
+    }
+
+    /// Adds locks that the end of a statement's own transaction takes.
+    pub(super) fn add_locks(&mut self, number: usize, locks: Vec<RelationLock>) {
+        let statement = &mut self.observations.statements[number];
+        for lock in locks {
+            statement.locks.retain(|other| other.relation != lock.relation);
+            statement.locks.push(lock);
+        }
+        statement.locks.sort();
     }
 
     /// Gives each statement of a request an equal part of its time.

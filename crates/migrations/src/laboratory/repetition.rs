@@ -289,6 +289,10 @@ impl<'a> Repetition<'a> {
         };
         if open.is_wrapped {
             let end = if open.status == b'T' { "COMMIT" } else { "ROLLBACK" };
+            let locks = self.locks_of_deferred(open, progress.database)?;
+            if let Some(last) = progress.numbers.last() {
+                self.records.add_locks(*last, locks);
+            }
             let answer = self.ask(open, end)?;
             if let (Some(error), None) = (answer.error, &outcome.error) {
                 self.records.note(format!(

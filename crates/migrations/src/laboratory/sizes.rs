@@ -14,6 +14,11 @@ use crate::{Observations, RelationSize};
 /// Maximum number of rows to count.
 const COUNTED: u32 = 1_000_000;
 
+/// First words of queries.
+const QUERIES: [&str; 6] = ["select", "with", "fetch", "values", "table", "declare"];
+/// First words of other statements that may have queries inside.
+const WITH_QUERIES: [&str; 7] = ["insert", "update", "delete", "merge", "do", "call", "execute"];
+
 /// Lists tables, indexes and materialized views, each index after its table.
 const RELATIONS: &str = "\
 SELECT n.nspname, c.relname, c.relkind, tn.nspname, t.relname, \
@@ -126,22 +131,69 @@ fn count(session: &mut AdminConnection, relation: &RelationName, letter: char, e
     }
 }
 
-/// Leaves out scans of queries that stopped early, such as those with LIMIT or EXISTS. Other statements need all rows.
+/// Leaves out scans that stopped early, such as those of a query with LIMIT or EXISTS. DDL needs all rows.
 pub(super) fn leave_out_partial_scans(observations: &mut Observations) {
     let Observations { statements, sizes, .. } = observations;
-    for statement in statements.iter_mut().filter(|statement| is_query(&statement.sql)) {
+    for statement in statements {
+        let is_query = begins_with(&statement.sql, &QUERIES);
+        if !is_query && !begins_with(&statement.sql, &WITH_QUERIES) {
+            continue;
+        }
         let database = &statement.database;
         let rows = |relation: &RelationName| {
             let size = sizes.iter().find(|size| size.database == *database && size.relation == *relation);
             size.map_or(0.0, |size| size.rows)
         };
         statement.scans.retain(|scan| {
-            let all = as_f64(scan.scans) * rows(&scan.relation);
-            as_f64(scan.rows) >= all / 2.0
+            // Several queries of a block may scan the table, and only one of them to its end.
+            let scans = if is_query { as_f64(scan.scans) } else { 1.0 };
+            as_f64(scan.rows) >= scans * rows(&scan.relation) / 2.0
         });
     }
 }
 
-fn is_query(sql: &str) -> bool {
-    begins_with(sql, &["select", "with", "fetch", "values", "table", "declare"])
+#[cfg(test)]
+mod tests {
+    use plans::RelationKind;
+
+    use super::*;
+    use crate::{ObservedStatement, TableScan};
+
+    #[test]
+    fn scans_that_stop_early_are_left_out() {
+        let relation = RelationName { schema: "public".to_owned(), name: "t".to_owned() };
+        let size = RelationSize {
+            database: "app".to_owned(),
+            relation: relation.clone(),
+            kind: RelationKind::Table,
+            table: None,
+            pages: 10,
+            toast_pages: 0,
+            rows: 1000.0,
+        };
+        for (sql, scans, rows, is_kept) in [
+            ("SELECT 1 FROM t LIMIT 1", 1, 1, false),
+            ("SELECT count(*) FROM t", 1, 1000, true),
+            ("DO $$ BEGIN PERFORM 1 FROM t LIMIT 1; END $$", 1, 1, false),
+            ("CALL fill()", 3, 40, false),
+            ("DO $$ BEGIN PERFORM 1 FROM t LIMIT 1; PERFORM count(*) FROM t; END $$", 2, 1001, true),
+            ("EXECUTE p", 1, 1, false),
+            ("INSERT INTO u SELECT * FROM t LIMIT 1", 1, 1, false),
+            ("UPDATE u SET a = (SELECT max(b) FROM t)", 1, 1000, true),
+            ("ALTER TABLE t ALTER a SET NOT NULL", 1, 700, true),
+        ] {
+            let scan = TableScan { relation: relation.clone(), scans, rows };
+            let statement = ObservedStatement {
+                database: "app".to_owned(),
+                sql: sql.to_owned(),
+                scans: vec![scan],
+                ..ObservedStatement::default()
+            };
+            let sizes = vec![size.clone()];
+            let mut observations =
+                Observations { statements: vec![statement], sizes, ..Observations::default() };
+            leave_out_partial_scans(&mut observations);
+            assert_eq!(observations.statements[0].scans.len(), usize::from(is_kept), "{sql}");
+        }
+    }
 }

@@ -16,7 +16,7 @@ use crate::progress::some_of;
 pub(super) struct MissingMigration {
     /// Path of the older revision's file, relative to the template's folder.
     path: String,
-    /// Path of the working tree's file with the same text. `None` if there is none.
+    /// Path of the working tree's file with the same text. `None` if no file has it.
     pub(super) renamed_to: Option<String>,
 }
 

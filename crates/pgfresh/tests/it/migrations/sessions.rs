@@ -20,6 +20,8 @@ on_every_major! {
     pipelines_and_portals_are_repeated
     savepoints_release_their_locks
     failures_are_repeated_or_kept
+    failing_statements_show_their_locks
+    deferred_triggers_show_their_locks
     hanging_statements_show_their_locks
     sessions_that_wait_for_each_other_end
     statements_outside_transactions_show_all_locks
@@ -189,6 +191,87 @@ fn failures_are_repeated_or_kept(major: u32) {
             "3 ROLLBACK",
             "4 ALTER TABLE | ACCESS EXCLUSIVE items",
             "5 42703",
+        ]
+    );
+}
+
+fn failing_statements_show_their_locks(major: u32) {
+    let mut script = Script::new(&["app"]);
+    script.query(0, "ALTER TABLE orders ADD CHECK (id < 5)", (&[], "23514", b'I'));
+    script.query(0, "INSERT INTO items VALUES (1, 5000)", (&["INSERT 0 1"], "", b'I'));
+    script.query(0, "BEGIN", (&["BEGIN"], "", b'T'));
+    script.query(0, "LOCK TABLE orders IN SHARE MODE", (&["LOCK TABLE"], "", b'T'));
+    script.query(0, "SAVEPOINT a", (&["SAVEPOINT"], "", b'T'));
+    let foreign_key = "ALTER TABLE items ADD FOREIGN KEY (order_id) REFERENCES orders";
+    script.query(0, foreign_key, (&[], "23503", b'E'));
+    script.query(0, "ROLLBACK TO a", (&["ROLLBACK"], "", b'T'));
+    script.query(0, "SELECT id FROM items, missing", (&[], "42P01", b'E'));
+    script.query(0, "COMMIT", (&["ROLLBACK"], "", b'I'));
+    script.query(0, foreign_key, (&[], "23503", b'I'));
+    let block = "DO $$ BEGIN LOCK items IN EXCLUSIVE MODE; TRUNCATE orders; RAISE 'no'; END $$";
+    script.query(0, block, (&[], "P0001", b'I'));
+    script.query(0, "ALTER TABLE items ADD x int", (&["ALTER TABLE"], "", b'I'));
+    let (lines, observations) = repeat(major, &script);
+    // Beside SHARE, no other session can hold the table in a mode that SHARE ROW EXCLUSIVE waits for.
+    let [hidden] = &observations.unseen[..] else { panic!("{:?}", observations.unseen) };
+    assert!(
+        hidden.starts_with("some locks of \"ALTER TABLE items ADD FOREIGN KEY")
+            && hidden.ends_with("which fails")
+    );
+    assert_eq!(
+        lines,
+        [
+            "0 23514 | ACCESS EXCLUSIVE orders",
+            "1 INSERT 0 1",
+            "2 BEGIN",
+            "2 LOCK TABLE | SHARE orders",
+            "2 SAVEPOINT",
+            "2 23503 | SHARE ROW EXCLUSIVE items",
+            "2 ROLLBACK",
+            "2 42P01",
+            "2 ROLLBACK",
+            "3 23503 | SHARE ROW EXCLUSIVE items; SHARE ROW EXCLUSIVE orders",
+            "4 P0001 | EXCLUSIVE items; ACCESS EXCLUSIVE orders",
+            "5 ALTER TABLE | ACCESS EXCLUSIVE items",
+        ]
+    );
+}
+
+/// A trigger that runs at the end of the transaction, and locks another table.
+const DEFERRED: &str = "
+    CREATE FUNCTION close() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN LOCK items IN EXCLUSIVE MODE; PERFORM nextval('runs'); RETURN NULL; END $$;
+    CREATE SEQUENCE runs;
+    CREATE CONSTRAINT TRIGGER t AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION close();";
+
+fn deferred_triggers_show_their_locks(major: u32) {
+    let mut script = Script::new(&["app"]);
+    script.query(0, DEFERRED, (&["CREATE FUNCTION", "CREATE SEQUENCE", "CREATE TRIGGER"], "", b'I'));
+    let update = "UPDATE orders SET status = 'x' WHERE id = 7";
+    script.query(0, "BEGIN", (&["BEGIN"], "", b'T'));
+    script.query(0, update, (&["UPDATE 1"], "", b'T'));
+    script.query(0, "ALTER TABLE items ADD x int", (&["ALTER TABLE"], "", b'T'));
+    script.query(0, "ROLLBACK", (&["ROLLBACK"], "", b'I'));
+    script.query(0, "BEGIN", (&["BEGIN"], "", b'T'));
+    script.query(0, update, (&["UPDATE 1"], "", b'T'));
+    script.query(0, "COMMIT", (&["COMMIT"], "", b'I'));
+    script.query(0, update, (&["UPDATE 1"], "", b'I'));
+    script.query(0, "ALTER TABLE orders ADD x int", (&["ALTER TABLE"], "", b'I'));
+    let (lines, observations) = repeat(major, &script);
+    assert_eq!(observations.unseen, Vec::<String>::new());
+    assert_eq!(
+        lines[3..],
+        [
+            "1 BEGIN",
+            "1 UPDATE 1",
+            "1 ALTER TABLE | ACCESS EXCLUSIVE items",
+            "1 ROLLBACK",
+            "2 BEGIN",
+            "2 UPDATE 1",
+            "2 COMMIT | EXCLUSIVE items",
+            "3 UPDATE 1 | EXCLUSIVE items",
+            "4 ALTER TABLE | ACCESS EXCLUSIVE orders",
         ]
     );
 }

@@ -1,0 +1,55 @@
+//! Locks of a statement that fails. PostgreSQL releases them before the session can be asked, so other sessions look.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::answer::Answer;
+use super::bystander::{Bystander, Target};
+use super::error::LaboratoryError;
+use super::facts::Facts;
+use super::progress::{Progress, Statement};
+use super::questions::SessionState;
+use super::repetition::{Repetition, shortened};
+use super::requests::Request;
+use super::session::{Exchange, RepeatedSession};
+use crate::ObservedStatement;
+use crate::sql_text::begins_with;
+
+impl Repetition<'_> {
+    /// Runs a statement that failed in the tool's run. `before` is the state of its transaction.
+    pub(super) fn observe_failing(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        parts: &mut Request,
+        progress: &Progress<'_>,
+        (before, observed): (&SessionState, &mut ObservedStatement),
+    ) -> Result<Answer, LaboratoryError> {
+        let database = progress.database;
+        let relations = self.catalogs.all(database)?;
+        let mut tables = self.tables_named_in(open, &statement.sql, database)?;
+        if tables.is_empty() && begins_with(&statement.sql, &["do", "call", "execute"]) {
+            tables = Self::all_tables(&relations);
+        }
+        if tables.is_empty() {
+            return self.exchange(open, statement, parts, progress);
+        }
+        let target = Target { database, pid: open.pid, held: &before.relations, opens_early: false };
+        let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &relations)?;
+        // The traps must not use up the client's timeout. The failure undoes the setting.
+        self.set_lock_timeout(open, "0")?;
+        let exchange = Exchange { tick: Duration::from_millis(1), ..Self::exchange_of(statement) };
+        let mut watch = self.watch(open.pid, progress.limit());
+        let catalogs = &mut self.catalogs;
+        let answer = open.exchange(&exchange, &mut parts.copies, &mut |elapsed| {
+            bystander.look(catalogs)?;
+            watch.tick(elapsed, catalogs)
+        })?;
+        if bystander.is_incomplete {
+            self.records.note(format!("some locks of \"{}\", which fails", shortened(&statement.sql)));
+        }
+        let locks: HashMap<_, _> = bystander.finish();
+        observed.locks = Facts::of_failed_statement(&before.relations, &relations, &locks).locks;
+        Ok(answer)
+    }
+}
