@@ -14,7 +14,8 @@ const KEEP_DEFAULT: &str = "keep the default until the code that writes the colu
 const RENAME_TABLE: &str =
     "in the same transaction, CREATE VIEW with the old name; drop it after the deployment";
 const DROP_TABLE: &str = "deploy code without the table first, then drop it";
-const OLD_CODE: &str = "change the code first so that it works with both, deploy it, then migrate";
+const OLD_CODE: &str =
+    "keep the old one until code without it is deployed, or deploy code that works with both first";
 
 /// Advice for changes that old code fails with.
 pub(super) fn advise_code(facts: &Facts<'_>) -> Vec<StatementAdvice> {

@@ -2,14 +2,19 @@
 
 use std::collections::HashMap;
 
+use migrations::suite::broken;
 use migrations::testing::transcript_in;
 use migrations::{AdviceTopic, Laboratory, ReportedStatement, StatementAdvice, advise};
 use pgwire::{SessionTranscript, StatementError};
 
 use super::advice_cases::CASES;
+use super::blocking::suite;
 use super::page::{Example, Migration, PAGE, examples};
 use crate::common::on_every_major;
 use crate::common::provisioner::provisioner;
+
+/// The suite of the page's examples.
+pub(super) const SUITE: &str = "SELECT orders_of(7)";
 
 /// Tables of the page's examples.
 pub(super) const SCHEMA: &str = include_str!("advice.sql");
@@ -64,7 +69,7 @@ fn page_has_a_section_for_each_topic() {
         assert!(PAGE.contains(&heading), "{heading}");
         let has_example =
             examples().iter().any(|example| example.heading == topic.heading() && example.is_safe);
-        assert!(has_example || topic == AdviceTopic::OldCode, "{heading}");
+        assert!(has_example, "{heading}");
     }
 }
 
@@ -81,16 +86,24 @@ fn advice_for(major: u32, migrations: &[&Migration]) -> Vec<Vec<Vec<StatementAdv
             .map(|(name, migration)| transcript(name, &migration.statements))
             .collect();
         let observations = laboratory.observe(&transcripts).unwrap();
-        laboratory.stop().unwrap();
+        let fresh = laboratory.fresh_database().unwrap();
+        let mut before = laboratory.session(&fresh).unwrap();
+        let sessions: Vec<_> = names.iter().map(|name| laboratory.session(name).unwrap()).collect();
         assert_eq!(observations.unseen, Vec::<String>::new(), "{major}");
         let mut statements: HashMap<String, Vec<ReportedStatement>> = HashMap::new();
         for observed in observations.statements {
             let reported = ReportedStatement { observed, ..ReportedStatement::default() };
             statements.entry(reported.observed.database.clone()).or_default().push(reported);
         }
-        for (name, migration) in names.iter().zip(chunk) {
+        for ((name, migration), mut after) in names.iter().zip(chunk).zip(sessions) {
+            let reported = statements.get_mut(name).unwrap();
+            let observed: Vec<_> = reported.iter().map(|one| one.observed.clone()).collect();
+            for (place, one) in broken(&mut before, &mut after, &suite(SUITE), &observed).unwrap() {
+                reported[place.unwrap()].breaks.push(one);
+            }
             all.push(advise(&statements[name], &observations.sizes, migration.knows_suite));
         }
+        laboratory.stop().unwrap();
     }
     all
 }

@@ -23,3 +23,4 @@ CREATE EXTENSION citext;
 CREATE TABLE names (id int PRIMARY KEY, name citext);
 INSERT INTO parts SELECT n, n FROM generate_series(1, 100) n;
 INSERT INTO names SELECT n, 'name' FROM generate_series(1, 100) n;
+CREATE FUNCTION orders_of(customer bigint) RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM orders WHERE customer_id = $1';

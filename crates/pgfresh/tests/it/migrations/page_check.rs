@@ -6,19 +6,16 @@ use std::process::Command;
 use migrations::AdviceTopic;
 use serde_json::Value;
 
-use super::advice::SCHEMA;
-use super::page::examples;
+use super::advice::{SCHEMA, SUITE};
+use super::page::{Example, examples};
 use crate::common::{Scene, User, finish, postgres};
 
 /// Runs each file in another database. Each database is a copy of the template.
 const RUN: &str = "for file in examples/*.sql; do psql -X -q -d \"$(basename $file .sql)\" -f $file; done";
 
-/// A recording of a suite without statements, so that no statement of it fails.
-const NO_STATEMENTS: &str = r#"{"format": 1, "statements": []}"#;
-
 #[test]
 fn check_warns_of_dangerous_examples() {
-    let report = check(false, &[]);
+    let report = check(|example| !example.is_safe, &[]);
     let found: BTreeSet<String> = pages(&report).into_iter().collect();
     let topics = AdviceTopic::ALL.into_iter().filter(|topic| *topic != AdviceTopic::OldCode);
     let expected: BTreeSet<_> =
@@ -28,12 +25,26 @@ fn check_warns_of_dangerous_examples() {
 
 #[test]
 fn check_accepts_safe_examples() {
-    let report = check(true, &["--statements", "suite.json"]);
+    let report = check(|example| example.is_safe, &["--statements", "suite.json"]);
     assert_eq!(pages(&report), Vec::<String>::new(), "{report:#}");
     let statements = report["statements"].as_array().unwrap();
     let altered =
         statements.iter().filter(|statement| statement["sql"].as_str().unwrap().starts_with("ALTER TABLE"));
     assert!(altered.count() > 20, "{report:#}");
+}
+
+#[test]
+fn check_names_what_old_code_needs() {
+    let old_code = |example: &Example| example.heading == AdviceTopic::OldCode.heading();
+    let suite = ["--statements", "suite.json"];
+    let report = check(|example| old_code(example) && !example.is_safe, &suite);
+    assert_eq!(pages(&report), ["docs/migrations.md#old-code"], "{report:#}");
+    let dropped =
+        &report["statements"].as_array().unwrap().iter().find(|one| !one["breaks"][0].is_null()).unwrap();
+    assert_eq!(dropped["sql"], "DROP FUNCTION orders_of(bigint)");
+    assert_eq!(dropped["breaks"][0]["statement"], "SELECT orders_of(?)");
+    let report = check(|example| old_code(example) && example.is_safe, &suite);
+    assert!(!report.to_string().contains("breaks\":[{"), "{report:#}");
 }
 
 /// Returns the pages of all advice.
@@ -43,14 +54,13 @@ fn pages(report: &Value) -> Vec<String> {
     advice.map(|advice| advice["page"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Checks the examples as one migration.
-fn check(is_safe: bool, options: &[&str]) -> Value {
+/// Checks some examples as one migration.
+fn check(is_meant: impl Fn(&Example) -> bool, options: &[&str]) -> Value {
     let scene = Scene::new(User::Ourselves);
     scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n");
     scene.write("schema.sql", SCHEMA);
-    scene.write("suite.json", NO_STATEMENTS);
-    let of_kind =
-        examples().into_iter().filter(|example| example.is_safe == is_safe && example.first_major <= 15);
+    scene.write("suite.json", &format!(r#"{{"format": 1, "statements": [{{"text": "{SUITE}"}}]}}"#));
+    let of_kind = examples().into_iter().filter(|example| is_meant(example) && example.first_major <= 15);
     for (number, example) in of_kind.enumerate() {
         let statements =
             example.migration.statements.iter().map(|statement| statement.trim_start_matches("55P04! "));
