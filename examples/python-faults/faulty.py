@@ -21,7 +21,7 @@ class Shop:
         for connection in self.idle:
             connection.close()
 
-    def pay(self, number: str, cents: int) -> str:
+    def pay(self, customer: str, cents: int) -> str:
         """Store a payment."""
 
         def work(connection: psycopg.Connection) -> None:
@@ -29,50 +29,52 @@ class Shop:
             payment = uuid4()
             connection.execute(
                 "INSERT INTO payments VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-                (payment, number, cents),
+                (payment, customer, cents),
             )
 
         retry(self.pool, work)
-        return f"{number}: thank you"
+        return f"{customer}: thank you"
 
-    def place(self, number: str, item: str) -> str:
+    def place(self, customer: str, item: str) -> str:
         """Store an order, and its message to the warehouse."""
 
         def work(connection: psycopg.Connection) -> None:
             placed = connection.execute(
-                "INSERT INTO orders VALUES (%s, %s) ON CONFLICT DO NOTHING", (number, item)
+                "INSERT INTO orders VALUES (%s, %s) ON CONFLICT DO NOTHING", (customer, item)
             )
             # Bug: if the message fails after this, the next attempt finds the order and sends none.
             connection.commit()
             if placed.rowcount:
-                connection.execute("INSERT INTO outbox VALUES (%s)", (f"pack {number}",))
+                connection.execute("INSERT INTO outbox VALUES (%s)", (f"pack {customer}",))
 
         retry(self.pool, work)
-        return f"{number}: we have your order"
+        return f"{customer}: we have your order"
 
-    def ship(self, number: str) -> str:
+    def ship(self, customer: str) -> str:
         """Mark an order as shipped."""
         # Bug: the customer hears that the order is on its way although the database says it is not.
         try:
             with self.pool.connection() as connection:
                 connection.execute(
-                    "UPDATE orders SET state = 'shipped' WHERE number = %s", (number,)
+                    "UPDATE orders SET state = 'shipped' WHERE customer = %s", (customer,)
                 )
         except psycopg.Error:
-            logging.exception("cannot ship %s", number)
-        return f"{number}: on its way"
+            logging.exception("cannot ship %s", customer)
+        return f"{customer}: on its way"
 
-    def wait_until_paid(self, number: str) -> str:
+    def wait_until_paid(self, customer: str) -> str:
         """Wait for the payment of an order."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             while True:
                 # Bug: a lost connection does not come back, and this loop never ends.
                 try:
-                    found = connection.execute("SELECT FROM payments WHERE number = %s", (number,))
+                    found = connection.execute(
+                        "SELECT FROM payments WHERE customer = %s", (customer,)
+                    )
                     if found.rowcount:
-                        return f"{number}: paid"
+                        return f"{customer}: paid"
                 except psycopg.OperationalError:
-                    logging.exception("cannot look for the payment of %s", number)
+                    logging.exception("cannot look for the payment of %s", customer)
                 time.sleep(0.1)
 
     def set_price(self, item: str, cents: int) -> int:

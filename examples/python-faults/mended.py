@@ -16,7 +16,7 @@ class Shop:
     def close(self) -> None:
         self.pool.close()
 
-    def pay(self, number: str, cents: int) -> str:
+    def pay(self, customer: str, cents: int) -> str:
         """Store a payment."""
         payment = uuid4()
 
@@ -24,47 +24,49 @@ class Shop:
             # The first attempt may have been committed, although its connection was lost.
             connection.execute(
                 "INSERT INTO payments VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-                (payment, number, cents),
+                (payment, customer, cents),
             )
 
         retry(self.pool, work)
-        return f"{number}: thank you"
+        return f"{customer}: thank you"
 
-    def place(self, number: str, item: str) -> str:
+    def place(self, customer: str, item: str) -> str:
         """Store an order, and its message to the warehouse."""
 
         def work(connection: psycopg.Connection) -> None:
             placed = connection.execute(
-                "INSERT INTO orders VALUES (%s, %s) ON CONFLICT DO NOTHING", (number, item)
+                "INSERT INTO orders VALUES (%s, %s) ON CONFLICT DO NOTHING", (customer, item)
             )
             if placed.rowcount:
-                connection.execute("INSERT INTO outbox VALUES (%s)", (f"pack {number}",))
+                connection.execute("INSERT INTO outbox VALUES (%s)", (f"pack {customer}",))
 
         retry(self.pool, work)
-        return f"{number}: we have your order"
+        return f"{customer}: we have your order"
 
-    def ship(self, number: str) -> str:
+    def ship(self, customer: str) -> str:
         """Mark an order as shipped."""
 
         def work(connection: psycopg.Connection) -> None:
-            connection.execute("UPDATE orders SET state = 'shipped' WHERE number = %s", (number,))
+            connection.execute(
+                "UPDATE orders SET state = 'shipped' WHERE customer = %s", (customer,)
+            )
 
         retry(self.pool, work)
-        return f"{number}: on its way"
+        return f"{customer}: on its way"
 
-    def wait_until_paid(self, number: str, seconds: float = 10) -> str:
+    def wait_until_paid(self, customer: str, seconds: float = 10) -> str:
         """Wait for the payment of an order."""
 
         def paid(connection: psycopg.Connection) -> bool:
-            found = connection.execute("SELECT FROM payments WHERE number = %s", (number,))
+            found = connection.execute("SELECT FROM payments WHERE customer = %s", (customer,))
             return bool(found.rowcount)
 
         end = time.monotonic() + seconds
         while not retry(self.pool, paid):
             if time.monotonic() > end:
-                raise TimeoutError(number)
+                raise TimeoutError(customer)
             time.sleep(0.1)
-        return f"{number}: paid"
+        return f"{customer}: paid"
 
     def set_price(self, item: str, cents: int) -> int:
         """Change a price."""

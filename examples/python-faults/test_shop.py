@@ -4,19 +4,19 @@ from mended import Shop
 
 
 def test_pay(shop: Shop) -> None:
-    assert shop.pay("A-1", 4200) == "A-1: thank you"
+    assert shop.pay("Ann", 4200) == "Ann: thank you"
 
 
 def test_place(shop: Shop) -> None:
-    assert shop.place("A-3", "lamp") == "A-3: we have your order"
+    assert shop.place("Carl", "lamp") == "Carl: we have your order"
 
 
 def test_ship(shop: Shop) -> None:
-    assert shop.ship("A-2") == "A-2: on its way"
+    assert shop.ship("Bob") == "Bob: on its way"
 
 
 def test_wait_until_paid(shop: Shop) -> None:
-    assert shop.wait_until_paid("A-2") == "A-2: paid"
+    assert shop.wait_until_paid("Bob") == "Bob: paid"
 
 
 def test_set_price(shop: Shop) -> None:

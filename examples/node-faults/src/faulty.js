@@ -14,37 +14,37 @@ export class Shop {
   }
 
   // Stores a payment.
-  async pay(number, cents) {
+  async pay(customer, cents) {
     await retry(this.pool, (client) => {
       // Bug: each attempt has another id. A second one doubles a payment that was committed.
       const payment = randomUUID();
-      return client.query("INSERT INTO payments VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", [payment, number, cents]);
+      return client.query("INSERT INTO payments VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", [payment, customer, cents]);
     });
-    return `${number}: thank you`;
+    return `${customer}: thank you`;
   }
 
   // Stores an order, and its message to the warehouse.
-  async place(number, item) {
+  async place(customer, item) {
     let placed;
     await retry(this.pool, async (client) => {
-      placed = await client.query("INSERT INTO orders VALUES ($1, $2) ON CONFLICT DO NOTHING", [number, item]);
+      placed = await client.query("INSERT INTO orders VALUES ($1, $2) ON CONFLICT DO NOTHING", [customer, item]);
     });
     // Bug: after a lost commit, the second attempt finds the order, and nobody sends the message.
     if (placed.rowCount) {
-      await retry(this.pool, (client) => client.query("INSERT INTO outbox VALUES ($1)", [`pack ${number}`]));
+      await retry(this.pool, (client) => client.query("INSERT INTO outbox VALUES ($1)", [`pack ${customer}`]));
     }
-    return `${number}: we have your order`;
+    return `${customer}: we have your order`;
   }
 
   // Marks an order as shipped.
-  async ship(number) {
+  async ship(customer) {
     // Bug: the customer hears that the order is on its way although the database says it is not.
     try {
-      await this.pool.query("UPDATE orders SET state = 'shipped' WHERE number = $1", [number]);
+      await this.pool.query("UPDATE orders SET state = 'shipped' WHERE customer = $1", [customer]);
     } catch (error) {
-      console.error(`cannot ship ${number}`, error);
+      console.error(`cannot ship ${customer}`, error);
     }
-    return `${number}: on its way`;
+    return `${customer}: on its way`;
   }
 
   // Changes a price.

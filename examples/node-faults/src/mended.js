@@ -14,28 +14,28 @@ export class Shop {
   }
 
   // Stores a payment.
-  async pay(number, cents) {
+  async pay(customer, cents) {
     const payment = randomUUID();
     await retry(this.pool, (client) =>
       // The first attempt may have been committed, although its connection was lost.
-      client.query("INSERT INTO payments VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", [payment, number, cents]),
+      client.query("INSERT INTO payments VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", [payment, customer, cents]),
     );
-    return `${number}: thank you`;
+    return `${customer}: thank you`;
   }
 
   // Stores an order, and its message to the warehouse.
-  async place(number, item) {
+  async place(customer, item) {
     await retry(this.pool, async (client) => {
-      const placed = await client.query("INSERT INTO orders VALUES ($1, $2) ON CONFLICT DO NOTHING", [number, item]);
-      if (placed.rowCount) await client.query("INSERT INTO outbox VALUES ($1)", [`pack ${number}`]);
+      const placed = await client.query("INSERT INTO orders VALUES ($1, $2) ON CONFLICT DO NOTHING", [customer, item]);
+      if (placed.rowCount) await client.query("INSERT INTO outbox VALUES ($1)", [`pack ${customer}`]);
     });
-    return `${number}: we have your order`;
+    return `${customer}: we have your order`;
   }
 
   // Marks an order as shipped.
-  async ship(number) {
-    await retry(this.pool, (client) => client.query("UPDATE orders SET state = 'shipped' WHERE number = $1", [number]));
-    return `${number}: on its way`;
+  async ship(customer) {
+    await retry(this.pool, (client) => client.query("UPDATE orders SET state = 'shipped' WHERE customer = $1", [customer]));
+    return `${customer}: on its way`;
   }
 
   // Changes a price.

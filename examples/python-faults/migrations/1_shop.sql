@@ -4,14 +4,14 @@ CREATE TABLE prices (
 );
 
 CREATE TABLE orders (
-    number text PRIMARY KEY,
+    customer text PRIMARY KEY,
     item text NOT NULL REFERENCES prices,
     state text NOT NULL DEFAULT 'new'
 );
 
 CREATE TABLE payments (
     id uuid PRIMARY KEY,
-    number text NOT NULL REFERENCES orders,
+    customer text NOT NULL REFERENCES orders,
     cents int NOT NULL
 );
 
@@ -21,5 +21,5 @@ CREATE TABLE outbox (
 );
 
 INSERT INTO prices VALUES ('lamp', 4200), ('chair', 9900);
-INSERT INTO orders VALUES ('A-1', 'lamp'), ('A-2', 'chair');
-INSERT INTO payments VALUES ('00000000-0000-0000-0000-000000000002', 'A-2', 9900);
+INSERT INTO orders VALUES ('Ann', 'lamp'), ('Bob', 'chair');
+INSERT INTO payments VALUES ('00000000-0000-0000-0000-000000000002', 'Bob', 9900);
