@@ -38,7 +38,7 @@ pub struct GatewayOptions {
     pub advertised: Option<Advertised>,
     /// Certificate for TLS. `None` disables TLS.
     pub certificate: Option<Arc<ServerCertificate>>,
-    /// Whether to listen on a second port, for replicas.
+    /// Whether to listen on a second port, for replicas: the one after `listen`, or any free port if that has none.
     pub replicas: bool,
     /// Unix socket to listen on in addition to `listen`.
     pub socket: Option<SocketFile>,
@@ -175,7 +175,9 @@ impl Gateway {
         };
         let (address, tcp) = bind(listen)?;
         let mut listeners = vec![(ServerRole::Primary, tcp)];
-        let replica = replicas.then(|| bind(SocketAddr::new(listen.ip(), 0))).transpose()?;
+        let next = if listen.port() == 0 { Some(0) } else { listen.port().checked_add(1) };
+        let next = SocketAddr::new(listen.ip(), next.unwrap_or(0));
+        let replica = replicas.then(|| bind(next)).transpose()?;
         let replica = replica.map(|(address, tcp)| {
             listeners.push((ServerRole::Replica, tcp));
             address

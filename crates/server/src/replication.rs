@@ -18,9 +18,9 @@ const PRIMARY: [(&str, &str); 1] = [("synchronous_commit", "remote_apply")];
 /// Settings of a standby that users can't change.
 const STANDBY: [(&str, &str); 1] = [("hot_standby", "on")];
 
-/// Settings of a standby that users can change. Both times are shorter than PostgreSQL's, because commits wait for the
-/// standby: until it connects again after a restart of the primary, and until a transaction on the standby that
-/// blocks a change has ended.
+/// Settings of a standby that users can change. Commits wait for the standby, so both times are shorter than
+/// PostgreSQL's: the pause before it connects to the primary again, and the bound on a transaction on the standby
+/// that blocks a change.
 const STANDBY_TIMES: [(&str, &str); 2] =
     [("wal_retrieve_retry_interval", "100ms"), ("max_standby_streaming_delay", "5s")];
 

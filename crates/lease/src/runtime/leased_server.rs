@@ -211,7 +211,7 @@ impl LeasedServer {
     ///
     /// # Errors
     /// Returns [`LeaseError::NotStarted`] if the server doesn't start. Since its data remains, a client can try again.
-    /// Returns [`LeaseError::NoReplica`] if the action concerns a replica, and there is none.
+    /// Returns [`LeaseError::NoReplica`] if the action needs a replica that the server lacks.
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         match action {
             ServerAction::Lag(lag) => self.set_lag(lag),

@@ -126,7 +126,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Runs statements in sequence in a new session, each in a transaction of its own, and returns the rows of the last one. A
+    /// Runs statements in sequence in a new session. Each has its own transaction. Returns the rows of the last statement. A
     /// commit returns once a synchronous standby shows it.
     pub(crate) fn run(
         &self,
