@@ -69,6 +69,7 @@ func (a api) lease(request leaseRequest) (*Database, error) {
 		return nil, err
 	}
 	database.URL, database.JDBCURL = a.trust.addTo(database.URL), a.trust.addTo(database.JDBCURL)
+	database.ReplicaURL = a.trust.addTo(database.ReplicaURL)
 	database.limits = request.limits
 	return database, nil
 }

@@ -40,6 +40,9 @@ type Database struct {
 	// SocketURL is the URL with the server's unix socket, without a password.
 	SocketURL string `json:"socket_url"`
 
+	// ReplicaURL is the URL of the replica. It is empty unless the template has one.
+	ReplicaURL string `json:"replica_url"`
+
 	// Template is the name of the template that the database is a copy of.
 	Template string `json:"template"`
 

@@ -42,7 +42,7 @@ type step struct {
 		Error, Connection, Delay, Bandwidth, Statement string
 		At                                             Moment
 		Nth, Times                                     int
-		Duration                                       string
+		Duration, Lag                                  string
 		ReadOnly                                       string `json:"read_only"`
 	}
 	Request *struct {
@@ -132,6 +132,10 @@ func (s *stage) play() {
 			test.run(func() { database.Fault(test, s.fault(step)) })
 		case "faults":
 			s.compareFaults(database.Faults(test), step.Answer.Body)
+		case "lag":
+			test.run(func() { database.SetReplicaLag(test, step.With.Lag) })
+		case "promote":
+			test.run(func() { database.PromoteReplica(test) })
 		case "check":
 			test.run(func() { database.checkFaults(test) })
 		case "release":

@@ -110,6 +110,8 @@ export class Database {
   readonly jdbcUrl: string;
   /** URL with the server's unix socket, `postgresql://…`, without a password. */
   readonly socketUrl: string;
+  /** URL of the replica, `postgresql://…`. Absent unless the template has a replica. */
+  readonly replicaUrl?: string;
   /** Name of the template that the database is a copy of. */
   readonly template: string;
   /** Whether pgfresh records the statements: with `record`, with `budget`, or with a `[budget]` in `pgfresh.toml`. */
@@ -140,6 +142,13 @@ export class Database {
    * second call does nothing.
    */
   checkFaults(): Promise<void>;
+  /**
+   * Makes the replica lag behind, for isolation `server`. `"none"`: a commit returns once the replica shows it. `"paused"`: the replica
+   * shows no further commit. A time, in milliseconds or as text with a unit: the replica shows each commit after this time.
+   */
+  setReplicaLag(lag: "none" | "paused" | (string & {}) | number): Promise<void>;
+  /** Stops the server of the database, and its replica takes its place. */
+  promoteReplica(): Promise<void>;
   /** Rejects if the test exceeded its budget. The helpers for test frameworks and `withFreshDatabase` call it. */
   checkBudget(): Promise<void>;
 }

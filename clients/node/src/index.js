@@ -19,8 +19,9 @@ class Database {
   #faulty = false;
 
   // `limits` is the budget in the form of the HTTP API. `test` is the name of the test, if the caller knows it.
-  constructor({ name, url, jdbc_url, socket_url, template, recorded = false }, limits, test) {
+  constructor({ name, url, jdbc_url, socket_url, replica_url, template, recorded = false }, limits, test) {
     Object.assign(this, { name, url, jdbcUrl: jdbc_url, socketUrl: socket_url, template });
+    if (replica_url) this.replicaUrl = replica_url;
     this.#recorded = recorded;
     this.#limits = limits;
     this.#test = test;
@@ -76,6 +77,14 @@ class Database {
   async faults() {
     const { faults } = await (await server()).request("GET", `${pathOf(this)}/faults`);
     return faults.map(statusOf);
+  }
+
+  async setReplicaLag(lag) {
+    await (await server()).request("POST", `${pathOf(this)}/replica`, { lag: timeOf(lag) });
+  }
+
+  async promoteReplica() {
+    await (await server()).request("POST", `${pathOf(this)}/promote`);
   }
 
   async statements(block) {

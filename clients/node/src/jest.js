@@ -45,6 +45,10 @@ class CurrentDatabase {
     return this.#database.socketUrl;
   }
 
+  get replicaUrl() {
+    return this.#database.replicaUrl;
+  }
+
   get template() {
     return this.#database.template;
   }
@@ -67,6 +71,14 @@ class CurrentDatabase {
 
   faults() {
     return this.#database.faults();
+  }
+
+  setReplicaLag(lag) {
+    return this.#database.setReplicaLag(lag);
+  }
+
+  promoteReplica() {
+    return this.#database.promoteReplica();
   }
 
   checkBudget() {

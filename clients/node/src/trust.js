@@ -17,7 +17,7 @@ class Trust {
 
   // Makes the URLs of a response tell drivers to verify the server, too.
   addTo(answer) {
-    for (const key of ["url", "jdbc_url"]) {
+    for (const key of ["url", "jdbc_url", "replica_url"]) {
       if (answer[key]) answer[key] += (answer[key].includes("?") ? "&" : "?") + this.#parameters;
     }
     return answer;

@@ -29,6 +29,8 @@ async function act(client, { do: what, with: options, answer }, database) {
   if (what === "reset") await database.reset(camelCase(options));
   if (what === "fault") await requestFault(database, options);
   if (what === "faults") assert.deepEqual(await database.faults(), answer.body.faults.map(described));
+  if (what === "lag") await database.setReplicaLag(options.lag);
+  if (what === "promote") await database.promoteReplica();
   if (what === "check") await database.checkFaults();
   if (what === "release") client.reportKept(await database.release(options));
   return database;

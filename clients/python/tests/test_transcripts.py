@@ -32,6 +32,10 @@ def do(step: dict[str, Any], database: Database | None) -> Database:
             assert fault.pop("number") == number
             fault["text"], fault["statements"] = fault.pop("fault"), tuple(fault["statements"])
         assert database.faults() == [FaultStatus(**fault) for fault in expected]
+    elif step["do"] == "lag":
+        database.set_replica_lag(options["lag"])
+    elif step["do"] == "promote":
+        database.promote_replica()
     elif step["do"] == "check":
         if unfired := database._unfired():
             raise Error(unfired)

@@ -97,10 +97,34 @@ impl Database {
         &self.response.socket_url
     }
 
+    /// Returns the URL of the replica, or `None` if the template has none.
+    #[must_use]
+    pub fn replica_url(&self) -> Option<&str> {
+        self.response.replica_url.as_deref()
+    }
+
     /// Returns the name of the template that the database is a copy of.
     #[must_use]
     pub fn template(&self) -> &str {
         &self.response.template
+    }
+
+    /// Makes the replica lag behind, for isolation `server`, and returns once it does. `none`: a commit returns once the
+    /// replica shows it. `paused`: the replica shows no further commit. A time, such as `500ms`: the replica shows each
+    /// commit after this time.
+    ///
+    /// # Errors
+    /// Fails if the database has no replica.
+    pub fn set_replica_lag(&self, lag: &str) -> Result<(), Error> {
+        self.server.set_replica_lag(self.name(), lag)
+    }
+
+    /// Stops the server of the database, and its replica takes its place.
+    ///
+    /// # Errors
+    /// Fails if the database has no replica.
+    pub fn promote_replica(&self) -> Result<(), Error> {
+        self.server.promote_replica(self.name())
     }
 
     /// Restores the state of the template, in about a millisecond.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use contract::{
     EndOfTest, ErrorBody, FaultDescription, FaultList, FaultRequest, LeaseRequest, LeaseResponse,
-    Measurement, ResetRequest,
+    Measurement, ReplicaRequest, ResetRequest,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
@@ -157,6 +157,7 @@ impl Server {
         let mut leased = response.ok_or_else(|| Error::new("pgfresh answered without a database"))?;
         self.api.verify(&mut leased.url);
         self.api.verify(&mut leased.jdbc_url);
+        leased.replica_url.iter_mut().for_each(|url| self.api.verify(url));
         Ok(leased)
     }
 
@@ -172,6 +173,19 @@ impl Server {
         let Limits { statements, n_plus_one, time } = limits.clone();
         let body = ResetRequest { close_sessions, test: test.map(shortened), statements, n_plus_one, time };
         Ok(self.api.send(Method::POST, &path, Some(&body))?.unwrap_or_default())
+    }
+
+    /// Makes the replica of a database lag.
+    pub(crate) fn set_replica_lag(&self, name: &str, lag: &str) -> Result<(), Error> {
+        let path = format!("{}/replica", path(name));
+        let body = ReplicaRequest { lag: lag.to_owned() };
+        self.api.send::<()>(Method::POST, &path, Some(&body)).map(drop)
+    }
+
+    /// Promotes the replica of a database.
+    pub(crate) fn promote_replica(&self, name: &str) -> Result<(), Error> {
+        let path = format!("{}/promote", path(name));
+        self.api.send::<()>(Method::POST, &path, None::<&()>).map(drop)
     }
 
     /// Requests a fault of a database.

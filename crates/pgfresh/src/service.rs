@@ -191,6 +191,14 @@ fn open_leases(
     Ok(leases)
 }
 
+/// Makes leases with a template's name last. A suite may migrate a database in one process and test it in another. Rolling
+/// back would undo the migration.
+fn retain(leases: &Leases, templates: &[String], isolation: Isolation) {
+    for name in templates.iter().filter(|_| isolation == Isolation::Clone) {
+        leases.retain(name);
+    }
+}
+
 /// Transcribes all sessions of a debug build if a test wants that.
 #[cfg(debug_assertions)]
 fn transcribe_for_test(gateway: &Gateway) {
@@ -236,7 +244,8 @@ impl Service {
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let inward = socket.path();
-        let leased_servers = provisioner.for_leased_servers();
+        let leased_servers = (!is_persistent).then(|| provisioner.for_leased_servers());
+        let replicas = leased_servers.as_ref().is_some_and(Provisioner::has_standby);
         let options = LeaseOptions {
             directory: server.run().socket_directory(),
             data: server.run().data(),
@@ -249,21 +258,18 @@ impl Service {
             linger: serve_options.linger,
             suite: serve_options.suite,
             paranoid: serve_options.paranoid,
-            provisioner: (!is_persistent).then(|| leased_servers.clone()),
+            provisioner: leased_servers,
             observer: serve_options.observer,
         };
         let leases = open_leases(&server, options, session)?;
-        // A suite may migrate a database in one process and test it in another. Rolling back would undo the migration.
-        for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
-            leases.retain(name);
-        }
+        retain(&leases, &names, serve_options.isolation);
         let history = (serve_options.on_failure != OnFailure::Release).then(Arc::<StatementHistory>::default);
         let root_certificate = write_root(serve_options.certificate.as_deref(), &server)?;
         let bound = Gateway::bind(GatewayOptions {
             listen: SocketAddr::new(serve_options.listen, serve_options.port),
             advertised: serve_options.advertised,
             certificate: serve_options.certificate,
-            replicas: !is_persistent && leased_servers.has_standby(),
+            replicas,
             socket: Some(socket),
             secret,
             history: history.clone(),

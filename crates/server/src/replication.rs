@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standby_keeps_the_users_times_and_quotes_its_primary() {
+    fn standby_keeps_user_times_and_quotes_primary() {
         let mut settings = Settings::default();
         settings.set("max_standby_streaming_delay", "1min").unwrap();
         settings.set("hot_standby", "off").unwrap();

@@ -28,6 +28,8 @@ class Database:
     """URL for JDBC drivers, `jdbc:postgresql://…`."""
     socket_url: str
     """URL with the server's unix socket, `postgresql://…`, without a password."""
+    replica_url: str | None
+    """URL of the replica, `postgresql://…`. None unless the template has one."""
     template: str
     """Name of the template that the database is a copy of."""
     recorded: bool
@@ -72,6 +74,7 @@ class Database:
         self.url = response["url"]
         self.jdbc_url = response["jdbc_url"]
         self.socket_url = response["socket_url"]
+        self.replica_url = response.get("replica_url")
         self.template = response["template"]
         self.recorded = response.get("recorded", False)
         self._faults_requested = False
@@ -116,6 +119,20 @@ class Database:
         if "message" in response:
             self._exceeded.append(response["message"])
         return unfired_message(response)
+
+    def set_replica_lag(self, lag: str | float) -> None:
+        """Makes the replica lag behind, for isolation `server`. Returns once it does.
+
+        `none`: a commit returns once the replica shows it. `paused`: the replica shows no further
+        commit. A time, such as `500ms` or a number of seconds: the replica shows each commit
+        after this time.
+        """
+        body = {"lag": duration_text(lag)}
+        self._server.request("POST", f"{_path(self.name)}/replica", body)
+
+    def promote_replica(self) -> None:
+        """Stops the server of the database, and its replica takes its place."""
+        self._server.request("POST", f"{_path(self.name)}/promote")
 
     def fault(
         self,

@@ -202,7 +202,7 @@ class Trust:
 
     def add_to(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Makes the URLs of a response tell drivers to verify the server, too."""
-        for key in ("url", "jdbc_url"):
+        for key in ("url", "jdbc_url", "replica_url"):
             if key in fields:
                 fields[key] += ("&" if "?" in fields[key] else "?") + self._parameters
         return fields

@@ -104,6 +104,11 @@ impl Stage {
                 assert_eq!(json!(listed), step["answer"]["body"]["faults"]);
                 Ok(None)
             }
+            "lag" => {
+                let lag = with["lag"].as_str().unwrap();
+                database.as_ref().unwrap().set_replica_lag(lag).map(|()| None)
+            }
+            "promote" => database.as_ref().unwrap().promote_replica().map(|()| None),
             "check" => {
                 let reason = database.as_ref().unwrap().check_faults();
                 reason.map_or(Ok(None), |reason| Err(Error::new(reason)))
@@ -139,13 +144,17 @@ impl Stage {
 }
 
 fn fields_of(database: &Database) -> Value {
-    json!({
+    let mut fields = json!({
         "name": database.name(),
         "url": database.url(),
         "jdbc_url": database.jdbc_url(),
         "socket_url": database.socket_url(),
         "template": database.template(),
-    })
+    });
+    if let Some(url) = database.replica_url() {
+        fields["replica_url"] = url.into();
+    }
+    fields
 }
 
 /// Returns the fault with these options.

@@ -18,6 +18,7 @@ public final class Database implements AutoCloseable {
     private final String url;
     private final String jdbcUrl;
     private final String socketUrl;
+    private final String replicaUrl;
     private final String template;
     private final boolean recorded;
     private final AtomicBoolean released = new AtomicBoolean();
@@ -58,6 +59,7 @@ public final class Database implements AutoCloseable {
         url = server.verified(answer.text("url"));
         jdbcUrl = server.verified(answer.text("jdbc_url"));
         socketUrl = answer.text("socket_url");
+        replicaUrl = server.verified(answer.text("replica_url"));
         template = answer.text("template");
         recorded = answer.flag("recorded");
     }
@@ -98,6 +100,31 @@ public final class Database implements AutoCloseable {
     /** Returns the PostgreSQL URL with the server's unix socket, without a password. */
     public String socketUrl() {
         return socketUrl;
+    }
+
+    /** Returns the PostgreSQL URL of the replica, or an empty text if the template has no replica. */
+    public String replicaUrl() {
+        return replicaUrl;
+    }
+
+    /**
+     * Makes the replica lag behind, for isolation {@code server}, and returns once it does. {@code none}: a commit returns once the
+     * replica shows it. {@code paused}: the replica shows no further commit. A time, such as {@code 500ms}: the replica shows each
+     * commit after this time.
+     *
+     * @throws PgfreshException if the database has no replica
+     */
+    public void setReplicaLag(String lag) {
+        server.setReplicaLag(name, lag);
+    }
+
+    /**
+     * Stops the server of the database, and its replica takes its place.
+     *
+     * @throws PgfreshException if the database has no replica
+     */
+    public void promoteReplica() {
+        server.promoteReplica(name);
     }
 
     /** Returns the name of the template that the database is a copy of. */

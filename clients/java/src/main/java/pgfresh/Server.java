@@ -252,6 +252,14 @@ final class Server {
         return api.send("POST", path(name) + "/reset", Optional.of(Json.write(body)));
     }
 
+    void setReplicaLag(String name, String lag) {
+        api.send("POST", path(name) + "/replica", Optional.of(Json.write(Map.of("lag", lag))));
+    }
+
+    void promoteReplica(String name) {
+        api.send("POST", path(name) + "/promote", Optional.empty());
+    }
+
     void fault(String name, Fault fault) {
         api.send("POST", path(name) + "/faults", Optional.of(Json.write(fault.members())));
     }
