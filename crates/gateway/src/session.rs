@@ -6,11 +6,11 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease::{
     Backend, ClientLink, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard,
-    Seat, ServerRole, SessionGuard,
+    Seat, ServerRole, SessionGuard, TransactionGuard,
 };
 use pgwire::{Conversation, DISCARD_ALL, Startup, frames, with_parameter, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,6 +26,7 @@ use crate::handshake::{ClientRequest, HandshakeError, PendingSession, read_reque
 use crate::notices::Notices;
 use crate::rollback::{Gate, RollbackConnection, RollbackSession};
 use crate::state::{ConnectionHandle, GatewayState};
+use crate::statement_tap::SessionListeners;
 use crate::stream::{Socket, Stream};
 use crate::workers::Workers;
 
@@ -36,7 +37,7 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Databases that clients usually connect to when dropping other databases with SQL.
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
-/// Settings that are on in the sessions of a replica.
+/// Settings that are on in the sessions of a replica, by which clients find it. Servers before 14 report neither.
 const STANDBY_SETTINGS: [&str; 2] = ["in_hot_standby", "default_transaction_read_only"];
 
 /// Serves one connection until the connection or the gateway closes.
@@ -104,11 +105,6 @@ fn start(
         Ok(entered) => entered,
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
-    let stands_in = role == ServerRole::Replica && !has_replica(state, &database);
-    let for_client = |greeting| {
-        let greeting = if version_negotiated { without_negotiation(greeting) } else { greeting };
-        if stands_in { like_a_standbys(greeting) } else { greeting }
-    };
     let mut listeners = state.taps.listeners(&database, &settings, &params, &state.leases);
     if role == ServerRole::Replica {
         listeners.replica = state.leases.replica_watch(&database);
@@ -121,41 +117,93 @@ fn start(
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
-    let workers = &state.workers;
+    let stands_in = role == ServerRole::Replica && !has_replica(state, &database);
+    let changes = GreetingChanges { version_negotiated, stands_in };
+    let begin = SessionStart {
+        socket,
+        unread,
+        presence,
+        database,
+        replication,
+        since,
+        changes,
+        listeners,
+        maintenance,
+        notices,
+    };
     match entered {
-        Entered::Plain(connected) => {
-            let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
-            let observed = Observed::new(replication, &greeting);
-            let facts = facts(state, database, &greeting);
-            let mut response = for_client(greeting.clone());
-            let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
-            let tap =
-                state.taps.tap(&facts.scope.name, key.as_ref(), since, listeners).filter(|_| !replication);
-            let vacate = end_waiting_backends(state.leases.clone());
-            let session = Session { facts, greeting, seat, key, guard, maintenance, notices };
-            run_session(workers, socket, unread, stream, response, |client, server, rest| async move {
-                session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
-            });
-        }
-        Entered::Transaction(mut lease) => {
-            let Some((stream, greeting, transaction)) = lease.lend() else {
-                // The server has terminated its session, so the lease is over, too.
-                let message = error_message::server_gone().to_bytes();
-                return send_last_message(state, socket, unread, message, presence);
-            };
-            let facts = facts(state, database, &greeting);
-            let mut response = for_client(greeting);
-            let gate = Arc::new(Gate::new());
-            let session = RollbackSession::new(transaction, &response);
-            let Ok(key) = state.keys.issue(&mut response, &stream, Some(Arc::clone(&gate))) else {
-                return;
-            };
-            let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, listeners);
-            let session = RollbackConnection { lease, key, gate, session, tap, facts, notices };
-            run_session(workers, socket, unread, stream, response, |client, server, rest| {
-                session.run(client, server, rest, presence)
-            });
-        }
+        Entered::Plain(connected) => begin.with(connected, state),
+        Entered::Transaction(lease) => begin.in_transaction(lease, state),
+    }
+}
+
+/// Differences between the server's startup response and the one that a client gets.
+struct GreetingChanges {
+    /// Whether the gateway has negotiated the protocol version, so that the server's own message must not follow.
+    version_negotiated: bool,
+    /// Whether the database stands in for a replica.
+    stands_in: bool,
+}
+
+impl GreetingChanges {
+    fn apply(&self, greeting: Vec<u8>) -> Vec<u8> {
+        let greeting = if self.version_negotiated { without_negotiation(greeting) } else { greeting };
+        let reports = if self.stands_in { &STANDBY_SETTINGS[..] } else { &[] };
+        reports.iter().fold(greeting, |greeting, name| with_parameter(&greeting, name, "on"))
+    }
+}
+
+/// The client of a session that is about to begin.
+struct SessionStart {
+    socket: Socket,
+    unread: Vec<u8>,
+    presence: ConnectionHandle,
+    database: String,
+    replication: bool,
+    /// When the client's startup message arrived.
+    since: Instant,
+    changes: GreetingChanges,
+    listeners: SessionListeners,
+    maintenance: Option<MaintenanceGuard>,
+    notices: Notices,
+}
+
+impl SessionStart {
+    /// Hands the session to a worker thread.
+    fn with(self, connected: Connected, state: &GatewayState) {
+        let Self { socket, unread, presence, replication, since, maintenance, notices, .. } = self;
+        let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
+        let observed = Observed::new(replication, &greeting);
+        let facts = facts(state, self.database, &greeting);
+        let mut response = self.changes.apply(greeting.clone());
+        let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
+        let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, self.listeners);
+        let tap = tap.filter(|_| !replication);
+        let vacate = end_waiting_backends(state.leases.clone());
+        let session = Session { facts, greeting, seat, key, guard, maintenance, notices };
+        run_session(&state.workers, socket, unread, stream, response, |client, server, rest| async move {
+            session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
+        });
+    }
+
+    /// Hands the session of a lease in rollback isolation to a worker thread.
+    fn in_transaction(self, mut lease: TransactionGuard, state: &GatewayState) {
+        let Self { socket, unread, presence, since, notices, .. } = self;
+        let Some((stream, greeting, transaction)) = lease.lend() else {
+            // The server has terminated its session, so the lease is over, too.
+            let message = error_message::server_gone().to_bytes();
+            return send_last_message(state, socket, unread, message, presence);
+        };
+        let facts = facts(state, self.database, &greeting);
+        let mut response = self.changes.apply(greeting);
+        let gate = Arc::new(Gate::new());
+        let session = RollbackSession::new(transaction, &response);
+        let Ok(key) = state.keys.issue(&mut response, &stream, Some(Arc::clone(&gate))) else { return };
+        let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, self.listeners);
+        let session = RollbackConnection { lease, key, gate, session, tap, facts, notices };
+        run_session(&state.workers, socket, unread, stream, response, |client, server, rest| {
+            session.run(client, server, rest, presence)
+        });
     }
 }
 
@@ -163,11 +211,6 @@ fn start(
 fn facts(state: &GatewayState, name: String, greeting: &[u8]) -> SessionFacts {
     let scope = FaultScope { registry: Arc::clone(&state.faults), leases: state.leases.clone(), name };
     SessionFacts::new(scope, greeting)
-}
-
-/// Makes a startup response report the settings by which clients find a replica. Servers before 14 report neither.
-fn like_a_standbys(greeting: Vec<u8>) -> Vec<u8> {
-    STANDBY_SETTINGS.iter().fold(greeting, |greeting, name| with_parameter(&greeting, name, "on"))
 }
 
 /// Returns true if the lease has its own server with a replica. If not, a copy stands in for the replica.

@@ -245,7 +245,6 @@ impl Service {
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let inward = socket.path();
         let leased_servers = (!is_persistent).then(|| provisioner.for_leased_servers());
-        let replicas = leased_servers.as_ref().is_some_and(Provisioner::has_standby);
         let options = LeaseOptions {
             directory: server.run().socket_directory(),
             data: server.run().data(),
@@ -269,7 +268,7 @@ impl Service {
             listen: SocketAddr::new(serve_options.listen, serve_options.port),
             advertised: serve_options.advertised,
             certificate: serve_options.certificate,
-            replicas,
+            replicas: leases.have_replicas(),
             socket: Some(socket),
             secret,
             history: history.clone(),

@@ -23,7 +23,8 @@ const READ_ONLY: (&str, &str) = ("default_transaction_read_only", "on");
 
 impl Leases {
     /// Returns true if leases have replicas.
-    pub(crate) fn have_replicas(&self) -> bool {
+    #[must_use]
+    pub fn have_replicas(&self) -> bool {
         self.0.options.provisioner.as_ref().is_some_and(Provisioner::has_standby)
     }
 
