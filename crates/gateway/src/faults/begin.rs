@@ -2,14 +2,17 @@
 
 use std::io;
 
-use pgwire::{Frame, columns, query};
+use pgwire::{Frame, columns, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::session::SessionStart;
 use crate::stream::Stream;
 
+/// Name of the statement and the portal, which no client uses.
+const NAME: &[u8] = b"_pgfresh_fault\0";
 /// Query for the prepared statements, and for `standard_conforming_strings` in a row without a name.
 const STATE: &[u8] = b"SELECT name, statement FROM pg_catalog.pg_prepared_statements \
+    WHERE name <> '_pgfresh_fault' \
     UNION ALL SELECT NULL, pg_catalog.current_setting('standard_conforming_strings')";
 /// Statement for sessions that begin while the lease is read-only.
 const READ_ONLY: &[u8] = b"SET default_transaction_read_only = on";
@@ -37,9 +40,22 @@ pub(super) async fn make_read_only(inner: &mut Stream) -> io::Result<Vec<u8>> {
     run(inner, READ_ONLY, |_| ()).await
 }
 
+/// Returns the messages that run a statement. A Query would remove the client's unnamed statement.
+fn execution(sql: &[u8]) -> Vec<u8> {
+    let messages = [
+        encode(b'P', &[NAME, sql, b"\0\0\0"].concat()),
+        encode(b'B', &[NAME, NAME, b"\0\0\0\0\0\0"].concat()),
+        encode(b'E', &[NAME, b"\0\0\0\0"].concat()),
+        encode(b'C', &[b"P", NAME].concat()),
+        encode(b'C', &[b"S", NAME].concat()),
+        encode(b'S', b""),
+    ];
+    messages.concat()
+}
+
 /// Runs a statement that the client does not see. Calls `see` for each row.
 async fn run(inner: &mut Stream, sql: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
-    inner.write_all(&query(sql)).await?;
+    inner.write_all(&execution(sql)).await?;
     let (mut bytes, mut between) = (Vec::new(), Vec::new());
     loop {
         let mut at = 0;

@@ -431,6 +431,7 @@ impl FaultDrive {
                 Ok(None) => break,
                 // The server refuses these bytes.
                 Err(MalformedFrame) => {
+                    session.pass_malformed();
                     up.rest = (usize::MAX, true);
                     continue;
                 }

@@ -266,6 +266,11 @@ impl FaultSession {
         }
     }
 
+    /// Lets all further bytes of the client pass, because its next message has no valid length.
+    pub(crate) fn pass_malformed(&mut self) {
+        self.passes_client = true;
+    }
+
     /// Processes more bytes of the server's last message.
     pub(crate) fn server_continues(&mut self, bytes: &[u8]) {
         if self.passes_server {
