@@ -27,7 +27,7 @@ pub struct Fault {
     pub times: u64,
 }
 
-/// What a fault does.
+/// Effect of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultEffect {
     /// An error with this SQLSTATE: see [`FaultEffect::ends_session`].
@@ -60,7 +60,8 @@ impl FaultEffect {
     pub fn ends_session(&self) -> bool {
         match self {
             Self::Error { sqlstate, .. } => {
-                matches!(sqlstate.as_str(), "57P01" | "57P02" | "57P03" | "53300")
+                let fatal = ["57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300"];
+                fatal.contains(&sqlstate.as_str())
             }
             Self::Reset | Self::Silence | Self::Failover { .. } => true,
             Self::Delay(_) | Self::Bandwidth(_) => false,
@@ -114,9 +115,9 @@ impl fmt::Display for FaultMoment {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct FaultError {
-    /// What is wrong, on which value.
+    /// The wrong value, and why.
     pub what: String,
-    /// What to do about it.
+    /// Advice for the user.
     pub hint: String,
 }
 

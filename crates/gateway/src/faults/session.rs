@@ -7,12 +7,8 @@
 //! The server itself fails the client's transaction: the session adds a statement that always fails, and words the error
 //! as PostgreSQL would. See [`failure`].
 //!
-//! ```text
-//! query    ── messages of the simple protocol ─────┐
-//! execute  ── messages of the extended protocol ───┼── moments ── LeaseFaults
-//! answers  ── messages of the server ──────────────┘
-//! failure  ── a planned error: the answers that the client does not get, and what follows them
-//! ```
+//! [`query`] has the simple protocol, [`execute`] the extended one, and [`answers`] the messages of the server. All three
+//! ask [`moments`] for faults.
 
 mod answers;
 mod execute;
@@ -33,6 +29,8 @@ use super::fault::FaultEffect;
 use super::lease_faults::LeaseFaults;
 use super::statement::Statement;
 
+/// Size of the buffer that a server fills before it sends anything without a Flush. Source: `PQ_SEND_BUFFER_SIZE`.
+const SERVER_BUFFER: usize = 8 << 10;
 /// SQLSTATE with which sessions end at a failover.
 const FAILOVER: &str = "57P01";
 
@@ -89,6 +87,8 @@ enum Work {
     None,
     /// The server answers the messages before this Execute of the client.
     BeforeExecute(Vec<u8>),
+    /// The server answers the messages before the client's Flush.
+    Flush,
     /// The server runs statements.
     Run(Run),
     /// The server answers a Sync.
@@ -154,6 +154,11 @@ pub(crate) struct FaultSession {
     /// Whether the rest of the server's last message goes to the client.
     passes_server: bool,
     queue: VecDeque<Output>,
+    /// Whether the client has sent messages of the extended protocol since its last Sync or Flush.
+    is_grouped: bool,
+    /// Answers that the server would send with the client's next Sync or Flush only. A client whose connection is lost does
+    /// not get them.
+    unflushed: Vec<u8>,
     cut: Option<Cut>,
     /// Whether the connection has ended.
     has_ended: bool,
@@ -180,6 +185,8 @@ impl FaultSession {
             passes_client: true,
             passes_server: true,
             queue: VecDeque::new(),
+            is_grouped: false,
+            unflushed: Vec::new(),
             cut: None,
             has_ended: false,
         }
@@ -211,22 +218,44 @@ impl FaultSession {
             b'd' | b'c' | b'f' => self.copy_data(message),
             // The server ignores these messages during a COPY.
             b'H' | b'S' if self.is_copying => self.pass_to_server(message),
-            b'S' => {
-                self.is_skipping = false;
-                self.work = Work::Sync;
-                self.pass_to_server(message);
-            }
-            b'X' => self.pass_to_server(message),
             _ if self.is_copying => {
                 // The server ends the COPY with an error.
                 self.is_copying = false;
                 self.pass_to_server(message);
             }
-            _ if self.is_skipping => {}
+            b'P' | b'B' | b'D' | b'C' | b'E' => {
+                self.is_grouped = true;
+                match tag {
+                    _ if self.is_skipping => {}
+                    b'E' => self.execute(message),
+                    _ => self.prepare(message),
+                }
+            }
+            _ => {
+                self.flush_answers();
+                self.is_grouped = false;
+                self.end_group(message);
+            }
+        }
+    }
+
+    /// Processes a message after which the server sends all its answers.
+    fn end_group(&mut self, message: &[u8]) {
+        match parts(message).tag {
+            b'S' => {
+                self.is_skipping = false;
+                self.work = Work::Sync;
+                self.pass_to_server(message);
+            }
+            b'Q' | b'F' | b'H' if self.is_skipping => {}
             b'Q' => self.query(message),
             b'F' => self.function_call(message),
-            b'P' | b'B' | b'D' | b'C' => self.prepare(message),
-            b'E' => self.execute(message),
+            b'H' => {
+                if self.unanswered > 0 {
+                    self.work = Work::Flush;
+                }
+                self.pass_to_server(message);
+            }
             _ => self.pass_to_server(message),
         }
     }
@@ -274,7 +303,7 @@ impl FaultSession {
     /// Processes more bytes of the server's last message.
     pub(crate) fn server_continues(&mut self, bytes: &[u8]) {
         if self.passes_server {
-            self.emit(Output::ToClient(bytes.to_vec()));
+            self.send_to_client(bytes);
         }
     }
 
@@ -313,7 +342,30 @@ impl FaultSession {
     /// Passes a server's message on, with its rest if the caller has only its beginning.
     fn pass_to_client(&mut self, message: &[u8]) {
         self.passes_server = true;
-        self.emit(Output::ToClient(message.to_vec()));
+        self.send_to_client(message);
+        // The server sends these at once.
+        if matches!(parts(message).tag, b'E' | b'N' | b'G' | b'Z') {
+            self.flush_answers();
+        }
+    }
+
+    fn send_to_client(&mut self, bytes: &[u8]) {
+        if self.is_grouped {
+            self.unflushed.extend_from_slice(bytes);
+            if self.unflushed.len() > SERVER_BUFFER {
+                self.flush_answers();
+            }
+        } else {
+            self.emit(Output::ToClient(bytes.to_vec()));
+        }
+    }
+
+    /// Sends the client all answers so far.
+    fn flush_answers(&mut self) {
+        if !self.unflushed.is_empty() {
+            let bytes = std::mem::take(&mut self.unflushed);
+            self.emit(Output::ToClient(bytes));
+        }
     }
 
     /// Lets an effect happen at this place in the output: now, or for the end of the connection once the client's Sync has
@@ -343,7 +395,9 @@ impl FaultSession {
                     FaultEffect::Error { sqlstate, .. } => sqlstate,
                     _ => FAILOVER,
                 };
-                self.emit(Output::ToClient(fatal(sqlstate, self.major)));
+                let message = fatal(sqlstate, self.major);
+                self.flush_answers();
+                self.emit(Output::ToClient(message));
                 Interruption::Fatal(effect)
             }
         };

@@ -166,12 +166,17 @@ impl FaultSession {
         if matches!(parts(message).tag, b'1' | b'2' | b'3' | b'T' | b'n') {
             self.unanswered = self.unanswered.saturating_sub(1);
         }
-        if self.unanswered == 0
-            && let Work::BeforeExecute(execute) = &mut self.work
-        {
-            let execute = std::mem::take(execute);
-            self.work = Work::None;
-            self.execute_portal(&execute);
+        if self.unanswered > 0 {
+            return;
+        }
+        match &mut self.work {
+            Work::BeforeExecute(execute) => {
+                let execute = std::mem::take(execute);
+                self.work = Work::None;
+                self.execute_portal(&execute);
+            }
+            Work::Flush => self.work = Work::None,
+            _ => {}
         }
     }
 
@@ -228,6 +233,10 @@ impl FaultSession {
         self.end_run();
         let status = parts(message).body.first().copied().unwrap_or_default();
         self.state = State { status, has_work: false };
+        if status == b'I' {
+            // Portals end with their transaction.
+            self.portals.clear();
+        }
         (self.unanswered, self.is_copying) = (0, false);
         match &self.cut {
             Some(cut) if cut.after_answer => self.cut_now(),

@@ -219,12 +219,12 @@ fn connection_ends_at_its_moment() {
         ("during statement", Some("COMMIT"), &transaction, 4, true),
         ("after statement", Some("INSERT"), &transaction, 2, false),
         // The client's Sync is on its way, and commits.
-        ("during statement", None, &alone, 3, true),
-        ("after statement", None, &alone, 3, true),
-        ("before statement", None, &alone, 3, false),
-        ("after statement", Some("INSERT"), &pipeline, 7, true),
-        ("before commit", None, &pipeline, 11, false),
-        ("after commit", None, &pipeline, 11, true),
+        ("during statement", None, &alone, 0, true),
+        ("after statement", None, &alone, 0, true),
+        ("before statement", None, &alone, 0, false),
+        ("after statement", Some("INSERT"), &pipeline, 0, true),
+        ("before commit", None, &pipeline, 0, false),
+        ("after commit", None, &pipeline, 0, true),
     ] {
         for connection in ["reset", "silent"] {
             let faults = fault(|fault| {
@@ -253,6 +253,24 @@ fn fatal_error_comes_in_place_of_statement() {
     assert!(received[2].starts_with("E SFATAL|VFATAL|C57P01|Mterminating connection"), "{received:?}");
     assert!(matches!(&interruptions[..], [Interruption::Fatal(_)]) && received.len() == 3);
     assert!(committed.is_empty());
+}
+
+#[test]
+fn answers_wait_for_flush_or_sync() {
+    let faults = fault(|fault| fault.error = Some("57P01".to_owned()));
+    let mut scene = Scene::new(&faults).play(&execution("SELECT 1"));
+    assert_eq!(shown(&scene.received)[..3], ["1 ", "2 ", "T "]);
+    assert!(shown(&scene.received)[3].contains("C57P01"));
+
+    let faults = fault(|fault| (fault.error, fault.nth) = (Some("40001".to_owned()), Some(2)));
+    scene = Scene::new(&faults).play(&execution("SELECT 1"));
+    assert!(scene.received.is_empty());
+    scene = scene.play(&encode(b'H', b""));
+    assert_eq!(shown(&scene.received).len(), 5);
+    let large = encode(b'D', &vec![0; SERVER_BUFFER]);
+    let mut scene = Scene::new(&faults).play(&execution("SELECT 1"));
+    scene.session.server_says(&large);
+    assert!(scene.session.to_client.ends_with(&large));
 }
 
 #[test]
