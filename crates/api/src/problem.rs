@@ -106,6 +106,7 @@ fn remedy(error: &LeaseError) -> Option<Remedy> {
         | LeaseError::Busy(_)
         | LeaseError::OtherParameters(_)
         | LeaseError::Replication
+        | LeaseError::Writable(_)
         | LeaseError::NoServerFrom(_) => Remedy::UseClone,
         LeaseError::OtherIsolation { .. } | LeaseError::OtherTemplate { .. } => Remedy::Release,
         LeaseError::Panicked | LeaseError::Failed => Remedy::ReportBug,

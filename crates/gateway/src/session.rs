@@ -20,7 +20,7 @@ use tracing::{Instrument, Span};
 use crate::cancel::CancelKey;
 use crate::closing::run_unless;
 use crate::error_message;
-use crate::faults::{ClientSide, FaultScope, SessionFacts, switch};
+use crate::faults::{ClientSide, FaultScope, Hold, SessionFacts, switch};
 use crate::forward::{End, EndWaitingBackends, Forward, Observed};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, read_request};
 use crate::notices::Notices;
@@ -180,7 +180,7 @@ impl SessionStart {
         let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, self.listeners);
         let tap = tap.filter(|_| !replication);
         let vacate = end_waiting_backends(state.leases.clone());
-        let session = Session { facts, greeting, seat, key, guard, maintenance, notices };
+        let session = Session { facts, greeting, seat, key, guard, maintenance, notices, hold: None };
         run_session(&state.workers, socket, unread, stream, response, |client, server, rest| async move {
             session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
         });
@@ -323,6 +323,8 @@ struct Session {
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
     notices: Notices,
+    /// Keeps the lease in use after the session has ended. `None` without faults.
+    hold: Option<Hold>,
 }
 
 impl Session {
@@ -331,7 +333,10 @@ impl Session {
         let end = run_unless(presence.closed(), self.forward_until_end(&mut forward, &presence)).await;
         match end {
             Some(End::Idle) => return self.return_backend(forward.server).await,
-            Some(End::Client) => return,
+            Some(End::Client) => {
+                drop(forward);
+                return self.outlive_session(&presence).await;
+            }
             Some(End::Server | End::Closed | End::FaultRequest) | None => {}
         }
         let close_requested = self.notices.is_closed();
@@ -362,10 +367,11 @@ impl Session {
 
     /// Forwards until the session ends, unless it must close or obey faults first.
     async fn forward_until_notice(&mut self, forward: &mut Forward) -> Option<End> {
-        let Self { guard, notices, .. } = self;
+        let Self { guard, notices, hold, .. } = self;
         let ending = async {
             let end = forward.run().await;
-            if end != End::Server && end != End::FaultRequest {
+            let is_held = hold.as_ref().is_some_and(Hold::has_begun);
+            if end != End::Server && end != End::FaultRequest && !is_held {
                 // Announce that the session is about to end, so that a task that needs the lease waits for this,
                 // however busy the machine is.
                 guard.leaving();
@@ -376,6 +382,17 @@ impl Session {
             end
         };
         run_unless(notices.changed(), ending).await
+    }
+
+    /// Stays in the lease while the client does not know that its session has ended.
+    async fn outlive_session(mut self, presence: &ConnectionHandle) {
+        if let Some(hold) = self.hold.take().filter(Hold::has_begun) {
+            tokio::select! {
+                () = hold.ended() => {}
+                () = self.notices.closed() => {}
+                () = presence.closed() => {}
+            }
+        }
     }
 
     /// Puts the faults of the lease between the client and this session, unless the session ends first.
@@ -389,7 +406,7 @@ impl Session {
         if !rests {
             return order.done();
         }
-        switch(&order, facts, (notices, presence), |other| {
+        self.hold = switch(&order, facts, (notices, presence), |other| {
             let status = forward.conversation.status();
             let (client, unsent, tap) = forward.exchange_client(other);
             ClientSide { client, unsent, tap, tapped: 0, status, is_new: stage == Stage::Begins }
@@ -398,7 +415,7 @@ impl Session {
 
     /// Makes the backend discard the session's state and returns the backend to the pool for the next client.
     async fn return_backend(self, mut server: Stream) {
-        let Self { facts, greeting, seat, key, guard, maintenance: _maintenance, notices: _ } = self;
+        let Self { facts, greeting, seat, key, guard, maintenance: _maintenance, notices: _, hold: _ } = self;
         let leases = facts.scope.leases;
         // Don't reuse the backend if a cancel signal may still be in transit. Also, no backend must wait in a database
         // that a client may be about to drop.

@@ -82,6 +82,9 @@ pub enum LeaseError {
         /// Template requested by the client.
         asked: String,
     },
+    /// A lease in rollback isolation stays writable after a failover, because all its transactions are parts of one.
+    #[error("a failover cannot make database \"{0}\" read-only: it is leased in isolation \"rollback\"")]
+    Writable(String),
     /// A lease in rollback isolation has nothing to replicate, because the server replicates only committed changes and
     /// such a lease never commits.
     #[error("cannot replicate in rollback isolation")]
@@ -309,7 +312,8 @@ impl LeaseError {
             | Self::NoServer(_)
             | Self::NoReplica(_)
             | Self::NotReplicated(_)
-            | Self::Replication => "0A000",
+            | Self::Replication
+            | Self::Writable(_) => "0A000",
             Self::Server { source, .. } if source.is_lack_of_space() => "53100",
             Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) | Self::Threads(_) => "58000",
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
@@ -395,7 +399,7 @@ impl LeaseError {
             Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
             Self::Threads(source) => sys::limit_hint(source).map(str::to_owned),
-            Self::Replication => Some("Use isolation \"clone\".".to_owned()),
+            Self::Replication | Self::Writable(_) => Some("Use isolation \"clone\".".to_owned()),
             Self::NotCopied { .. } => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),
             Self::NotLeased(_) => Some("\"pgfresh status\" lists those that are.".to_owned()),

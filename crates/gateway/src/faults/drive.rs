@@ -14,6 +14,7 @@ use super::begin::{make_read_only, read_state};
 use super::connect::{reset, stay_silent};
 use super::errors::fatal;
 use super::fault::{Fault, FaultError};
+use super::hold::HoldSender;
 use super::lease_faults::LeaseFaults;
 use super::order::FaultOrder;
 use super::pace::Pace;
@@ -69,6 +70,8 @@ pub(super) struct FaultDrive {
     up_pace: Pace,
     down_pace: Pace,
     interruption: Option<Interruption>,
+    /// Transaction status in the last ReadyForQuery.
+    status: u8,
     /// Error in place of the server's next one.
     reworded: Option<Vec<u8>>,
     requested: Option<(Vec<u8>, Result<Fault, FaultError>)>,
@@ -117,6 +120,7 @@ impl FaultDrive {
             up_pace,
             down_pace,
             interruption: None,
+            status,
             reworded: None,
             requested: None,
             client_ended: false,
@@ -127,7 +131,7 @@ impl FaultDrive {
     }
 
     /// Serves the client until the session or the connection ends.
-    pub(super) async fn run(mut self, mut notices: Notices, presence: ConnectionHandle) {
+    pub(super) async fn run(mut self, mut notices: Notices, presence: ConnectionHandle, hold: HoldSender) {
         self.begin().await;
         self.order.done();
         loop {
@@ -164,6 +168,7 @@ impl FaultDrive {
                     return reset(self.client);
                 }
                 Event::Interrupted(Interruption::Silence) => {
+                    hold.begin();
                     return self.stay_silent(&mut notices, &presence).await;
                 }
                 Event::Interrupted(Interruption::Fatal(effect)) => {
@@ -382,7 +387,7 @@ impl FaultDrive {
     fn take_from_session(&mut self) -> bool {
         let mut busy = false;
         while self.interruption.is_none() && self.session.to_client.len() <= MAX_WAITING_BYTES {
-            let Self { session, down, reworded, .. } = self;
+            let Self { session, down, reworded, status, .. } = self;
             if down.rest.0 > 0 {
                 let mut piece = Vec::new();
                 if !down.pass(&mut piece) {
@@ -395,6 +400,9 @@ impl FaultDrive {
             let Ok(Some((tag, length))) = down.head() else { break };
             let wanted = part(Side::Server, tag, length);
             let Some(message) = down.take(wanted) else { break };
+            if tag == b'Z' {
+                *status = message[HEADER];
+            }
             match reworded.take_if(|_| tag == b'E') {
                 Some(error) => session.server_says(&error),
                 None => session.server_says(message),
@@ -413,7 +421,7 @@ impl FaultDrive {
             && self.requested.is_none()
             && self.session.to_server.len() <= MAX_WAITING_BYTES
         {
-            let Self { session, up, .. } = self;
+            let Self { session, up, status, .. } = self;
             if up.rest.0 > 0 {
                 let mut piece = Vec::new();
                 if !up.pass(&mut piece) {
@@ -438,7 +446,9 @@ impl FaultDrive {
             };
             let wanted = part(Side::Client, tag, length);
             let Some(message) = up.take(wanted) else { break };
-            match requested_fault(tag, &message[HEADER..]) {
+            // A failed transaction refuses the statement.
+            let fault = requested_fault(tag, &message[HEADER..]).filter(|_| *status != b'E');
+            match fault {
                 Some(fault) => self.requested = Some((message.to_vec(), fault)),
                 None => session.client_says(message),
             }

@@ -11,6 +11,7 @@ mod connect;
 mod drive;
 mod errors;
 mod fault;
+mod hold;
 mod lease_faults;
 mod order;
 mod pace;
@@ -25,6 +26,7 @@ pub use fault::{Fault, FaultEffect, FaultError, FaultMoment};
 pub use registry::{Faults, PlannedFault, UnfiredFault};
 
 pub(crate) use connect::HitConnection;
+pub(crate) use hold::Hold;
 pub(crate) use lease_faults::LeaseFaults;
 pub(crate) use order::FaultOrder;
 pub(crate) use scope::FaultScope;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use contract::{FaultDescription, FaultList};
-use lease::{LeaseError, Leases, cut};
+use lease::{Isolation, LeaseError, Leases, cut};
 use sys::lock;
 
 use super::fault::{Fault, FaultEffect};
@@ -90,8 +90,13 @@ impl Faults {
     /// Adds a fault to the lease `name` and returns its number. Blocks until the lease's open sessions obey it.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if no lease has this name.
+    /// Returns [`LeaseError::NotLeased`] if no lease has this name, and [`LeaseError::Writable`] if its isolation rules out
+    /// that a failover makes it read-only.
     pub fn add(&self, name: &str, fault: Fault, leases: &Leases) -> Result<u64, LeaseError> {
+        let is_read_only = matches!(fault.effect, FaultEffect::Failover { read_only: Some(_), .. });
+        if is_read_only && leases.isolation(name) == Some(Isolation::Rollback) {
+            return Err(LeaseError::Writable(name.to_owned()));
+        }
         let (waiting, obeyed) = mpsc::channel();
         let faults = self.order(name, waiting, leases)?;
         // A failover ends the sessions that have their orders. A session that begins from here on sees the fault.

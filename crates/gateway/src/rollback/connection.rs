@@ -95,7 +95,9 @@ async fn drive_until_end(
         }
         let order = facts.take_order(notices);
         if run_unless(notices.closed(), drive.run_until_rest()).await == Some(true) {
-            switch(&order, facts, (notices, presence), |other| drive.exchange_client(other, is_new));
+            // The lease's next client gets the transaction as soon as the server has finished the work of this one.
+            let _hold =
+                switch(&order, facts, (notices, presence), |other| drive.exchange_client(other, is_new));
         } else {
             order.done();
         }
