@@ -35,6 +35,7 @@ func passes(err error) bool {
 	if errors.As(err, &refused) {
 		return slices.Contains(passing, refused.Code)
 	}
+	// pgx reports a lost connection in each of these ways. The last one is that of a ROLLBACK on a connection that is closed.
 	var lost *net.OpError
-	return errors.As(err, &lost) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, &lost) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }

@@ -72,7 +72,8 @@ struct State {
 /// A lease, and its faults.
 #[derive(Debug)]
 struct FaultyLease {
-    since: Instant,
+    /// When the lease got its database. `None` until then: in rollback isolation, that is at its first session.
+    since: Option<Instant>,
     faults: Arc<LeaseFaults>,
     /// Whether the lease may get faults, so that its sessions must obey. The registry only counts other leases.
     is_faulty: bool,
@@ -155,7 +156,7 @@ impl Faults {
     fn current(&self, name: &str, leases: &Leases) -> Option<Arc<LeaseFaults>> {
         let since = begin_of(name, leases).ok()?;
         let state = lock(&self.state);
-        let lease = state.leases.get(cut(name)).filter(|lease| lease.since == since)?;
+        let lease = state.leases.get(cut(name)).filter(|lease| !lease.is_over(since))?;
         Some(Arc::clone(&lease.faults))
     }
 
@@ -222,36 +223,39 @@ impl Faults {
         let (since, _) = leases.leased(name)?;
         let mut state = lock(&self.state);
         state.sweep(leases);
-        let known = state.leases.get(cut(name)).is_some_and(|lease| lease.since == since);
-        if (reset || !known)
-            && let Some(before) = state.leases.remove(cut(name))
-        {
+        let known = state.leases.get(cut(name)).is_some_and(|lease| lease.since == Some(since));
+        if reset && let Some(before) = state.leases.remove(cut(name)) {
             state.report(name, &before);
         }
         if state.counts && (reset || !known) {
             state.begin(name, since);
         }
-        let lease = state.leases.get(cut(name)).filter(|lease| lease.is_faulty)?;
-        Some(Arc::clone(&lease.faults))
+        if !state.leases.contains_key(cut(name)) {
+            return None;
+        }
+        let lease = state.lease(name, Some(since));
+        lease.is_faulty.then(|| Arc::clone(&lease.faults))
     }
 }
 
 impl State {
-    /// Returns the lease that began at this time.
-    fn lease(&mut self, name: &str, since: Instant) -> &mut FaultyLease {
-        let ended = self.leases.get(cut(name)).is_some_and(|lease| lease.since != since);
+    /// Returns the lease that got its database at this time. `None` means that it has none yet.
+    fn lease(&mut self, name: &str, since: Option<Instant>) -> &mut FaultyLease {
+        let ended = self.leases.get(cut(name)).is_some_and(|lease| lease.is_over(since));
         if ended && let Some(before) = self.leases.remove(cut(name)) {
             self.report(name, &before);
         }
         let new = || FaultyLease { since, faults: Arc::default(), is_faulty: false };
-        self.leases.entry(cut(name).to_owned()).or_insert_with(new)
+        let lease = self.leases.entry(cut(name).to_owned()).or_insert_with(new);
+        lease.since = lease.since.or(since);
+        lease
     }
 
     /// Counts a new lease, and adds the faults that are planned for it.
     fn begin(&mut self, name: &str, since: Instant) {
         self.begun += 1;
         let planned = self.planned.remove(&self.begun).unwrap_or_default();
-        let lease = self.lease(name, since);
+        let lease = self.lease(name, Some(since));
         lease.is_faulty |= !planned.is_empty();
         let faults = Arc::clone(&lease.faults);
         for fault in planned {
@@ -273,7 +277,7 @@ impl State {
             return;
         }
         let is_over = |name: &str, lease: &FaultyLease| {
-            leases.leased(name).is_none_or(|(since, _)| since != lease.since)
+            begin_of(name, leases).map_or(true, |since| lease.is_over(since))
         };
         let over: Vec<_> = self.leases.extract_if(|name, lease| is_over(name, lease)).collect();
         for (name, lease) in over {
@@ -283,9 +287,18 @@ impl State {
     }
 }
 
-fn begin_of(name: &str, leases: &Leases) -> Result<Instant, LeaseError> {
+impl FaultyLease {
+    /// Returns true if the lease that got its database at this time is another one.
+    fn is_over(&self, since: Option<Instant>) -> bool {
+        self.since.is_some() && since.is_some() && self.since != since
+    }
+}
+
+/// Returns when the lease `name` got its database, or `None` if it has none yet.
+fn begin_of(name: &str, leases: &Leases) -> Result<Option<Instant>, LeaseError> {
     match leases.leased(name) {
-        Some((since, _)) => Ok(since),
+        Some((since, _)) => Ok(Some(since)),
+        None if leases.isolation(name).is_some() => Ok(None),
         None => Err(LeaseError::NotLeased(name.to_owned())),
     }
 }

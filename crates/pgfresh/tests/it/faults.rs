@@ -38,11 +38,13 @@ fn sqlstate(connection: &mut Connection, sql: &str) -> String {
 fn answers_tell_what_each_fault_has_done(major: u32) {
     for isolation in ["clone", "rollback", "server"] {
         let gateway = start(major, isolation);
+        let unused = add(&gateway, &json!({ "delay": "1ms", "statement": "SELECT 1" }));
+        assert_eq!(unused["number"], 1, "a fault before the first session: {isolation}");
         let mut open = gateway.connect_in_time("orders", "");
         open.rows("SELECT 1").unwrap();
         let added = add(&gateway, &json!({ "error": "40001", "at": "commit", "times": 2 }));
         let expected = json!({
-            "number": 1, "fault": "40001 at commit, 2 times", "times": 2, "fired": 0, "candidates": 0, "statements": []
+            "number": 2, "fault": "40001 at commit, 2 times", "times": 2, "fired": 0, "candidates": 0, "statements": []
         });
         assert_eq!(added, expected);
         add(&gateway, &json!({ "error": "57014", "statement": "UPDATE … balance", "nth": 2.0 }));
@@ -53,9 +55,10 @@ fn answers_tell_what_each_fault_has_done(major: u32) {
         let (_, list) = gateway.http("GET", FAULTS, "");
         let seen =
             |at: usize| (list["faults"][at]["fired"].clone(), list["faults"][at]["statements"].clone());
-        assert_eq!(seen(0), (json!(1), json!(["COMMIT"])), "{list}");
-        assert_eq!(seen(1), (json!(1), json!(["update accounts\nset balance = 2"])), "{list}");
-        assert_eq!((&list["faults"][1]["candidates"], &list["unfired_faults"]), (&json!(2), &json!([])));
+        assert_eq!(seen(0), (json!(1), json!(["SELECT 1"])), "{list}");
+        assert_eq!(seen(1), (json!(1), json!(["COMMIT"])), "{list}");
+        assert_eq!(seen(2), (json!(1), json!(["update accounts\nset balance = 2"])), "{list}");
+        assert_eq!((&list["faults"][2]["candidates"], &list["unfired_faults"]), (&json!(2), &json!([])));
         open.close();
 
         // A reset ends them.
