@@ -12,9 +12,7 @@ def test_payment_survives_serialization_failures(shop: Shop, fresh_database: Dat
     assert shop.pay("A-1", 4200) == "A-1: thank you"
 
 
-def test_third_serialization_failure_reaches_customer(
-    shop: Shop, fresh_database: Database
-) -> None:
+def test_third_serialization_failure_reaches_customer(shop: Shop, fresh_database: Database) -> None:
     fresh_database.fault("40001", at="commit", times=10)
     with pytest.raises(psycopg.errors.SerializationFailure):
         shop.pay("A-1", 4200)
