@@ -24,6 +24,7 @@ use crate::report_file;
 use crate::service::{ServeOptions, Service, leases_failed};
 use crate::settings::ResolvedSettings;
 use crate::suite_statements::StatementWatch;
+use crate::unfired_faults;
 use crate::user_command::{self, NO_SESSION};
 
 pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Failure> {
@@ -51,6 +52,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
     let lagging = service.recorder.lagging();
+    let unfired = service.gateway.faults().finish();
     end(context, arguments, &provisioner, service, code)?;
     if has_failed {
         return Err(leases_failed().exit_with(code.max(1)));
@@ -75,6 +77,10 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     lagging_tests::print(&lagging);
     if !over.is_empty() {
         over_budget::print(&over, more);
+        exceeds = true;
+    }
+    if !unfired.is_empty() {
+        unfired_faults::print(&unfired);
         exceeds = true;
     }
     Ok(ExitCode::from(if exceeds && code == 0 { over_budget::EXIT } else { code }))

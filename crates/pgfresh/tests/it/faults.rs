@@ -144,3 +144,22 @@ fn reset_and_release_print_unfired_faults() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome}");
     assert_eq!(outcome.stdout, format!("{}0\n{}", told("suite > one"), told("one")), "{outcome}");
 }
+
+#[test]
+fn run_fails_with_faults_that_nothing_reported() {
+    let scene = Scene::new(User::Ourselves);
+    let fault = r#"SET pgfresh.fault = '{\"error\": \"57014\", \"statement\": \"never\"}'"#;
+    let script = format!(
+        "SQL one -c \"{fault}\"; SQL two -c \"{fault}\"; SQL 'dbname=two options=-cpgfresh.reset=on' -c 'SELECT 1'
+         SQL three -c \"{}\" -c 'SELECT 1' -c 'SELECT never'; PGFRESH release three",
+        fault.replace("57014", "40001").replace("never", "SELECT 1")
+    );
+    let script = script.replace("SQL", &format!("{} -XAtq -d", ground::psql()));
+    let script = script.replace("PGFRESH", &ground::program().display().to_string());
+    let outcome = scene.run(["run", "--", "sh", "-c", &script]);
+    let told = "pgfresh: 2 faults did not fire\n\
+        two: 57014 before statement \"never\" (no such statement)\n\
+        one: 57014 before statement \"never\" (no such statement)\n";
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    assert!(outcome.stderr.ends_with(told), "{outcome}");
+}

@@ -44,7 +44,9 @@ impl Provocation {
                 "SELECT balance FROM account WHERE id = 1 FOR UPDATE",
                 "WITH paid AS (UPDATE account SET balance = 7 WHERE id = 1 RETURNING id) INSERT INTO entry SELECT id, 'paid' FROM paid",
             ],
-            CommitConflict => &["COMMIT", "END", "commit work", "/* last */ COMMIT TRANSACTION", "COMMIT AND CHAIN"],
+            CommitConflict => {
+                &["COMMIT", "END", "commit work", "/* last */ COMMIT TRANSACTION", "COMMIT AND CHAIN"]
+            }
             ReadConflict => &[
                 "SELECT count(*) FROM entry",
                 "INSERT INTO entry VALUES (7, 'struck')",
@@ -89,7 +91,9 @@ impl Provocation {
     /// Returns the blocks in which the error is possible.
     pub(super) fn blocks(self) -> &'static [Block] {
         match self {
-            CommitConflict | ReadConflict | UpdateConflict | Deadlock => &[Block::Transaction, Block::Savepoint],
+            CommitConflict | ReadConflict | UpdateConflict | Deadlock => {
+                &[Block::Transaction, Block::Savepoint]
+            }
             _ => &[Block::None, Block::Transaction, Block::Savepoint],
         }
     }
@@ -119,10 +123,9 @@ impl Provocation {
                 &["SELECT count(*) FROM entry", "INSERT INTO entry VALUES (1, 'first')"]
             }
             Deadlock => &["UPDATE account SET balance = 50 WHERE id = 1"],
-            Cancel | Terminate => &[
-                "INSERT INTO entry VALUES (1, 'first')",
-                "DECLARE sleeping CURSOR FOR SELECT pg_sleep(60)",
-            ],
+            Cancel | Terminate => {
+                &["INSERT INTO entry VALUES (1, 'first')", "DECLARE sleeping CURSOR FOR SELECT pg_sleep(60)"]
+            }
             _ => &["INSERT INTO entry VALUES (1, 'first')", "SELECT count(*) FROM account"],
         }
     }
@@ -171,7 +174,8 @@ impl Provocation {
                  INSERT INTO entry VALUES (100, 'other'); COMMIT",
             ),
             Deadlock => {
-                others.run("SET deadlock_timeout = '10min'; BEGIN; UPDATE account SET other = 1 WHERE id = 2");
+                others
+                    .run("SET deadlock_timeout = '10min'; BEGIN; UPDATE account SET other = 1 WHERE id = 2");
                 others.wait_for_lock("UPDATE account SET other = 1 WHERE id = 1");
             }
             LockTimeout => others.run("BEGIN; UPDATE account SET other = 1 WHERE id = 1"),

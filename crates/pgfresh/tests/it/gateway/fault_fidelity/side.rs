@@ -80,7 +80,8 @@ impl<'a> Real<'a> {
 
     /// Plays `script` with the real error.
     pub(super) fn play(&self, script: &Script) -> Outcome {
-        let fresh = "TRUNCATE account, entry; INSERT INTO account SELECT n, 100, 0 FROM generate_series(1, 5) n";
+        let fresh =
+            "TRUNCATE account, entry; INSERT INTO account SELECT n, 100, 0 FROM generate_series(1, 5) n";
         self.gateway.direct(Self::DATABASE, fresh).unwrap();
         let address = self.gateway.server();
         let provocation = script.provocation;
