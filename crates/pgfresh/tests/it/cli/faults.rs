@@ -47,7 +47,9 @@ fn report(outcome: &Outcome) -> Value {
 
 /// Returns kind and fault of each finding.
 fn findings(report: &Value) -> BTreeSet<(&str, &str)> {
-    let of = |finding: &'_ Value| (finding["kind"].as_str().unwrap(), finding["fault"].as_str().unwrap());
+    fn of(finding: &Value) -> (&str, &str) {
+        (finding["kind"].as_str().unwrap(), finding["fault"].as_str().unwrap())
+    }
     report["findings"].as_array().unwrap().iter().map(of).collect()
 }
 
