@@ -19,7 +19,7 @@ async fn commit(database: &Database) -> Result<(), String> {
         transaction.commit().await
     };
     let error: Result<(), sqlx::Error> = run.await;
-    error.map_err(|error| match error.as_database_error().and_then(|error| error.code()) {
+    error.map_err(|error| match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
         Some(code) => code.into_owned(),
         None => error.to_string(),
     })
@@ -44,15 +44,20 @@ async fn each_fault_fires_and_is_listed() {
     assert!(lost.len() > 5, "{lost}");
     assert_eq!(commit(&database).await.unwrap_err(), "57014");
     let faults = database.faults().unwrap();
-    let seen: Vec<_> =
-        faults.iter().map(|fault| (fault.text.as_str(), fault.times, fault.fired, fault.candidates)).collect();
+    let seen: Vec<_> = faults
+        .iter()
+        .map(|fault| (fault.text.as_str(), fault.times, fault.fired, fault.candidates))
+        .collect();
     let expected = [
         ("40001 at commit", 1, 1, 2),
         ("connection lost after commit", 1, 1, 1),
         ("57014 before statement \"SELECT … 1\", number 3, 2 times", 2, 1, 3),
     ];
     assert_eq!(seen, expected);
-    assert_eq!((&faults[0].statements, &faults[2].statements), (&vec!["COMMIT".into()], &vec!["SELECT 1".into()]));
+    assert_eq!(
+        (&faults[0].statements, &faults[2].statements),
+        (&vec!["COMMIT".into()], &vec!["SELECT 1".into()])
+    );
 }
 
 #[test]
