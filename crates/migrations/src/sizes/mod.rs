@@ -230,8 +230,8 @@ fn tables<'a>(template: &'a TemplateTables, sizes: &'a [RelationSize]) -> BTreeS
     let is_table = |kind| {
         matches!(kind, RelationKind::Table | RelationKind::MaterializedView | RelationKind::PartitionedTable)
     };
-    let sized = sizes.iter().filter(|size| is_table(size.kind)).map(|size| &size.relation);
-    sized.chain(template.columns.keys()).chain(template.leaves.keys()).collect()
+    let here = sizes.iter().filter(|size| is_table(size.kind)).map(|size| &size.relation);
+    here.chain(template.columns.keys()).chain(template.leaves.keys()).collect()
 }
 
 impl TemplateTables {

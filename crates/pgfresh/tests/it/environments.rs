@@ -250,16 +250,15 @@ fn only_commands_use_the_users_umask() {
 
 #[test]
 fn downloads_are_readable_under_any_umask() {
-    for &user in User::all() {
-        for mask in some_of(["0000", "0277"]) {
-            let scene = Scene::with_empty_cache(user);
-            let run = |what: &str| shell(&scene, &[], &format!("umask {mask}; \"$PGFRESH\" {what}"));
-            let installed = run(&format!("postgres install {NPM_MAJOR}"));
-            assert_eq!(installed.code, Some(0), "{mask} {user:?}: {installed}");
-            assert_says(&run(&format!("run --postgres {NPM_MAJOR} --no-download -- sh -c umask")), mask);
-            let odd = odd_modes(&scene.cache);
-            assert!(odd.is_empty(), "{mask} {user:?}: {odd:#?}");
-        }
+    let cases = User::all().iter().flat_map(|user| ["0000", "0277"].map(|mask| (*user, mask)));
+    for (user, mask) in some_of(cases) {
+        let scene = Scene::with_empty_cache(user);
+        let run = |what: &str| shell(&scene, &[], &format!("umask {mask}; \"$PGFRESH\" {what}"));
+        let installed = run(&format!("postgres install {NPM_MAJOR}"));
+        assert_eq!(installed.code, Some(0), "{mask} {user:?}: {installed}");
+        assert_says(&run(&format!("run --postgres {NPM_MAJOR} --no-download -- sh -c umask")), mask);
+        let odd = odd_modes(&scene.cache);
+        assert!(odd.is_empty(), "{mask} {user:?}: {odd:#?}");
     }
 }
 

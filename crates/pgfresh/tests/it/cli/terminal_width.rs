@@ -1,5 +1,7 @@
 //! Reports on terminals: no line of `run --profile`, `run --compare` and `doctor` is longer than the terminal is wide.
 
+use std::thread;
+
 use crate::common::terminal::Terminal;
 use crate::common::{Scene, User, ground};
 use report::display_width;
@@ -72,7 +74,7 @@ fn comparisons_fit_terminals_of_any_width() {
 fn diagnoses_fit_terminals_of_any_width() {
     let scene = Scene::new(User::Ourselves);
     let place = scene.place.to_str().unwrap();
-    for columns in WIDTHS {
+    let check = |columns| {
         let lines = lines(&scene, columns, &["doctor", "--quick", "--soak", "3s", place]);
         assert_fit(&lines, columns);
         let text = lines.join("\n");
@@ -80,5 +82,11 @@ fn diagnoses_fit_terminals_of_any_width() {
             ["Soak", "Commits of one row", "Sync methods"].into_iter().all(|part| text.contains(part)),
             "{text}"
         );
-    }
+    };
+    // A measurement waits most of its time, and its numbers do not matter here.
+    thread::scope(|scope| {
+        for columns in WIDTHS {
+            scope.spawn(move || check(columns));
+        }
+    });
 }

@@ -1,5 +1,6 @@
 //! Incremental builds: pgfresh runs a new file on the earlier template, and the result equals that of a full build.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
@@ -547,6 +548,7 @@ fn play(config: &str, edits: &[Edit]) {
     let always = "ALTER DATABASE app SET work_mem = '5MB';";
     scene.write("migrations/0001.sql", always);
     let mut history = vec![Files::new()];
+    let mut dumps: HashMap<Files, String> = HashMap::new();
     build(&scene, &[]);
     for (number, edit) in (2..).zip(edits) {
         // The tool runs files that it has not run before, so a file between others, or a restored one, would come last.
@@ -566,7 +568,9 @@ fn play(config: &str, edits: &[Edit]) {
         let on_another = history.iter().any(|old| is_prefix(old, &files));
         assert_eq!(said.is_empty(), is_known, "{context}");
         assert_eq!(said.contains(") on "), on_another && !is_known, "{context}");
-        assert_eq!(dump(&scene, &[], ""), full_dump(&scene), "{context}");
+        // A full build of the same files gives the same dump.
+        let full = dumps.entry(files.clone()).or_insert_with(|| full_dump(&scene));
+        assert_eq!(dump(&scene, &[], ""), *full, "{context}");
         history.push(files);
     }
     leave(&scene);

@@ -74,7 +74,7 @@ fn leased_names_need_no_choice_of_template() {
 
 #[test]
 fn each_of_several_is_built_once() {
-    for &user in User::all() {
+    for user in depth::some_of(User::all().iter().copied()) {
         let scene = several(user);
         let alone = ["schema", "demo", "other"].map(|name| dump(&scene, &["--template", name], name));
         assert_eq!(ran(&scene), "schema demo other");
