@@ -28,11 +28,7 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     if !context.verbosity.is_quiet() {
         missing_migrations::report(&missing_migrations::find(&base.spec), &base.revision);
     }
-    let command = if arguments.suite || arguments.command.is_empty() {
-        MigrationCommand::of_template(context, &base)?
-    } else {
-        Some(MigrationCommand::of_words(&arguments.command)?)
-    };
+    let command = migration_command(context, arguments, &base)?;
     let run = MigrationRun {
         base: base.revision.name.clone(),
         postgres: base.provisioner.installation.version().to_string(),
@@ -83,6 +79,18 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
         0 if !report.passes() => CHECK_FAILED,
         code => code,
     }))
+}
+
+fn migration_command(
+    context: &Context,
+    arguments: &CheckMigrations,
+    base: &Base,
+) -> Result<Option<MigrationCommand>, Failure> {
+    if arguments.suite || arguments.command.is_empty() {
+        MigrationCommand::of_template(context, base)
+    } else {
+        MigrationCommand::of_words(&arguments.command).map(Some)
+    }
 }
 
 fn expect_suite(arguments: &CheckMigrations) -> Result<(), Failure> {
