@@ -45,20 +45,21 @@ pub struct LeaseOptions {
     pub observer: Option<LeaseObserver>,
 }
 
-/// Looks into databases at the ends of their leases, and before a client resets one. A lease in rollback isolation, or with
-/// its own server, is not observed.
+/// Looks into databases at the ends of their leases, and before a client resets one. It does not see leases with their own
+/// servers.
 #[derive(Clone)]
-pub struct LeaseObserver(Arc<dyn Fn(&str, AdminConnection) + Send + Sync>);
+pub struct LeaseObserver(Arc<dyn Fn(&str, &mut AdminConnection) + Send + Sync>);
 
 impl LeaseObserver {
-    /// Creates an observer. It calls `look` with the name of the database and a superuser's session in it, after the clients'
-    /// sessions have ended, and the end of the lease waits for it.
+    /// Creates an observer. It calls `look` with the name of the database and a session in it, after the clients' sessions have
+    /// ended, and the end of the lease waits for it. The session is a superuser's or, in rollback isolation, that of the
+    /// lease.
     #[must_use]
-    pub fn new(look: impl Fn(&str, AdminConnection) + Send + Sync + 'static) -> Self {
+    pub fn new(look: impl Fn(&str, &mut AdminConnection) + Send + Sync + 'static) -> Self {
         Self(Arc::new(look))
     }
 
-    pub(crate) fn look(&self, name: &str, session: AdminConnection) {
+    pub(crate) fn look(&self, name: &str, session: &mut AdminConnection) {
         (self.0)(name, session);
     }
 }

@@ -14,7 +14,7 @@ const MASK: &str = "…";
 
 /// Contents of a database at the end of a lease without faults, and the columns whose values are the same in each run.
 #[derive(Debug, Clone, Default)]
-pub struct Baseline {
+pub struct SteadyRows {
     contents: Contents,
     /// Positions of the columns to compare, by table. A table that is missing is not compared.
     columns: BTreeMap<String, Vec<usize>>,
@@ -48,7 +48,7 @@ pub enum DifferenceKind {
     Changed,
 }
 
-impl Baseline {
+impl SteadyRows {
     /// Compares the ends of two runs without faults.
     #[must_use]
     pub fn of(contents: Contents, other: &Contents) -> Self {

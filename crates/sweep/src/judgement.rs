@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgwire::matches_pattern;
 
-use crate::difference::{Baseline, DifferenceKind, TableDifference};
+use crate::difference::{DifferenceKind, SteadyRows, TableDifference};
 use crate::points::{Point, SweptFault};
 use crate::recording::LeaseRecord;
 
@@ -73,9 +73,9 @@ pub enum FindingKind {
 
 /// Judges a run with a fault at `point`.
 #[must_use]
-pub fn judge(point: &Point, baseline: Option<&Baseline>, run: &FaultyRun) -> Judgement {
+pub fn judge(point: &Point, steady_rows: Option<&SteadyRows>, run: &FaultyRun) -> Judgement {
     let (Some(fired), Some(lease)) = (run.fired, &run.lease) else { return Judgement::NotReached };
-    let differences = baseline.zip(lease.contents.as_ref()).map(|(clean, found)| clean.differences(found));
+    let differences = steady_rows.zip(lease.contents.as_ref()).map(|(clean, found)| clean.differences(found));
     let later = || lease.statements.iter().filter(|statement| statement.sent > fired);
     let is_retried =
         later().any(|statement| statement.is_done() && matches_pattern(&point.witness, &statement.text));

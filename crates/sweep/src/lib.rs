@@ -20,7 +20,7 @@ mod steady;
 mod testing;
 
 pub use contents::Contents;
-pub use difference::{Baseline, DifferenceKind, TableDifference};
+pub use difference::{DifferenceKind, SteadyRows, TableDifference};
 pub use judgement::{FaultyRun, FindingKind, Judgement, RunEnd, compare_with_retries, judge};
 pub use points::{Point, SweptFault, chosen, points};
 pub use recording::{LeaseEnd, LeaseRecord, RanStatement, StatementResult, TestEnd, leases};

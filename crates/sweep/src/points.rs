@@ -8,7 +8,7 @@ use pgwire::{SqlLexer, StatementKind, matches_pattern, statement_pattern};
 use crate::recording::{LeaseRecord, RanStatement, StatementResult};
 use crate::steady::SteadyLease;
 
-/// Maximum length of a pattern in bytes. Statements that begin alike are told apart by their number.
+/// Maximum length of a pattern in bytes. A number tells statements apart that begin alike.
 const PATTERN: usize = 70;
 
 /// A fault that a sweep tries.
@@ -79,7 +79,7 @@ pub struct Point {
     class: Class,
 }
 
-/// What is at stake at a statement.
+/// Effect of a statement, which decides its faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Commit,

@@ -39,11 +39,11 @@ pub struct RanStatement {
 /// How a statement ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatementResult {
-    /// It succeeded, with this command tag.
+    /// Success, with this command tag.
     Done(String),
-    /// It failed with this SQLSTATE.
+    /// Error with this SQLSTATE.
     Failed(String),
-    /// The server did not run it, or the session ended first.
+    /// No answer: the server did not run the statement, or the session ended first.
     Unanswered,
 }
 

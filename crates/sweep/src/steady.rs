@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::difference::Baseline;
+use crate::difference::SteadyRows;
 use crate::recording::LeaseRecord;
 
 /// A lease that is the same in both runs.
@@ -17,7 +17,7 @@ pub struct SteadyLease {
     /// The lease in the second run.
     pub(crate) other: LeaseRecord,
     /// Rows at the end. `None` if they could not be read.
-    pub baseline: Option<Baseline>,
+    pub steady_rows: Option<SteadyRows>,
 }
 
 /// Pairs the leases of two runs. Also returns the number of leases of the first run that the second one does not have at
@@ -41,9 +41,9 @@ pub fn steady_leases(one: Vec<LeaseRecord>, other: Vec<LeaseRecord>) -> (Vec<Ste
         let count = labels.entry(label.clone()).or_default();
         *count += 1;
         let label = if *count == 1 { label } else { format!("{label} ({count})") };
-        let baseline = record.contents.clone().zip(other.contents.as_ref());
-        let baseline = baseline.map(|(contents, other)| Baseline::of(contents, other));
-        steady.push(SteadyLease { number, label, record, other, baseline });
+        let steady_rows = record.contents.clone().zip(other.contents.as_ref());
+        let steady_rows = steady_rows.map(|(contents, other)| SteadyRows::of(contents, other));
+        steady.push(SteadyLease { number, label, record, other, steady_rows });
     }
     (steady, unsteady)
 }

@@ -17,6 +17,7 @@ use crate::admin::{MARK, mark_of};
 use crate::backends::backend::{Backend, CatalogStamp, will_serve};
 use crate::backends::seats::Seat;
 use crate::lsn::Lsn;
+use crate::options::LeaseObserver;
 use crate::reset::catalog::{Content, FileMap, Sequence, TemplateCatalog};
 use crate::reset::recycle::NotRecyclable;
 use crate::wal::changes::Changes;
@@ -219,6 +220,18 @@ impl TransactionSession {
         let counts = !self.timeout.is_empty() || !self.transaction.timeout.is_empty();
         let again = if counts { format!("; {UNBOUNDED}") } else { String::new() };
         self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
+    }
+
+    /// Lets the observer look into the lease's transaction before it is rolled back.
+    ///
+    /// # Errors
+    /// After an error, the caller must not reuse the session.
+    pub(crate) fn observe(&mut self, observer: &LeaseObserver, name: &str) -> Result<(), SessionError> {
+        self.discard()?;
+        let mut session = AdminConnection::adopt(self.stream.take().ok_or_else(gone)?, STATEMENT_TIMEOUT)?;
+        observer.look(name, &mut session);
+        self.stream = Some(session.release()?);
+        Ok(())
     }
 
     /// Ends the lease: rolls its transaction back, restores sequences and resets the session. `files` are the

@@ -147,6 +147,9 @@ impl Inner {
         let catalog = catalog.ok_or_else(|| NotRecyclable::because(copy.template.why_unknown()))?;
         let leaves_nothing = session.transaction.leaves_nothing;
         let address = &copy.identity.address;
+        if let Some(observer) = &self.options.observer {
+            session.observe(observer, &address.name)?;
+        }
         let (touched, rows) = session.roll_back(&self.evidence, address.oid, catalog, copy.files.as_ref())?;
         self.check_epoch(copy.epoch)?;
         if !copy.growth.has_room_for_rolled_back(rows) {

@@ -217,7 +217,7 @@ impl Inner {
         let Resources::Clone(copy) = &**database else { return };
         let address = &copy.identity.address;
         match self.admin.open_in(address, &[]) {
-            Ok(session) => observer.look(&address.name, session),
+            Ok(mut session) => observer.look(&address.name, &mut session),
             Err(error) => self.report_error("look into a database", &error),
         }
     }

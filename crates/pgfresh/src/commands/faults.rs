@@ -1,6 +1,7 @@
 //! `pgfresh faults`: runs the command once for each fault at each statement, and reports those that it does not cope with.
 
 mod child;
+mod parallel;
 mod progress;
 mod runner;
 mod targets;

@@ -17,17 +17,17 @@ fn orders(rows: &[[&str; 4]]) -> Contents {
     Contents { tables: BTreeMap::from([("public.orders".to_owned(), table)]) }
 }
 
-fn baseline(rows: &[[&str; 4]]) -> Baseline {
-    Baseline::of(orders(rows), &orders(rows))
+fn steady_rows(rows: &[[&str; 4]]) -> SteadyRows {
+    SteadyRows::of(orders(rows), &orders(rows))
 }
 
-fn kinds(baseline: &Baseline, rows: &[[&str; 4]]) -> Vec<DifferenceKind> {
-    baseline.differences(&orders(rows)).iter().map(|difference| difference.kind).collect()
+fn kinds(steady_rows: &SteadyRows, rows: &[[&str; 4]]) -> Vec<DifferenceKind> {
+    steady_rows.differences(&orders(rows)).iter().map(|difference| difference.kind).collect()
 }
 
 #[test]
 fn rows_are_lost_doubled_or_changed() {
-    let clean = baseline(&[["1", "7", "order 1", "5.00"], ["2", "7", "order 2", "6.00"]]);
+    let clean = steady_rows(&[["1", "7", "order 1", "5.00"], ["2", "7", "order 2", "6.00"]]);
     for (rows, kind) in [
         (&[["1", "7", "order 1", "5.00"], ["2", "7", "order 2", "6.00"]][..], None),
         // The sequence has a gap after a second attempt.
@@ -49,11 +49,13 @@ fn rows_are_lost_doubled_or_changed() {
 
 #[test]
 fn columns_that_vary_without_faults_are_left_out() {
-    let clean =
-        Baseline::of(orders(&[["1", "7", "at 10:01", "5.00"]]), &orders(&[["1", "7", "on Monday", "5.00"]]));
+    let clean = SteadyRows::of(
+        orders(&[["1", "7", "at 10:01", "5.00"]]),
+        &orders(&[["1", "7", "on Monday", "5.00"]]),
+    );
     assert_eq!(kinds(&clean, &[["1", "7", "at noon", "5.00"]]), []);
     assert_eq!(kinds(&clean, &[["1", "7", "at noon", "6.00"]]), [DifferenceKind::Changed]);
-    let unsteady = Baseline::of(orders(&[["1", "7", "a", "5.00"]]), &orders(&[]));
+    let unsteady = SteadyRows::of(orders(&[["1", "7", "a", "5.00"]]), &orders(&[]));
     assert_eq!(unsteady.unsteady_tables().collect::<Vec<_>>(), ["public.orders"]);
     assert_eq!(kinds(&unsteady, &[]), []);
 }
@@ -62,14 +64,14 @@ fn columns_that_vary_without_faults_are_left_out() {
 fn rows_that_vary_as_a_whole_are_counted() {
     let one = [["1", "7", "a", "1"], ["2", "7", "b", "2"]];
     let other = [["1", "7", "a", "2"], ["2", "7", "b", "1"]];
-    let clean = Baseline::of(orders(&one), &orders(&other));
+    let clean = SteadyRows::of(orders(&one), &orders(&other));
     assert_eq!(kinds(&clean, &other), []);
     assert_eq!(kinds(&clean, &one[..1]), [DifferenceKind::Lost]);
 }
 
 #[test]
 fn difference_names_table_and_rows() {
-    let clean = baseline(&[["1", "7", "lamp", "5.00"]]);
+    let clean = steady_rows(&[["1", "7", "lamp", "5.00"]]);
     let found = orders(&[["1", "7", "lamp", "5.00"], ["2", "7", "lamp", "5.00"]]);
     let text = clean.differences(&found)[0].to_string();
     assert_eq!(text, "public.orders has 2 rows instead of 1; twice: note=lamp, total=5.00");

@@ -26,8 +26,8 @@ fn judged(name: &str, end: RunEnd, later: &[&str], values: Option<&[&str]>) -> J
     let lease =
         LeaseRecord { contents: values.map(contents), ..lease(fired + Duration::from_secs(1), later) };
     let lease = Some(LeaseRecord { sessions: Vec::new(), ..lease });
-    let baseline = Baseline::of(contents(&["1"]), &contents(&["1"]));
-    judge(&point(name), Some(&baseline), &FaultyRun { end, fired: Some(fired), lease })
+    let steady_rows = SteadyRows::of(contents(&["1"]), &contents(&["1"]));
+    judge(&point(name), Some(&steady_rows), &FaultyRun { end, fired: Some(fired), lease })
 }
 
 fn kind(judgement: &Judgement) -> &'static str {

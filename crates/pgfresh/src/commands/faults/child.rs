@@ -1,4 +1,4 @@
-//! Runs a command in a process group of its own, with a time limit.
+//! Runs a command in a new process group, with a time limit.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

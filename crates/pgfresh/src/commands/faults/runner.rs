@@ -1,4 +1,4 @@
-//! Runs the command once, on a server of its own, with at most one fault.
+//! Runs the command once on a new server, with at most one fault.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gateway::{EventLog, Fault, PlannedFault, SessionEventKind};
-use lease::{LeaseObserver, Leases};
+use lease::{Isolation, LeaseError, LeaseObserver, Leases};
 use pgwire::SessionTranscript;
 use server::AdminConnection;
 use sweep::{Contents, LeaseEnd, LeaseRecord, TestEnd};
@@ -75,7 +75,7 @@ impl Runner<'_> {
         wait_for_sessions(&service);
         tests.extend(test_ends(&log));
         let transcripts = transcription.finish();
-        let open = open_leases(&service.leases, &transcripts);
+        let unread = end_leases(&service.leases, &transcripts);
         let fault = service.gateway.faults().planned().pop();
         let has_failed = service.leases.have_failed();
         service.close().stop()?;
@@ -83,7 +83,7 @@ impl Runner<'_> {
             return Err(leases_failed());
         }
         let mut ends = std::mem::take(&mut *sys::lock(&ends));
-        ends.extend(open);
+        ends.extend(unread);
         let (leased, unleased) = split(transcripts, &ends);
         Ok(CommandRun {
             end,
@@ -112,13 +112,13 @@ impl CommandRun {
 fn observer(ends: &Arc<Mutex<Vec<LeaseEnd>>>) -> LeaseObserver {
     let ends = Arc::clone(ends);
     LeaseObserver::new(move |database, session| {
-        let end = LeaseEnd { database: database.to_owned(), at: Instant::now(), contents: read(session) };
-        sys::lock(&ends).push(end);
+        let at = Instant::now();
+        sys::lock(&ends).push(LeaseEnd { database: database.to_owned(), at, contents: read(session) });
     })
 }
 
-fn read(mut session: AdminConnection) -> Option<Contents> {
-    match Contents::read(&mut session) {
+fn read(session: &mut AdminConnection) -> Option<Contents> {
+    match Contents::read(session) {
         Ok(contents) => Some(contents),
         Err(error) => {
             tracing::debug!(%error, "could not read the rows of a database");
@@ -148,15 +148,20 @@ fn wait_for_sessions(service: &Service) {
     }
 }
 
-/// Returns the leases that have not ended yet, with their rows.
-fn open_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEnd> {
+/// Ends all leases, so that the observer looks into them. Returns the ends of those that it does not see.
+fn end_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEnd> {
     let names: BTreeSet<_> = transcripts.iter().map(|transcript| &transcript.database).collect();
-    let open = names.into_iter().filter(|name| leases.leased(name).is_some());
-    let end = |name: &String| {
-        let contents = leases.inspect(name).ok().and_then(|inspection| read(inspection.session));
-        LeaseEnd { database: name.clone(), at: Instant::now(), contents }
-    };
-    open.map(end).collect()
+    let mut unread = Vec::new();
+    for name in names.into_iter().filter(|name| leases.leased(name).is_some()) {
+        let is_seen = leases.isolation(name) != Some(Isolation::Server);
+        match leases.release(name) {
+            Ok(()) if is_seen => {}
+            // A lease that has just ended by itself has been seen, too.
+            Err(LeaseError::NotLeased(_)) => {}
+            _ => unread.push(LeaseEnd { database: name.clone(), at: Instant::now(), contents: None }),
+        }
+    }
+    unread
 }
 
 /// Separates the transcripts of leases from those of other databases, and returns the names of the latter.

@@ -9,8 +9,8 @@ use server::printable_lines;
 use sweep::{Point, SteadyLease, steady_leases};
 
 use super::child::CommandEnd;
+use super::parallel::in_parallel;
 use super::runner::{CommandRun, Runner};
-use super::workers::in_parallel;
 use crate::failure::Failure;
 use crate::notice::print_notice;
 use crate::user_command::NO_SESSION;
@@ -175,19 +175,19 @@ fn unseen(run: &CommandRun) -> BTreeSet<String> {
 /// Returns phrases about rows that cannot be compared.
 fn unseen_rows(leases: &[SteadyLease]) -> Vec<String> {
     let mut unseen = Vec::new();
-    let unread = leases.iter().filter(|lease| lease.baseline.is_none()).count();
+    let unread = leases.iter().filter(|lease| lease.steady_rows.is_none()).count();
     if unread > 0 {
         unseen.push(format!(
-            "rows of {unread} leases: pgfresh compares rows in isolation clone, not in rollback or server"
+            "rows of {unread} leases that pgfresh could not read, such as those in isolation server"
         ));
     }
-    let baselines = || leases.iter().filter_map(|lease| lease.baseline.as_ref());
-    let tables: BTreeSet<_> = baselines().flat_map(sweep::Baseline::unsteady_tables).collect();
+    let steady = || leases.iter().filter_map(|lease| lease.steady_rows.as_ref());
+    let tables: BTreeSet<_> = steady().flat_map(sweep::SteadyRows::unsteady_tables).collect();
     if !tables.is_empty() {
         let tables: Vec<_> = tables.into_iter().collect();
         unseen.push(format!("rows of {}, which differ from run to run", tables.join(", ")));
     }
-    if baselines().next().is_some() && baselines().all(sweep::Baseline::is_empty) {
+    if steady().next().is_some() && steady().all(sweep::SteadyRows::is_empty) {
         unseen.push(
             "lost and doubled rows, because no table has a row at the end of a test: do the tests delete them?"
                 .to_owned(),

@@ -29,32 +29,6 @@ pub(super) struct JudgedPoint {
     pub(super) output: String,
 }
 
-/// Calls `work` for each item, up to `jobs` at the same time, and returns the results in the order of the items.
-pub(super) fn in_parallel<I: Sync, T: Send>(
-    jobs: usize,
-    items: Vec<I>,
-    work: impl Fn(&I) -> Result<T, Failure> + Sync,
-) -> Result<Vec<T>, Failure> {
-    let (next, results) = (Mutex::new(items.iter().enumerate()), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..jobs.min(items.len()) {
-            scope.spawn(|| {
-                while let Some((place, item)) = { lock(&next).next() } {
-                    let result = work(item);
-                    let has_failed = result.is_err();
-                    lock(&results).push((place, result));
-                    if has_failed {
-                        lock(&next).by_ref().for_each(drop);
-                    }
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_default();
-    results.sort_by_key(|(place, _)| *place);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
 /// Runs the points in their order until the budget is spent or a signal arrives. Returns the results of those that ran.
 pub(super) fn run(
     runner: &Runner<'_>,
@@ -146,7 +120,7 @@ fn judged(
     };
     let fired = run.fault.as_ref().and_then(|fault| fault.since);
     let faulty = FaultyRun { end, fired, lease: run.take_hit_lease() };
-    let judgement = judge(point, lease.baseline.as_ref(), &faulty);
+    let judgement = judge(point, lease.steady_rows.as_ref(), &faulty);
     Ok(Some((judgement, end_of(run.output))))
 }
 

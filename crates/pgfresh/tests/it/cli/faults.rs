@@ -1,4 +1,4 @@
-//! `faults`: runs a command once for each fault, finds handlers that lose, double or hide, and says what it has not run.
+//! `faults`: finds handlers that lose or double rows or hide errors, ends with a signal or its budget, and repeats findings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,10 +47,8 @@ fn report(outcome: &Outcome) -> Value {
 
 /// Returns kind and fault of each finding.
 fn findings(report: &Value) -> BTreeSet<(&str, &str)> {
-    fn of(finding: &Value) -> (&str, &str) {
-        (finding["kind"].as_str().unwrap(), finding["fault"].as_str().unwrap())
-    }
-    report["findings"].as_array().unwrap().iter().map(of).collect()
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|one| (one["kind"].as_str().unwrap(), one["fault"].as_str().unwrap())).collect()
 }
 
 fn blind_retry_doubles_rows(major: u32) {
@@ -61,7 +59,7 @@ fn blind_retry_doubles_rows(major: u32) {
     assert_eq!(findings(&report), BTreeSet::from([("doubled_rows", "lost after")]), "{outcome}");
     let found = &report["findings"][0];
     assert_eq!(found["statement"], "COMMIT", "{outcome}");
-    assert_eq!(found["differences"][0]["rows"][0], "item=lamp", "{outcome}");
+    assert_eq!(found["differences"][0]["rows"][0], "key=NULL, item=lamp", "{outcome}");
     // COMMIT has three faults, and the write before it four.
     assert_eq!((&report["runs"]["made"], &report["runs"]["recovered"]), (&7.into(), &6.into()), "{outcome}");
 }
@@ -88,7 +86,7 @@ fn careful_handlers_have_no_finding(major: u32) {
 #[test]
 fn placeholder_limits_runs_to_one_test() {
     let scene = scene();
-    let suite = "echo \"$1\" >>runs; for test in bad good; do case \"$1\" in \"\"|$test) \
+    let suite = "echo \"${1-}\" >>runs; for test in bad good; do case \"${1-}\" in \"\"|$test) \
         url=$(\"$PGFRESH\" url $test); sql=\"INSERT INTO orders (item) VALUES ('$test')\"; \
         psql -XAtqc \"$sql\" \"$url\" || [ $test = bad ]; \"$PGFRESH\" release $test --test $test; esac; done";
     scene.write("suite.sh", suite);
