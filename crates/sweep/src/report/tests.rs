@@ -92,7 +92,7 @@ fn words_are_quoted_for_a_shell() {
 }
 
 #[test]
-fn name_selects_a_test_a_statement_or_a_fault() {
+fn name_selects_test_statement_or_fault() {
     let all = commit_points();
     let count = |name: &str| crate::chosen(all.clone(), &[name.to_owned()]).len();
     for (name, expected) in [
