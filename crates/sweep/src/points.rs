@@ -223,9 +223,9 @@ impl Point {
             (Class::Commit | Class::LoneWrite, LostAfter) => 0,
             (Class::Commit, _) => 1,
             (Class::LoneWrite | Class::Write, Serialization | LostBefore) => 2,
-            (Class::LoneWrite | Class::Write, Timeout) => 3,
-            (Class::LoneWrite | Class::Write, Deadlock | LostAfter) => 4,
-            (Class::Read | Class::ReadInTransaction, LostBefore | LostAfter) => 5,
+            (Class::Read | Class::ReadInTransaction, LostBefore | LostAfter) => 3,
+            (Class::LoneWrite | Class::Write, Timeout) => 4,
+            (Class::LoneWrite | Class::Write, Deadlock | LostAfter) => 5,
             (Class::Read | Class::ReadInTransaction, Serialization | Timeout | Deadlock) => 6,
         };
         (tier, self.nth)

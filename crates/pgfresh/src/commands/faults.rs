@@ -75,7 +75,9 @@ fn sweep(
     );
     let progress = SweepProgress::new(context.verbosity);
     progress.say("pgfresh: running the command twice without faults");
-    let Some(targets) = Targets::record(runner, &arguments.command, jobs)? else { return Ok(None) };
+    let Some(targets) = Targets::record(runner, &arguments.command, &arguments.only, jobs)? else {
+        return Ok(None);
+    };
     let (all, unsteady) = points(targets.leases());
     let chosen = sweep::chosen(all.clone(), &arguments.only);
     if chosen.is_empty() && !arguments.only.is_empty() {

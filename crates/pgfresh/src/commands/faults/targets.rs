@@ -48,10 +48,12 @@ enum Recorded {
 }
 
 impl Targets {
-    /// Runs the command without faults. Returns `None` if a signal arrives meanwhile.
+    /// Runs the command without faults, with `{test}` only for tests that `only` may name. Returns `None` if a signal arrives
+    /// meanwhile.
     pub(super) fn record(
         runner: &Runner<'_>,
         command: &[OsString],
+        only: &[String],
         jobs: usize,
     ) -> Result<Option<Self>, Failure> {
         let mut all = Self::default();
@@ -67,16 +69,15 @@ impl Targets {
             return Ok(None);
         }
         expect_success(&whole)?;
-        let tests: BTreeSet<String> = whole.leases.iter().filter_map(|lease| lease.test.clone()).collect();
+        let tests: BTreeSet<String> = whole.leases.into_iter().filter_map(|lease| lease.test).collect();
         if tests.is_empty() {
-            let failure = Failure::new(format!("no test has reported its name, which {TEST} needs"));
-            return Err(failure.hint(format!(
-                "Use a client of pgfresh in the tests, or leave {TEST} out: each run then has all tests."
-            )));
+            return Err(no_names());
         }
-        let recorded = in_parallel(jobs, tests.into_iter().collect(), |test: &String| {
-            record(runner, Some(test), with_test(command, test))
-        })?;
+        let may_mean = |name: &String, test: &str| name.starts_with(test) || test.starts_with(name.as_str());
+        let is_wanted = |test: &String| only.is_empty() || only.iter().any(|name| may_mean(name, test));
+        let tests = tests.into_iter().filter(is_wanted).collect();
+        let recorded =
+            in_parallel(jobs, tests, |test: &String| record(runner, Some(test), with_test(command, test)))?;
         for recorded in recorded {
             match recorded {
                 Recorded::Target(target, unseen) => all.add(target, unseen),
@@ -108,6 +109,13 @@ impl Targets {
     pub(super) fn leases(&self) -> impl Iterator<Item = &SteadyLease> {
         self.targets.iter().flat_map(|target| &target.leases)
     }
+}
+
+fn no_names() -> Failure {
+    let failure = Failure::new(format!("no test has reported its name, which {TEST} needs"));
+    failure.hint(format!(
+        "Use a client of pgfresh in the tests, or leave {TEST} out: each run then has all tests."
+    ))
 }
 
 /// Returns the fault of a point.
@@ -200,19 +208,12 @@ fn has_placeholder(word: &OsString) -> bool {
     word.to_str().is_some_and(|word| word.contains(TEST))
 }
 
-/// Returns the command that runs all tests. A word that is only the placeholder is left out, unless it may be the value of an
-/// option. There and in other words, an empty text replaces the placeholder.
+/// Returns the command that runs all tests. It leaves out a word that is only the placeholder, and the placeholder of others.
 fn without_placeholder(command: &[OsString]) -> Vec<OsString> {
-    let mut words: Vec<OsString> = Vec::new();
-    for word in command {
-        let after_option = words.last().is_some_and(|last| last.as_encoded_bytes().starts_with(b"-"));
-        match word.to_str() {
-            Some(TEST) if !after_option => {}
-            Some(text) => words.push(text.replace(TEST, "").into()),
-            None => words.push(word.clone()),
-        }
-    }
+    let words = command.iter().filter(|word| *word != TEST);
     words
+        .map(|word| word.to_str().map_or_else(|| word.clone(), |text| text.replace(TEST, "").into()))
+        .collect()
 }
 
 /// Returns the command that runs one test.
@@ -231,8 +232,8 @@ mod tests {
         let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
         for (command, all, one) in [
             ("pytest tests {test}", "pytest tests", "pytest tests a::b"),
-            ("go test -run {test} ./...", "go test -run  ./...", "go test -run a::b ./..."),
-            ("pytest -q {test}", "pytest -q ", "pytest -q a::b"),
+            ("go test -run={test} ./...", "go test -run= ./...", "go test -run=a::b ./..."),
+            ("pytest -q {test}", "pytest -q", "pytest -q a::b"),
         ] {
             assert_eq!(without_placeholder(&words(command)), words(all), "{command}");
             assert_eq!(with_test(&words(command), "a::b"), words(one));
