@@ -4,9 +4,14 @@
 //! with a fault. It compares all messages in their order, the state of the transaction, and the rows afterwards.
 
 mod answer;
+mod drivers;
+mod ended;
+mod lost;
+mod network;
 mod provocation;
 mod script;
 mod side;
+mod tokio;
 
 use crate::common::gateway::Gateway;
 use crate::common::random::Random;
@@ -34,6 +39,7 @@ on_every_major! {
     cancelled_statements_equal_real_ones
     terminated_sessions_equal_real_ones
     read_only_errors_equal_real_ones
+    exceeded_temporary_files_equal_real_ones
 }
 
 fn serialization_failures_equal_real_ones(major: u32) {
@@ -58,6 +64,10 @@ fn terminated_sessions_equal_real_ones(major: u32) {
 
 fn read_only_errors_equal_real_ones(major: u32) {
     compare(major, &[Provocation::ReadOnly]);
+}
+
+fn exceeded_temporary_files_equal_real_ones(major: u32) {
+    compare(major, &[Provocation::TempFiles]);
 }
 
 /// Plays some or all scripts of these errors on both sides.

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::common::client::message;
+
 /// Where the network breaks a connection, relative to a message of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -32,6 +34,7 @@ struct Cut {
 pub(super) struct Network {
     pub(super) address: String,
     cut: Arc<Mutex<Option<Cut>>>,
+    refusal: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
 impl Network {
@@ -40,15 +43,30 @@ impl Network {
         let address = listener.local_addr().unwrap().to_string();
         let cut = Arc::new(Mutex::new(None));
         let armed = Arc::clone(&cut);
+        let refusal = Arc::new(Mutex::new(None::<Vec<u8>>));
+        let refuses = Arc::clone(&refusal);
         thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
+            for mut client in listener.incoming().map_while(Result::ok) {
                 client.set_nodelay(true).unwrap();
+                if let Some(message) = refuses.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    // Reads the startup message first: unread bytes would reset the connection.
+                    let _ = client.read(&mut [0; 8192]);
+                    let _ = client.write_all(&message);
+                    continue;
+                }
                 // The server may have ended.
                 let Ok(server) = UnixStream::connect(&socket) else { continue };
                 carry(client, server, &armed);
             }
         });
-        Self { address, cut }
+        Self { address, cut, refusal }
+    }
+
+    /// Refuses the next connection with an error of these fields, as a server does that is full or starts up.
+    pub(super) fn refuse(&self, fields: &[(u8, &str)]) {
+        let fields = fields.iter().flat_map(|(code, text)| [&[*code], text.as_bytes(), b"\0"].concat());
+        let message = message(b'E', &fields.chain([0]).collect::<Vec<_>>());
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
     }
 
     /// Breaks the connection whose client sends `text` next, once. Ignores the case of `text`.

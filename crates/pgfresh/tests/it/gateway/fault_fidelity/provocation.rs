@@ -26,10 +26,12 @@ pub(super) enum Provocation {
     Terminate,
     /// 25006: the transaction is read-only.
     ReadOnly,
+    /// 53400: the statement needs more temporary files than `temp_file_limit`.
+    TempFiles,
 }
 
 use Provocation::{
-    Cancel, CommitConflict, Deadlock, LateCancel, LockTimeout, ReadConflict, ReadOnly, Terminate,
+    Cancel, CommitConflict, Deadlock, LateCancel, LockTimeout, ReadConflict, ReadOnly, TempFiles, Terminate,
     UpdateConflict,
 };
 
@@ -75,6 +77,10 @@ impl Provocation {
                 "DO 'BEGIN PERFORM pg_sleep(60); END'",
             ],
             LateCancel => &["SELECT n FROM generate_series(1, 4) n WHERE n < 4 OR pg_sleep(60) IS NULL"],
+            TempFiles => &[
+                "SELECT n FROM generate_series(1, 30000) n ORDER BY n % 7",
+                "INSERT INTO entry SELECT n, 'struck' FROM generate_series(1000, 30000) n ORDER BY n % 7",
+            ],
             ReadOnly => &[
                 "INSERT INTO entry VALUES (7, 'struck')",
                 "UPDATE account SET balance = 0 WHERE id = 1",
@@ -112,6 +118,7 @@ impl Provocation {
         match self {
             Deadlock => "SET deadlock_timeout = '10ms'",
             LockTimeout => "SET lock_timeout = '10ms'",
+            TempFiles => "SET temp_file_limit = '64kB'; SET work_mem = '64kB'",
             _ => "SET work_mem = '4MB'",
         }
     }
@@ -152,6 +159,7 @@ impl Provocation {
             Cancel | LateCancel => "57014",
             Terminate => "57P01",
             ReadOnly => "25006",
+            TempFiles => "53400",
         }
     }
 
@@ -179,7 +187,7 @@ impl Provocation {
                 others.wait_for_lock("UPDATE account SET other = 1 WHERE id = 1");
             }
             LockTimeout => others.run("BEGIN; UPDATE account SET other = 1 WHERE id = 1"),
-            Cancel | LateCancel | Terminate | ReadOnly => {}
+            Cancel | LateCancel | Terminate | ReadOnly | TempFiles => {}
         }
     }
 

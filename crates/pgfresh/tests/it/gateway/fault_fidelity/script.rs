@@ -211,7 +211,7 @@ pub(super) fn simple(sql: &str) -> Exchange {
     Exchange { bytes: query(sql), ends: b"Z", parts: 1 }
 }
 
-fn synced(mut bytes: Vec<u8>) -> Exchange {
+pub(super) fn synced(mut bytes: Vec<u8>) -> Exchange {
     bytes.extend(message(b'S', b""));
     Exchange { bytes, ends: b"Z", parts: 1 }
 }
@@ -229,6 +229,6 @@ fn execute(portal: &str, limit: u32) -> Vec<u8> {
 }
 
 /// Encodes Parse, Bind, Describe and Execute of an unnamed statement.
-fn run(sql: &str) -> Vec<u8> {
+pub(super) fn run(sql: &str) -> Vec<u8> {
     [parse("", sql), bind("", ""), message(b'D', b"P\0"), execute("", 0)].concat()
 }

@@ -46,7 +46,7 @@ impl Others {
     }
 
     /// Waits until the client's statement sleeps, and interrupts it with a function.
-    fn interrupt(&mut self, function: &str) {
+    pub(super) fn interrupt(&mut self, function: &str) {
         let sql = format!(
             "SELECT {function}(pid) FROM pg_stat_activity \
              WHERE wait_event = 'PgSleep' AND datname = current_database()"
@@ -54,7 +54,7 @@ impl Others {
         wait_until("the statement to sleep", || self.watcher.value(&sql).unwrap() == "t");
     }
 
-    fn close(mut self) {
+    pub(super) fn close(mut self) {
         while self.is_waiting {
             self.is_waiting = self.session.read().unwrap().0 != b'Z';
         }
@@ -65,7 +65,7 @@ impl Others {
 
 /// Server on which other sessions provoke errors.
 pub(super) struct Real<'a> {
-    gateway: &'a Gateway,
+    pub(super) gateway: &'a Gateway,
 }
 
 impl<'a> Real<'a> {
@@ -78,15 +78,32 @@ impl<'a> Real<'a> {
         Self { gateway }
     }
 
-    /// Plays `script` with the real error.
-    pub(super) fn play(&self, script: &Script) -> Outcome {
+    /// Puts the rows of the schema back.
+    pub(super) fn refresh(&self) {
         let fresh =
             "TRUNCATE account, entry; INSERT INTO account SELECT n, 100, 0 FROM generate_series(1, 5) n";
         self.gateway.direct(Self::DATABASE, fresh).unwrap();
-        let address = self.gateway.server();
+    }
+
+    pub(super) fn connect(&self) -> Connection {
+        Connection::open(&self.gateway.server(), Self::DATABASE, &[]).unwrap()
+    }
+
+    /// Waits until the server accepts connections.
+    pub(super) fn wait(&self) {
+        self.gateway.wait_for_server();
+    }
+
+    pub(super) fn others(&self) -> Others {
+        Others::open(&self.gateway.server(), Self::DATABASE)
+    }
+
+    /// Plays `script` with the real error.
+    pub(super) fn play(&self, script: &Script) -> Outcome {
+        self.refresh();
         let provocation = script.provocation;
-        let mut others = Others::open(&address, Self::DATABASE);
-        let mut client = Connection::open(&address, Self::DATABASE, &[]).unwrap();
+        let mut others = self.others();
+        let mut client = self.connect();
         let mut answers = ask_all(&mut client, &script.before(provocation.begin(), script.statement));
         provocation.arrange(&mut others);
         if let Some(sql) = provocation.preparation(script.block) {
@@ -102,7 +119,7 @@ impl<'a> Real<'a> {
             client.rows("SET default_transaction_read_only = off").unwrap();
         }
         if provocation.is_fatal() {
-            client = Connection::open(&address, Self::DATABASE, &[]).unwrap();
+            client = self.connect();
         }
         answers.extend(ask_all(&mut client, &script.after()));
         client.close();
@@ -135,6 +152,19 @@ pub(super) struct Faulty<'a> {
 }
 
 impl Faulty<'_> {
+    /// Begins the lease `name`.
+    pub(super) fn lease(&self, name: &str) {
+        let lease = serde_json::json!({"name": name, "isolation": self.isolation});
+        let (status, answer) = self.gateway.http("POST", "/v1/databases", &lease.to_string());
+        assert_eq!(status, 201, "{answer}");
+    }
+
+    /// Ends the lease `name`, whose faults must have fired.
+    pub(super) fn end(&self, name: &str) {
+        let (status, answer) = self.gateway.http("DELETE", &format!("/v1/databases/{name}"), "");
+        assert_eq!(status, 204, "unfired faults: {answer}");
+    }
+
     /// Requests a fault for a lease over HTTP.
     pub(super) fn request(&self, name: &str, fault: &Value) {
         let path = format!("/v1/databases/{name}/faults");
@@ -144,9 +174,7 @@ impl Faulty<'_> {
 
     /// Plays `script` with a fault in a new lease `name`.
     pub(super) fn play(&self, script: &Script, requested: Requested, name: &str) -> Outcome {
-        let lease = serde_json::json!({"name": name, "isolation": self.isolation});
-        let (status, answer) = self.gateway.http("POST", "/v1/databases", &lease.to_string());
-        assert_eq!(status, 201, "{answer}");
+        self.lease(name);
         let provocation = script.provocation;
         // The fault comes in place of what other sessions do to a statement that sleeps.
         let statement = script.statement.replace("pg_sleep(60) IS NULL", "pg_sleep(0) IS NULL");
@@ -177,8 +205,7 @@ impl Faulty<'_> {
         let mut reader = self.gateway.connect_in_time(name, "");
         let rows = reader.rows(ROWS).unwrap();
         reader.close();
-        let (status, answer) = self.gateway.http("DELETE", &format!("/v1/databases/{name}"), "");
-        assert_eq!(status, 204, "unfired faults: {answer}");
+        self.end(name);
         Outcome { answers: without_heads(answers), rows }
     }
 }
