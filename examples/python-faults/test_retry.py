@@ -9,11 +9,11 @@ from mended import Shop
 
 def test_payment_survives_serialization_failures(shop: Shop, fresh_database: Database) -> None:
     fresh_database.fault("40001", at="commit", times=2)
-    assert shop.pay("A-1", 4200) == "A-1: thank you"
+    assert shop.pay("Ann", 4200) == "Ann: thank you"
 
 
 def test_third_serialization_failure_reaches_customer(shop: Shop, fresh_database: Database) -> None:
     fresh_database.fault("40001", at="commit", times=10)
     with pytest.raises(psycopg.errors.SerializationFailure):
-        shop.pay("A-1", 4200)
+        shop.pay("Ann", 4200)
     assert [fault.fired for fault in fresh_database.faults()] == [3]
