@@ -10,7 +10,6 @@ use super::moments::{Strikes, is_plain_error};
 use super::{FaultSession, Run, State, Work};
 use crate::faults::errors::{Occasion, error, field};
 use crate::faults::fault::FaultEffect;
-use crate::faults::statement::Kind;
 
 /// Class of the errors that the server raises before it runs a statement: syntax error or access rule violation.
 const INVALID: &[u8] = b"42";
