@@ -59,7 +59,7 @@ pub(crate) struct Forward {
     down: PendingBytes,
     /// Whether the client has left, but the server is still connected.
     is_draining: bool,
-    /// Whether a client's requests for faults come from the drive that has already seen them.
+    /// Whether to forward the client's requests for faults. The drive has already seen them, or there can be none.
     has_faults: bool,
 }
 
@@ -197,6 +197,11 @@ impl Forward {
             Poll::Pending if self.conversation.is_at_rest() => Poll::Ready(true),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Forwards requests for faults from now on, because the session cannot obey them.
+    pub(crate) fn ignore_fault_requests(&mut self) {
+        self.has_faults = true;
     }
 
     /// Returns true if the client has left, and the server may still send something.

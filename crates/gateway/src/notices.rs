@@ -1,4 +1,4 @@
-//! What a lease tells one of its open sessions: that the session must close, or that the lease has faults.
+//! Notices from a lease to one of its open sessions: that the session must close, or that the lease has faults.
 
 use std::future::pending;
 use std::sync::{Arc, mpsc};

@@ -404,6 +404,7 @@ impl Session {
             && run_unless(notices.closed(), forward.run_until_rest(stage == Stage::RequestsFault)).await
                 == Some(true);
         if !rests {
+            forward.ignore_fault_requests();
             return order.done();
         }
         self.hold = switch(&order, facts, (notices, presence), |other| {
@@ -411,6 +412,9 @@ impl Session {
             let (client, unsent, tap) = forward.exchange_client(other);
             ClientSide { client, unsent, tap, tapped: 0, status, is_new: stage == Stage::Begins }
         });
+        if self.hold.is_none() {
+            forward.ignore_fault_requests();
+        }
     }
 
     /// Makes the backend discard the session's state and returns the backend to the pool for the next client.

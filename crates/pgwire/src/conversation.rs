@@ -23,7 +23,7 @@ pub struct Conversation {
     last: u8,
 }
 
-/// What a session's state knows of the client's messages, to forget later ones with [`Conversation::forget_since`].
+/// State of the client's side of a session at one moment. [`Conversation::forget_since`] goes back to it.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientSide {
     owed: u64,
@@ -100,8 +100,8 @@ impl Conversation {
     }
 
     /// Returns true if the server's last message has ended an answer, and the client has sent no incomplete request. The
-    /// server may still owe the answers to requests behind it. After a COPY or an error, this is all that is known: see
-    /// [`Self::owed`].
+    /// server may still owe the answers to requests behind it. After a COPY or an error, [`Self::owed`] is only an upper
+    /// bound, so that this is the best answer.
     #[must_use]
     pub fn may_be_at_rest(&self) -> bool {
         let between = self.client.is_between() && self.server.is_between();

@@ -27,7 +27,7 @@ pub(crate) struct LeaseFaults {
     failovers: watch::Sender<u64>,
 }
 
-/// Which new sessions the lease refuses, or restricts, after a failover or a FATAL error.
+/// Limits on new sessions after a failover or a FATAL error.
 #[derive(Debug, Default)]
 struct Refusal {
     /// The SQLSTATE with which the lease refuses sessions, and until when.
@@ -165,7 +165,7 @@ impl LeaseFaults {
         is_possible: impl Fn(&FaultEffect) -> bool,
     ) -> Strike {
         let mut strike = Strike::default();
-        // A client may ask for a fault at any statement, and its request is none.
+        // A fault can count all statements, but not the request for it.
         if is_request(statement) {
             return strike;
         }

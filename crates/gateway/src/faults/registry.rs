@@ -39,7 +39,7 @@ pub struct PlannedFault {
     pub lease: u64,
     /// Name of the lease's database.
     pub database: String,
-    /// What the fault has done.
+    /// The fault, with the number of times that it has fired.
     pub fault: FaultDescription,
     /// When the fault first fired. `None` if it has never fired.
     pub since: Option<Instant>,

@@ -15,7 +15,7 @@ use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
 use crate::stream::{Socket, Stream};
 
-/// What the gateway knows of a session since its begin.
+/// Facts about a session that the gateway knows since its begin.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionFacts {
     pub(crate) scope: FaultScope,

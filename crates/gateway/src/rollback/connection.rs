@@ -94,11 +94,11 @@ async fn drive_until_end(
             }
         }
         let order = facts.take_order(notices);
-        if run_unless(notices.closed(), drive.run_until_rest()).await == Some(true) {
-            // The lease's next client gets the transaction as soon as the server has finished the work of this one.
-            let _hold =
-                switch(&order, facts, (notices, presence), |other| drive.exchange_client(other, is_new));
-        } else {
+        let rests = run_unless(notices.closed(), drive.run_until_rest()).await == Some(true);
+        let exchange = |other| drive.exchange_client(other, is_new);
+        // The lease's next client gets the transaction once the server has finished the work of this one, without a hold.
+        if !rests || switch(&order, facts, (notices, presence), exchange).is_none() {
+            drive.ignore_fault_requests();
             order.done();
         }
         is_new = false;

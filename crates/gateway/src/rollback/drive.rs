@@ -63,7 +63,7 @@ pub(super) struct Drive {
     is_closing: bool,
     /// Whether the client's next message requests a fault, so that it waits.
     requests_fault: bool,
-    /// Whether a client's requests for faults come from the drive that has already seen them.
+    /// Whether the client's requests for faults are other statements. The drive has already seen them, or there can be none.
     has_faults: bool,
     /// Whether the drive stops before the client's next message once the session has answered everything.
     stops_at_rest: bool,
@@ -149,6 +149,11 @@ impl Drive {
             status: self.session.client_status(),
             is_new,
         }
+    }
+
+    /// Takes requests for faults as other statements from now on, because the session cannot obey them.
+    pub(super) fn ignore_fault_requests(&mut self) {
+        (self.requests_fault, self.has_faults) = (false, true);
     }
 
     /// Lets the server finish a disconnected client's work. Returns the transaction, or `None` if the lease must end.
