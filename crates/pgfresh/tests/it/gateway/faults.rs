@@ -19,6 +19,8 @@ on_every_major! {
     failover_ends_sessions_and_refuses_new_ones
     open_sessions_obey_at_once_in_any_state
     wrong_fault_request_is_an_error_of_the_statement
+    large_values_pass_through_sessions_with_faults
+    leases_end_while_faults_begin
 }
 
 /// Runs a test in each isolation.
@@ -215,4 +217,71 @@ fn wrong_fault_request_is_an_error_of_the_statement(major: u32) {
         assert_eq!(one.value("SELECT 1").unwrap(), "1");
         one.close();
     });
+}
+
+fn large_values_pass_through_sessions_with_faults(major: u32) {
+    in_each_isolation(major, |gateway, _| {
+        let mut one = session(gateway);
+        fault(&mut one, r#"{"error": "40001", "statement": "DELETE"}"#);
+        let large = "x".repeat(10_000_000);
+        assert_eq!(one.value(&format!("SELECT length('{large}')")).unwrap(), "10000000");
+        assert_eq!(one.value("SELECT repeat('x', 10000000)").unwrap(), large);
+        let rows = one.rows("SELECT repeat('x', 1000) FROM generate_series(1, 10000)").unwrap();
+        assert_eq!(rows.len(), 10_000);
+        assert_eq!(sqlstate(one.rows("DELETE FROM accounts")), "40001");
+        one.close();
+    });
+}
+
+/// Leases a database, requests a fault in it, and ends it, while its client runs a transaction.
+fn lease_with_fault(gateway: &Gateway, name: &str, fault: &str) {
+    assert_eq!(gateway.http("POST", "/v1/databases", &format!(r#"{{"name": "{name}"}}"#)).0, 201);
+    let mut client = gateway.connect(name, "").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| gateway.http("POST", &format!("/v1/databases/{name}/faults"), fault));
+        scope.spawn(move || {
+            for sql in ["BEGIN", "UPDATE accounts SET balance = 1", "COMMIT", "SELECT 1"] {
+                if client.rows(sql).is_err_and(|error| error.sqlstate == "08006") {
+                    break;
+                }
+            }
+            client.close();
+        });
+        assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{name}"), "").0 / 100, 2);
+    });
+}
+
+fn leases_end_while_faults_begin(major: u32) {
+    let faults = [
+        r#"{"error": "40001", "at": "commit"}"#,
+        r#"{"connection": "reset", "at": "after statement"}"#,
+        r#"{"connection": "silent"}"#,
+        r#"{"connection": "silent", "at": "during statement"}"#,
+        r#"{"delay": "1h"}"#,
+        r#"{"bandwidth": "1B"}"#,
+        r#"{"error": "failover", "duration": "1h"}"#,
+    ];
+    for isolation in ISOLATIONS {
+        // The clients outlive the gateway, which must end although the faults are on.
+        let mut left = Vec::new();
+        let gateway = Gateway::start(major, TEMPLATE, &["--isolation", isolation, "--linger", "60s"]);
+        let rounds = if isolation == "server" { 1 } else { 3 };
+        thread::scope(|scope| {
+            for (number, fault) in faults.iter().enumerate() {
+                let gateway = &gateway;
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        lease_with_fault(gateway, &format!("race_{number}_{round}"), fault);
+                    }
+                });
+            }
+        });
+        for (number, fault) in faults.iter().enumerate() {
+            let name = format!("left_{number}");
+            let mut client = gateway.connect(&name, "").unwrap();
+            gateway.http("POST", &format!("/v1/databases/{name}/faults"), fault);
+            let _ = client.send(b'Q', b"SELECT repeat('x', 1000000)\0");
+            left.push(client);
+        }
+    }
 }
