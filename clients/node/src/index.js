@@ -38,6 +38,7 @@ class Database {
 
     // Ends a lease. Resolves to the URL of a kept database, and to a message about faults that never fired.
     endLease = async (database, { failed = false, test } = {}) => {
+      database.#faulty = false;
       const ended = await (await server()).request("DELETE", pathOf(database) + queryOf(failed, test));
       return { url: ended.url, unfired: unfiredMessage(ended) };
     };

@@ -221,6 +221,7 @@ class Database:
         return response.get("url")
 
     def _release(self, failed: bool, test: str | None) -> dict[str, Any]:
+        self._faults_requested = False
         return self._server.request("DELETE", _path(self.name) + _query(failed, test))
 
     def _end(self) -> None:
