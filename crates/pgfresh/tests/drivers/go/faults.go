@@ -18,11 +18,11 @@ import (
 
 var input = bufio.NewReader(os.Stdin)
 
-// script is what the test wants a program to do: the URL, the isolation level or "none" for no transaction, a first statement, and the
+// script is the part of a program: the URL, the isolation level or "none" for no transaction, a first statement, and the
 // statement that fails.
 type script struct{ url, level, first, failing string }
 
-// faults prints what a program sees through a driver when a statement fails. It prints "ready" before that statement and waits for
+// faults prints how a statement fails through a driver. It prints "ready" before that statement and waits for
 // another line, so that the test can provoke the error.
 func faults(play func(context.Context, script)) {
 	for {

@@ -199,8 +199,8 @@ func aPoolReuses(ctx context.Context, _ *pgx.Conn) {
 }
 
 func main() {
-	if len(os.Args) > 1 {
-		faults(map[string]func(context.Context, script){"pgx": playPgx, "lib/pq": playPq}[os.Args[1]])
+	if len(os.Args) > 2 && os.Args[1] == "faults" {
+		faults(map[string]func(context.Context, script){"pgx": playPgx, "lib/pq": playPq}[os.Args[2]])
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

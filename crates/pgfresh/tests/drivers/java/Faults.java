@@ -11,7 +11,7 @@ import org.postgresql.util.PSQLException;
 import org.postgresql.util.ServerErrorMessage;
 
 /**
- * What a program sees through pgjdbc when a statement fails.
+ * Prints how a statement fails through pgjdbc.
  *
  * <p>Each line of the input has the URL, the isolation level or "none" for no transaction, a first statement, and the statement that
  * fails. The program prints "ready" before the latter and waits for another line, so that the test can provoke the error.

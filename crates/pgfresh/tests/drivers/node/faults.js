@@ -1,4 +1,4 @@
-// What a program sees through node-postgres and its pool when a statement fails.
+// Prints how a statement fails through node-postgres and its pool.
 //
 // Each line of the input has the URL, the isolation level or "none" for no transaction, a first statement, and the statement that
 // fails. The program prints "ready" before the latter and waits for another line, so that the test can provoke the error.

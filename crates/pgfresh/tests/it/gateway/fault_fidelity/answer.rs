@@ -30,6 +30,10 @@ fn fields(body: &[u8]) -> String {
             shared.push("L#".to_owned());
         }
     }
+    // In rollback isolation, the gateway words this error, without a place in the server's source.
+    if shared.iter().any(|field| field == "C25P01") {
+        shared.retain(|field| !field.starts_with(['F', 'L', 'R']));
+    }
     shared.join(" | ")
 }
 
@@ -58,8 +62,8 @@ fn columns(body: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 /// Removes the begin of an answer, `RowDescription` or `CopyOutResponse`, directly before an error.
 ///
-/// A statement that returns rows sends it before its first row, and an error may come before or after it: a statement that waits for
-/// the lock of a table fails before it, and one that waits for the lock of a row behind it.
+/// A real error of a statement that returns rows may come before or after it. A statement that waits for the lock of a table fails
+/// before it, and one that waits for the lock of a row after it. A fault always comes before it.
 pub(super) fn without_heads(answers: Vec<String>) -> Vec<String> {
     let is_head = |answer: &str| answer.starts_with("T ") || answer.starts_with("H ");
     let mut kept: Vec<String> = Vec::new();

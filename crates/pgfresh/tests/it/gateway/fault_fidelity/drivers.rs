@@ -18,7 +18,7 @@ use crate::common::gateway::Gateway;
 use crate::common::{all_majors_since, depth};
 use crate::gateway::drivers::{installed, source};
 
-/// What a program plays, and what happens to it.
+/// Script of a program, and the error that it gets.
 pub(super) struct Scenario {
     /// Isolation level of the transaction, or `none` for no transaction.
     pub(super) level: &'static str,
@@ -146,7 +146,7 @@ pub(super) trait Program {
     -> Vec<String>;
 }
 
-/// Program in a process of its own.
+/// Program in another process.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -258,12 +258,12 @@ fn asyncpg_cannot_tell_faults_from_errors() {
 
 #[test]
 fn pgx_cannot_tell_faults_from_errors() {
-    process([installed("go/drivers").into_os_string(), "pgx".into()]);
+    process([installed("go/drivers").into_os_string(), "faults".into(), "pgx".into()]);
 }
 
 #[test]
 fn lib_pq_cannot_tell_faults_from_errors() {
-    process([installed("go/drivers").into_os_string(), "lib/pq".into()]);
+    process([installed("go/drivers").into_os_string(), "faults".into(), "lib/pq".into()]);
 }
 
 #[test]

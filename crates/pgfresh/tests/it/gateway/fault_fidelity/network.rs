@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::client::message;
 
-/// Where the network breaks a connection, relative to a message of the client.
+/// Place of a break, relative to a message of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// The server does not get the message.

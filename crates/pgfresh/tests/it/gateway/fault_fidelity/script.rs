@@ -1,4 +1,4 @@
-//! What a client sends: the statement that fails, in a block, in one of the ways that drivers use, and what comes after it.
+//! Script of a client: the statement that fails, in a block and in a way that drivers use, and the statements after it.
 
 use super::provocation::Provocation;
 use crate::common::client::{message, query};
@@ -67,7 +67,7 @@ impl Sending {
     }
 }
 
-/// What the client does after the error.
+/// Statements of the client after the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tail {
     /// Goes on in both protocols, and commits.

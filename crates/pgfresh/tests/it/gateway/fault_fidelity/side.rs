@@ -11,7 +11,7 @@ use crate::common::connection::{Address, Connection, Rows};
 use crate::common::gateway::Gateway;
 use crate::common::wait_until;
 
-/// What a client has seen, and what the database contains afterwards.
+/// Answers that a client has seen, and the rows in the database afterwards.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Answers before, to and after the statement that fails.

@@ -1,4 +1,4 @@
-//! What a program sees through tokio-postgres.
+//! Program that uses tokio-postgres, and prints how a statement fails.
 
 use std::time::Duration;
 
