@@ -114,7 +114,7 @@ pub(crate) enum Command {
     /// Check what migrations lock, scan, rewrite, break and leave behind
     #[command(subcommand)]
     Migrate(Migrate),
-    /// Run a test suite once for each fault of the database, and show what it does not cope with
+    /// Repeat tests with database faults, and show what goes wrong
     Faults(FaultSweep),
     /// Show the templates, leases and connections of the running server
     Status(Status),

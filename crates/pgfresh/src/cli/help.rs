@@ -8,7 +8,7 @@ use super::Cli;
 /// Columns of a small terminal.
 const NARROW: usize = 80;
 /// Maximum number of lines that `-h` prints on a small terminal.
-const SHORT_LINES: usize = 37;
+const SHORT_LINES: usize = 38;
 /// Limit for the length of `pgfresh run --help` on a small terminal, in lines. The help must be shorter.
 const LONG_LINES: usize = 165;
 

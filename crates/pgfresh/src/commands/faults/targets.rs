@@ -208,7 +208,7 @@ fn has_placeholder(word: &OsString) -> bool {
     word.to_str().is_some_and(|word| word.contains(TEST))
 }
 
-/// Returns the command that runs all tests. It leaves out a word that is only the placeholder, and the placeholder of others.
+/// Returns the command that runs all tests: without words that are only the placeholder, and without it in other words.
 fn without_placeholder(command: &[OsString]) -> Vec<OsString> {
     let words = command.iter().filter(|word| *word != TEST);
     words
