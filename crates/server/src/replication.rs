@@ -19,7 +19,7 @@ const PRIMARY: [(&str, &str); 1] = [("synchronous_commit", "remote_apply")];
 const STANDBY: [(&str, &str); 1] = [("hot_standby", "on")];
 
 /// Settings of a standby that users can change. Commits wait for the standby, so both times are shorter than
-/// PostgreSQL's: the pause before it connects to the primary again, and the bound on a transaction on the standby
+/// PostgreSQL's. The first is the pause before the standby connects again. The second bounds a transaction on the standby
 /// that blocks a change.
 const STANDBY_TIMES: [(&str, &str); 2] =
     [("wal_retrieve_retry_interval", "100ms"), ("max_standby_streaming_delay", "5s")];

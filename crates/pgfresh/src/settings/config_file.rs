@@ -123,6 +123,7 @@ setup = "make migrate"
 inputs = ["migrations/**", 'Makefile']
 env = "STAGE"
 steps = "append-only"
+replicas = 1
 
 [template.seeded]
 from = "app"
@@ -248,6 +249,7 @@ reason = "at night"
             (&["migrations/**".into(), "Makefile".into()][..], &["STAGE".into()][..])
         );
         assert_eq!((app.steps, seeded.steps), (::template::Steps::AppendOnly, ::template::Steps::Any));
+        assert_eq!((app.has_replica, seeded.has_replica), (true, false));
         assert_eq!((seeded.from.as_deref(), &seeded.sql[..]), (Some(app), &["seed.sql".into()][..]));
         assert_eq!(copied.dump.as_deref(), Some("dump"));
         assert_eq!(config.database.isolation.map(|isolation| isolation.0), Some(lease::Isolation::Rollback));
