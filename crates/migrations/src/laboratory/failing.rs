@@ -1,4 +1,4 @@
-//! Locks of a statement that fails. PostgreSQL releases them before the session can be asked, so other sessions look.
+//! Locks of a statement that fails. PostgreSQL releases them before the session can ask, so other sessions look.
 
 use std::collections::HashMap;
 use std::time::Duration;
