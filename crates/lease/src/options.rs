@@ -45,10 +45,12 @@ pub struct LeaseOptions {
     pub observer: Option<LeaseObserver>,
 }
 
+type Look = dyn Fn(&str, &mut AdminConnection) + Send + Sync;
+
 /// Looks into databases at the ends of their leases, and before a client resets one. It does not see leases with their own
 /// servers.
 #[derive(Clone)]
-pub struct LeaseObserver(Arc<dyn Fn(&str, &mut AdminConnection) + Send + Sync>);
+pub struct LeaseObserver(Arc<Look>);
 
 impl LeaseObserver {
     /// Creates an observer. It calls `look` with the name of the database and a session in it, after the clients' sessions have

@@ -71,13 +71,13 @@ impl Inner {
         let Some(Access::Exclusive(mut database)) = self.core.check_out(id) else {
             return Outcome::Doubt(GONE);
         };
-        if !in_place {
+        if in_place {
+            self.observe(&database);
+        } else {
             if let Some(lease) = database.copy().and_then(|copy| copy.last_lease.as_deref()) {
                 self.shared().ended(lease);
             }
             self.look_at_shared_state();
-        } else {
-            self.observe(&database);
         }
         let result = self.restore(id, &mut database, in_place);
         match result {
