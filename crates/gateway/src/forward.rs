@@ -184,8 +184,9 @@ impl Forward {
             return Poll::Ready(true);
         }
         let stop = if holds_client {
-            // A server that has stopped reading is about to send the reason.
-            let _ = self.up.poll_flush(&mut self.server, context);
+            if let Poll::Ready(Err(error)) = self.up.poll_flush(&mut self.server, context) {
+                tracing::debug!(%error, "a server has stopped reading, and is about to send the reason");
+            }
             self.poll_down(context)
         } else {
             self.poll(context)
@@ -279,12 +280,13 @@ impl Forward {
                 match found {
                     None => {}
                     Some(GatewayStatement::ChangesDatabase) => vacate(),
-                    Some(GatewayStatement::RequestsFault) => {
-                        if !*has_faults && conversation.forget_since(before) {
-                            client.put_back(&buffer[..count]);
-                            return Poll::Ready(Err(Stop::FaultRequest));
-                        }
+                    Some(GatewayStatement::RequestsFault)
+                        if !*has_faults && conversation.forget_since(before) =>
+                    {
+                        client.put_back(&buffer[..count]);
+                        return Poll::Ready(Err(Stop::FaultRequest));
                     }
+                    Some(GatewayStatement::RequestsFault) => {}
                 }
                 if let Some(tap) = tap {
                     tap.observe_client(&buffer[..passed]);

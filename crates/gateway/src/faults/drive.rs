@@ -49,6 +49,7 @@ enum Event {
 }
 
 /// A client and its session.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
 pub(super) struct FaultDrive {
     client: Stream,
     inner: Stream,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How many bytes move at once, as the time that they take.
-const SLICE: Duration = Duration::from_millis(20);
+/// How many times per second bytes move.
+const SLICES: u64 = 50;
 
 /// The rate of one direction. The default has no limit.
 #[derive(Debug, Default)]
@@ -30,14 +30,15 @@ impl Pace {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
         }
-        let of_rate = |rate: u64| usize::try_from(rate.div_ceil(1000 / SLICE.as_millis() as u64)).ok();
+        let of_rate = |rate: u64| usize::try_from(rate.div_ceil(SLICES)).ok();
         Poll::Ready(self.rate.and_then(of_rate).unwrap_or(usize::MAX))
     }
 
     /// Notes that this number of bytes has moved.
     pub(super) fn moved(&mut self, count: usize) {
         if let Some(rate) = self.rate {
-            let time = Duration::from_secs_f64(count as f64 / rate as f64);
+            let micros = (count as u64).saturating_mul(1_000_000) / rate;
+            let time = Duration::from_micros(micros);
             self.pause = Some(Box::pin(sleep_until(Instant::now() + time)));
         }
     }
@@ -62,7 +63,7 @@ mod tests {
                 assert_eq!(room, 20);
                 pace.moved(room);
             }
-            assert!(begun.elapsed() >= 2 * SLICE);
+            assert!(begun.elapsed() >= Duration::from_millis(40));
             pace.limit(Some(1));
             assert_eq!(poll_fn(|context| pace.poll_room(context)).await, 1);
         });

@@ -99,7 +99,8 @@ impl Faults {
             return Err(LeaseError::Writable(name.to_owned()));
         }
         let (waiting, obeyed) = mpsc::channel();
-        let faults = self.order(name, waiting, leases)?;
+        let faults = self.order(name, &waiting, leases)?;
+        drop(waiting);
         // A failover ends the sessions that have their orders. A session that begins from here on sees the fault.
         let number = faults.add(fault);
         // Nobody sends anything. The channel ends once the last session obeys.
@@ -117,7 +118,7 @@ impl Faults {
     pub(crate) fn order(
         &self,
         name: &str,
-        waiting: mpsc::Sender<()>,
+        waiting: &mpsc::Sender<()>,
         leases: &Leases,
     ) -> Result<Arc<LeaseFaults>, LeaseError> {
         let faults = self.of_lease(name, leases)?;

@@ -21,7 +21,7 @@ impl FaultScope {
     /// Orders all sessions of the lease to obey its faults, and returns these. A session outside of a lease gets faults that
     /// never come.
     pub(crate) fn order(&self) -> Arc<LeaseFaults> {
-        self.registry.order(&self.name, mpsc::channel().0, &self.leases).unwrap_or_default()
+        self.registry.order(&self.name, &mpsc::channel().0, &self.leases).unwrap_or_default()
     }
 
     /// Adds a fault: see [`Faults::add`].

@@ -14,7 +14,7 @@ const JSON_HINT: &str = "Write it as in '{\"error\": \"40001\", \"at\": \"commit
 
 /// Returns true if a statement whose first word is SET requests a fault. `lexer` has read this word.
 pub(crate) fn sets_a_fault(mut lexer: SqlLexer<'_>) -> bool {
-    value_of(&mut lexer, |_| true).is_some()
+    read_name(&mut lexer, |_| true).is_some()
 }
 
 /// Returns the fault that a Query or Parse message requests, or what is wrong with the request. Returns `None` for any
@@ -25,7 +25,8 @@ pub(super) fn requested_fault(tag: u8, body: &[u8]) -> Option<Result<Fault, Faul
     if !lexer.token()?.is_word(b"set") {
         return None;
     }
-    let value = value_of(&mut lexer, |sign| sign.is_sign(b'=') || sign.is_word(b"to"))?;
+    read_name(&mut lexer, |sign| sign.is_sign(b'=') || sign.is_word(b"to"))?;
+    let value = lexer.token();
     let text = value.filter(|value| value.kind == TokenKind::Text).and_then(|value| literal(value.text));
     Some(parse(text.as_deref()))
 }
@@ -62,8 +63,8 @@ pub(super) fn failing_message(tag: u8, body: &[u8]) -> Vec<u8> {
     encode(b'P', &[name, b"\0", FAILING, b"\0", split_zero(rest).1].concat())
 }
 
-/// Reads `[SESSION | LOCAL] pgfresh.fault` and a sign, and returns the token behind it.
-fn value_of<'a>(lexer: &mut SqlLexer<'a>, is_sign: impl Fn(&Token<'a>) -> bool) -> Option<Option<Token<'a>>> {
+/// Reads `[SESSION | LOCAL] pgfresh.fault` and a sign. Returns `None` for anything else.
+fn read_name<'a>(lexer: &mut SqlLexer<'a>, is_sign: impl Fn(&Token<'a>) -> bool) -> Option<()> {
     let mut first = lexer.token()?;
     if first.is_word(b"session") || first.is_word(b"local") {
         first = lexer.token()?;
@@ -72,7 +73,7 @@ fn value_of<'a>(lexer: &mut SqlLexer<'a>, is_sign: impl Fn(&Token<'a>) -> bool) 
         && lexer.token()?.is_sign(b'.')
         && lexer.token()?.is_word(b"fault")
         && is_sign(&lexer.token()?);
-    is_name.then(|| lexer.token())
+    is_name.then_some(())
 }
 
 /// Returns the text of a literal without a prefix. Any other literal is `None`.

@@ -42,6 +42,7 @@ pub(super) enum End {
 }
 
 /// A client and a server, with the session between them.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
 #[derive(Debug)]
 pub(super) struct Drive {
     pub(super) client: Stream,
