@@ -278,7 +278,6 @@ impl Forward {
                     }
                 });
                 match found {
-                    None => {}
                     Some(GatewayStatement::ChangesDatabase) => vacate(),
                     Some(GatewayStatement::RequestsFault)
                         if !*has_faults && conversation.forget_since(before) =>
@@ -286,7 +285,7 @@ impl Forward {
                         client.put_back(&buffer[..count]);
                         return Poll::Ready(Err(Stop::FaultRequest));
                     }
-                    Some(GatewayStatement::RequestsFault) => {}
+                    None | Some(GatewayStatement::RequestsFault) => {}
                 }
                 if let Some(tap) = tap {
                     tap.observe_client(&buffer[..passed]);
