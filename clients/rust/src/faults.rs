@@ -43,19 +43,19 @@ impl Moment {
 /// Error, lost connection or delay for [`Database::fault`](crate::Database::fault).
 ///
 /// ```no_run
-/// # use pgfresh_test::{Database, Fault, Moment};
+/// # use pgfresh_test::{Database, TestFault, Moment};
 /// # fn doc(database: &Database) -> Result<(), pgfresh_test::Error> {
-/// database.fault(Fault::error("40001").at(Moment::Commit))?;
-/// database.fault(Fault::connection_lost().at(Moment::AfterCommit))?;
-/// database.fault(Fault::delay(std::time::Duration::from_secs(2)).statement("SELECT … FROM orders"))?;
+/// database.fault(TestFault::error("40001").at(Moment::Commit))?;
+/// database.fault(TestFault::connection_lost().at(Moment::AfterCommit))?;
+/// database.fault(TestFault::delay(std::time::Duration::from_secs(2)).statement("SELECT … FROM orders"))?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "Database::fault requests it"]
-pub struct Fault(FaultRequest);
+pub struct TestFault(FaultRequest);
 
-impl Fault {
+impl TestFault {
     /// Returns an error with an SQLSTATE, such as `40001`.
     pub fn error(sqlstate: impl Into<String>) -> Self {
         Self(FaultRequest { error: Some(sqlstate.into()), ..FaultRequest::default() })
@@ -110,7 +110,7 @@ impl Fault {
         self
     }
 
-    /// Sets how long a failover refuses new connections. Default: one connection for each of [`Fault::times`].
+    /// Sets how long a failover refuses new connections. Default: one connection for each of [`TestFault::times`].
     pub fn duration(mut self, time: Duration) -> Self {
         self.0.duration = Some(milliseconds(time));
         self

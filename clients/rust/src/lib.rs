@@ -35,7 +35,7 @@ use std::{fmt, mem};
 use contract::{EndOfTest, LeaseResponse, Measurement};
 pub use error::Error;
 use faults::unfired_message;
-pub use faults::{Fault, FaultStatus, Moment};
+pub use faults::{FaultStatus, Moment, TestFault};
 use server::Server;
 use statements::Limits;
 pub use statements::{Statement, StatementCounter, Statements};
@@ -47,7 +47,7 @@ pub use statements::{Statement, StatementCounter, Statements};
 ///
 /// # Panics
 /// The drop panics if the test exceeded its budget, that of [`Options`] or of `pgfresh.toml`. The message lists the most
-/// frequent statements. It also panics if a [`Fault`] never fired. The drop does not panic while the thread panics already.
+/// frequent statements. It also panics if a [`TestFault`] never fired. The drop does not panic while the thread panics already.
 pub struct Database {
     response: LeaseResponse,
     server: Arc<Server>,
@@ -131,7 +131,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the server refuses the reset, for instance because sessions are open. Also fails if the statements before the
-    /// reset exceeded the budget, or if a [`Fault`] of before the reset never fired. The reset happens nevertheless, and
+    /// reset exceeded the budget, or if a [`TestFault`] of before the reset never fired. The reset happens nevertheless, and
     /// pgfresh counts from 0 again.
     pub fn reset(&self) -> Result<(), Error> {
         self.end_test(false)
@@ -171,7 +171,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if pgfresh knows no such fault, for instance because of a wrong SQLSTATE.
-    pub fn fault(&self, fault: Fault) -> Result<(), Error> {
+    pub fn fault(&self, fault: TestFault) -> Result<(), Error> {
         self.server.fault(self.name(), &fault.into_request())?;
         self.faulty.store(true, Ordering::Relaxed);
         Ok(())

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use pgfresh_test::{Database, Fault, Moment};
+use pgfresh_test::{Database, Moment, TestFault};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
 async fn connect(database: &Database) -> PgConnection {
@@ -36,9 +36,9 @@ fn failure(test: impl Future<Output = ()>) -> Option<String> {
 #[tokio::test]
 async fn each_fault_fires_and_is_listed() {
     let database = Database::fresh();
-    database.fault(Fault::error("40001").at(Moment::Commit)).unwrap();
-    database.fault(Fault::connection_lost().at(Moment::AfterCommit)).unwrap();
-    database.fault(Fault::error("57014").statement("SELECT … 1").nth(3).times(2)).unwrap();
+    database.fault(TestFault::error("40001").at(Moment::Commit)).unwrap();
+    database.fault(TestFault::connection_lost().at(Moment::AfterCommit)).unwrap();
+    database.fault(TestFault::error("57014").statement("SELECT … 1").nth(3).times(2)).unwrap();
     assert_eq!(commit(&database).await.unwrap_err(), "40001");
     let lost = commit(&database).await.unwrap_err();
     assert!(lost.len() > 5, "{lost}");
@@ -64,13 +64,13 @@ async fn each_fault_fires_and_is_listed() {
 fn drop_panics_for_unfired_fault() {
     let failed = failure(async {
         let database = Database::fresh();
-        database.fault(Fault::delay(Duration::from_secs(2)).statement("UPDATE")).unwrap();
+        database.fault(TestFault::delay(Duration::from_secs(2)).statement("UPDATE")).unwrap();
     });
     let expected = "fault did not fire: delay of 2000 ms before statement \"UPDATE\" (no such statement)";
     assert_eq!(failed.as_deref(), Some(expected));
     let failed = failure(async {
         let database = Database::fresh();
-        database.fault(Fault::bandwidth("10kB")).unwrap();
+        database.fault(TestFault::bandwidth("10kB")).unwrap();
         panic!("its own reason");
     });
     assert_eq!(failed.as_deref(), Some("its own reason"));
@@ -91,7 +91,9 @@ fn drop_panics_for_unfired_fault_of_sql() {
 fn reset_returns_error_for_unfired_fault() {
     let failed = failure(async {
         let database = Database::fresh();
-        database.fault(Fault::error("57P03").at(Moment::Connect).duration(Duration::from_millis(1))).unwrap();
+        database
+            .fault(TestFault::error("57P03").at(Moment::Connect).duration(Duration::from_millis(1)))
+            .unwrap();
         let error = database.reset().unwrap_err();
         assert_eq!(error.message, "fault did not fire: 57P03 at connect (no such connection)");
         database.reset().unwrap();
@@ -103,6 +105,6 @@ fn reset_returns_error_for_unfired_fault() {
 #[test]
 fn wrong_fault_is_error() {
     let database = Database::fresh();
-    let error = database.fault(Fault::error("4001")).unwrap_err();
+    let error = database.fault(TestFault::error("4001")).unwrap_err();
     assert_eq!(error.remedy.as_deref(), Some("correct_value"), "{error}");
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::http::{self, Request};
 use super::stand_in::{StandIn, TRANSCRIPTS};
 use crate::server::{Environment, Server};
-use crate::{Database, Error, Fault, FaultStatus, Moment, Options, Released};
+use crate::{Database, Error, FaultStatus, Moment, Options, Released, TestFault};
 
 #[test]
 fn client_follows_each_transcript() {
@@ -158,19 +158,19 @@ fn fields_of(database: &Database) -> Value {
 }
 
 /// Returns the fault with these options.
-fn fault_of(with: &Value) -> Fault {
+fn fault_of(with: &Value) -> TestFault {
     let text = |name: &str| with[name].as_str();
     let time = |name: &str| {
         let milliseconds = text(name)?.strip_suffix("ms").unwrap().parse().unwrap();
         Some(Duration::from_millis(milliseconds))
     };
     let mut fault = match (text("error"), text("connection"), text("bandwidth")) {
-        (Some("failover"), ..) => Fault::failover(),
-        (Some(sqlstate), ..) => Fault::error(sqlstate),
-        (_, Some("lost"), _) => Fault::connection_lost(),
-        (_, Some("silent"), _) => Fault::connection_silent(),
-        (.., Some(rate)) => Fault::bandwidth(rate),
-        _ => Fault::delay(time("delay").unwrap()),
+        (Some("failover"), ..) => TestFault::failover(),
+        (Some(sqlstate), ..) => TestFault::error(sqlstate),
+        (_, Some("lost"), _) => TestFault::connection_lost(),
+        (_, Some("silent"), _) => TestFault::connection_silent(),
+        (.., Some(rate)) => TestFault::bandwidth(rate),
+        _ => TestFault::delay(time("delay").unwrap()),
     };
     fault = match text("at") {
         Some("commit") => fault.at(Moment::Commit),
@@ -178,11 +178,11 @@ fn fault_of(with: &Value) -> Fault {
         None => fault,
         Some(other) => panic!("unknown moment {other:?}"),
     };
-    fault = text("statement").into_iter().fold(fault, Fault::statement);
-    fault = with["nth"].as_u64().into_iter().fold(fault, Fault::nth);
-    fault = with["times"].as_u64().into_iter().fold(fault, Fault::times);
-    fault = time("duration").into_iter().fold(fault, Fault::duration);
-    time("read_only").into_iter().fold(fault, Fault::read_only)
+    fault = text("statement").into_iter().fold(fault, TestFault::statement);
+    fault = with["nth"].as_u64().into_iter().fold(fault, TestFault::nth);
+    fault = with["times"].as_u64().into_iter().fold(fault, TestFault::times);
+    fault = time("duration").into_iter().fold(fault, TestFault::duration);
+    time("read_only").into_iter().fold(fault, TestFault::read_only)
 }
 
 /// Returns a fault as a response describes it.

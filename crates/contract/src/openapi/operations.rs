@@ -16,6 +16,7 @@ const TEMPLATES: &str = "/api/v1/templates";
 
 pub(super) fn all(generator: &mut SchemaGenerator) -> Vec<Operation> {
     let mut all = leases(generator);
+    all.extend(faults(generator));
     all.extend(servers(generator));
     all.extend(states(generator));
     all.extend(integresql(generator));
@@ -107,6 +108,15 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
             )
             .nothing("The reset is done")
             .errors(&[404, 409]),
+        Operation::new("POST", "/v1/databases/{name}/snapshot", "snapshot", "Makes a template of a database")
+            .body::<SnapshotRequest>(generator, true)
+            .json::<SnapshotResponse>(generator, 201, "The template")
+            .errors(&[404, 409]),
+    ]
+}
+
+fn faults(generator: &mut SchemaGenerator) -> Vec<Operation> {
+    vec![
         Operation::new("POST", FAULTS, "fault", "Requests a fault, which ends with the lease or its reset")
             .body::<FaultRequest>(generator, true)
             .json::<FaultDescription>(generator, 201, "The fault. All open sessions obey it")
@@ -114,10 +124,6 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
         Operation::new("GET", FAULTS, "faults", "Lists the faults, and how often each has fired")
             .json::<FaultList>(generator, 200, "The faults")
             .errors(&[404]),
-        Operation::new("POST", "/v1/databases/{name}/snapshot", "snapshot", "Makes a template of a database")
-            .body::<SnapshotRequest>(generator, true)
-            .json::<SnapshotResponse>(generator, 201, "The template")
-            .errors(&[404, 409]),
     ]
 }
 
