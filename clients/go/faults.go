@@ -43,7 +43,7 @@ type Fault struct {
 	// Bandwidth is the number of bytes per second from the moment on, with its unit: "10kB".
 	Bandwidth string
 
-	// At has the moment of the fault. Default: BeforeStatement, and AtConnect for a failover.
+	// Moment of the fault. Default: BeforeStatement, and AtConnect for a failover.
 	At Moment
 
 	// Statement is the text or the beginning of the statements that count. "…" in it stands for any text. Default: all.

@@ -53,7 +53,7 @@ export function cancel(db, appointment) {
   });
 }
 
-// Who waits already keeps their place, so a second attempt changes nothing.
+// A patient on the list keeps the place there, so a second attempt changes nothing.
 export function wait(db, patient, speciality) {
   const row = { patient: patient.id, speciality };
   return retry(db, (tx) => tx("waiting").insert(row).onConflict(["patient", "speciality"]).ignore());

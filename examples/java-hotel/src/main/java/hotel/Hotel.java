@@ -21,7 +21,7 @@ public final class Hotel {
         this.connection = connection;
     }
 
-    /** Furnishes a room, or changes what it has and costs. */
+    /** Furnishes a room, or changes its beds and its price. */
     public void furnish(int number, int beds, int cents) throws SQLException {
         try (PreparedStatement insert = connection.prepareStatement(
                 """
