@@ -122,7 +122,8 @@ fn by_major<T: Copy>(major: u32, [old, middle, new]: [T; 3]) -> T {
 fn serialization_failure(occasion: Occasion<'_>) -> ServerError {
     let Occasion { major, statement, is_commit, .. } = occasion;
     let locks_rows = has_words(statement, &["for", "update"]) || has_words(statement, &["for", "share"]);
-    let modifies = first_word(statement, &["update", "delete", "merge"]);
+    let modifies = first_word(statement, &["update", "delete", "merge"])
+        || first_word(statement, &["with"]) && has_words(statement, &["update"]);
     if !is_commit && (modifies || locks_rows) {
         let (file, line, routine) = match () {
             () if first_word(statement, &["delete"]) => {
