@@ -77,7 +77,14 @@ const SCENARIOS: [Scenario; 11] = [
         "CONNECT",
         Cause::Refused(
             "53300",
-            &[(b'S', "FATAL"), (b'V', "FATAL"), (b'C', "53300"), (b'M', "sorry, too many clients already")],
+            &[
+                (b'S', "FATAL"),
+                (b'V', "FATAL"),
+                (b'C', "53300"),
+                (b'M', "sorry, too many clients already"),
+                (b'F', "proc.c"),
+                (b'R', "InitProcess"),
+            ],
         ),
     ),
 ];
@@ -230,7 +237,7 @@ fn comparable(lines: &[String]) -> Vec<String> {
         let mut words = Vec::new();
         let mut last = "";
         for word in line.split(['\n', ' ']) {
-            let is_number = ["Process", "process", "transaction"].contains(&last);
+            let is_number = ["Process", "process", "transaction", "port"].contains(&last);
             let is_masked = is_number && word.starts_with(|letter: char| letter.is_ascii_digit());
             let is_place = word.starts_with("(0,") || word.contains("127.0.0.1:");
             words.push(if is_masked || is_place { "#" } else { word });

@@ -77,7 +77,8 @@ fn compare(major: u32, provocations: &[Provocation]) {
     let mut random = Random::new();
     let all = provocations.iter().flat_map(|provocation| Script::all(*provocation));
     for (number, script) in depth::some_of(all).into_iter().enumerate() {
-        let (isolation, requested) = (*random.choose(&ISOLATIONS), *random.choose(&Requested::ALL));
+        let (isolation, requested) =
+            (*random.choose(script.provocation.isolations()), *random.choose(&Requested::ALL));
         println!("{script:?} in isolation {isolation}, requested {requested:?}, on PostgreSQL {major}");
         let expected = real.play(&script);
         let error = format!(" C{} ", script.provocation.sqlstate());

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::ISOLATIONS;
 use super::script::Block;
 use super::side::Others;
 
@@ -89,7 +90,6 @@ impl Provocation {
                 "TRUNCATE account",
                 "COPY entry FROM STDIN",
                 "DROP TABLE entry",
-                "SELECT balance FROM account FOR UPDATE",
             ],
         }
     }
@@ -143,6 +143,12 @@ impl Provocation {
             CommitConflict | ReadConflict | ReadOnly => "SELECT 'neighbour'",
             _ => "INSERT INTO entry VALUES (2, 'neighbour')",
         }
+    }
+
+    /// Returns the isolations in which the client's session can have its settings.
+    pub(super) fn isolations(self) -> &'static [&'static str] {
+        // The long transaction of rollback isolation needs temporary files, too.
+        if self == TempFiles { &["clone", "server"] } else { &ISOLATIONS }
     }
 
     /// Whether the error ends the session.

@@ -56,7 +56,12 @@ impl Sending {
         let is_query = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&verb);
         let needs_block = ["FETCH", "LOCK"].contains(&verb);
         let fits = match self {
-            Self::PreparedBySql => is_query,
+            // The gateway does not look into EXECUTE, so that these errors name EXECUTE instead of its statement.
+            Self::PreparedBySql => {
+                is_query && ![Provocation::ReadOnly, Provocation::UpdateConflict].contains(&provocation)
+            }
+            // The gateway ends the session before the whole string, so that the first statement has no answer.
+            Self::String if provocation.is_fatal() => false,
             // The error comes after three rows.
             Self::Limited => provocation != Provocation::LateCancel,
             // Within a string or a pipeline, a client that copies does not know when to send its rows.
