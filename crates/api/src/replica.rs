@@ -11,7 +11,7 @@ use crate::blocking::blocking;
 use crate::problem::Problem;
 
 /// Maximum delay of a replica. `recovery_min_apply_delay` has no room for more milliseconds.
-const LONGEST_DELAY: Duration = Duration::from_secs(24 * 86_400);
+const LONGEST_DELAY: Duration = Duration::from_hours(24 * 24);
 
 /// Parses a lag: `none`, `paused` or a time with its unit.
 pub(crate) fn parse_lag(text: &str) -> Result<ReplicaLag, Problem> {
