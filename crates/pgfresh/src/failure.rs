@@ -60,8 +60,8 @@ impl Failure {
 
     /// Replaces a text, such as a temporary path, in the message and the detail.
     pub(crate) fn replacing(mut self, from: &str, to: &str) -> Self {
-        self.message = self.message.replace(from, to);
-        self.detail = self.detail.map(|detail| detail.replace(from, to));
+        let replaced = |text: String| text.replace(from, to);
+        (self.message, self.detail) = (replaced(self.message), self.detail.map(replaced));
         self
     }
 

@@ -124,7 +124,7 @@ fn sarif_names_files_and_exceptions() {
 }
 
 #[test]
-fn sarif_has_valid_paths_and_no_made_up_lines() {
+fn sarif_has_valid_paths_and_real_lines() {
     let mut report = dangerous();
     report.statements[1].line = None;
     for (file, uri) in [

@@ -25,9 +25,6 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     let runner = CommandRunner::new()?;
     let inputs = Inputs::read(context, arguments)?;
     let base = Base::of(context, arguments.from.as_deref())?;
-    if !context.verbosity.is_quiet() {
-        missing_migrations::report(&missing_migrations::find(&base.spec), &base.revision);
-    }
     let command = migration_command(context, arguments, &base)?;
     let run = MigrationRun {
         base: base.revision.name.clone(),
@@ -86,6 +83,9 @@ fn migration_command(
     arguments: &CheckMigrations,
     base: &Base,
 ) -> Result<Option<MigrationCommand>, Failure> {
+    if !context.verbosity.is_quiet() {
+        missing_migrations::report(&missing_migrations::find(&base.spec), &base.revision);
+    }
     if arguments.suite || arguments.command.is_empty() {
         MigrationCommand::of_template(context, base)
     } else {
