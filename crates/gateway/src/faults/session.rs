@@ -129,6 +129,7 @@ struct Portal {
 /// The caller splits both streams into messages and feeds them in order. After each call it first calls
 /// [`Self::interruption`] until this returns `None`, and writes `to_server` and `to_client` before each interruption.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
 pub(crate) struct FaultSession {
     /// Bytes that the caller must write to the server. The caller removes them.
     pub(crate) to_server: Vec<u8>,

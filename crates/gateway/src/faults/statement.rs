@@ -15,7 +15,7 @@ const MOST_TOKENS: usize = 2000;
 pub(super) enum Kind {
     /// The server sends nothing before the statement has run.
     Plain,
-    /// The server sends a RowDescription before the statement runs.
+    /// The server sends a `RowDescription` before the statement runs.
     Select,
     Begin,
     Commit {

@@ -220,10 +220,12 @@ impl FaultSession {
             let has_begun =
                 at < *next || at == *next && !is_invalid && planned.is_none_or(|one| one.is_after);
             if !is_hit && !has_begun {
-                before.iter().for_each(|strike| self.faults.take_back(strike));
+                for strike in before {
+                    self.faults.take_back(strike);
+                }
             }
-            if !is_hit && at >= *next {
-                after.iter().for_each(|strike| self.faults.take_back(strike));
+            if let Some(strike) = after.as_ref().filter(|_| !is_hit && at >= *next) {
+                self.faults.take_back(strike);
             }
         }
     }

@@ -36,6 +36,7 @@ struct Shift {
 
 /// An error that the server will raise.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Failure {
     pub(super) sqlstate: String,
     /// Position of the statement that fails.

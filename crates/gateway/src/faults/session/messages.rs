@@ -8,9 +8,9 @@ pub(super) const FLUSH: &[u8] = b"H\0\0\0\x04";
 const SYNC: &[u8] = b"S\0\0\0\x04";
 /// SQLSTATE of the error that [`failing`] raises: its column needs a table that the statement does not have.
 pub(super) const MISSING_TABLE: &[u8] = b"42P01";
-/// SQLSTATE of the error after a CopyFail.
+/// SQLSTATE of the error after a `CopyFail`.
 pub(super) const CANCELED: &[u8] = b"57014";
-/// Text of a CopyFail, which the server repeats in its error.
+/// Text of a `CopyFail`, which the server repeats in its error.
 pub(super) const COPY_FAILURE: &str = "pgfresh fault";
 
 /// Returns a statement that always fails while the server analyzes it. Its text tells readers of the server's log why.

@@ -34,17 +34,8 @@ impl FaultSession {
             }
             state = state.after(statement.kind);
         }
-        let failure = match failing {
-            Some((at, error)) => {
-                let (failure, messages) = plan(sql, &found, at, &error);
-                self.send_to_server(messages);
-                Some(failure)
-            }
-            None => {
-                self.pass_to_server(message);
-                None
-            }
-        };
+        let planned = failing.map(|(at, error)| plan(sql, &found, at, &error));
+        let failure = self.send_query(message, planned);
         self.begin_run(found, strikes, failure, during);
     }
 
@@ -56,17 +47,21 @@ impl FaultSession {
         if let Some(effect) = before {
             return self.interrupt(effect, true, false);
         }
-        let failure = match error {
-            Some(PlannedError { sqlstate, .. }) => {
-                self.send_to_server(query(failing(&sqlstate).as_bytes()));
-                Some(Failure::sent(&sqlstate))
-            }
-            None => {
-                self.pass_to_server(message);
-                None
-            }
-        };
+        let planned = error.map(|PlannedError { sqlstate, .. }| {
+            (Failure::sent(&sqlstate), query(failing(&sqlstate).as_bytes()))
+        });
+        let failure = self.send_query(message, planned);
         self.begin_run(vec![statement], vec![strikes], failure, during);
+    }
+
+    /// Sends the server the messages of a planned failure, or else the client's message. Returns the failure.
+    fn send_query(&mut self, message: &[u8], planned: Option<(Failure, Vec<u8>)>) -> Option<Failure> {
+        let Some((failure, messages)) = planned else {
+            self.pass_to_server(message);
+            return None;
+        };
+        self.send_to_server(messages);
+        Some(failure)
     }
 
     fn begin_run(
