@@ -5,7 +5,7 @@
 //! and the backend. It parses little more than message headers and doesn't know how databases are created.
 //!
 //! In rollback isolation, the gateway runs all sessions of a lease (the right to use a database under a name) within
-//! one transaction. See the `rollback` module.
+//! one transaction. See the `rollback` module. Sessions of a lease with faults pass through the `faults` module.
 //!
 //! ```text
 //! client ── listener ── session ─┬─ startup ── connect ── forward ── backend

@@ -403,7 +403,13 @@ impl FaultSession {
             }
         };
         self.emit(Output::Interruption(interruption));
-        (self.has_ended, self.work) = (true, Work::None);
+        self.has_ended = true;
+        if let Work::Run(Run { strikes, next: next @ 1.., .. }) =
+            std::mem::replace(&mut self.work, Work::None)
+        {
+            // The client does not hear of the statements after the one that has run.
+            self.take_back(strikes.get(next..).unwrap_or_default());
+        }
     }
 }
 

@@ -139,7 +139,10 @@ impl FaultSession {
                 effect => self.interrupt(effect, is_query, true),
             }
         }
-        if self.cut.is_none() && !self.has_ended {
+        if self.has_ended {
+            return;
+        }
+        if self.cut.is_none() {
             self.pass_to_client(message);
         }
         self.end_execute();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::messages::{
-    CANCELED, COPY_FAILURE, MISSING_TABLE, copy_fail, failing, failing_execute, failing_query,
+    CANCELED, COPY_READER, MISSING_TABLE, copy_fail, failing, failing_execute, failing_query,
 };
 use crate::faults::errors::field;
 use crate::faults::statement::{Kind, Statement};
@@ -152,11 +152,9 @@ impl Failure {
     /// Returns true if the server's message is the planned error.
     pub(super) fn is_raised_by(&self, error: &[u8]) -> bool {
         let sqlstate = field(error, b'C');
-        let is_copy_failure = || {
-            let message = String::from_utf8_lossy(field(error, b'M').unwrap_or_default()).into_owned();
-            sqlstate == Some(CANCELED) && message.contains(COPY_FAILURE)
-        };
-        self.answers.is_empty() && !self.has_fired && (sqlstate == Some(MISSING_TABLE) || is_copy_failure())
+        // A cancel request has the same SQLSTATE.
+        let is_copy_failure = sqlstate == Some(CANCELED) && field(error, b'R') == Some(COPY_READER);
+        self.answers.is_empty() && !self.has_fired && (sqlstate == Some(MISSING_TABLE) || is_copy_failure)
     }
 
     /// Returns the position in the client's string for a position in the server's.

@@ -10,8 +10,8 @@ const SYNC: &[u8] = b"S\0\0\0\x04";
 pub(super) const MISSING_TABLE: &[u8] = b"42P01";
 /// SQLSTATE of the error after a `CopyFail`.
 pub(super) const CANCELED: &[u8] = b"57014";
-/// Text of a `CopyFail`, which the server repeats in its error.
-pub(super) const COPY_FAILURE: &str = "pgfresh fault";
+/// Function of the server that raises this error.
+pub(super) const COPY_READER: &[u8] = b"CopyGetData";
 
 /// Returns a statement that always fails while the server analyzes it. Its text tells readers of the server's log why.
 pub(super) fn failing(sqlstate: &str) -> String {
@@ -47,7 +47,7 @@ pub(super) fn failing_query(sqlstate: &str, sql: &[u8]) -> Vec<u8> {
 
 /// Returns the message that ends a COPY FROM STDIN with an error.
 pub(super) fn copy_fail() -> Vec<u8> {
-    encode(b'f', &[COPY_FAILURE.as_bytes(), b"\0"].concat())
+    encode(b'f', b"pgfresh fault\0")
 }
 
 fn parse(name: &[u8], sql: &[u8]) -> Vec<u8> {

@@ -142,6 +142,15 @@ impl FaultSession {
         faults
     }
 
+    /// Takes the strikes of statements back that have not run.
+    pub(super) fn take_back(&self, strikes: &[Strikes]) {
+        for Strikes { before, after } in strikes {
+            for strike in before.iter().chain(after) {
+                self.faults.take_back(strike);
+            }
+        }
+    }
+
     /// Asks for the faults of a statement that has run. `may_fail` means that the statement can still fail.
     pub(super) fn faults_after(
         &self,

@@ -4,7 +4,7 @@ use pgwire::{encode, query, split_zero};
 
 use super::failure::Failure;
 use super::messages::{failing, parts};
-use super::moments::{Faults, PlannedError, Strikes};
+use super::moments::{Faults, PlannedError, Strikes, is_slow};
 use super::{FaultSession, Run, Work};
 use crate::faults::fault::FaultEffect;
 use crate::faults::statement::{Kind, Statement, statements};
@@ -18,18 +18,20 @@ impl FaultSession {
         let found = statements(sql, self.standard_strings);
         self.prepared.remove(&b""[..]);
         let mut state = self.state;
-        let (mut strikes, mut during, mut failing) = (Vec::new(), None, None);
+        let (mut strikes, mut during, mut failing) = (Vec::new(), None::<FaultEffect>, None);
         for (at, statement) in found.iter().enumerate() {
             let faults = self.faults_before(statement, state, true);
             let Faults { error, before, during: effect, slow, strikes: of_statement } = faults;
-            strikes.push(of_statement);
             self.slow_down(slow);
             if let Some(effect) = before {
+                // The server gets no statement of the string.
+                self.take_back(&strikes);
                 return self.interrupt(effect, true, false);
             }
+            strikes.push(of_statement);
             during = during.or(effect);
-            if let Some(error) = error {
-                failing = Some((at, error));
+            failing = error.map(|error| (at, error));
+            if failing.is_some() || during.as_ref().is_some_and(|effect| !is_slow(effect)) {
                 break;
             }
             state = state.after(statement.kind);

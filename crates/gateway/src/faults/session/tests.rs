@@ -335,3 +335,34 @@ fn further_rows_are_no_other_statement() {
     outcome(&faults, &messages);
     assert_eq!(faults.list().faults[0].candidates, 1);
 }
+
+#[test]
+fn strikes_after_lost_connection_do_not_count() {
+    for (at, statement, fired) in [
+        ("after statement", "INSERT", [1, 0]),
+        ("during statement", "INSERT", [1, 0]),
+        ("during statement", "UPDATE t", [1, 0]),
+        ("before statement", "UPDATE t", [1, 0]),
+        ("after statement", "UPDATE t", [1, 0]),
+    ] {
+        let faults = LeaseFaults::default();
+        let lost = FaultRequest {
+            connection: Some("reset".to_owned()),
+            at: Some(at.to_owned()),
+            statement: Some(statement.to_owned()),
+            ..FaultRequest::default()
+        };
+        faults.add(lost.try_into().unwrap());
+        let error = FaultRequest {
+            error: Some("40001".to_owned()),
+            statement: Some("SELECT".to_owned()),
+            ..FaultRequest::default()
+        };
+        faults.add(error.try_into().unwrap());
+        let faults = Arc::new(faults);
+        outcome(&faults, &queries(&["INSERT; UPDATE t; SELECT 1"]));
+        let list = faults.list().faults;
+        assert_eq!([list[0].fired, list[1].fired], fired, "{at} {statement}");
+        assert_eq!(list[1].candidates, 0, "{at} {statement}");
+    }
+}

@@ -211,7 +211,7 @@ impl Server {
             b'c' => self.run(statement, Protocol::Extended, answers),
             _ => {
                 self.undo_failed();
-                Err(error_message("57014", "COPY from stdin failed: pgfresh fault"))
+                Err(error_message("57014", "COPY from stdin failed: pgfresh fault\0RCopyGetData"))
             }
         };
         match result {
