@@ -7,6 +7,7 @@
 //! - `server::package`: downloads
 //! - `profile::counters`: queries for counters
 //! - `lease::wal::page`: magic numbers of WAL pages
+//! - `gateway::faults::errors`: texts of errors, and their places in the server's source
 
 use std::ops::RangeInclusive;
 
@@ -53,6 +54,19 @@ impl Major {
     #[must_use]
     pub const fn groups_pipelines(self) -> bool {
         self.0 >= 18
+    }
+}
+
+/// Errors.
+impl Major {
+    /// Returns the value that the server's errors have: up to 13, from 14 to 17, or from 18 on.
+    #[must_use]
+    pub const fn of_errors<T: Copy>(self, [old, middle, new]: [T; 3]) -> T {
+        match self.0 {
+            ..=13 => old,
+            14..=17 => middle,
+            18.. => new,
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use pgwire::{ErrorResponse, HEADER, SqlLexer, encode};
+use server::Major;
 
 /// Names of the conditions, one a line behind the SQLSTATE. Source: `errcodes.txt`.
 const CONDITIONS: &str = include_str!("conditions.txt");
@@ -110,13 +111,9 @@ fn server_error(sqlstate: &str, occasion: Occasion<'_>) -> ServerError {
     }
 }
 
-/// Returns one of the values for versions up to 13, up to 17, and from 18 on.
-fn by_major<T: Copy>(major: u32, [old, middle, new]: [T; 3]) -> T {
-    match major {
-        ..=13 => old,
-        14..=17 => middle,
-        18.. => new,
-    }
+/// Returns the value for the errors of a major version.
+fn by_major<T: Copy>(major: u32, values: [T; 3]) -> T {
+    Major(major).of_errors(values)
 }
 
 fn serialization_failure(occasion: Occasion<'_>) -> ServerError {
