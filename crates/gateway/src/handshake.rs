@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::Access;
 use crate::certificate::ServerCertificate;
-use crate::faults::{FaultEffect, FaultScope, HitConnection, LeaseFaults};
+use crate::faults::{FaultEffect, FaultScope, HitConnection};
 use crate::session_settings::SessionSettings;
 use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
@@ -110,11 +110,7 @@ pub(crate) async fn read_request(
                     Ok(settings) => settings,
                     Err(error) => return Err(refused(stream, &error)),
                 };
-                let stream = stream.with_unread(bytes);
-                return match state.faults.admit(&startup.database, &state.leases) {
-                    None => authenticate(stream, startup, settings, None, state).await,
-                    Some(hit) => begin_with_fault(stream, startup, settings, hit, state).await,
-                };
+                return admit(stream.with_unread(bytes), startup, settings, state).await;
             }
             StartupPacket::Unsupported(version) => {
                 let message = unsupported_protocol(version, supported_protocols(state));
@@ -163,14 +159,16 @@ fn refused(stream: Stream, error: &ErrorResponse) -> HandshakeError {
     HandshakeError::Refused(stream, error.to_bytes())
 }
 
-/// Goes on with a client whose connection gets a fault.
-async fn begin_with_fault(
+/// Authenticates the client, unless its connection gets a fault.
+async fn admit(
     stream: Stream,
     startup: Startup,
     settings: SessionSettings,
-    (effect, faults): (FaultEffect, Arc<LeaseFaults>),
     state: &GatewayState,
 ) -> Result<ClientRequest, HandshakeError> {
+    let Some((effect, faults)) = state.faults.admit(&startup.database, &state.leases) else {
+        return authenticate(stream, startup, settings, None, state).await;
+    };
     let bandwidth = match effect {
         FaultEffect::Delay(time) => {
             sleep(time).await;

@@ -21,7 +21,7 @@ use super::pace::Pace;
 use super::scope::FaultScope;
 use super::session::{FaultSession, Interruption, SessionStart, Side};
 use super::sql_request::{failing_message, requested_fault};
-use super::switch::{ClientSide, SessionFacts};
+use super::switched_session::{ClientSide, SessionFacts};
 use crate::buffer::BUFFER;
 use crate::frame_buffer::FrameBuffer;
 use crate::notices::Notices;

@@ -21,6 +21,7 @@ mod session;
 mod sql_request;
 mod statement;
 mod switch;
+mod switched_session;
 
 pub use fault::{Fault, FaultEffect, FaultError, FaultMoment};
 pub use registry::{Faults, PlannedFault, UnfiredFault};
@@ -31,4 +32,5 @@ pub(crate) use lease_faults::LeaseFaults;
 pub(crate) use order::FaultOrder;
 pub(crate) use scope::FaultScope;
 pub(crate) use sql_request::{requests_fault, sets_a_fault};
-pub(crate) use switch::{ClientSide, SessionFacts, switch};
+pub(crate) use switch::switch;
+pub(crate) use switched_session::{ClientSide, SessionFacts};

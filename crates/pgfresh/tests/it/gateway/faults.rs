@@ -18,7 +18,7 @@ on_every_major! {
     delayed_and_slow_messages_arrive_complete
     failover_ends_sessions_and_refuses_new_ones
     open_sessions_obey_at_once_in_any_state
-    wrong_fault_request_is_an_error_of_the_statement
+    wrong_request_is_an_error_of_its_statement
     large_values_pass_through_sessions_with_faults
     leases_end_while_faults_begin
 }
@@ -199,7 +199,7 @@ fn open_sessions_obey_at_once_in_any_state(major: u32) {
     assert_eq!(sqlstate(copied.rows("SELECT 7")), "53100");
 }
 
-fn wrong_fault_request_is_an_error_of_the_statement(major: u32) {
+fn wrong_request_is_an_error_of_its_statement(major: u32) {
     in_each_isolation(major, |gateway, _| {
         let mut one = session(gateway);
         one.rows("CREATE TABLE t ()").unwrap();
