@@ -127,7 +127,7 @@ impl Provocation {
     pub(super) fn first(self) -> &'static [&'static str] {
         match self {
             CommitConflict | ReadConflict => {
-                &["SELECT count(*) FROM entry", "INSERT INTO entry VALUES (1, 'first')"]
+                &["SELECT count(*) AS first FROM entry", "INSERT INTO entry VALUES (1, 'first')"]
             }
             Deadlock => &["UPDATE account SET balance = 50 WHERE id = 1"],
             Cancel | Terminate => {
