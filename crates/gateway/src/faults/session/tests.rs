@@ -361,8 +361,8 @@ fn strikes_after_lost_connection_do_not_count() {
         faults.add(error.try_into().unwrap());
         let faults = Arc::new(faults);
         outcome(&faults, &queries(&["INSERT; UPDATE t; SELECT 1"]));
-        let list = faults.list().faults;
-        assert_eq!([list[0].fired, list[1].fired], fired, "{at} {statement}");
-        assert_eq!(list[1].candidates, 0, "{at} {statement}");
+        let listed = faults.list().faults;
+        assert_eq!([listed[0].fired, listed[1].fired], fired, "{at} {statement}");
+        assert_eq!(listed[1].candidates, 0, "{at} {statement}");
     }
 }
