@@ -58,7 +58,8 @@ impl Sending {
         let fits = match self {
             // The gateway does not look into EXECUTE, so that these errors name EXECUTE instead of its statement.
             Self::PreparedBySql => {
-                is_query && ![Provocation::ReadOnly, Provocation::UpdateConflict].contains(&provocation)
+                let named = [Provocation::ReadOnly, Provocation::UpdateConflict, Provocation::ReadConflict];
+                is_query && !named.contains(&provocation)
             }
             // The gateway ends the session before the whole string, so that the first statement has no answer.
             Self::String if provocation.is_fatal() => false,
