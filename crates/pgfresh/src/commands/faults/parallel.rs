@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// Calls `work` for each item, up to `jobs` at the same time, and returns the results in the order of the items.
 pub(super) fn in_parallel<I: Sync, T: Send>(
     jobs: usize,
-    items: Vec<I>,
+    items: &[I],
     work: impl Fn(&I) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {
     let (next, results) = (Mutex::new(items.iter().enumerate()), Mutex::new(Vec::new()));

@@ -33,7 +33,7 @@ pub(super) struct Target {
 /// Targets, and phrases about what the sweep cannot see of them.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    pub(super) targets: Vec<Target>,
+    all: Vec<Target>,
     pub(super) unseen: BTreeSet<String>,
     /// Places of the leases by their labels: the target, and the lease of the target.
     places: HashMap<String, (usize, usize)>,
@@ -57,7 +57,7 @@ impl Targets {
         jobs: usize,
     ) -> Result<Option<Self>, Failure> {
         let mut all = Self::default();
-        if !command.iter().any(|word| has_placeholder(word)) {
+        if !command.iter().any(has_placeholder) {
             match record(runner, None, command.to_vec())? {
                 Recorded::Target(target, unseen) => all.add(target, unseen),
                 Recorded::Fails(_) | Recorded::Cancelled => return Ok(None),
@@ -75,9 +75,9 @@ impl Targets {
         }
         let may_mean = |name: &String, test: &str| name.starts_with(test) || test.starts_with(name.as_str());
         let is_wanted = |test: &String| only.is_empty() || only.iter().any(|name| may_mean(name, test));
-        let tests = tests.into_iter().filter(is_wanted).collect();
+        let tests: Vec<_> = tests.into_iter().filter(is_wanted).collect();
         let recorded =
-            in_parallel(jobs, tests, |test: &String| record(runner, Some(test), with_test(command, test)))?;
+            in_parallel(jobs, &tests, |test: &String| record(runner, Some(test), with_test(command, test)))?;
         for recorded in recorded {
             match recorded {
                 Recorded::Target(target, unseen) => all.add(target, unseen),
@@ -92,22 +92,22 @@ impl Targets {
 
     fn add(&mut self, target: Target, unseen: BTreeSet<String>) {
         for (place, lease) in target.leases.iter().enumerate() {
-            self.places.insert(lease.label.clone(), (self.targets.len(), place));
+            self.places.insert(lease.label.clone(), (self.all.len(), place));
         }
-        self.targets.push(target);
+        self.all.push(target);
         self.unseen.extend(unseen);
     }
 
     /// Returns the target and the lease of a point.
     pub(super) fn of(&self, point: &Point) -> Option<(&Target, &SteadyLease)> {
         let (target, lease) = self.places.get(&point.label)?;
-        let target = self.targets.get(*target)?;
+        let target = self.all.get(*target)?;
         Some((target, target.leases.get(*lease)?))
     }
 
     /// Yields the leases of all targets.
     pub(super) fn leases(&self) -> impl Iterator<Item = &SteadyLease> {
-        self.targets.iter().flat_map(|target| &target.leases)
+        self.all.iter().flat_map(|target| &target.leases)
     }
 }
 
