@@ -66,7 +66,7 @@ fn revoked_grants_leave_nothing_behind() {
     );
     project.commit();
     let each = |verb: &str, to: &str| -> String {
-        objects.iter().map(|object| format!("{verb} ALL ON {object} {to} writer; ")).collect()
+        objects.map(|object| format!("{verb} ALL ON {object} {to} writer; ")).concat()
     };
     let up = each("GRANT", "TO") + "GRANT SELECT (id) ON orders TO writer; REVOKE ALL ON orders FROM reader";
     let down = each("REVOKE", "FROM")

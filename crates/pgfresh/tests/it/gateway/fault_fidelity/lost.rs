@@ -74,7 +74,7 @@ impl Loss {
         client.say(&if self.extended { synced(run(self.moment.2)) } else { simple(self.moment.2) }.bytes);
         client
             .stream
-            .set_read_timeout(Some(if self.is_silent { SILENCE } else { Duration::from_secs(60) }))
+            .set_read_timeout(Some(if self.is_silent { SILENCE } else { Duration::from_mins(1) }))
             .unwrap();
         for _ in 0..2 {
             let mut byte = [0];
