@@ -103,7 +103,7 @@ impl Faults {
         drop(waiting);
         // A failover ends the sessions that have their orders. A session that begins from here on sees the fault.
         let number = faults.add(fault);
-        // Nobody sends anything. The channel ends once the last session obeys.
+        // Sessions send nothing. The channel ends once the last session obeys.
         if obeyed.recv_timeout(OBEY_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::debug!(database = name, "a session is busy, so it obeys a fault later");
         }
