@@ -97,9 +97,9 @@ impl Provocation {
     /// Returns the blocks in which the error is possible.
     pub(super) fn blocks(self) -> &'static [Block] {
         match self {
-            CommitConflict | ReadConflict | UpdateConflict | Deadlock => {
-                &[Block::Transaction, Block::Savepoint]
-            }
+            // After ROLLBACK TO, the real transaction fails again at COMMIT.
+            ReadConflict => &[Block::Transaction],
+            CommitConflict | UpdateConflict | Deadlock => &[Block::Transaction, Block::Savepoint],
             _ => &[Block::None, Block::Transaction, Block::Savepoint],
         }
     }
