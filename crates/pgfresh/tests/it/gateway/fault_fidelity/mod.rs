@@ -77,8 +77,10 @@ fn compare(major: u32, provocations: &[Provocation]) {
     let mut random = Random::new();
     let all = provocations.iter().flat_map(|provocation| Script::all(*provocation));
     for (number, script) in depth::some_of(all).into_iter().enumerate() {
-        let (isolation, requested) =
-            (*random.choose(script.provocation.isolations()), *random.choose(&Requested::ALL));
+        let isolation = *random.choose(script.provocation.isolations());
+        // Rollback isolation prepares a savepoint for COMMIT. A session that begins to obey faults afterwards cannot know it.
+        let is_hidden = isolation == "rollback" && script.prepares_commit();
+        let requested = if is_hidden { Requested::Connected } else { *random.choose(&Requested::ALL) };
         println!("{script:?} in isolation {isolation}, requested {requested:?}, on PostgreSQL {major}");
         let expected = real.play(&script);
         let error = format!(" C{} ", script.provocation.sqlstate());

@@ -56,10 +56,17 @@ impl Sending {
         let is_query = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&verb);
         let needs_block = ["FETCH", "LOCK"].contains(&verb);
         let fits = match self {
-            // The gateway does not look into EXECUTE, so that these errors name EXECUTE instead of its statement.
+            // The gateway does not look into EXECUTE, so that these errors name EXECUTE instead of its statement. A server sends
+            // rows of EXECUTE only when it has all of them, so that a late error comes without rows.
             Self::PreparedBySql => {
-                let named = [Provocation::ReadOnly, Provocation::UpdateConflict, Provocation::ReadConflict];
-                is_query && !named.contains(&provocation)
+                is_query
+                    && !matches!(
+                        provocation,
+                        Provocation::ReadOnly
+                            | Provocation::UpdateConflict
+                            | Provocation::ReadConflict
+                            | Provocation::LateCancel
+                    )
             }
             // The gateway ends the session before the whole string, so that the first statement has no answer.
             Self::String if provocation.is_fatal() => false,
@@ -129,6 +136,11 @@ impl Script {
             }
         }
         all
+    }
+
+    /// Whether the client prepares the COMMIT that fails.
+    pub(super) fn prepares_commit(&self) -> bool {
+        self.provocation == Provocation::CommitConflict && self.sending == Sending::Prepared
     }
 
     /// Returns the exchanges before the error, in which `begin` begins the transaction.
