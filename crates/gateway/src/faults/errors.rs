@@ -144,7 +144,9 @@ fn serialization_failure(occasion: Occasion<'_>) -> ServerError {
         () if is_commit => {
             ("during commit attempt", [4887, 4879, 4727], "PreCommit_CheckForSerializationFailure")
         }
-        () if first_word(statement, &["insert", "copy"]) => {
+        () if first_word(statement, &["insert"])
+            || first_word(statement, &["copy"]) && has_words(statement, &["from", "stdin"]) =>
+        {
             ("during conflict in checking", [4491, 4483, 4349], "CheckForSerializableConflictIn")
         }
         () => ("during conflict out checking", [4133, 4125, 4003], "CheckForSerializableConflictOutNeeded"),
