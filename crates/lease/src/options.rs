@@ -45,23 +45,22 @@ pub struct LeaseOptions {
     pub observer: Option<LeaseObserver>,
 }
 
-type Look = dyn Fn(&str, &mut AdminConnection) + Send + Sync;
+type Look = dyn Fn(&str, Option<&mut AdminConnection>) + Send + Sync;
 
-/// Looks into databases at the ends of their leases, and before a client resets one. It does not see leases with their own
-/// servers.
+/// Looks into databases at the ends of their leases, and before a client resets one.
 #[derive(Clone)]
 pub struct LeaseObserver(Arc<Look>);
 
 impl LeaseObserver {
     /// Creates an observer. It calls `look` with the name of the database and a session in it, after the clients' sessions have
     /// ended, and the end of the lease waits for it. The session is a superuser's or, in rollback isolation, that of the
-    /// lease.
+    /// lease. There is none if the lease has its own server, or if the session fails.
     #[must_use]
-    pub fn new(look: impl Fn(&str, &mut AdminConnection) + Send + Sync + 'static) -> Self {
+    pub fn new(look: impl Fn(&str, Option<&mut AdminConnection>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(look))
     }
 
-    pub(crate) fn look(&self, name: &str, session: &mut AdminConnection) {
+    pub(crate) fn look(&self, name: &str, session: Option<&mut AdminConnection>) {
         (self.0)(name, session);
     }
 }

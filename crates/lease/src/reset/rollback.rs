@@ -227,11 +227,20 @@ impl TransactionSession {
     /// # Errors
     /// After an error, the caller must not reuse the session.
     pub(crate) fn observe(&mut self, observer: &LeaseObserver, name: &str) -> Result<(), SessionError> {
-        self.discard()?;
-        let mut session = AdminConnection::adopt(self.stream.take().ok_or_else(gone)?, STATEMENT_TIMEOUT)?;
-        observer.look(name, &mut session);
-        self.stream = Some(session.release()?);
-        Ok(())
+        let opened = self
+            .discard()
+            .and_then(|()| AdminConnection::adopt(self.stream.take().ok_or_else(gone)?, STATEMENT_TIMEOUT));
+        match opened {
+            Ok(mut session) => {
+                observer.look(name, Some(&mut session));
+                self.stream = Some(session.release()?);
+                Ok(())
+            }
+            Err(error) => {
+                observer.look(name, None);
+                Err(error)
+            }
+        }
     }
 
     /// Ends the lease: rolls its transaction back, restores sequences and resets the session. `files` are the

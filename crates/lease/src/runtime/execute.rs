@@ -109,10 +109,13 @@ impl Inner {
         database: &mut CheckedOut<'_>,
         in_place: bool,
     ) -> Result<Outcome, NotRecyclable> {
-        if let Resources::Rollback(rollback) = &mut **database
-            && let Some(session) = rollback.session.take()
-        {
-            return self.roll_back(rollback, session);
+        if let Resources::Rollback(rollback) = &mut **database {
+            if let Some(session) = rollback.session.take() {
+                return self.roll_back(rollback, session);
+            }
+            if let Some(observer) = &self.options.observer {
+                observer.look(&rollback.copy.identity.address.name, None);
+            }
         }
         let copy = database.copy_mut().ok_or(NotRecyclable::because(GONE))?;
         let proof = self.recycle(copy)?;
@@ -143,13 +146,13 @@ impl Inner {
         RollbackCopy { copy, session: kept, catalog }: &mut RollbackCopy,
         mut session: Box<TransactionSession>,
     ) -> Result<Outcome, NotRecyclable> {
-        let catalog = catalog.as_deref().or_else(|| copy.template.catalog_when_read());
-        let catalog = catalog.ok_or_else(|| NotRecyclable::because(copy.template.why_unknown()))?;
-        let leaves_nothing = session.transaction.leaves_nothing;
         let address = &copy.identity.address;
+        let leaves_nothing = session.transaction.leaves_nothing;
         if let Some(observer) = &self.options.observer {
             session.observe(observer, &address.name)?;
         }
+        let catalog = catalog.as_deref().or_else(|| copy.template.catalog_when_read());
+        let catalog = catalog.ok_or_else(|| NotRecyclable::because(copy.template.why_unknown()))?;
         let (touched, rows) = session.roll_back(&self.evidence, address.oid, catalog, copy.files.as_ref())?;
         self.check_epoch(copy.epoch)?;
         if !copy.growth.has_room_for_rolled_back(rows) {

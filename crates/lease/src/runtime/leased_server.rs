@@ -131,6 +131,11 @@ impl LeasedServer {
         Ok(leased)
     }
 
+    /// Returns the name of the server's database.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Renames the server's database.
     pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
         self.node.run("name a database", STATEMENT_TIMEOUT, renaming(&self.name, name))?;

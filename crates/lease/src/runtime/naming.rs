@@ -184,7 +184,12 @@ impl Inner {
     pub(crate) fn unname(&self, id: DatabaseId) -> Outcome {
         let mut database = match self.core.check_out(id) {
             Some(Access::Exclusive(database)) => database,
-            Some(Access::Server(_)) => return Outcome::Done,
+            Some(Access::Server(server)) => {
+                if let Some(observer) = &self.options.observer {
+                    observer.look(lock(&server).name(), None);
+                }
+                return Outcome::Done;
+            }
             None => return Outcome::DroppedOrRenamed,
         };
         // Some sessions may still be exiting, but they no longer belong to a lease.
@@ -217,8 +222,11 @@ impl Inner {
         let Resources::Clone(copy) = &**database else { return };
         let address = &copy.identity.address;
         match self.admin.open_in(address, &[]) {
-            Ok(mut session) => observer.look(&address.name, &mut session),
-            Err(error) => self.report_error("look into a database", &error),
+            Ok(mut session) => observer.look(&address.name, Some(&mut session)),
+            Err(error) => {
+                self.report_error("look into a database", &error);
+                observer.look(&address.name, None);
+            }
         }
     }
 

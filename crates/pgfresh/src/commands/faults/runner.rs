@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gateway::{EventLog, Fault, PlannedFault, SessionEventKind};
-use lease::{Isolation, LeaseError, LeaseObserver, Leases};
+use lease::{LeaseError, LeaseObserver, Leases};
 use pgwire::SessionTranscript;
 use server::AdminConnection;
 use sweep::{Contents, LeaseEnd, LeaseRecord, TestEnd};
@@ -113,7 +113,8 @@ fn observer(ends: &Arc<Mutex<Vec<LeaseEnd>>>) -> LeaseObserver {
     let ends = Arc::clone(ends);
     LeaseObserver::new(move |database, session| {
         let at = Instant::now();
-        sys::lock(&ends).push(LeaseEnd { database: database.to_owned(), at, contents: read(session) });
+        let contents = session.and_then(read);
+        sys::lock(&ends).push(LeaseEnd { database: database.to_owned(), at, contents });
     })
 }
 
@@ -153,12 +154,10 @@ fn end_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEn
     let names: BTreeSet<_> = transcripts.iter().map(|transcript| &transcript.database).collect();
     let mut unread = Vec::new();
     for name in names.into_iter().filter(|name| leases.leased(name).is_some()) {
-        let is_seen = leases.isolation(name) != Some(Isolation::Server);
         match leases.release(name) {
-            Ok(()) if is_seen => {}
-            // A lease that has just ended by itself has been seen, too.
-            Err(LeaseError::NotLeased(_)) => {}
-            _ => unread.push(LeaseEnd { database: name.clone(), at: Instant::now(), contents: None }),
+            // The observer has also seen a lease that has just ended by itself.
+            Ok(()) | Err(LeaseError::NotLeased(_)) => {}
+            Err(_) => unread.push(LeaseEnd { database: name.clone(), at: Instant::now(), contents: None }),
         }
     }
     unread

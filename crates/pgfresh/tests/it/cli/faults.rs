@@ -145,6 +145,19 @@ fn command_that_fails_without_faults_is_refused() {
 }
 
 #[test]
+fn released_server_keeps_its_lease_number() {
+    let scene = scene();
+    let script = "PGOPTIONS='-c pgfresh.isolation=server' psql -XAtqc 'SELECT 1' own; \
+        \"$PGFRESH\" release own; psql -XAtqc \"INSERT INTO audit (note) VALUES ('sold')\" || true";
+    let outcome = sweep(&scene, 15, &[], &["sh", "-euc", script]);
+    let report = report(&outcome);
+    let expected = ["lost before", "40001", "40P01", "57014"].map(|fault| ("hidden_error", fault));
+    assert_eq!(findings(&report), BTreeSet::from(expected), "{outcome}");
+    let unseen = report["runs"]["not_seen"].to_string();
+    assert!(unseen.contains("isolation server") && !unseen.contains("SQL has created"), "{outcome}");
+}
+
+#[test]
 fn unknown_fault_is_refused_with_names() {
     let scene = scene();
     let command = ["psql", "-XAtqc", "INSERT INTO audit DEFAULT VALUES"];
