@@ -12,9 +12,11 @@
 mod contents;
 mod difference;
 mod judgement;
+mod moment;
 mod points;
 mod recording;
 mod report;
+mod sql_words;
 mod steady;
 #[cfg(test)]
 mod testing;
@@ -23,6 +25,6 @@ pub use contents::Contents;
 pub use difference::{DifferenceKind, SteadyRows, TableDifference};
 pub use judgement::{FaultyRun, FindingKind, Judgement, RunEnd, compare_with_retries, judge};
 pub use points::{Point, SweptFault, chosen, points};
-pub use recording::{LeaseEnd, LeaseRecord, RanStatement, StatementResult, TestEnd, leases};
+pub use recording::{Call, LeaseEnd, LeaseRecord, RanStatement, StatementResult, TestEnd, leases};
 pub use report::{RepeatableCommand, SweepFinding, SweepReport};
 pub use steady::{SteadyLease, steady_leases};

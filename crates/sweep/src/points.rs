@@ -5,7 +5,9 @@ use std::fmt;
 use contract::FaultRequest;
 use pgwire::{SqlLexer, StatementKind, matches_pattern, statement_pattern};
 
-use crate::recording::{LeaseRecord, RanStatement, StatementResult};
+use crate::moment::Moment;
+use crate::recording::{LeaseRecord, RanStatement};
+use crate::sql_words::has_words;
 use crate::steady::SteadyLease;
 
 /// Maximum length of a pattern in bytes. A number tells statements apart that begin alike.
@@ -72,6 +74,8 @@ pub struct Point {
     pub pattern: String,
     /// Number of the statement among those of the lease that match the pattern, from 1.
     pub nth: u64,
+    /// Number of the statement among the candidates of the fault, from 1. Each moment has other candidates.
+    pub candidate: u64,
     /// What happens.
     pub fault: SweptFault,
     /// Pattern of the statement that runs again if the application tries again: the last write before a COMMIT.
@@ -96,7 +100,10 @@ impl Class {
     fn of(statement: &RanStatement) -> Option<Self> {
         let RanStatement { text, kind, in_transaction, .. } = statement;
         let writes = match kind {
-            StatementKind::Commit => return in_transaction.then_some(Self::Commit),
+            StatementKind::Commit => {
+                let commits = *in_transaction && !statement.is_rolled_back_commit();
+                return commits.then_some(Self::Commit);
+            }
             StatementKind::Insert
             | StatementKind::Update
             | StatementKind::Delete
@@ -121,6 +128,18 @@ impl Class {
         })
     }
 
+    /// Returns the moment of a fault.
+    fn moment(self, fault: SweptFault) -> Moment {
+        match (fault, self) {
+            (SweptFault::LostBefore, Self::Commit) => Moment::BeforeCommit,
+            (SweptFault::LostAfter, Self::Commit) => Moment::AfterCommit,
+            (_, Self::Commit) => Moment::Commit,
+            (SweptFault::LostBefore, _) => Moment::LossBeforeStatement,
+            (SweptFault::LostAfter, _) => Moment::AfterStatement,
+            _ => Moment::ErrorBeforeStatement,
+        }
+    }
+
     fn faults(self) -> &'static [SweptFault] {
         use SweptFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
         match self {
@@ -131,13 +150,6 @@ impl Class {
             Self::Read => &[LostBefore, Timeout],
         }
     }
-}
-
-/// Returns true if these words follow each other in a statement.
-fn has_words(text: &str, words: &[&[u8]]) -> bool {
-    let mut lexer = SqlLexer::new(text.as_bytes(), true);
-    let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
-    tokens.windows(words.len()).any(|part| part.iter().zip(words).all(|(token, word)| token.is_word(word)))
 }
 
 /// Returns true for a query that reads no table of the user: a look-up in a catalog, a ping, or a setting.
@@ -161,27 +173,14 @@ impl Point {
     /// Returns the request for this fault.
     #[must_use]
     pub fn request(&self) -> FaultRequest {
-        let moment = match (self.fault, self.class) {
-            (SweptFault::LostBefore, Class::Commit) => "before commit",
-            (SweptFault::LostAfter, Class::Commit) => "after commit",
-            (_, Class::Commit) => "commit",
-            (SweptFault::LostAfter, _) => "after statement",
-            _ => "before statement",
-        };
         FaultRequest {
             error: self.fault.sqlstate().map(str::to_owned),
             connection: self.fault.sqlstate().is_none().then(|| "reset".to_owned()),
-            at: Some(moment.to_owned()),
+            at: Some(self.class.moment(self.fault).name().to_owned()),
             statement: Some(self.pattern.clone()),
-            nth: Some(self.nth),
+            nth: Some(self.candidate),
             ..FaultRequest::default()
         }
-    }
-
-    /// Returns true if the statement is a COMMIT.
-    #[must_use]
-    pub fn is_commit(&self) -> bool {
-        self.class == Class::Commit
     }
 
     /// Returns true if the statement writes, or commits what others have written.
@@ -246,50 +245,61 @@ pub fn points<'a>(leases: impl IntoIterator<Item = &'a SteadyLease>) -> (Vec<Poi
     let (mut all, mut unsteady) = (Vec::new(), 0);
     for lease in leases {
         for (place, statement) in lease.record.statements.iter().enumerate() {
-            let Some(class) = Class::of(statement).filter(|_| is_candidate(statement) && statement.is_done())
-            else {
-                continue;
-            };
-            let pattern = statement_pattern(&statement.text, PATTERN);
-            let is_like = |other: &&RanStatement| {
-                is_candidate(other)
-                    && (class != Class::Commit || other.kind == StatementKind::Commit)
-                    && matches_pattern(&pattern, &other.text)
-            };
-            let nth = lease.record.statements[..=place].iter().filter(is_like).count() as u64;
-            if (lease.other.statements.iter().filter(is_like).count() as u64) < nth {
-                unsteady += 1;
-                continue;
-            }
-            let witness =
-                if class == Class::Commit { last_write(&lease.record, place) } else { Some(pattern.clone()) };
-            // A transaction that has written nothing has nothing to lose.
-            let Some(witness) = witness else { continue };
-            all.extend(class.faults().iter().map(|fault| Point {
-                label: lease.label.clone(),
-                lease: lease.number,
-                pattern: pattern.clone(),
-                nth,
-                fault: *fault,
-                witness: witness.clone(),
-                class,
-            }));
+            let Some(class) = Class::of(statement).filter(|_| statement.is_done()) else { continue };
+            let (of_statement, is_steady) = points_of(lease, place, class);
+            all.extend(of_statement);
+            unsteady += usize::from(!is_steady);
         }
     }
     all.sort_by_key(Point::rank);
     (all, unsteady)
 }
 
-/// Returns true if a fault counts the statement. In a failed transaction it does not.
-fn is_candidate(statement: &RanStatement) -> bool {
-    let is_rolled_back = statement.kind == StatementKind::Commit
-        && matches!(&statement.result, StatementResult::Done(tag) if tag == "ROLLBACK");
-    !is_rolled_back && statement.sqlstate() != Some("25P02")
+/// Returns the points of the statement at `place`, and whether both runs have all their candidates.
+fn points_of(lease: &SteadyLease, place: usize, class: Class) -> (Vec<Point>, bool) {
+    let statement = &lease.record.statements[place];
+    let pattern = statement_pattern(&statement.text, PATTERN);
+    let count = |statements: &[RanStatement], moment: Moment| {
+        let is_like = |other: &&RanStatement| moment.counts(other) && matches_pattern(&pattern, &other.text);
+        statements.iter().filter(is_like).count() as u64
+    };
+    let until = &lease.record.statements[..=place];
+    let named_by = if class == Class::Commit { Moment::Commit } else { Moment::ErrorBeforeStatement };
+    let (nth, mut is_steady) = (count(until, named_by).max(1), true);
+    let witness =
+        if class == Class::Commit { last_write(&lease.record, place) } else { Some(pattern.clone()) };
+    let mut found = Vec::new();
+    for fault in class.faults() {
+        let moment = class.moment(*fault);
+        let candidate = count(until, moment);
+        if !moment.counts(statement) {
+            continue;
+        }
+        if count(&lease.other.statements, moment) < candidate {
+            is_steady = false;
+            continue;
+        }
+        // A transaction that has written nothing has nothing to lose.
+        let Some(witness) = witness.clone() else { continue };
+        let (label, pattern) = (lease.label.clone(), pattern.clone());
+        found.push(Point {
+            label,
+            lease: lease.number,
+            pattern,
+            nth,
+            candidate,
+            fault: *fault,
+            witness,
+            class,
+        });
+    }
+    (found, is_steady)
 }
 
 /// Returns the pattern of the last write in the transaction that ends at `place`.
 fn last_write(lease: &LeaseRecord, place: usize) -> Option<String> {
-    let before = lease.statements[..place].iter().rev();
+    let session = lease.statements[place].session;
+    let before = lease.statements[..place].iter().rev().filter(|statement| statement.session == session);
     let within = before.take_while(|statement| statement.in_transaction);
     let mut writes = within.filter(|statement| Class::of(statement) == Some(Class::Write));
     writes.next().map(|statement| statement_pattern(&statement.text, PATTERN))

@@ -1,10 +1,12 @@
 //! Leases of one run of the command, with their statements.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
-use pgwire::{NormalizedStatement, SessionTranscript, StatementKind, StatementNames};
+use pgwire::{NormalizedStatement, SessionTranscript, StatementKind, StatementNames, frames, split_zero};
 
 use crate::contents::Contents;
+use crate::sql_words::has_words;
 
 /// A lease of a run: the use of a database by one test.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,12 +30,31 @@ pub struct RanStatement {
     pub text: String,
     /// Kind of the statement.
     pub kind: StatementKind,
+    /// Number of its session in the lease.
+    pub session: usize,
+    /// How the client sent it.
+    pub call: Call,
     /// When the client sent it.
     pub sent: Instant,
     /// Whether it ran in a transaction that a client had begun.
     pub in_transaction: bool,
+    /// Whether statements of the same request have run before it that the server has not committed yet.
+    pub follows_work: bool,
     /// How it ended.
     pub result: StatementResult,
+}
+
+/// How a client sends a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// In a Query.
+    Query,
+    /// With the first Execute of its portal.
+    Execute,
+    /// With another Execute, which fetches more rows.
+    Fetch,
+    /// With a Parse, and without an Execute.
+    Parse,
 }
 
 /// How a statement ended.
@@ -43,7 +64,9 @@ pub enum StatementResult {
     Done(String),
     /// Error with this SQLSTATE.
     Failed(String),
-    /// No answer: the server did not run the statement, or the session ended first.
+    /// The server did not run the statement, because another one of the request had failed.
+    Skipped,
+    /// No answer: the session ended first, or the server suspended the portal.
     Unanswered,
 }
 
@@ -76,6 +99,20 @@ impl RanStatement {
         matches!(self.result, StatementResult::Done(_))
     }
 
+    /// Returns true if the statement is a COMMIT, END or PREPARE TRANSACTION that ends a transaction, or work of its request.
+    #[must_use]
+    pub fn ends_transaction(&self) -> bool {
+        let is_commit = self.kind == StatementKind::Commit && !has_words(&self.text, &[b"prepared"]);
+        is_commit && (self.in_transaction || self.follows_work)
+    }
+
+    /// Returns true for a COMMIT in place of which the server has rolled the transaction back.
+    #[must_use]
+    pub fn is_rolled_back_commit(&self) -> bool {
+        self.kind == StatementKind::Commit
+            && matches!(&self.result, StatementResult::Done(tag) if tag == "ROLLBACK")
+    }
+
     /// Returns the SQLSTATE of a statement that failed.
     #[must_use]
     pub fn sqlstate(&self) -> Option<&str> {
@@ -105,7 +142,7 @@ pub fn leases(transcripts: &[SessionTranscript], ends: Vec<LeaseEnd>, tests: &[T
         });
         let lease = &mut leases[at].1;
         lease.sessions.push(transcript.began);
-        lease.statements.extend(statements(transcript));
+        lease.statements.extend(statements(transcript, lease.sessions.len()));
     }
     for LeaseEnd { database, at, contents } in ends {
         let of_lease = |(end, lease): &&mut (Option<Instant>, LeaseRecord)| {
@@ -127,31 +164,51 @@ pub fn leases(transcripts: &[SessionTranscript], ends: Vec<LeaseEnd>, tests: &[T
     leases.into_iter().map(|(_, lease)| lease).collect()
 }
 
-/// Returns the statements of a session.
-fn statements(transcript: &SessionTranscript) -> Vec<RanStatement> {
-    let mut names = StatementNames::default();
+/// Returns the statements of the session with this number.
+fn statements(transcript: &SessionTranscript, session: usize) -> Vec<RanStatement> {
+    let (mut names, mut portals) = (StatementNames::default(), Portals::default());
     let mut found = Vec::new();
     let mut in_transaction = false;
     for request in &transcript.requests {
         let texts = names.read(&request.messages);
+        let mut calls = portals.read(&request.messages, texts.len()).into_iter();
         let outcome = request.outcome.as_ref();
+        let mut follows_work = false;
         for (place, text) in texts.into_iter().enumerate() {
             let result = match outcome {
                 Some(outcome) if place < outcome.tags.len() => {
                     StatementResult::Done(outcome.tags[place].clone())
                 }
-                Some(outcome) if place == outcome.tags.len() => match &outcome.error {
-                    Some(error) => StatementResult::Failed(error.sqlstate.clone()),
+                Some(outcome) => match &outcome.error {
+                    Some(error) if place == outcome.tags.len() => {
+                        StatementResult::Failed(error.sqlstate.clone())
+                    }
+                    Some(_) => StatementResult::Skipped,
                     None => StatementResult::Unanswered,
                 },
-                _ => StatementResult::Unanswered,
+                None => StatementResult::Unanswered,
             };
-            let kind = NormalizedStatement::read(&text).kind;
-            let sent = request.sent;
-            let begins =
-                matches!(&result, StatementResult::Done(tag) if tag == "BEGIN" || tag == "START TRANSACTION");
-            found.push(RanStatement { text, kind, sent, in_transaction, result });
-            in_transaction |= begins;
+            let (kind, sent) = (NormalizedStatement::read(&text).kind, request.sent);
+            let call = calls.next().unwrap_or(Call::Query);
+            let before = in_transaction;
+            if let StatementResult::Done(tag) = &result {
+                in_transaction = is_open_after(tag, &text).unwrap_or(before);
+            }
+            let has_work = !before
+                && !in_transaction
+                && !matches!(kind, StatementKind::Commit | StatementKind::Transaction);
+            let statement = RanStatement {
+                text,
+                kind,
+                session,
+                call,
+                sent,
+                in_transaction: before,
+                follows_work,
+                result,
+            };
+            follows_work = has_work || follows_work && !statement.ends_transaction();
+            found.push(statement);
         }
         if let Some(outcome) = outcome {
             in_transaction = outcome.status != b'I';
@@ -160,11 +217,45 @@ fn statements(transcript: &SessionTranscript) -> Vec<RanStatement> {
     found
 }
 
+/// Returns whether a transaction block is open after a statement with this command tag. Returns `None` if it is as before.
+fn is_open_after(tag: &str, text: &str) -> Option<bool> {
+    match tag {
+        "BEGIN" | "START TRANSACTION" => Some(true),
+        "ROLLBACK" if has_words(text, &[b"to"]) => None,
+        "COMMIT" | "ROLLBACK" => Some(has_words(text, &[b"and", b"chain"])),
+        "PREPARE TRANSACTION" => Some(false),
+        _ => None,
+    }
+}
+
+/// Portals of a session that the client has executed.
+#[derive(Debug, Default)]
+struct Portals(HashSet<Vec<u8>>);
+
+impl Portals {
+    /// Returns how the client sends each of the `count` statements of a request.
+    fn read(&mut self, messages: &[u8], count: usize) -> Vec<Call> {
+        let mut calls = Vec::new();
+        for frame in frames(messages) {
+            let name = split_zero(frame.body).0;
+            match frame.tag {
+                b'Q' => return vec![Call::Query; count],
+                b'B' => drop(self.0.remove(name)),
+                b'E' if self.0.insert(name.to_vec()) => calls.push(Call::Execute),
+                b'E' => calls.push(Call::Fetch),
+                _ => {}
+            }
+        }
+        calls.resize(count, Call::Parse);
+        calls
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use pgwire::{RequestOutcome, StatementError, TranscribedRequest, query};
+    use pgwire::{RequestOutcome, StatementError, TranscribedRequest, encode, query};
 
     use super::*;
 
@@ -223,6 +314,39 @@ mod tests {
                 (false, true, None),
             ]
         );
+    }
+
+    #[test]
+    fn commit_in_query_ends_transaction() {
+        let now = Instant::now();
+        let of = |sql: &str, tags: &[&str]| {
+            let transcript = session("d", now, vec![request(sql, now, tags, None, b'I')]);
+            let [lease] = &leases(&[transcript], Vec::new(), &[])[..] else { panic!() };
+            let seen = lease
+                .statements
+                .iter()
+                .map(|statement| (statement.in_transaction, statement.ends_transaction()));
+            seen.collect::<Vec<_>>()
+        };
+        let tags = ["BEGIN", "INSERT 0 1", "COMMIT", "INSERT 0 1"];
+        let found = of("BEGIN; INSERT INTO t VALUES (1); COMMIT; INSERT INTO t VALUES (2)", &tags);
+        assert_eq!(found, [(false, false), (true, false), (true, true), (false, false)]);
+        let tags = ["BEGIN", "ROLLBACK", "COMMIT", "SELECT 1"];
+        let found = of("BEGIN; ROLLBACK TO a; COMMIT AND CHAIN; SELECT 1", &tags);
+        assert_eq!(found, [(false, false), (true, false), (true, true), (true, false)]);
+        let found = of("INSERT INTO t VALUES (1); COMMIT; COMMIT", &["INSERT 0 1", "COMMIT", "COMMIT"]);
+        assert_eq!(found, [(false, false), (false, true), (false, false)]);
+    }
+
+    #[test]
+    fn portals_tell_executes_from_fetches() {
+        let bind = encode(b'B', b"p\0s\0\0\0\0\0\0\0");
+        let (parse, execute) = (encode(b'P', b"s\0SELECT 1\0\0\0"), encode(b'E', b"p\0\0\0\0\0"));
+        let mut portals = Portals::default();
+        assert_eq!(portals.read(&parse, 1), [Call::Parse]);
+        assert_eq!(portals.read(&[&bind[..], &execute, &execute].concat(), 2), [Call::Execute, Call::Fetch]);
+        assert_eq!(portals.read(&[bind, execute].concat(), 1), [Call::Execute]);
+        assert_eq!(portals.read(&query(b"SELECT 1; SELECT 2"), 2), [Call::Query; 2]);
     }
 
     #[test]

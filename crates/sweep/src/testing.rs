@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgwire::NormalizedStatement;
 
-use crate::recording::{LeaseRecord, RanStatement, StatementResult};
+use crate::recording::{Call, LeaseRecord, RanStatement, StatementResult};
 
 /// Returns a lease with these statements, one each second from `begun` on. `T:` before a text means that it runs in a
 /// transaction, and an SQLSTATE and a colon that it fails.
@@ -15,13 +15,16 @@ pub(crate) fn lease(begun: Instant, texts: &[&str]) -> LeaseRecord {
             Some((sqlstate, text)) if sqlstate.len() == 5 => {
                 (StatementResult::Failed(sqlstate.to_owned()), text)
             }
-            _ => (StatementResult::Done("OK".to_owned()), text),
+            _ => (StatementResult::Done(if text == "COMMIT" { text } else { "OK" }.to_owned()), text),
         };
         RanStatement {
             text: text.to_owned(),
             kind: NormalizedStatement::read(text).kind,
+            session: 1,
+            call: Call::Query,
             sent: begun + Duration::from_secs(place as u64),
             in_transaction,
+            follows_work: false,
             result,
         }
     };

@@ -70,6 +70,38 @@ fn equal_statements_are_told_apart_by_number() {
 }
 
 #[test]
+fn candidates_depend_on_the_fault() {
+    let texts =
+        ["23505:INSERT INTO t VALUES (1)", "T:25P02:INSERT INTO t VALUES (2)", "INSERT INTO t VALUES (3)"];
+    let numbers: Vec<_> =
+        all(&texts).iter().map(|point| (point.fault.to_string(), point.nth, point.candidate)).collect();
+    for (fault, candidate) in [("lost after", 1), ("lost before", 3), ("40001", 2), ("57014", 2)] {
+        assert!(numbers.contains(&(fault.to_owned(), 2, candidate)), "{fault}: {numbers:?}");
+    }
+    // A COMMIT outside of a transaction commits nothing, although the server says COMMIT.
+    let points = all(&["COMMIT", "BEGIN", "T:DELETE FROM t", "T:COMMIT"]);
+    let candidate = |name: &str| {
+        points.iter().find(|point| point.is_named(name)).map(|point| (point.nth, point.candidate))
+    };
+    assert_eq!(candidate("app:COMMIT:lost after"), Some((1, 2)));
+    assert_eq!(candidate("app:COMMIT:lost before"), Some((1, 1)));
+}
+
+#[test]
+fn witness_is_a_write_of_the_same_session() {
+    let mut lease = lease(
+        Instant::now(),
+        &["BEGIN", "T:INSERT INTO t VALUES (1)", "UPDATE log SET a = 1", "T:DELETE FROM log", "T:COMMIT"],
+    );
+    for at in [2, 3] {
+        lease.statements[at].session = 2;
+    }
+    let (points, _) = points(&steady_leases(vec![lease.clone()], vec![lease]).0);
+    let commit = points.iter().find(|point| point.is_named("app:COMMIT")).unwrap();
+    assert_eq!(commit.witness, "INSERT INTO t VALUES (…)");
+}
+
+#[test]
 fn most_telling_points_come_first() {
     let order: Vec<_> = all(&["SELECT a FROM t", "BEGIN", "T:DELETE FROM t", "T:COMMIT"])
         .iter()

@@ -4,15 +4,18 @@ use pgwire::StatementKind;
 
 use super::*;
 use crate::points::points;
-use crate::recording::{LeaseRecord, RanStatement, StatementResult};
+use crate::recording::{Call, LeaseRecord, RanStatement, StatementResult};
 use crate::steady::steady_leases;
 
 fn commit_points() -> Vec<Point> {
     let statement = |text: &str, kind, tag: &str| RanStatement {
         text: text.to_owned(),
         kind,
+        session: 1,
+        call: Call::Query,
         sent: Instant::now(),
         in_transaction: true,
+        follows_work: false,
         result: StatementResult::Done(tag.to_owned()),
     };
     let lease = LeaseRecord {
