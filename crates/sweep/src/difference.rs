@@ -16,8 +16,8 @@ const MASK: &str = "…";
 #[derive(Debug, Clone, Default)]
 pub struct SteadyRows {
     contents: Contents,
-    /// Positions of the columns to compare, by table. A table that is missing is not compared.
-    columns: BTreeMap<String, Vec<usize>>,
+    /// Positions of the columns to compare, by table. `None` for a table whose rows differ even without faults.
+    columns: BTreeMap<String, Option<Vec<usize>>>,
 }
 
 /// A table whose rows differ from those of a run without faults.
@@ -57,16 +57,17 @@ impl SteadyRows {
         let of = |name: String| {
             let one = contents.tables.get(&name).unwrap_or(&none);
             let other = other.tables.get(&name).unwrap_or(&none);
-            Some((name, stable_columns(one, other)?))
+            let columns = stable_columns(one, other);
+            (name, columns)
         };
-        let columns = names.into_iter().filter_map(of).collect();
+        let columns = names.into_iter().map(of).collect();
         Self { contents, columns }
     }
 
     /// Returns the tables whose rows differ even between runs without faults.
     pub fn unsteady_tables(&self) -> impl Iterator<Item = &str> {
-        let tables = self.contents.tables.keys();
-        tables.filter(|name| !self.columns.contains_key(*name)).map(String::as_str)
+        let unsteady = self.columns.iter().filter(|(_, columns)| columns.is_none());
+        unsteady.map(|(name, _)| name.as_str())
     }
 
     /// Returns true if no table has a row.
@@ -79,17 +80,17 @@ impl SteadyRows {
     #[must_use]
     pub fn differences(&self, found: &Contents) -> Vec<TableDifference> {
         let none = Table::default();
-        let names = self
-            .columns
-            .keys()
-            .chain(found.tables.keys().filter(|name| !self.contents.tables.contains_key(*name)));
+        let names: BTreeSet<_> = self.columns.keys().chain(found.tables.keys()).collect();
         let of = |name: &String| {
             let expected = self.contents.tables.get(name).unwrap_or(&none);
-            let all: Vec<_> = (0..found.tables.get(name)?.columns.len()).collect();
-            let columns = self.columns.get(name).unwrap_or(&all);
-            difference(name, expected, found.tables.get(name).unwrap_or(&none), columns)
+            let found = found.tables.get(name).unwrap_or(&none);
+            let columns = match self.columns.get(name) {
+                Some(columns) => columns.clone()?,
+                None => (0..found.columns.len()).collect(),
+            };
+            difference(name, expected, found, &columns)
         };
-        names.filter_map(of).collect()
+        names.into_iter().filter_map(of).collect()
     }
 }
 
@@ -230,7 +231,7 @@ impl Balance {
 }
 
 impl fmt::Display for TableDifference {
-    /// Describes the difference: `public.orders has 2 rows instead of 1, with the same values (item=lamp)`.
+    /// Describes the difference: `public.orders has 2 rows instead of 1; twice: item=lamp`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, expected, found, kind, rows } = self;
         let rows_word = if *found == 1 { "row" } else { "rows" };

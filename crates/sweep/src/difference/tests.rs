@@ -78,3 +78,16 @@ fn difference_names_table_and_rows() {
     let text = clean.differences(&orders(&[]))[0].to_string();
     assert_eq!(text, "public.orders has 0 rows instead of 1; missing: note=lamp, total=5.00");
 }
+
+#[test]
+fn missing_tables_have_lost_their_rows() {
+    let lamp = [["1", "7", "lamp", "5.00"]];
+    let clean = steady_rows(&lamp);
+    let [difference] = &clean.differences(&Contents::default())[..] else { panic!() };
+    assert_eq!((difference.kind, difference.expected, difference.found), (DifferenceKind::Lost, 1, 0));
+    let new = SteadyRows::of(Contents::default(), &Contents::default());
+    assert_eq!(kinds(&new, &lamp), [DifferenceKind::Surplus]);
+    // Without faults, the second run alone has the table.
+    let unsteady = SteadyRows::of(Contents::default(), &orders(&lamp));
+    assert_eq!((kinds(&unsteady, &lamp), unsteady.unsteady_tables().count()), (Vec::new(), 1));
+}
