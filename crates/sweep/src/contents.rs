@@ -9,7 +9,7 @@ const MAX_ROWS: usize = 2000;
 /// Maximum length of a value in characters. A longer value is replaced by its beginning and a digest.
 const MAX_VALUE: usize = 200;
 
-/// Tables and columns of the database's user, one row for each column.
+/// Tables and columns of all schemas but the system's, one row for each column.
 const COLUMNS: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), a.attname, \
       a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%', false), \
       t.typname IN ('int2', 'int4', 'int8'), \
@@ -75,7 +75,7 @@ impl Contents {
             let is_true = |flag: &Option<String>| flag.as_deref() == Some("t");
             let content = match () {
                 () if is_true(generated) => ColumnContent::Generated,
-                () if is_true(integer) && name.to_lowercase().ends_with("id") => ColumnContent::Reference,
+                () if is_true(integer) && is_reference(name) => ColumnContent::Reference,
                 () if is_true(text) => ColumnContent::Text,
                 () => ColumnContent::Plain,
             };
@@ -88,13 +88,28 @@ impl Contents {
     }
 }
 
+/// Returns true if the name of an integer says that it refers to another row: `id`, `order_id` or `orderId`.
+fn is_reference(name: &str) -> bool {
+    let is_word = |name: &str| name.eq_ignore_ascii_case("id");
+    is_word(name) || name.ends_with("Id") || name.rsplit_once('_').is_some_and(|(_, last)| is_word(last))
+}
+
 impl Table {
     fn read(&mut self, name: &str, session: &mut AdminConnection) -> Result<(), SessionError> {
         let value = |column: &Column| {
             let text = format!("{}::pg_catalog.text", identifier(&column.name));
+            // Neither the length nor the digest of a text may depend on numbers in it, nor may the digest contain any.
+            let (text_to_cut, digits) = match column.content {
+                ColumnContent::Text => {
+                    (format!("pg_catalog.regexp_replace({text}, '[0-9]+', '…', 'g')"), "'ghijklmnop'")
+                }
+                _ => (text.clone(), "'0123456789'"),
+            };
             format!(
-                "CASE WHEN pg_catalog.length({text}) > {MAX_VALUE} \
-                 THEN pg_catalog.left({text}, 60) || '… ' || pg_catalog.md5({text}) ELSE {text} END"
+                "CASE WHEN pg_catalog.length({text_to_cut}) > {MAX_VALUE} \
+                 THEN pg_catalog.left({text_to_cut}, 60) || '… ' || \
+                   pg_catalog.translate(pg_catalog.md5({text_to_cut}), '0123456789', {digits}) \
+                 ELSE {text} END"
             )
         };
         let values: Vec<_> = self.columns.iter().map(value).collect();
@@ -111,5 +126,20 @@ impl Table {
         let count = count.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
         self.count = count.unwrap_or_default();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_references_end_in_the_word_id() {
+        for name in ["id", "ID", "order_id", "ORDER_ID", "orderId", "order_Id"] {
+            assert!(is_reference(name), "{name}");
+        }
+        for name in ["paid", "bid", "grid", "solid", "idle", "id_count"] {
+            assert!(!is_reference(name), "{name}");
+        }
     }
 }
