@@ -138,7 +138,7 @@ impl FindingKind {
                 Some(DifferenceKind::Lost) => "lost_rows",
                 Some(DifferenceKind::Changed) | None => "changed_rows",
             },
-            Self::Doubles(_) => "doubled_rows",
+            Self::Doubles(_) => "doubled_rows_failed",
             Self::FailedTransaction(_) => "failed_transaction",
             Self::NoConnection => "no_connection",
         }

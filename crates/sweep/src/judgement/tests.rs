@@ -55,7 +55,7 @@ fn judgement_depends_on_end_rows_and_retries() {
         ("COMMIT:lost after", passed, &[], Some(&["2"]), "changed_rows"),
         ("COMMIT:lost after", passed, &[], Some(&["1", "2"]), "surplus_rows"),
         ("COMMIT:lost after", passed, &[], None, "passed"),
-        ("COMMIT:lost after", failed, &[insert], Some(&["1", "1"]), "doubled_rows"),
+        ("COMMIT:lost after", failed, &[insert], Some(&["1", "1"]), "doubled_rows_failed"),
         // A test that fails early leaves rows behind that it would have deleted.
         ("COMMIT:lost after", failed, &[], Some(&["1", "1"]), "shown"),
         ("COMMIT:lost before", failed, &[], Some(&[]), "shown"),
