@@ -13,7 +13,7 @@ use pgwire::{Conversation, FramePrefix, SessionTraces, SqlLexer, TERMINATE, spli
 use tokio::time::timeout;
 
 use crate::buffer::BUFFER;
-use crate::faults::sets_a_fault;
+use crate::faults::has_request;
 use crate::statement_tap::Tap;
 use crate::stream::Stream;
 
@@ -387,7 +387,7 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
 }
 
 /// Recognizes CREATE, ALTER and DROP DATABASE, which the server may refuse because of other sessions in the database, and
-/// `SET pgfresh.fault`. Since the former must be sent alone, only the start of the text matters.
+/// `SET pgfresh.fault`. Since the former must be sent alone, only the start of the text matters for them.
 fn gateway_statement(sql: &[u8]) -> Option<GatewayStatement> {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];
@@ -395,7 +395,7 @@ fn gateway_statement(sql: &[u8]) -> Option<GatewayStatement> {
     if verbs.iter().any(|word| verb.is_word(word)) {
         return lexer.token()?.is_word(b"database").then_some(GatewayStatement::ChangesDatabase);
     }
-    (verb.is_word(b"set") && sets_a_fault(lexer)).then_some(GatewayStatement::RequestsFault)
+    has_request(sql).then_some(GatewayStatement::RequestsFault)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::order::FaultOrder;
 use super::pace::Pace;
 use super::scope::FaultScope;
 use super::session::{FaultSession, Interruption, SessionStart, Side};
-use super::sql_request::{failing_message, requested_fault};
+use super::sql_request::{failing_message, requested_faults};
 use super::switched_session::{ClientSide, SessionFacts};
 use crate::buffer::BUFFER;
 use crate::frame_buffer::FrameBuffer;
@@ -38,8 +38,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 enum Event {
     Interrupted(Interruption),
-    /// The client requests a fault with a Query or Parse message.
-    Requested(Vec<u8>, Result<Fault, FaultError>),
+    /// The client requests faults with a Query or Parse message.
+    Requested(Vec<u8>, Result<Vec<Fault>, FaultError>),
     /// The session has closed its end.
     SessionEnded,
     /// The session must close.
@@ -75,7 +75,7 @@ pub(super) struct FaultDrive {
     status: u8,
     /// Error in place of the server's next one.
     reworded: Option<Vec<u8>>,
-    requested: Option<(Vec<u8>, Result<Fault, FaultError>)>,
+    requested: Option<(Vec<u8>, Result<Vec<Fault>, FaultError>)>,
     /// Whether the client has sent its last byte.
     client_ended: bool,
     /// Whether the drive has told the session so.
@@ -149,7 +149,7 @@ impl FaultDrive {
                 Event::Closes => self.is_closing = true,
                 Event::FailsOver => return self.fail_over().await,
                 Event::SessionEnded => return self.finish(&mut notices, &presence).await,
-                Event::Requested(message, fault) => self.request(message, fault).await,
+                Event::Requested(message, faults) => self.request(message, faults).await,
                 Event::Interrupted(_) if self.is_closing => self.go_on(),
                 Event::Interrupted(Interruption::Delay(time)) => {
                     tokio::select! {
@@ -224,14 +224,16 @@ impl FaultDrive {
         self.interruption = self.session.interruption();
     }
 
-    /// Adds a fault that the client has requested with `message`, or refuses it.
-    async fn request(&mut self, message: Vec<u8>, fault: Result<Fault, FaultError>) {
+    /// Adds faults that the client has requested with `message`, or refuses them.
+    async fn request(&mut self, message: Vec<u8>, faults: Result<Vec<Fault>, FaultError>) {
         let scope = self.scope.clone();
-        let added = match fault {
+        let add =
+            move |faults: Vec<Fault>| faults.into_iter().try_for_each(|fault| scope.add(fault).map(drop));
+        let added = match faults {
             Err(FaultError { what, hint }) => Err(error(what).hint(hint)),
             // The thread waits until the lease's other sessions obey.
-            Ok(fault) => match spawn_blocking(move || scope.add(fault)).await {
-                Ok(Ok(_)) => Ok(()),
+            Ok(faults) => match spawn_blocking(move || add(faults)).await {
+                Ok(Ok(())) => Ok(()),
                 Ok(Err(why)) => Err(error(why.to_string())),
                 Err(_) => Err(error("the request has failed".to_owned())),
             },
@@ -298,8 +300,8 @@ impl FaultDrive {
                     .take()
                     .map_or(Poll::Pending, |now| Poll::Ready(Event::Interrupted(now)));
             }
-            if let Some((message, fault)) = self.requested.take() {
-                return Poll::Ready(Event::Requested(message, fault));
+            if let Some((message, faults)) = self.requested.take() {
+                return Poll::Ready(Event::Requested(message, faults));
             }
             if self.take_from_session() || (!self.is_closing && self.take_from_client()) {
                 continue;
@@ -447,10 +449,8 @@ impl FaultDrive {
             };
             let wanted = part(Side::Client, tag, length);
             let Some(message) = up.take(wanted) else { break };
-            // A failed transaction refuses the statement.
-            let fault = requested_fault(tag, &message[HEADER..]).filter(|_| *status != b'E');
-            match fault {
-                Some(fault) => self.requested = Some((message.to_vec(), fault)),
+            match requested_faults(tag, &message[HEADER..], *status == b'E') {
+                Some(faults) => self.requested = Some((message.to_vec(), faults)),
                 None => session.client_says(message),
             }
             up.rest = (length - wanted, true);

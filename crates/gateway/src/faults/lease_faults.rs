@@ -9,7 +9,6 @@ use sys::lock;
 use tokio::sync::watch;
 
 use super::fault::{Fault, FaultEffect, FaultMoment};
-use super::sql_request::is_request;
 
 /// Maximum number of statements that the description of a fault lists.
 const MOST_STATEMENTS: usize = 100;
@@ -165,10 +164,6 @@ impl LeaseFaults {
         is_possible: impl Fn(&FaultEffect) -> bool,
     ) -> Strike {
         let mut strike = Strike::default();
-        // A fault can count all statements, but not the request for it.
-        if is_request(statement) {
-            return strike;
-        }
         let mut all = lock(&self.requested);
         for (at, requested) in all.iter_mut().enumerate() {
             let Requested { fault, candidates, fired, since, statements, .. } = requested;

@@ -31,6 +31,6 @@ pub(crate) use hold::Hold;
 pub(crate) use lease_faults::LeaseFaults;
 pub(crate) use order::FaultOrder;
 pub(crate) use scope::FaultScope;
-pub(crate) use sql_request::{requests_fault, sets_a_fault};
+pub(crate) use sql_request::{has_request, requests_fault};
 pub(crate) use switch::switch;
 pub(crate) use switched_session::{ClientSide, SessionFacts};

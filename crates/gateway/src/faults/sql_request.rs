@@ -1,52 +1,66 @@
 //! Requests for faults in SQL: `SET pgfresh.fault = '{"error": "40001", "at": "commit"}'`.
 //!
-//! The server accepts this statement as the setting of an unknown extension, so that it answers as to any SET.
+//! The server accepts this statement as the setting of an unknown extension, so that it answers as to any SET. A string
+//! may begin with several requests.
 
 use contract::FaultRequest;
-use pgwire::{SqlLexer, Token, TokenKind, encode, query, split_zero};
+use pgwire::{SqlLexer, Token, TokenKind, encode, query, split_zero, statement_places};
 
 use super::fault::{Fault, FaultError};
 
+/// Name space of the setting.
+const SPACE: &[u8] = b"pgfresh";
 /// Statement that takes the place of a wrong request, because it fails in the same way.
 const FAILING: &[u8] = b"SET client_min_messages = 'pgfresh.fault'";
 /// Advice for a request that is no JSON.
 const JSON_HINT: &str = "Write it as in '{\"error\": \"40001\", \"at\": \"commit\"}'.";
 
-/// Returns true if a statement whose first word is SET requests a fault. `lexer` has read this word.
-pub(crate) fn sets_a_fault(mut lexer: SqlLexer<'_>) -> bool {
-    read_name(&mut lexer, |_| true).is_some()
-}
-
-/// Returns the fault that a Query or Parse message requests, or what is wrong with the request. Returns `None` for any
-/// other message.
-pub(super) fn requested_fault(tag: u8, body: &[u8]) -> Option<Result<Fault, FaultError>> {
-    // A literal with a prefix is refused, so that it does not matter how the server reads a backslash.
-    let mut lexer = SqlLexer::new(statement(tag, body)?, true);
-    if !lexer.token()?.is_word(b"set") {
-        return None;
-    }
-    read_name(&mut lexer, |sign| sign.is_sign(b'=') || sign.is_word(b"to"))?;
-    let value = lexer.token();
-    let text = value.filter(|value| value.kind == TokenKind::Text).and_then(|value| literal(value.text));
-    Some(parse(text.as_deref()))
+/// Returns true if one of the statements in `sql` requests a fault.
+pub(crate) fn has_request(sql: &[u8]) -> bool {
+    names_pgfresh(sql) && statement_places(sql, true).into_iter().any(|place| is_request(&sql[place]))
 }
 
 /// Returns true if a message of the client requests a fault.
 pub(crate) fn requests_fault(tag: u8, body: &[u8]) -> bool {
-    statement(tag, body).is_some_and(begins_with_request)
+    statements(tag, body).is_some_and(has_request)
 }
 
 /// Returns true if a statement requests a fault.
-pub(super) fn is_request(sql: &str) -> bool {
-    begins_with_request(sql.as_bytes())
+pub(super) fn is_request(sql: &[u8]) -> bool {
+    requested_value(sql).is_some()
 }
 
-fn begins_with_request(sql: &[u8]) -> bool {
-    let mut lexer = SqlLexer::new(sql, true);
-    lexer.token().is_some_and(|verb| verb.is_word(b"set")) && sets_a_fault(lexer)
+/// Returns the faults that a Query or Parse message requests, or the reason to refuse them. Returns `None` for any other
+/// message, and for a message that the server refuses. `has_failed` means that the transaction has failed.
+pub(super) fn requested_faults(
+    tag: u8,
+    body: &[u8],
+    has_failed: bool,
+) -> Option<Result<Vec<Fault>, FaultError>> {
+    let sql = statements(tag, body).filter(|sql| names_pgfresh(sql))?;
+    let places = statement_places(sql, true);
+    let requests: Vec<_> = places.into_iter().map(|place| requested_value(&sql[place])).collect();
+    let first = requests.iter().take_while(|request| request.is_some()).count();
+    if tag == b'P' && requests.len() > 1 || first > 0 && has_failed {
+        return None;
+    }
+    // The statements before the request would count as candidates.
+    if requests[first..].iter().any(Option::is_some) {
+        return Some(Err(FaultError {
+            what: "SET pgfresh.fault comes after another statement of its string".to_owned(),
+            hint: "Send it alone.".to_owned(),
+        }));
+    }
+    (first > 0).then(|| requests.into_iter().flatten().map(|value| parse(&value)).collect())
 }
 
-fn statement(tag: u8, body: &[u8]) -> Option<&[u8]> {
+/// Returns false for most strings that contain no request, so that the gateway need not split these.
+fn names_pgfresh(sql: &[u8]) -> bool {
+    sql.windows(SPACE.len()).any(|word| word.eq_ignore_ascii_case(SPACE))
+}
+
+/// Returns the statements of a Query or Parse message.
+fn statements(tag: u8, body: &[u8]) -> Option<&[u8]> {
     match tag {
         b'Q' => Some(split_zero(body).0),
         b'P' => Some(split_zero(split_zero(body).1).0),
@@ -63,17 +77,23 @@ pub(super) fn failing_message(tag: u8, body: &[u8]) -> Vec<u8> {
     encode(b'P', &[name, b"\0", FAILING, b"\0", split_zero(rest).1].concat())
 }
 
-/// Reads `[SESSION | LOCAL] pgfresh.fault` and a sign. Returns `None` for anything else.
-fn read_name<'a>(lexer: &mut SqlLexer<'a>, is_sign: impl Fn(&Token<'a>) -> bool) -> Option<()> {
+/// Reads `SET [SESSION | LOCAL] pgfresh.fault =` and returns the value. Returns `None` for any other statement.
+fn requested_value(sql: &[u8]) -> Option<Token<'_>> {
+    // A literal with a prefix is refused, so that it does not matter how the server reads a backslash.
+    let mut lexer = SqlLexer::new(sql, true);
+    if !lexer.token()?.is_word(b"set") {
+        return None;
+    }
     let mut first = lexer.token()?;
     if first.is_word(b"session") || first.is_word(b"local") {
         first = lexer.token()?;
     }
-    let is_name = first.is_word(b"pgfresh")
-        && lexer.token()?.is_sign(b'.')
-        && lexer.token()?.is_word(b"fault")
-        && is_sign(&lexer.token()?);
-    is_name.then_some(())
+    let is_name = first.is_word(SPACE) && lexer.token()?.is_sign(b'.') && lexer.token()?.is_word(b"fault");
+    let sign = lexer.token()?;
+    if !is_name || !(sign.is_sign(b'=') || sign.is_word(b"to")) {
+        return None;
+    }
+    lexer.token()
 }
 
 /// Returns the text of a literal without a prefix. Any other literal is `None`.
@@ -86,13 +106,15 @@ fn literal(token: &[u8]) -> Option<String> {
     text.strip_prefix(delimiter)?.strip_suffix(delimiter).map(str::to_owned)
 }
 
-fn parse(text: Option<&str>) -> Result<Fault, FaultError> {
+fn parse(value: &Token<'_>) -> Result<Fault, FaultError> {
     let wrong = |why: String| FaultError {
         what: format!("pgfresh.fault is no JSON of a fault: {why}"),
         hint: JSON_HINT.to_owned(),
     };
+    let text =
+        Some(value).filter(|value| value.kind == TokenKind::Text).and_then(|value| literal(value.text));
     let text = text.ok_or_else(|| wrong("it is no plain string".to_owned()))?;
-    let request: FaultRequest = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let request: FaultRequest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     request.try_into()
 }
 
@@ -102,8 +124,9 @@ mod tests {
 
     fn request(sql: &str) -> Option<Result<String, String>> {
         let body = [sql.as_bytes(), b"\0"].concat();
-        let found = requested_fault(b'Q', &body)?;
-        Some(found.map(|fault| fault.words()).map_err(|error| error.what))
+        let found = requested_faults(b'Q', &body, false)?;
+        let words = |faults: Vec<Fault>| faults.iter().map(Fault::words).collect::<Vec<_>>().join(", ");
+        Some(found.map(words).map_err(|error| error.what))
     }
 
     #[test]
@@ -116,9 +139,13 @@ mod tests {
         ] {
             assert_eq!(request(sql), words, "{sql}");
         }
-        for sql in
-            ["SET pgfresh.faults = ''", "SET search_path = x", "SHOW pgfresh.fault", "", "SET pgfresh.fault"]
-        {
+        for sql in [
+            "SET pgfresh.faults = ''",
+            "SET search_path = x",
+            "SHOW pgfresh.fault",
+            "",
+            "SET pgfresh.fault =",
+        ] {
             assert_eq!(request(sql), None, "{sql}");
         }
     }
@@ -134,6 +161,27 @@ mod tests {
             let error = request(&format!("SET pgfresh.fault = {value}")).unwrap().unwrap_err();
             assert!(error.starts_with(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn only_requests_may_precede_a_request() {
+        let one = r#"SET pgfresh.fault = '{"error": "40001"}'"#;
+        let words = "40001 before statement";
+        for sql in [format!("{one};"), format!("{one}; SELECT 1")] {
+            assert_eq!(request(&sql), Some(Ok(words.to_owned())), "{sql}");
+        }
+        assert_eq!(request(&format!("{one}; {one}")), Some(Ok(format!("{words}, {words}"))));
+        for sql in [format!("BEGIN; {one}"), format!("{one}; SELECT 1; {one}")] {
+            let error = request(&sql).unwrap().unwrap_err();
+            assert!(error.contains("comes after another statement"), "{sql}: {error}");
+            assert!(has_request(sql.as_bytes()));
+        }
+        assert_eq!(request(&format!("SELECT $${one}$$; SELECT '; {}'", one.replace('\'', "''"))), None);
+        for (sql, is_refused) in [(one.to_owned(), false), (format!("ROLLBACK; {one}"), true)] {
+            let found = requested_faults(b'Q', format!("{sql}\0").as_bytes(), true);
+            assert_eq!(found.is_some(), is_refused, "{sql}");
+        }
+        assert!(requested_faults(b'P', format!("\0{one}; SELECT 1\0\0\0").as_bytes(), false).is_none());
     }
 
     #[test]

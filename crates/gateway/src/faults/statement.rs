@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use pgwire::{SqlLexer, Token, TokenKind, statement_places};
 
+use super::sql_request::is_request;
+
 /// Maximum length of the text that a session keeps of a statement, in bytes.
 const LONGEST_TEXT: usize = 8 << 10;
 /// Number of tokens that decide the kind of a statement.
@@ -82,7 +84,8 @@ fn statement(sql: &[u8], place: Range<usize>, standard_strings: bool) -> Option<
     let text = text[..text.floor_char_boundary(LONGEST_TEXT)].into();
     let rest = std::iter::from_fn(|| lexer.token()).take(MOST_TOKENS);
     let tokens: Vec<Token<'_>> = std::iter::once(first).chain(rest).collect();
-    Some(Statement { text, kind: kind(&tokens), place: place.start + start..place.end })
+    let kind = if is_request(whole) { Kind::Fault } else { kind(&tokens) };
+    Some(Statement { text, kind, place: place.start + start..place.end })
 }
 
 fn kind(tokens: &[Token<'_>]) -> Kind {
@@ -111,7 +114,6 @@ fn kind(tokens: &[Token<'_>]) -> Kind {
         }
         b"copy" => copy(tokens),
         b"call" | b"do" => Kind::Call,
-        b"set" if is_fault_setting(&tokens[1..]) => Kind::Fault,
         b"vacuum" => Kind::Alone,
         b"cluster" if tokens.len() == 1 => Kind::Alone,
         b"discard" if is(1, &["all"]) => Kind::Alone,
@@ -139,15 +141,6 @@ fn copy(tokens: &[Token<'_>]) -> Kind {
         }
     }
     Kind::Plain
-}
-
-fn is_fault_setting(tokens: &[Token<'_>]) -> bool {
-    let name = match tokens {
-        [first, rest @ ..] if first.is_word(b"session") || first.is_word(b"local") => rest,
-        all => all,
-    };
-    matches!(name, [space, point, name, ..]
-        if space.is_word(b"pgfresh") && point.is_sign(b'.') && name.is_word(b"fault"))
 }
 
 #[cfg(test)]
@@ -178,6 +171,7 @@ mod tests {
             ("SET pgfresh.fault = '{}'", Kind::Fault),
             ("SET SESSION PGFRESH.Fault TO '{}'", Kind::Fault),
             ("SET search_path = pgfresh.fault", Kind::Plain),
+            ("SET pgfresh.fault FROM CURRENT", Kind::Plain),
         ] {
             assert_eq!(statements(sql.as_bytes(), true)[0].kind, expected, "{sql}");
         }
