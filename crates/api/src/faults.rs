@@ -6,7 +6,6 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use contract::{ErrorCode, FaultDescription, FaultList, FaultRequest, Remedy};
 use gateway::{Fault, FaultError};
-use lease::LeaseError;
 
 use crate::SharedState;
 use crate::blocking::blocking;
@@ -21,11 +20,7 @@ pub(crate) async fn add(
 ) -> Result<(StatusCode, Json<FaultDescription>), Problem> {
     let fault = Fault::try_from(request)?;
     let faults = Arc::clone(&api.faults);
-    let added = blocking(&api.leases, move |leases| {
-        let number = faults.add(&name, fault, leases)?;
-        let mut list = faults.list(&name, leases)?.faults.into_iter();
-        list.find(|fault| fault.number == number).ok_or(LeaseError::NotLeased(name))
-    });
+    let added = blocking(&api.leases, move |leases| faults.add(&name, fault, leases));
     Ok((StatusCode::CREATED, Json(added.await?)))
 }
 

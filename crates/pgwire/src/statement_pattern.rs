@@ -5,18 +5,50 @@ use crate::sql::{SqlLexer, TokenKind};
 /// Stands for any text in a pattern.
 const ANY: char = '…';
 
-/// Returns true if a statement begins with `pattern`. White space counts as one space, upper and lower case are equal, and
-/// `…` stands for any text.
+/// A pattern, ready to be compared with many statements. White space counts as one space, upper and lower case are equal,
+/// and `…` stands for any text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatementPattern {
+    /// The text before, between and after each `…`.
+    parts: Vec<String>,
+}
+
+/// The text of a statement, ready to be compared with many patterns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlainStatement(String);
+
+impl StatementPattern {
+    /// Reads a pattern.
+    #[must_use]
+    pub fn new(pattern: &str) -> Self {
+        Self { parts: pattern.split(ANY).map(plain).collect() }
+    }
+
+    /// Returns true if the statement begins with the pattern.
+    #[must_use]
+    pub fn matches(&self, statement: &PlainStatement) -> bool {
+        let mut rest = statement.0.as_str();
+        for (at, part) in self.parts.iter().enumerate() {
+            let found = if at == 0 { rest.starts_with(part).then_some(0) } else { rest.find(part) };
+            let Some(found) = found else { return false };
+            rest = &rest[found + part.len()..];
+        }
+        true
+    }
+}
+
+impl PlainStatement {
+    /// Prepares the text of a statement.
+    #[must_use]
+    pub fn new(sql: &str) -> Self {
+        Self(plain(sql))
+    }
+}
+
+/// Returns true if a statement begins with `pattern`: see [`StatementPattern`].
 #[must_use]
 pub fn matches_pattern(pattern: &str, statement: &str) -> bool {
-    let statement = plain(statement);
-    let mut rest = statement.as_str();
-    for (at, part) in pattern.split(ANY).map(plain).enumerate() {
-        let found = if at == 0 { rest.starts_with(&part).then_some(0) } else { rest.find(&part) };
-        let Some(found) = found else { return false };
-        rest = &rest[found + part.len()..];
-    }
-    true
+    StatementPattern::new(pattern).matches(&PlainStatement::new(statement))
 }
 
 /// Returns a pattern for a statement and others that differ in values and comments only. It has at most `longest` bytes, unless

@@ -174,7 +174,7 @@ impl FaultDrive {
                 }
                 Event::Interrupted(Interruption::Fatal(effect)) => {
                     drop(self.inner);
-                    self.faults.begin(&effect, 1);
+                    self.faults.affect_sessions(&effect, 1);
                     return self.client.send_and_close(&[]).await;
                 }
             }
@@ -227,8 +227,7 @@ impl FaultDrive {
     /// Adds faults that the client has requested with `message`, or refuses them.
     async fn request(&mut self, message: Vec<u8>, faults: Result<Vec<Fault>, FaultError>) {
         let scope = self.scope.clone();
-        let add =
-            move |faults: Vec<Fault>| faults.into_iter().try_for_each(|fault| scope.add(fault).map(drop));
+        let add = move |faults: Vec<Fault>| faults.into_iter().try_for_each(|fault| scope.add(fault));
         let added = match faults {
             Err(FaultError { what, hint }) => Err(error(what).hint(hint)),
             // The thread waits until the lease's other sessions obey.

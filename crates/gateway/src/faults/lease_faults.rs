@@ -1,10 +1,11 @@
 //! The faults of one lease: which one is due, and what each has done.
 
+use std::cell::LazyCell;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use contract::{FaultDescription, FaultList};
-use pgwire::matches_pattern;
+use pgwire::{PlainStatement, StatementPattern};
 use sys::lock;
 use tokio::sync::watch;
 
@@ -39,22 +40,24 @@ struct Refusal {
 #[derive(Debug)]
 struct Requested {
     fault: Fault,
+    /// Pattern of the statements that count.
+    pattern: Option<StatementPattern>,
     candidates: u64,
     fired: u64,
     /// When the fault first fired.
-    since: Option<Instant>,
+    fired_at: Option<Instant>,
     statements: Vec<String>,
     /// Whether the fault was planned before the lease began, so that no test has requested it.
     is_planned: bool,
 }
 
-/// A candidate of some faults, of which at most one has fired.
+/// What one statement has done to the faults: which ones counted it, and the one that fired.
 #[derive(Debug, Default)]
 pub(super) struct Strike {
     /// Positions of the faults that have counted the candidate.
     counted: Vec<usize>,
     /// Position of the fault that has fired.
-    fired: Option<usize>,
+    hit: Option<usize>,
     pub(super) effect: Option<FaultEffect>,
 }
 
@@ -77,24 +80,25 @@ impl LeaseFaults {
         let number = {
             let mut all = lock(&self.requested);
             all.push(Requested {
+                pattern: fault.statement.as_deref().map(StatementPattern::new),
                 fault,
                 candidates: fired,
                 fired,
-                since: at_once.then(Instant::now),
+                fired_at: at_once.then(Instant::now),
                 statements: Vec::new(),
                 is_planned,
             });
             all.len() as u64
         };
         if at_once {
-            self.begin(&effect, times);
+            self.affect_sessions(&effect, times);
         }
         number
     }
 
-    /// Begins what a FATAL error or a failover means for other sessions. A failover without a duration refuses
+    /// Starts the consequences of a FATAL error or a failover for other sessions. A failover without a duration refuses
     /// `sessions` new sessions.
-    pub(crate) fn begin(&self, effect: &FaultEffect, sessions: u64) {
+    pub(crate) fn affect_sessions(&self, effect: &FaultEffect, sessions: u64) {
         let now = Instant::now();
         let mut refusal = lock(&self.refusal);
         match effect {
@@ -134,7 +138,7 @@ impl LeaseFaults {
             }
         }
         let effect = self.strike(FaultMoment::Connect, "")?;
-        self.begin(&effect, 1);
+        self.affect_sessions(&effect, 1);
         Some(effect)
     }
 
@@ -164,27 +168,28 @@ impl LeaseFaults {
         is_possible: impl Fn(&FaultEffect) -> bool,
     ) -> Strike {
         let mut strike = Strike::default();
+        let plain = LazyCell::new(|| PlainStatement::new(statement));
         let mut all = lock(&self.requested);
         for (at, requested) in all.iter_mut().enumerate() {
-            let Requested { fault, candidates, fired, since, statements, .. } = requested;
+            let Requested { fault, pattern, candidates, fired, fired_at, statements, .. } = requested;
             if fault.moment != moment
                 || !is_possible(&fault.effect)
-                || !fault.statement.as_deref().is_none_or(|wanted| matches_pattern(wanted, statement))
+                || !pattern.as_ref().is_none_or(|pattern| pattern.matches(&plain))
             {
                 continue;
             }
             *candidates += 1;
             strike.counted.push(at);
-            if strike.fired.is_some() || *candidates < fault.nth || *fired >= fault.times {
+            if strike.hit.is_some() || *candidates < fault.nth || *fired >= fault.times {
                 continue;
             }
             *fired += 1;
-            since.get_or_insert_with(Instant::now);
+            fired_at.get_or_insert_with(Instant::now);
             if statements.len() < MOST_STATEMENTS {
                 let end = statement.floor_char_boundary(LONGEST_STATEMENT);
                 statements.push(statement[..end].to_owned());
             }
-            (strike.fired, strike.effect) = (Some(at), Some(fault.effect.clone()));
+            (strike.hit, strike.effect) = (Some(at), Some(fault.effect.clone()));
         }
         strike
     }
@@ -197,31 +202,24 @@ impl LeaseFaults {
                 requested.candidates = requested.candidates.saturating_sub(1);
             }
         }
-        if let Some(requested) = strike.fired.and_then(|at| all.get_mut(at)) {
+        if let Some(requested) = strike.hit.and_then(|at| all.get_mut(at)) {
             requested.fired = requested.fired.saturating_sub(1);
-            requested.since = requested.since.filter(|_| requested.fired > 0);
+            requested.fired_at = requested.fired_at.filter(|_| requested.fired > 0);
             requested.statements.truncate(usize::try_from(requested.fired).unwrap_or(usize::MAX));
         }
     }
 
-    /// Returns when the fault with this number first fired. Returns `None` if it has never fired.
-    pub(crate) fn fired_since(&self, number: u64) -> Option<Instant> {
+    /// Returns what the fault with this number has done, and when it first fired.
+    pub(crate) fn describe(&self, number: u64) -> Option<(FaultDescription, Option<Instant>)> {
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
-        lock(&self.requested).get(at)?.since
+        lock(&self.requested).get(at).map(|requested| (requested.describe(number), requested.fired_at))
     }
 
     /// Returns all faults with what they have done.
     pub(crate) fn list(&self) -> FaultList {
         let all = lock(&self.requested);
-        let describe = |(at, requested): (usize, &Requested)| FaultDescription {
-            number: at as u64 + 1,
-            fault: requested.fault.words(),
-            times: requested.fault.times,
-            fired: requested.fired,
-            candidates: requested.candidates,
-            statements: requested.statements.clone(),
-        };
-        FaultList { faults: all.iter().enumerate().map(describe).collect(), unfired_faults: unfired(&all) }
+        let describe = |(number, requested): (u64, &Requested)| requested.describe(number);
+        FaultList { faults: (1..).zip(&*all).map(describe).collect(), unfired_faults: unfired(&all) }
     }
 }
 
@@ -231,6 +229,17 @@ fn unfired(all: &[Requested]) -> Vec<String> {
 }
 
 impl Requested {
+    fn describe(&self, number: u64) -> FaultDescription {
+        FaultDescription {
+            number,
+            fault: self.fault.words(),
+            times: self.fault.times,
+            fired: self.fired,
+            candidates: self.candidates,
+            statements: self.statements.clone(),
+        }
+    }
+
     /// Returns the fault in words, and the reason for which it never fired.
     fn unfired_words(&self) -> String {
         let Self { fault, candidates, .. } = self;

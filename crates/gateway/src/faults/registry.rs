@@ -88,12 +88,12 @@ struct PlacedFault {
 }
 
 impl Faults {
-    /// Adds a fault to the lease `name` and returns its number. Blocks until the lease's open sessions obey it.
+    /// Adds a fault to the lease `name` and describes it. Blocks until the lease's open sessions obey it.
     ///
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if no lease has this name, and [`LeaseError::Writable`] if its isolation rules out
     /// that a failover makes it read-only.
-    pub fn add(&self, name: &str, fault: Fault, leases: &Leases) -> Result<u64, LeaseError> {
+    pub fn add(&self, name: &str, fault: Fault, leases: &Leases) -> Result<FaultDescription, LeaseError> {
         let is_read_only = matches!(fault.effect, FaultEffect::Failover { read_only: Some(_), .. });
         if is_read_only && leases.isolation(name) == Some(Isolation::Rollback) {
             return Err(LeaseError::Writable(name.to_owned()));
@@ -107,7 +107,8 @@ impl Faults {
         if obeyed.recv_timeout(OBEY_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::debug!(database = name, "a session is busy, so it obeys a fault later");
         }
-        Ok(number)
+        let (fault, _) = faults.describe(number).ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
+        Ok(fault)
     }
 
     /// Orders all open sessions of the lease `name` to obey its faults, which may be none yet. Returns these faults. Each
@@ -207,10 +208,9 @@ impl Faults {
     #[must_use]
     pub fn planned(&self) -> Vec<PlannedFault> {
         let described = |placed: &PlacedFault| {
-            let list = placed.faults.list();
-            let fault = list.faults.into_iter().find(|fault| fault.number == placed.number)?;
+            let (fault, since) = placed.faults.describe(placed.number)?;
             let (lease, database) = (placed.lease, placed.database.clone());
-            Some(PlannedFault { lease, database, fault, since: placed.faults.fired_since(placed.number) })
+            Some(PlannedFault { lease, database, fault, since })
         };
         lock(&self.state).placed.iter().filter_map(described).collect()
     }

@@ -25,8 +25,8 @@ impl FaultScope {
     }
 
     /// Adds a fault: see [`Faults::add`].
-    pub(super) fn add(&self, fault: Fault) -> Result<u64, LeaseError> {
-        self.registry.add(&self.name, fault, &self.leases)
+    pub(super) fn add(&self, fault: Fault) -> Result<(), LeaseError> {
+        self.registry.add(&self.name, fault, &self.leases).map(drop)
     }
 
     /// Returns true while the lease still has these faults.
