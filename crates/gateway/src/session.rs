@@ -370,7 +370,7 @@ impl Session {
         let Self { guard, notices, hold, .. } = self;
         let ending = async {
             let end = forward.run().await;
-            let is_held = hold.as_ref().is_some_and(Hold::has_begun);
+            let is_held = hold.as_ref().is_some_and(Hold::has_started);
             if end != End::Server && end != End::FaultRequest && !is_held {
                 // Announce that the session is about to end, so that a task that needs the lease waits for this,
                 // however busy the machine is.
@@ -386,7 +386,7 @@ impl Session {
 
     /// Stays in the lease while the client does not know that its session has ended.
     async fn outlive_session(mut self, presence: &ConnectionHandle) {
-        if let Some(hold) = self.hold.take().filter(Hold::has_begun) {
+        if let Some(hold) = self.hold.take().filter(Hold::has_started) {
             tokio::select! {
                 () = hold.ended() => {}
                 () = self.notices.closed() => {}

@@ -5,7 +5,7 @@ use std::io;
 use pgwire::{Frame, columns, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::session::SessionStart;
+use super::session::SwitchedState;
 use crate::stream::Stream;
 
 /// Name of the statement and the portal, which no client uses.
@@ -19,7 +19,7 @@ const READ_ONLY: &[u8] = b"SET default_transaction_read_only = on";
 
 /// Adds what the server knows to `start`: the prepared statements, and how it reads strings. Returns the bytes for the
 /// client that came in between.
-pub(super) async fn read_state(inner: &mut Stream, start: &mut SessionStart) -> io::Result<Vec<u8>> {
+pub(super) async fn read_state(inner: &mut Stream, start: &mut SwitchedState) -> io::Result<Vec<u8>> {
     let (mut prepared, mut strings) = (Vec::new(), start.standard_strings);
     let between = run(inner, STATE, |row| {
         let mut values =

@@ -24,7 +24,7 @@ pub(crate) struct HitConnection {
 }
 
 impl HitConnection {
-    /// Ends the connection as its fault wants.
+    /// Ends the connection with the effect of its fault.
     pub(crate) async fn end(self, presence: &ConnectionHandle) {
         let Self { client, effect, faults, scope } = self;
         match effect {

@@ -19,7 +19,7 @@ use super::lease_faults::LeaseFaults;
 use super::order::FaultOrder;
 use super::pace::Pace;
 use super::scope::FaultScope;
-use super::session::{FaultSession, Interruption, SessionStart, Side};
+use super::session::{FaultSession, Interruption, Side, SwitchedState};
 use super::sql_request::{failing_message, requested_faults};
 use super::switched_session::{ClientSide, SessionFacts};
 use crate::buffer::BUFFER;
@@ -57,9 +57,7 @@ pub(super) struct FaultDrive {
     scope: FaultScope,
     faults: Arc<LeaseFaults>,
     order: FaultOrder,
-    /// Number of the lease's failovers when the session got its order.
-    failovers: u64,
-    start: Option<SessionStart>,
+    start: Option<SwitchedState>,
     is_new: bool,
     tap: Option<Box<Tap>>,
     /// Number of bytes from the client that the tap has seen before.
@@ -78,7 +76,7 @@ pub(super) struct FaultDrive {
     requested: Option<(Vec<u8>, Result<Vec<Fault>, FaultError>)>,
     /// Whether the client has sent its last byte.
     client_ended: bool,
-    /// Whether the drive has told the session so.
+    /// Whether the drive has told the session that the client has sent its last byte.
     told_session: bool,
     /// Whether the drive discards all bytes for the client because the client has disconnected.
     discards_output: bool,
@@ -90,7 +88,7 @@ impl FaultDrive {
     pub(super) fn new(side: ClientSide, inner: Stream, order: FaultOrder, facts: &SessionFacts) -> Self {
         let ClientSide { client, unsent, tap, tapped, status, is_new } = side;
         let SessionFacts { scope, process, standard_strings } = facts.clone();
-        let start = SessionStart {
+        let start = SwitchedState {
             status,
             prepared: Vec::new(),
             major: scope.leases.major(),
@@ -110,7 +108,6 @@ impl FaultDrive {
             session,
             scope,
             faults,
-            failovers: order.first_failovers,
             order,
             start: Some(start),
             is_new,
@@ -133,11 +130,11 @@ impl FaultDrive {
 
     /// Serves the client until the session or the connection ends.
     pub(super) async fn run(mut self, mut notices: Notices, presence: ConnectionHandle, hold: HoldSender) {
-        self.begin().await;
+        self.prepare().await;
         self.order.done();
         loop {
             let mut failovers = self.order.failovers.clone();
-            let known = self.failovers;
+            let known = self.order.first_failovers;
             let is_closing = self.is_closing;
             let event = tokio::select! {
                 biased;
@@ -169,7 +166,7 @@ impl FaultDrive {
                     return reset(self.client);
                 }
                 Event::Interrupted(Interruption::Silence) => {
-                    hold.begin();
+                    hold.start();
                     return self.stay_silent(&mut notices, &presence).await;
                 }
                 Event::Interrupted(Interruption::Fatal(effect)) => {
@@ -182,7 +179,7 @@ impl FaultDrive {
     }
 
     /// Reads the session's state, before the client's next message.
-    async fn begin(&mut self) {
+    async fn prepare(&mut self) {
         let Some(mut start) = self.start.take() else { return };
         let is_read_only = self.faults.is_read_only();
         let between = async {
@@ -259,10 +256,7 @@ impl FaultDrive {
 
     /// Closes the client's connection after the session has ended. The client first gets the session's last bytes.
     async fn finish(mut self, notices: &mut Notices, presence: &ConnectionHandle) {
-        if self.down.rest.0 > 0 || !self.down.left().is_empty() {
-            let rest = self.down.left().to_vec();
-            self.session.to_client.extend(rest);
-        }
+        self.session.to_client.extend_from_slice(self.down.left());
         tokio::select! {
             () = poll_fn(|context| self.poll_last_bytes(context)) => {}
             () = closes(notices, presence) => {}
@@ -316,10 +310,7 @@ impl FaultDrive {
                 }
             }
             match (self.read_session(context), self.read_client(context)) {
-                (Poll::Ready(false), _) => {
-                    while self.interruption.is_none() && self.take_from_session() {}
-                    return Poll::Ready(Event::SessionEnded);
-                }
+                (Poll::Ready(false), _) => return Poll::Ready(Event::SessionEnded),
                 (Poll::Pending, Poll::Pending) => {
                     self.up.shrink();
                     self.down.shrink();

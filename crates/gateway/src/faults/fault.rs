@@ -7,10 +7,8 @@ use contract::FaultRequest;
 
 use crate::duration::parse_span;
 
-/// Maximum number of times that one fault can fire, and maximum number of its first candidate.
+/// Largest `times`, and largest `nth`.
 const MOST: u64 = 1_000_000;
-/// Minimum bandwidth in bytes per second.
-const LEAST_BANDWIDTH: u64 = 1;
 
 /// A fault that a client has requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +53,7 @@ pub enum FaultEffect {
 }
 
 impl FaultEffect {
-    /// Returns true for the errors with which the server ends a session: FATAL and PANIC.
+    /// Returns true if the session ends with the effect.
     #[must_use]
     pub fn ends_session(&self) -> bool {
         match self {
@@ -168,8 +166,8 @@ impl Fault {
         let is_error = matches!(effect, FaultEffect::Error { .. }) && !effect.ends_session();
         if is_error && matches!(moment, FaultMoment::AfterCommit | FaultMoment::DuringStatement) {
             return Err(FaultError::new(
-                format!("an error cannot happen \"{moment}\""),
-                "Use \"commit\" or \"after statement\", or lose the connection instead.",
+                format!("an error after which the session goes on cannot happen \"{moment}\""),
+                "Use \"commit\" or \"after statement\", or end the session: with 57P01, or a lost connection.",
             ));
         }
         if *moment == FaultMoment::Connect && statement.is_some() {
@@ -271,7 +269,7 @@ fn bandwidth_of(text: &str) -> Result<u64, FaultError> {
         _ => None,
     };
     let rate = count.parse::<u64>().ok().zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
-    rate.filter(|rate| *rate >= LEAST_BANDWIDTH).ok_or_else(|| {
+    rate.filter(|rate| *rate > 0).ok_or_else(|| {
         FaultError::new(format!("bandwidth is \"{text}\""), "Write a number and B, kB or MB: \"10kB\".")
     })
 }

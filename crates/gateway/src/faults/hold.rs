@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// The drive's end: says that the client does not know, for as long as this exists.
+/// The drive's end. While it exists after `start`, the client takes its ended session for open.
 #[derive(Debug)]
 pub(super) struct HoldSender(watch::Sender<bool>);
 
@@ -18,14 +18,14 @@ pub(super) fn hold() -> (HoldSender, Hold) {
 
 impl HoldSender {
     /// Says that the session ends and the client does not know.
-    pub(super) fn begin(&self) {
+    pub(super) fn start(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Hold {
     /// Returns true if the client does not know that the session ends.
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn has_started(&self) -> bool {
         *self.0.borrow()
     }
 

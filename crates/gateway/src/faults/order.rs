@@ -13,7 +13,7 @@ pub(crate) struct FaultOrder {
     pub(super) faults: Arc<LeaseFaults>,
     /// Number of the lease's failovers. Each one after the order ends the session.
     pub(super) failovers: watch::Receiver<u64>,
-    /// Number of the lease's failovers before the order.
+    /// Number of failovers before the order.
     pub(super) first_failovers: u64,
     /// Bytes per second and direction, if a fault limits them.
     pub(super) bandwidth: Option<u64>,

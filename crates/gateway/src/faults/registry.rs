@@ -1,7 +1,7 @@
 //! The faults of all leases of a gateway.
 //!
 //! A client requests a fault for a lease by name. The fault ends with the lease, or when the lease is reset. The registry
-//! compares the begin of a lease with the begin that it knows, because it does not notice when a lease ends.
+//! compares the start of a lease with the start that it knows, because not every end of a lease reaches the registry.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,7 @@ use super::lease_faults::LeaseFaults;
 use crate::stream::SocketLink;
 
 /// Number of leases at which the registry starts removing ended ones.
-const SWEEP_THRESHOLD: usize = 512;
+const REMOVE_THRESHOLD: usize = 512;
 /// How long a new fault waits for open sessions. A session that runs a longer statement obeys after it.
 const OBEY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -56,22 +56,22 @@ pub struct Faults {
 #[derive(Debug, Default)]
 struct State {
     /// Leases by database name. Some of them may have ended.
-    leases: HashMap<String, FaultyLease>,
+    leases: HashMap<String, KnownLease>,
     /// Faults of leases to come, by the number of the lease.
     planned: BTreeMap<u64, Vec<Fault>>,
-    /// Faults of leases that had them from their begin.
+    /// Faults of leases that had them from their start.
     placed: Vec<PlacedFault>,
     /// Whether any fault has been planned, so that the registry counts leases.
     counts: bool,
     /// Number of leases that have begun since then.
     begun: u64,
     unfired: Vec<UnfiredFault>,
-    sweep_at: usize,
+    remove_at: usize,
 }
 
 /// A lease, and its faults.
 #[derive(Debug)]
-struct FaultyLease {
+struct KnownLease {
     /// When the lease got its database. `None` until then: in rollback isolation, that is at its first session.
     since: Option<Instant>,
     faults: Arc<LeaseFaults>,
@@ -133,9 +133,9 @@ impl Faults {
 
     fn of_lease(&self, name: &str, leases: &Leases) -> Result<Arc<LeaseFaults>, LeaseError> {
         self.in_use.store(true, Ordering::SeqCst);
-        let since = begin_of(name, leases)?;
+        let since = start_of(name, leases)?;
         let mut state = lock(&self.state);
-        state.sweep(leases);
+        state.remove_ended(leases);
         let lease = state.lease(name, since);
         lease.is_faulty = true;
         Ok(Arc::clone(&lease.faults))
@@ -156,7 +156,7 @@ impl Faults {
     }
 
     fn current(&self, name: &str, leases: &Leases) -> Option<Arc<LeaseFaults>> {
-        let since = begin_of(name, leases).ok()?;
+        let since = start_of(name, leases).ok()?;
         let state = lock(&self.state);
         let lease = state.leases.get(cut(name)).filter(|lease| !lease.is_over(since))?;
         Some(Arc::clone(&lease.faults))
@@ -167,7 +167,7 @@ impl Faults {
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if no lease has this name.
     pub fn list(&self, name: &str, leases: &Leases) -> Result<FaultList, LeaseError> {
-        begin_of(name, leases)?;
+        start_of(name, leases)?;
         Ok(self.current(name, leases).map_or_else(FaultList::default, |faults| faults.list()))
     }
 
@@ -223,13 +223,13 @@ impl Faults {
         }
         let (since, _) = leases.leased(name)?;
         let mut state = lock(&self.state);
-        state.sweep(leases);
+        state.remove_ended(leases);
         let known = state.leases.get(cut(name)).is_some_and(|lease| lease.since == Some(since));
         if reset && let Some(before) = state.leases.remove(cut(name)) {
             state.report(name, &before);
         }
         if state.counts && (reset || !known) {
-            state.begin(name, since);
+            state.start(name, since);
         }
         if !state.leases.contains_key(cut(name)) {
             return None;
@@ -241,19 +241,19 @@ impl Faults {
 
 impl State {
     /// Returns the lease that got its database at this time. `None` means that it has none yet.
-    fn lease(&mut self, name: &str, since: Option<Instant>) -> &mut FaultyLease {
+    fn lease(&mut self, name: &str, since: Option<Instant>) -> &mut KnownLease {
         let ended = self.leases.get(cut(name)).is_some_and(|lease| lease.is_over(since));
         if ended && let Some(before) = self.leases.remove(cut(name)) {
             self.report(name, &before);
         }
-        let new = || FaultyLease { since, faults: Arc::default(), is_faulty: false };
+        let new = || KnownLease { since, faults: Arc::default(), is_faulty: false };
         let lease = self.leases.entry(cut(name).to_owned()).or_insert_with(new);
         lease.since = lease.since.or(since);
         lease
     }
 
     /// Counts a new lease, and adds the faults that are planned for it.
-    fn begin(&mut self, name: &str, since: Instant) {
+    fn start(&mut self, name: &str, since: Instant) {
         self.begun += 1;
         let planned = self.planned.remove(&self.begun).unwrap_or_default();
         let lease = self.lease(name, Some(since));
@@ -267,28 +267,28 @@ impl State {
     }
 
     /// Notes the faults of an ended lease that never fired.
-    fn report(&mut self, name: &str, lease: &FaultyLease) {
+    fn report(&mut self, name: &str, lease: &KnownLease) {
         let unfired = |fault| UnfiredFault { database: cut(name).to_owned(), fault };
         self.unfired.extend(lease.faults.unfired().into_iter().map(unfired));
     }
 
     /// If there are many leases, removes those that have ended.
-    fn sweep(&mut self, leases: &Leases) {
-        if self.leases.len() < self.sweep_at.max(SWEEP_THRESHOLD) {
+    fn remove_ended(&mut self, leases: &Leases) {
+        if self.leases.len() < self.remove_at.max(REMOVE_THRESHOLD) {
             return;
         }
-        let is_over = |name: &str, lease: &FaultyLease| {
-            begin_of(name, leases).map_or(true, |since| lease.is_over(since))
+        let is_over = |name: &str, lease: &KnownLease| {
+            start_of(name, leases).map_or(true, |since| lease.is_over(since))
         };
         let over: Vec<_> = self.leases.extract_if(|name, lease| is_over(name, lease)).collect();
         for (name, lease) in over {
             self.report(&name, &lease);
         }
-        self.sweep_at = 2 * self.leases.len();
+        self.remove_at = 2 * self.leases.len();
     }
 }
 
-impl FaultyLease {
+impl KnownLease {
     /// Returns true if the lease that got its database at this time is another one.
     fn is_over(&self, since: Option<Instant>) -> bool {
         self.since.is_some() && since.is_some() && self.since != since
@@ -296,7 +296,7 @@ impl FaultyLease {
 }
 
 /// Returns when the lease `name` got its database, or `None` if it has none yet.
-fn begin_of(name: &str, leases: &Leases) -> Result<Option<Instant>, LeaseError> {
+fn start_of(name: &str, leases: &Leases) -> Result<Option<Instant>, LeaseError> {
     match leases.leased(name) {
         Some((since, _)) => Ok(Some(since)),
         None if leases.isolation(name).is_some() => Ok(None),

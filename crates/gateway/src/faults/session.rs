@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use self::failure::Failure;
 use self::messages::{FLUSH, parts};
-use self::moments::{State, Strikes, is_slow};
+use self::moments::{Strikes, TransactionState, is_slow};
 use super::errors::fatal;
 use super::fault::FaultEffect;
 use super::lease_faults::LeaseFaults;
@@ -36,7 +36,7 @@ const FAILOVER: &str = "57P01";
 
 /// State of a session that passes through [`FaultSession`] from now on. The server has answered all its messages.
 #[derive(Debug, Clone)]
-pub(crate) struct SessionStart {
+pub(crate) struct SwitchedState {
     /// Transaction status in the server's last ReadyForQuery: I, T or E.
     pub(crate) status: u8,
     /// Names and texts of the prepared statements.
@@ -108,7 +108,7 @@ struct Run {
     is_invalid: bool,
 }
 
-/// The end of the connection, once the server has read or done the client's work.
+/// The end of the connection: at once, or once the client's Sync has arrived or been answered.
 #[derive(Debug)]
 struct Cut {
     effect: FaultEffect,
@@ -139,7 +139,7 @@ pub(crate) struct FaultSession {
     major: u32,
     process: u32,
     standard_strings: bool,
-    state: State,
+    state: TransactionState,
     /// Texts of the prepared statements, by name.
     prepared: HashMap<Vec<u8>, Arc<str>>,
     portals: HashMap<Vec<u8>, Portal>,
@@ -166,8 +166,8 @@ pub(crate) struct FaultSession {
 }
 
 impl FaultSession {
-    pub(crate) fn new(faults: Arc<LeaseFaults>, start: SessionStart) -> Self {
-        let SessionStart { status, prepared, major, process, standard_strings } = start;
+    pub(crate) fn new(faults: Arc<LeaseFaults>, start: SwitchedState) -> Self {
+        let SwitchedState { status, prepared, major, process, standard_strings } = start;
         let prepared = prepared.into_iter().map(|(name, text)| (name.into_bytes(), text.into()));
         Self {
             to_server: Vec::new(),
@@ -176,7 +176,7 @@ impl FaultSession {
             major,
             process,
             standard_strings,
-            state: State { status, has_work: false },
+            state: TransactionState { status, has_work: false },
             prepared: prepared.collect(),
             portals: HashMap::new(),
             work: Work::None,
@@ -369,15 +369,15 @@ impl FaultSession {
         }
     }
 
-    /// Lets an effect happen at this place in the output: now, or for the end of the connection once the client's Sync has
-    /// had its effect. A client usually sends its Sync along with the Execute.
-    fn interrupt(&mut self, effect: FaultEffect, is_query: bool, after_answer: bool) {
+    /// Delays and limits act here. Any other effect ends the connection: at once, or once the client's Sync has arrived or
+    /// been answered. A client usually sends its Sync along with the Execute.
+    fn interrupt(&mut self, effect: FaultEffect, at_once: bool, after_answer: bool) {
         match effect {
             FaultEffect::Delay(time) => self.emit(Output::Interruption(Interruption::Delay(time))),
             FaultEffect::Bandwidth(rate) => self.emit(Output::Interruption(Interruption::Bandwidth(rate))),
             effect => {
                 self.cut = Some(Cut { effect, after_answer });
-                if is_query {
+                if at_once {
                     self.cut_now();
                 }
             }

@@ -7,7 +7,7 @@ use pgwire::{ErrorResponse, HEADER, encode, split_zero};
 use super::failure::{Answer, Failure};
 use super::messages::{failing_execute, parts};
 use super::moments::{Strikes, is_plain_error};
-use super::{FaultSession, Run, State, Work};
+use super::{FaultSession, Run, TransactionState, Work};
 use crate::faults::errors::{Occasion, error, field};
 use crate::faults::fault::FaultEffect;
 
@@ -54,7 +54,7 @@ impl FaultSession {
         }
     }
 
-    /// Returns the notice of a COMMIT that has no transaction block to commit, for that of the ROLLBACK in its place.
+    /// Rewords the warning "no transaction in progress" of the substituted ROLLBACK as COMMIT's.
     fn notice_of_commit(&self, notice: &[u8]) -> Option<Vec<u8>> {
         let Work::Run(Run { failure: Some(failure), .. }) = &self.work else { return None };
         let is_rollback = failure.is_commit && field(notice, b'R') == Some(b"UserAbortTransactionBlock");
@@ -212,7 +212,7 @@ impl FaultSession {
         }
     }
 
-    /// Takes back what the server has not reached.
+    /// Ends the run, and takes back the strikes of statements that the server never reached.
     fn end_run(&mut self) {
         let Work::Run(run) = std::mem::replace(&mut self.work, Work::None) else { return };
         let Run { strikes, next, failure, is_invalid, .. } = &run;
@@ -236,7 +236,7 @@ impl FaultSession {
     fn ready(&mut self, message: &[u8]) {
         self.end_run();
         let status = parts(message).body.first().copied().unwrap_or_default();
-        self.state = State { status, has_work: false };
+        self.state = TransactionState { status, has_work: false };
         if status == b'I' {
             // Portals end with their transaction.
             self.portals.clear();

@@ -4,7 +4,7 @@ use pgwire::split_zero;
 
 use super::failure::Failure;
 use super::messages::{FLUSH, failing_commit_execute, failing_execute, name, parts};
-use super::moments::{Faults, PlannedError};
+use super::moments::{PlannedError, StatementFaults};
 use super::{FaultSession, Portal, Run, Work};
 use crate::faults::statement::{Kind, Statement, statements};
 
@@ -51,7 +51,7 @@ impl FaultSession {
             Some(statement) if is_first => statement,
             statement => return self.run_unchanged(message, statement),
         };
-        let Faults { error, before, during, slow, strikes } =
+        let StatementFaults { error, before, during, slow, strikes } =
             self.faults_before(&statement, self.state, false);
         self.slow_down(slow);
         if let Some(effect) = before {

@@ -100,13 +100,13 @@ impl Failure {
         (Self::new(sqlstate, 0, answers), failing_query(sqlstate, sql))
     }
 
-    /// Returns the failure before a statement in a string, and the string for the server.
+    /// Plans an error before the statement number `at`; returns it, and the changed string.
     pub(super) fn before(sqlstate: &str, at: usize, sql: &[u8], statement: &Statement) -> (Self, Vec<u8>) {
         let start = statement.place.start;
         Self::new(sqlstate, at, []).change(sql, start..start, &format!("{}; ", failing(sqlstate)))
     }
 
-    /// Returns the failure after a statement in a string, and the string for the server.
+    /// Plans an error after the statement number `at`; returns it, and the changed string.
     pub(super) fn after(sqlstate: &str, at: usize, sql: &[u8], statement: &Statement) -> (Self, Vec<u8>) {
         let end = statement.place.end;
         let failure = Self { is_after: true, ..Self::new(sqlstate, at, [Answer::Hidden(b'C')]) };

@@ -7,19 +7,19 @@ use crate::faults::statement::{Kind, Statement};
 
 /// State of the transaction before a statement.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct State {
+pub(super) struct TransactionState {
     /// Transaction status: I, T or E.
     pub(super) status: u8,
     /// Whether statements outside of a transaction block have run, which the server has not committed yet.
     pub(super) has_work: bool,
 }
 
-impl State {
+impl TransactionState {
     pub(super) fn has_failed(self) -> bool {
         self.status == b'E'
     }
 
-    /// Returns true if the statement ends a transaction, failed or not.
+    /// Returns true if the statement tries to commit something.
     fn commits(self, kind: Kind) -> bool {
         kind.commits() && (self.status != b'I' || self.has_work)
     }
@@ -46,7 +46,7 @@ impl State {
     }
 }
 
-/// Errors of a statement that the session must plan before the statement runs.
+/// An error of a statement that the session must plan before the statement runs.
 #[derive(Debug)]
 pub(super) struct PlannedError {
     pub(super) sqlstate: String,
@@ -65,7 +65,7 @@ impl PlannedError {
 
 /// Faults of a statement before it runs.
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(super) struct StatementFaults {
     pub(super) error: Option<PlannedError>,
     /// End of the connection in place of the statement.
     pub(super) before: Option<FaultEffect>,
@@ -96,8 +96,13 @@ pub(super) fn is_slow(effect: &FaultEffect) -> bool {
 impl FaultSession {
     /// Asks for the faults of a statement that the client wants to run. `is_query` means that the statement is part of a
     /// Query, whose errors after a statement the session must plan, too.
-    pub(super) fn faults_before(&self, statement: &Statement, state: State, is_query: bool) -> Faults {
-        let mut faults = Faults::default();
+    pub(super) fn faults_before(
+        &self,
+        statement: &Statement,
+        state: TransactionState,
+        is_query: bool,
+    ) -> StatementFaults {
+        let mut faults = StatementFaults::default();
         let kind = statement.kind;
         if kind == Kind::Fault {
             return faults;

@@ -4,7 +4,7 @@ use pgwire::{encode, query, split_zero};
 
 use super::failure::Failure;
 use super::messages::{failing, parts};
-use super::moments::{Faults, PlannedError, Strikes, is_slow};
+use super::moments::{PlannedError, StatementFaults, Strikes, is_slow};
 use super::{FaultSession, Run, Work};
 use crate::faults::fault::FaultEffect;
 use crate::faults::statement::{Kind, Statement, statements};
@@ -21,7 +21,7 @@ impl FaultSession {
         let (mut strikes, mut during, mut failing) = (Vec::new(), None::<FaultEffect>, None);
         for (at, statement) in found.iter().enumerate() {
             let faults = self.faults_before(statement, state, true);
-            let Faults { error, before, during: effect, slow, strikes: of_statement } = faults;
+            let StatementFaults { error, before, during: effect, slow, strikes: of_statement } = faults;
             self.slow_down(slow);
             if let Some(effect) = before {
                 // The server gets no statement of the string.
@@ -43,7 +43,7 @@ impl FaultSession {
 
     pub(super) fn function_call(&mut self, message: &[u8]) {
         let statement = Statement::named(FUNCTION_CALL);
-        let Faults { error, before, during, slow, strikes } =
+        let StatementFaults { error, before, during, slow, strikes } =
             self.faults_before(&statement, self.state, true);
         self.slow_down(slow);
         if let Some(effect) = before {

@@ -21,7 +21,7 @@ struct Scene {
 
 impl Scene {
     fn new(faults: &Arc<LeaseFaults>) -> Self {
-        let start = SessionStart {
+        let start = SwitchedState {
             status: b'I',
             prepared: Vec::new(),
             major: 15,
