@@ -51,7 +51,7 @@ struct Requested {
     is_planned: bool,
 }
 
-/// What one statement has done to the faults: which ones counted it, and the one that fired.
+/// The effect of one statement on the faults: which ones have counted it, and the one that has fired.
 #[derive(Debug, Default)]
 pub(super) struct Strike {
     /// Positions of the faults that have counted the candidate.
