@@ -2,14 +2,12 @@
 
 use std::io;
 
-use pgwire::{Frame, columns, encode};
+use pgwire::{Frame, columns};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::session::SwitchedState;
+use super::session::{FaultSession, SYNC, own_execution};
 use crate::stream::Stream;
 
-/// Name of the statement and the portal, which no client uses.
-const NAME: &[u8] = b"_pgfresh_fault\0";
 /// Query for the prepared statements, and for `standard_conforming_strings` in a row without a name.
 const STATE: &[u8] = b"SELECT name, statement FROM pg_catalog.pg_prepared_statements \
     WHERE name <> '_pgfresh_fault' \
@@ -17,22 +15,19 @@ const STATE: &[u8] = b"SELECT name, statement FROM pg_catalog.pg_prepared_statem
 /// Statement for sessions that begin while the lease is read-only.
 const READ_ONLY: &[u8] = b"SET default_transaction_read_only = on";
 
-/// Adds what the server knows to `start`: the prepared statements, and how it reads strings. Returns the bytes for the
+/// Tells `session` what the server knows: the prepared statements, and how it reads strings. Returns the bytes for the
 /// client that came in between.
-pub(super) async fn read_state(inner: &mut Stream, start: &mut SwitchedState) -> io::Result<Vec<u8>> {
-    let (mut prepared, mut strings) = (Vec::new(), start.standard_strings);
-    let between = run(inner, STATE, |row| {
+pub(super) async fn read_state(inner: &mut Stream, session: &mut FaultSession) -> io::Result<Vec<u8>> {
+    run(inner, STATE, |row| {
         let mut values =
             columns(row).map(|value| value.map(|value| String::from_utf8_lossy(value).into_owned()));
         match (values.next().flatten(), values.next().flatten()) {
-            (Some(name), Some(text)) => prepared.push((name, text)),
-            (None, Some(value)) => strings = value == "on",
+            (Some(name), Some(text)) => session.know_prepared(name, &text),
+            (None, Some(value)) => session.standard_strings = value == "on",
             _ => {}
         }
     })
-    .await?;
-    (start.prepared, start.standard_strings) = (prepared, strings);
-    Ok(between)
+    .await
 }
 
 /// Makes transactions of the session read-only. Returns the bytes for the client that came in between.
@@ -40,22 +35,10 @@ pub(super) async fn make_read_only(inner: &mut Stream) -> io::Result<Vec<u8>> {
     run(inner, READ_ONLY, |_| ()).await
 }
 
-/// Returns the messages that run a statement. A Query would remove the client's unnamed statement.
-fn execution(sql: &[u8]) -> Vec<u8> {
-    let messages = [
-        encode(b'P', &[NAME, sql, b"\0\0\0"].concat()),
-        encode(b'B', &[NAME, NAME, b"\0\0\0\0\0\0"].concat()),
-        encode(b'E', &[NAME, b"\0\0\0\0"].concat()),
-        encode(b'C', &[b"P", NAME].concat()),
-        encode(b'C', &[b"S", NAME].concat()),
-        encode(b'S', b""),
-    ];
-    messages.concat()
-}
-
 /// Runs a statement that the client does not see. Calls `see` for each row.
 async fn run(inner: &mut Stream, sql: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
-    inner.write_all(&execution(sql)).await?;
+    // A Query would remove the client's unnamed statement.
+    inner.write_all(&[&own_execution(sql)[..], SYNC].concat()).await?;
     let (mut bytes, mut between) = (Vec::new(), Vec::new());
     loop {
         let mut at = 0;

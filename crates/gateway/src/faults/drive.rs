@@ -57,7 +57,6 @@ pub(super) struct FaultDrive {
     scope: FaultScope,
     faults: Arc<LeaseFaults>,
     order: FaultOrder,
-    start: Option<SwitchedState>,
     is_new: bool,
     tap: Option<Box<Tap>>,
     /// Number of bytes from the client that the tap has seen before.
@@ -88,18 +87,12 @@ impl FaultDrive {
     pub(super) fn new(side: ClientSide, inner: Stream, order: FaultOrder, facts: &SessionFacts) -> Self {
         let ClientSide { client, unsent, tap, tapped, status, is_new } = side;
         let SessionFacts { scope, process, standard_strings } = facts.clone();
-        let start = SwitchedState {
-            status,
-            prepared: Vec::new(),
-            major: scope.leases.major(),
-            process,
-            standard_strings,
-        };
+        let start = SwitchedState { status, major: scope.leases.major(), process, standard_strings };
         let faults = Arc::clone(&order.faults);
         let (mut up_pace, mut down_pace) = (Pace::default(), Pace::default());
         up_pace.limit(order.bandwidth);
         down_pace.limit(order.bandwidth);
-        let mut session = FaultSession::new(Arc::clone(&faults), start.clone());
+        let mut session = FaultSession::new(Arc::clone(&faults), start);
         session.to_client = unsent;
         Self {
             client,
@@ -109,7 +102,6 @@ impl FaultDrive {
             scope,
             faults,
             order,
-            start: Some(start),
             is_new,
             tap,
             tapped_up: tapped,
@@ -180,13 +172,12 @@ impl FaultDrive {
 
     /// Reads the session's state, before the client's next message.
     async fn prepare(&mut self) {
-        let Some(mut start) = self.start.take() else { return };
         let is_read_only = self.faults.is_read_only();
         let between = async {
             let mut between = Vec::new();
             // A query would fail in a failed transaction, and a new session has nothing to read.
-            if !self.is_new && start.status != b'E' {
-                between.extend(read_state(&mut self.inner, &mut start).await?);
+            if !self.is_new && self.status != b'E' {
+                between.extend(read_state(&mut self.inner, &mut self.session).await?);
             }
             if is_read_only {
                 between.extend(make_read_only(&mut self.inner).await?);
@@ -197,9 +188,6 @@ impl FaultDrive {
             Ok(between) => self.down.add(&between),
             Err(error) => tracing::debug!(%error, "could not read the state of a session"),
         }
-        let unsent = std::mem::take(&mut self.session.to_client);
-        self.session = FaultSession::new(Arc::clone(&self.faults), start);
-        self.session.to_client = unsent;
     }
 
     async fn next_event(&mut self) -> Event {

@@ -21,6 +21,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(super) use self::messages::{SYNC, own_execution};
+
 use self::failure::Failure;
 use self::messages::{FLUSH, parts};
 use self::moments::{Strikes, TransactionState, is_slow};
@@ -39,8 +41,6 @@ const FAILOVER: &str = "57P01";
 pub(crate) struct SwitchedState {
     /// Transaction status in the server's last ReadyForQuery: I, T or E.
     pub(crate) status: u8,
-    /// Names and texts of the prepared statements.
-    pub(crate) prepared: Vec<(String, String)>,
     /// The server's major version.
     pub(crate) major: u32,
     /// Process id of the backend, as `pg_backend_pid()` returns it.
@@ -138,7 +138,8 @@ pub(crate) struct FaultSession {
     faults: Arc<LeaseFaults>,
     major: u32,
     process: u32,
-    standard_strings: bool,
+    /// Whether `standard_conforming_strings` is on.
+    pub(super) standard_strings: bool,
     state: TransactionState,
     /// Texts of the prepared statements, by name.
     prepared: HashMap<Vec<u8>, Arc<str>>,
@@ -167,8 +168,7 @@ pub(crate) struct FaultSession {
 
 impl FaultSession {
     pub(crate) fn new(faults: Arc<LeaseFaults>, start: SwitchedState) -> Self {
-        let SwitchedState { status, prepared, major, process, standard_strings } = start;
-        let prepared = prepared.into_iter().map(|(name, text)| (name.into_bytes(), text.into()));
+        let SwitchedState { status, major, process, standard_strings } = start;
         Self {
             to_server: Vec::new(),
             to_client: Vec::new(),
@@ -177,7 +177,7 @@ impl FaultSession {
             process,
             standard_strings,
             state: TransactionState { status, has_work: false },
-            prepared: prepared.collect(),
+            prepared: HashMap::new(),
             portals: HashMap::new(),
             work: Work::None,
             unanswered: 0,
@@ -191,6 +191,11 @@ impl FaultSession {
             cut: None,
             has_ended: false,
         }
+    }
+
+    /// Notes a statement that the client has prepared before.
+    pub(super) fn know_prepared(&mut self, name: String, text: &str) {
+        self.prepared.insert(name.into_bytes(), text.into());
     }
 
     /// Returns how many bytes of a message's body [`Self::client_says`] or [`Self::server_says`] needs at least. A shorter

@@ -5,7 +5,7 @@ use pgwire::{Frame, encode, split_zero};
 /// Name of the session's own statement and portal, which no client uses.
 const OWN: &[u8] = b"_pgfresh_fault\0";
 pub(super) const FLUSH: &[u8] = b"H\0\0\0\x04";
-const SYNC: &[u8] = b"S\0\0\0\x04";
+pub(in crate::faults) const SYNC: &[u8] = b"S\0\0\0\x04";
 /// SQLSTATE of the error that [`failing`] raises: its column needs a table that the statement does not have.
 pub(super) const MISSING_TABLE: &[u8] = b"42P01";
 /// SQLSTATE of the error after a `CopyFail`.
@@ -26,13 +26,17 @@ pub(super) fn failing_execute(sqlstate: &str) -> Vec<u8> {
 /// Returns messages that roll the transaction back and then fail, in place of the Execute of a COMMIT. The server answers
 /// all messages but the last: 1, 2, C, 3, 3.
 pub(super) fn failing_commit_execute(sqlstate: &str) -> Vec<u8> {
+    [own_execution(b"ROLLBACK"), failing_execute(sqlstate)].concat()
+}
+
+/// Returns messages that run a statement of the session's own. The server answers 1, 2, the rows, C, 3, 3.
+pub(in crate::faults) fn own_execution(sql: &[u8]) -> Vec<u8> {
     let messages = [
-        parse(OWN, b"ROLLBACK"),
+        parse(OWN, sql),
         encode(b'B', &[OWN, OWN, b"\0\0\0\0\0\0"].concat()),
         encode(b'E', &[OWN, b"\0\0\0\0"].concat()),
         encode(b'C', &[b"P", OWN].concat()),
         encode(b'C', &[b"S", OWN].concat()),
-        failing_execute(sqlstate),
     ];
     messages.concat()
 }

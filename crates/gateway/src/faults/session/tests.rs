@@ -21,13 +21,7 @@ struct Scene {
 
 impl Scene {
     fn new(faults: &Arc<LeaseFaults>) -> Self {
-        let start = SwitchedState {
-            status: b'I',
-            prepared: Vec::new(),
-            major: 15,
-            process: 1,
-            standard_strings: true,
-        };
+        let start = SwitchedState { status: b'I', major: 15, process: 1, standard_strings: true };
         let session = FaultSession::new(Arc::clone(faults), start);
         Self { session, server: Server::new(), received: Vec::new(), interruptions: Vec::new() }
     }
