@@ -54,7 +54,7 @@ pub struct LeaseObserver(Arc<Look>);
 impl LeaseObserver {
     /// Creates an observer. It calls `look` with the name of the database and a session in it, after the clients' sessions have
     /// ended, and the end of the lease waits for it. The session is a superuser's or, in rollback isolation, that of the
-    /// lease. There is none if the lease has its own server, or if the session fails.
+    /// lease. A lease with its own server has no such session, and a session can fail.
     #[must_use]
     pub fn new(look: impl Fn(&str, Option<&mut AdminConnection>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(look))

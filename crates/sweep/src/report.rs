@@ -25,7 +25,7 @@ pub struct SweepReport {
     pub postgres: String,
     /// Duration of the sweep in seconds.
     pub seconds: f64,
-    /// Findings, in the order of the tests.
+    /// Findings, sorted by test, statement and fault.
     pub findings: Vec<SweepFinding>,
     /// Number of points with a run.
     pub runs: usize,
@@ -159,7 +159,7 @@ impl SweepReport {
             ),
             Tile::new("Faults", number(self.runs), "each in a run of its own"),
             Tile::new("Recovered", number(self.recovered), "same rows as without faults"),
-            Tile::new("Not run", number(self.not_run), "beyond the budget"),
+            Tile::new("Not run", number(self.not_run), "after the budget or a signal"),
         ]);
         let mut table =
             Table::new("Findings", ["test", "statement", "fault", "what happens", "again"].map(Column::left));
