@@ -14,12 +14,14 @@ use crate::output::Verbosity;
 
 /// How long a step must take before the changing line shows it.
 const QUIET_TIME: Duration = Duration::from_secs(1);
+/// Interval between progress lines if standard error isn't a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(20);
 /// Maximum number of changed files or values to list in a message.
 const NAMED: usize = 3;
 
 /// A terminal line that is overwritten repeatedly and finally erased.
 #[derive(Default)]
-pub(crate) struct StatusLine(Cell<bool>);
+struct StatusLine(Cell<bool>);
 
 /// Returns a function that prints steps on standard error, unless the verbosity is quiet.
 pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
@@ -81,18 +83,18 @@ fn copied(done: u64, total: u64, since: Duration) -> String {
 
 impl StatusLine {
     /// Shows as much of the start of `line` as fits on the terminal.
-    pub(crate) fn show(&self, line: &str) {
+    fn show(&self, line: &str) {
         self.show_with(line, "");
     }
 
     /// Shows the line followed by `hint`, which is omitted if both don't fit.
-    pub(crate) fn show_with(&self, line: &str, hint: &str) {
+    fn show_with(&self, line: &str, hint: &str) {
         let width = sys::terminal_width(stderr()).unwrap_or(80);
         to_terminal(&format!("\r{}\x1b[K", fitting(line, hint, width.saturating_sub(1))));
         self.0.set(true);
     }
 
-    pub(crate) fn clear(&self) {
+    fn clear(&self) {
         if self.0.take() {
             to_terminal("\r\x1b[K");
         }
@@ -102,6 +104,44 @@ impl StatusLine {
 impl Drop for StatusLine {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+/// Progress of work that Ctrl-C ends early: one changing line on a terminal, and otherwise a line from time to time.
+pub(crate) struct PacedLine {
+    line: Option<StatusLine>,
+    /// When the next line is due. `None` on a terminal, and if the user wants no messages.
+    next: Option<Cell<Instant>>,
+}
+
+impl PacedLine {
+    pub(crate) fn new(verbosity: Verbosity) -> Self {
+        let (prints, overwrites) = (!verbosity.is_quiet(), stderr().is_terminal());
+        Self {
+            line: (prints && overwrites).then(StatusLine::default),
+            next: (prints && !overwrites).then(|| Cell::new(Instant::now() + LINE_INTERVAL)),
+        }
+    }
+
+    /// Shows what happens, off a terminal only if a line is due.
+    pub(crate) fn show(&self, what: &str) {
+        if self.line.is_some() || self.next.as_ref().is_some_and(|next| next.get() <= Instant::now()) {
+            self.show_at_once(what);
+        }
+    }
+
+    pub(crate) fn show_at_once(&self, what: &str) {
+        if let Some(line) = &self.line {
+            line.show_with(what, "; Ctrl-C shows what there is");
+        }
+        if let Some(next) = &self.next {
+            notice!("pgfresh: {what}");
+            next.set(Instant::now() + LINE_INTERVAL);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.line.iter().for_each(StatusLine::clear);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Shows a measurement's progress on the terminal and writes interim reports to files. Ctrl-C cancels the measurement.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,17 +9,14 @@ use report::{Progress, Report};
 use signal_hook::consts::SIGINT;
 
 use crate::failure::Failure;
-use crate::notice::notice;
 use crate::output::Verbosity;
-use crate::progress::StatusLine;
+use crate::progress::PacedLine;
 use crate::report_file::{self, ReportFile};
 
 /// Exit code of a command canceled with Ctrl-C: 128 plus the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 /// Minimum time between two updates of the files, as a multiple of how long an update takes.
 const WRITING: u32 = 20;
-/// Interval between progress lines if standard error isn't a terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(20);
 /// Width of the progress bar, in columns.
 const BAR: u32 = 16;
 
@@ -28,9 +24,7 @@ const BAR: u32 = 16;
 /// pgfresh immediately.
 pub(crate) struct TerminalProgress {
     cancelled: Arc<AtomicBool>,
-    line: Option<StatusLine>,
-    /// When the next progress line is due. `None` on a terminal and with `--quiet`.
-    next_line: Option<Cell<Instant>>,
+    line: PacedLine,
     files: Vec<ReportFile>,
     /// True once a round has finished.
     has_measured: Cell<bool>,
@@ -50,12 +44,10 @@ impl TerminalProgress {
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&cancelled))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&cancelled)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        let (prints, overwrites) = (!verbosity.is_quiet(), io::stderr().is_terminal());
         let now = Instant::now();
         Ok(Self {
             cancelled,
-            line: (prints && overwrites).then(StatusLine::default),
-            next_line: (prints && !overwrites).then(|| Cell::new(now + LINE_INTERVAL)),
+            line: PacedLine::new(verbosity),
             files: Vec::new(),
             has_measured: Cell::new(false),
             what: RefCell::default(),
@@ -78,7 +70,7 @@ impl TerminalProgress {
     }
 
     pub(crate) fn finish(&self) {
-        self.line.iter().for_each(StatusLine::clear);
+        self.line.clear();
     }
 
     /// Returns true if there is a result, which takes at least one finished round.
@@ -94,14 +86,7 @@ impl TerminalProgress {
     }
 
     fn show(&self, what: &str) {
-        if let Some(line) = &self.line {
-            line.show_with(what, "; Ctrl-C shows what there is");
-        }
-        let now = Instant::now();
-        if let Some(next) = self.next_line.as_ref().filter(|next| next.get() <= now) {
-            notice!("pgfresh: {what}");
-            next.set(now + LINE_INTERVAL);
-        }
+        self.line.show(what);
     }
 }
 

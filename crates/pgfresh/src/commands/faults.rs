@@ -52,7 +52,7 @@ pub(crate) fn execute(context: &Context, arguments: &FaultSweep) -> Result<ExitC
     let Some(mut report) = sweep(context, &runner, arguments)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    report.command = repeatable(&arguments.command);
+    report.command = repeatable(&env::args_os().collect::<Vec<_>>(), &arguments.command);
     report.postgres = provisioner.installation.version().to_string();
     report.seconds = begun.elapsed().as_secs_f64();
     publish(&report, arguments)?;
@@ -74,8 +74,7 @@ fn sweep(
         |jobs| usize::try_from(jobs).unwrap_or(1),
     );
     let progress = SweepProgress::new(context.verbosity);
-    progress.say("pgfresh: running the command twice without faults");
-    let Some(targets) = Targets::record(runner, &arguments.command, &arguments.only, jobs)? else {
+    let Some(targets) = Targets::record(runner, &arguments.command, &arguments.only, jobs, &progress)? else {
         return Ok(None);
     };
     let (all, unsteady) = points(targets.leases());
@@ -85,7 +84,9 @@ fn sweep(
     }
     let mut unseen = targets.unseen.clone();
     if unsteady > 0 {
-        unseen.insert(format!("{unsteady} statements that do not run each time"));
+        let statements =
+            if unsteady == 1 { "1 statement that does" } else { &format!("{unsteady} statements that do") };
+        unseen.insert(format!("{statements} not run each time"));
     }
     let total = chosen.len();
     let judged = workers::run(runner, &targets, chosen, jobs, arguments.budget, &progress)?;
@@ -99,7 +100,7 @@ fn no_such_point(all: &[Point]) -> Failure {
     failure.hint(format!("There are {} faults, such as {}.", names.len(), shown.join(", ")))
 }
 
-/// Counts the results, and returns those that are findings in the order of the tests.
+/// Counts the results, and returns those that are findings, sorted by test, statement and fault.
 fn report_of(
     judged: Vec<JudgedPoint>,
     total: usize,
@@ -150,18 +151,17 @@ fn report_of(
     report
 }
 
-/// Returns the command line without what belongs to this sweep alone.
-fn repeatable(command: &[OsString]) -> RepeatableCommand {
-    let words: Vec<_> = env::args_os().collect();
-    let ours = words[1..words.len().saturating_sub(command.len()).max(1)].iter();
-    let options = lasting(ours.map(|word| word.to_string_lossy().into_owned()));
+/// Returns the command line without passwords, and without what belongs to this sweep alone.
+fn repeatable(words: &[OsString], command: &[OsString]) -> RepeatableCommand {
+    let ours = &words[1..words.len().saturating_sub(command.len()).max(1)];
+    let options = lasting(user_command::without_passwords(ours));
     RepeatableCommand { options, words: user_command::without_passwords(command) }
 }
 
-/// Leaves out the options that do not matter for a single fault.
-fn lasting(mut words: impl Iterator<Item = String>) -> Vec<String> {
-    let (left_out, options) =
-        (["faults", "--json", "--"], ["--only", "--budget", "--jobs", "-j", "--report"]);
+/// Leaves out the name of the command, which comes first, and the options that do not matter for a single fault.
+fn lasting(words: Vec<String>) -> Vec<String> {
+    let (left_out, options) = (["--json", "--"], ["--only", "--budget", "--jobs", "-j", "--report"]);
+    let mut words = words.into_iter().skip(1);
     let mut kept = Vec::new();
     while let Some(word) = words.next() {
         let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
@@ -192,8 +192,20 @@ mod tests {
 
     #[test]
     fn repeated_command_keeps_lasting_options() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let given = "faults --jobs 2 --template app --only=a --report f.md --json -j 3 --config c.toml --";
-        assert_eq!(lasting(words(given).into_iter()), words("--template app --config c.toml"));
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        for (given, kept) in [
+            (
+                "--jobs 2 --template faults --only=a --report f.md --json -j 3 --config c.toml",
+                "--template faults --config c.toml",
+            ),
+            ("--env URL=postgres://u:secret@h/d", "--env URL=postgres://u:…@h/d"),
+        ] {
+            let repeated =
+                repeatable(&words(&format!("pgfresh faults {given} -- psql -c")), &words("psql -c"));
+            assert_eq!(
+                (repeated.options.join(" "), repeated.words.join(" ")),
+                (kept.to_owned(), "psql -c".to_owned())
+            );
+        }
     }
 }

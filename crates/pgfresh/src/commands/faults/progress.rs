@@ -1,48 +1,28 @@
 //! Shows the progress of a sweep.
 
-use std::cell::Cell;
-use std::io::{IsTerminal, stderr};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
 
-use crate::notice::notice;
+use sys::lock;
+
 use crate::output::Verbosity;
-use crate::progress::StatusLine;
+use crate::progress::PacedLine;
 
-/// Interval between progress lines if standard error isn't a terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(20);
-
-/// Progress on standard error: one changing line on a terminal, and otherwise a line from time to time.
-#[derive(Default)]
-pub(super) struct SweepProgress {
-    line: Option<StatusLine>,
-    /// When the next line is due. `None` on a terminal, and if the user wants no messages.
-    next: Option<Cell<Instant>>,
-}
+/// Progress on standard error, which the threads of a sweep share.
+pub(super) struct SweepProgress(Mutex<PacedLine>);
 
 impl SweepProgress {
     pub(super) fn new(verbosity: Verbosity) -> Self {
-        let (prints, overwrites) = (!verbosity.is_quiet(), stderr().is_terminal());
-        Self {
-            line: (prints && overwrites).then(StatusLine::default),
-            next: (prints && !overwrites).then(|| Cell::new(Instant::now() + LINE_INTERVAL)),
-        }
+        Self(Mutex::new(PacedLine::new(verbosity)))
     }
 
     /// Shows the number of finished runs.
     pub(super) fn show(&self, done: usize, total: usize, findings: usize) {
         let findings = if findings == 1 { "1 finding".to_owned() } else { format!("{findings} findings") };
-        self.say(&format!("pgfresh: {done} of {total} faults, {findings}"));
+        lock(&self.0).show(&format!("{done} of {total} faults, {findings}"));
     }
 
     /// Shows what the sweep does before the first fault.
     pub(super) fn say(&self, what: &str) {
-        if let Some(line) = &self.line {
-            line.show_with(what, "; Ctrl-C shows what there is");
-        }
-        let now = Instant::now();
-        if let Some(next) = self.next.as_ref().filter(|next| next.get() <= now) {
-            notice!("{what}");
-            next.set(now + LINE_INTERVAL);
-        }
+        lock(&self.0).show_at_once(what);
     }
 }

@@ -10,6 +10,7 @@ use sweep::{Point, SteadyLease, steady_leases};
 
 use super::child::CommandEnd;
 use super::parallel::in_parallel;
+use super::progress::SweepProgress;
 use super::runner::{CommandRun, Runner};
 use crate::failure::Failure;
 use crate::notice::print_notice;
@@ -55,15 +56,18 @@ impl Targets {
         command: &[OsString],
         only: &[String],
         jobs: usize,
+        progress: &SweepProgress,
     ) -> Result<Option<Self>, Failure> {
         let mut all = Self::default();
         if !command.iter().any(has_placeholder) {
+            progress.say("running the command twice without faults");
             match record(runner, None, command.to_vec())? {
                 Recorded::Target(target, unseen) => all.add(target, unseen),
                 Recorded::Fails(_) | Recorded::Cancelled => return Ok(None),
             }
             return Ok(Some(all));
         }
+        progress.say("running all tests without faults");
         let whole = runner.run(&without_placeholder(command), None, None)?;
         if whole.end == CommandEnd::Cancelled {
             return Ok(None);
@@ -76,8 +80,10 @@ impl Targets {
         let may_mean = |name: &String, test: &str| name.starts_with(test) || test.starts_with(name.as_str());
         let is_wanted = |test: &String| only.is_empty() || only.iter().any(|name| may_mean(name, test));
         let tests: Vec<_> = tests.into_iter().filter(is_wanted).collect();
-        let recorded =
-            in_parallel(jobs, &tests, |test: &String| record(runner, Some(test), with_test(command, test)))?;
+        let recorded = in_parallel(jobs, &tests, |test: &String| {
+            progress.say(&format!("running {test} twice without faults"));
+            record(runner, Some(test), with_test(command, test))
+        })?;
         for recorded in recorded {
             match recorded {
                 Recorded::Target(target, unseen) => all.add(target, unseen),
@@ -185,9 +191,8 @@ fn unseen_rows(leases: &[SteadyLease]) -> Vec<String> {
     let mut unseen = Vec::new();
     let unread = leases.iter().filter(|lease| lease.steady_rows.is_none()).count();
     if unread > 0 {
-        unseen.push(format!(
-            "rows of {unread} leases that pgfresh could not read, such as those in isolation server"
-        ));
+        let leases = if unread == 1 { "1 lease" } else { &format!("{unread} leases") };
+        unseen.push(format!("rows of {leases} that pgfresh could not read, as in isolation server"));
     }
     let steady = || leases.iter().filter_map(|lease| lease.steady_rows.as_ref());
     let tables: BTreeSet<_> = steady().flat_map(sweep::SteadyRows::unsteady_tables).collect();
