@@ -95,7 +95,10 @@ fn impossible_fault_is_refused_with_remedy() {
         ),
         (json!({ "error": "4001" }), "\"4001\" is no SQLSTATE of an error"),
         (json!({ "error": "00000" }), "\"00000\" is no SQLSTATE of an error"),
-        (json!({ "error": "40001", "at": "after commit" }), "an error after which the session goes on cannot happen \"after commit\""),
+        (
+            json!({ "error": "40001", "at": "after commit" }),
+            "an error after which the session goes on cannot happen \"after commit\"",
+        ),
         (json!({ "error": "40001", "at": "noon" }), "no moment is called \"noon\""),
         (json!({ "error": "40001", "duration": "2s" }), "only a failover and 57P03 have a duration"),
         (json!({ "error": "57P03", "read_only": "2s" }), "only a failover has read_only"),
