@@ -54,7 +54,7 @@ pub use sql::{SqlLexer, Token, TokenKind};
 pub use startup::{Startup, StartupPacket, StartupParams};
 pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};
 pub use statement_names::StatementNames;
-pub use statement_pattern::{PlainStatement, StatementPattern, matches_pattern, statement_pattern};
+pub use statement_pattern::{PlainStatement, PreparedPattern, matches_pattern, statement_pattern};
 pub use traces::{SessionTraces, leaves_nothing};
 pub use transcript::{RequestOutcome, RunningStatement, SessionTranscript, TranscribedRequest};
 pub use transcript_builder::TranscriptBuilder;

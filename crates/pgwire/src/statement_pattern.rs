@@ -8,7 +8,7 @@ const ANY: char = '…';
 /// A pattern, ready to be compared with many statements. White space counts as one space, upper and lower case are equal,
 /// and `…` stands for any text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StatementPattern {
+pub struct PreparedPattern {
     /// The text before, between and after each `…`.
     parts: Vec<String>,
 }
@@ -17,7 +17,7 @@ pub struct StatementPattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlainStatement(String);
 
-impl StatementPattern {
+impl PreparedPattern {
     /// Reads a pattern.
     #[must_use]
     pub fn new(pattern: &str) -> Self {
@@ -45,10 +45,10 @@ impl PlainStatement {
     }
 }
 
-/// Returns true if a statement begins with `pattern`: see [`StatementPattern`].
+/// Returns true if a statement begins with `pattern`: see [`PreparedPattern`].
 #[must_use]
 pub fn matches_pattern(pattern: &str, statement: &str) -> bool {
-    StatementPattern::new(pattern).matches(&PlainStatement::new(statement))
+    PreparedPattern::new(pattern).matches(&PlainStatement::new(statement))
 }
 
 /// Returns a pattern for a statement and others that differ in values and comments only. It has at most `longest` bytes, unless

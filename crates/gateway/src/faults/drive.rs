@@ -34,12 +34,19 @@ const MAX_WAITING_BYTES: usize = 256 << 10;
 /// How long a session that must close waits for a client that does not read.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A client's message that requests faults, or would if these were possible.
+#[derive(Debug)]
+struct RequestMessage {
+    message: Vec<u8>,
+    faults: Result<Vec<Fault>, FaultError>,
+}
+
 /// Why the drive stops moving bytes.
 #[derive(Debug)]
 enum Event {
     Interrupted(Interruption),
     /// The client requests faults with a Query or Parse message.
-    Requested(Vec<u8>, Result<Vec<Fault>, FaultError>),
+    Requested(RequestMessage),
     /// The session has closed its end.
     SessionEnded,
     /// The session must close.
@@ -72,7 +79,7 @@ pub(super) struct FaultDrive {
     status: u8,
     /// Error in place of the server's next one.
     reworded: Option<Vec<u8>>,
-    requested: Option<(Vec<u8>, Result<Vec<Fault>, FaultError>)>,
+    requested: Option<RequestMessage>,
     /// Whether the client has sent its last byte.
     client_ended: bool,
     /// Whether the drive has told the session that the client has sent its last byte.
@@ -138,7 +145,7 @@ impl FaultDrive {
                 Event::Closes => self.is_closing = true,
                 Event::FailsOver => return self.fail_over().await,
                 Event::SessionEnded => return self.finish(&mut notices, &presence).await,
-                Event::Requested(message, faults) => self.request(message, faults).await,
+                Event::Requested(request) => self.request(request).await,
                 Event::Interrupted(_) if self.is_closing => self.go_on(),
                 Event::Interrupted(Interruption::Delay(time)) => {
                     tokio::select! {
@@ -209,8 +216,8 @@ impl FaultDrive {
         self.interruption = self.session.interruption();
     }
 
-    /// Adds faults that the client has requested with `message`, or refuses them.
-    async fn request(&mut self, message: Vec<u8>, faults: Result<Vec<Fault>, FaultError>) {
+    /// Adds faults that the client has requested, or refuses them.
+    async fn request(&mut self, RequestMessage { message, faults }: RequestMessage) {
         let scope = self.scope.clone();
         let add = move |faults: Vec<Fault>| faults.into_iter().try_for_each(|fault| scope.add(fault));
         let added = match faults {
@@ -281,8 +288,8 @@ impl FaultDrive {
                     .take()
                     .map_or(Poll::Pending, |now| Poll::Ready(Event::Interrupted(now)));
             }
-            if let Some((message, faults)) = self.requested.take() {
-                return Poll::Ready(Event::Requested(message, faults));
+            if let Some(request) = self.requested.take() {
+                return Poll::Ready(Event::Requested(request));
             }
             if self.take_from_session() || (!self.is_closing && self.take_from_client()) {
                 continue;
@@ -428,7 +435,7 @@ impl FaultDrive {
             let wanted = part(Side::Client, tag, length);
             let Some(message) = up.take(wanted) else { break };
             match requested_faults(tag, &message[HEADER..], *status == b'E') {
-                Some(faults) => self.requested = Some((message.to_vec(), faults)),
+                Some(faults) => self.requested = Some(RequestMessage { message: message.to_vec(), faults }),
                 None => session.client_says(message),
             }
             up.rest = (length - wanted, true);

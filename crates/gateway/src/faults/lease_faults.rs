@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use contract::{FaultDescription, FaultList};
-use pgwire::{PlainStatement, StatementPattern};
+use pgwire::{PlainStatement, PreparedPattern};
 use sys::lock;
 use tokio::sync::watch;
 
@@ -41,7 +41,7 @@ struct Refusal {
 struct Requested {
     fault: Fault,
     /// Pattern of the statements that count.
-    pattern: Option<StatementPattern>,
+    pattern: Option<PreparedPattern>,
     candidates: u64,
     fired: u64,
     /// When the fault first fired.
@@ -80,7 +80,7 @@ impl LeaseFaults {
         let number = {
             let mut all = lock(&self.requested);
             all.push(Requested {
-                pattern: fault.statement.as_deref().map(StatementPattern::new),
+                pattern: fault.statement.as_deref().map(PreparedPattern::new),
                 fault,
                 candidates: fired,
                 fired,

@@ -37,7 +37,7 @@ const SERVER_BUFFER: usize = 8 << 10;
 const FAILOVER: &str = "57P01";
 
 /// State of a session that passes through [`FaultSession`] from now on. The server has answered all its messages.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct SwitchedState {
     /// Transaction status in the server's last ReadyForQuery: I, T or E.
     pub(crate) status: u8,
