@@ -47,6 +47,8 @@ enum Event {
     Interrupted(Interruption),
     /// The client requests faults with a Query or Parse message.
     Requested(RequestMessage),
+    /// The drive can read the session's state.
+    ReadsState,
     /// The session has closed its end.
     SessionEnded,
     /// The session must close.
@@ -64,7 +66,10 @@ pub(super) struct FaultDrive {
     scope: FaultScope,
     faults: Arc<LeaseFaults>,
     order: FaultOrder,
-    is_new: bool,
+    /// Whether the client may have prepared statements that the session does not know.
+    has_unread_state: bool,
+    /// Whether the server has answered all messages of the client.
+    rests: bool,
     tap: Option<Box<Tap>>,
     /// Number of bytes from the client that the tap has seen before.
     tapped_up: usize,
@@ -109,7 +114,8 @@ impl FaultDrive {
             scope,
             faults,
             order,
-            is_new,
+            has_unread_state: !is_new,
+            rests: true,
             tap,
             tapped_up: tapped,
             up: FrameBuffer::default(),
@@ -145,6 +151,7 @@ impl FaultDrive {
                 Event::Closes => self.is_closing = true,
                 Event::FailsOver => return self.fail_over().await,
                 Event::SessionEnded => return self.finish(&mut notices, &presence).await,
+                Event::ReadsState => self.read_state().await,
                 Event::Requested(request) => self.request(request).await,
                 Event::Interrupted(_) if self.is_closing => self.go_on(),
                 Event::Interrupted(Interruption::Delay(time)) => {
@@ -177,21 +184,29 @@ impl FaultDrive {
         }
     }
 
-    /// Reads the session's state, before the client's next message.
+    /// Prepares the session before the client's next message.
     async fn prepare(&mut self) {
         let is_read_only = self.faults.is_read_only();
-        let between = async {
-            let mut between = Vec::new();
-            // A query would fail in a failed transaction, and a new session has nothing to read.
-            if !self.is_new && self.status != b'E' {
-                between.extend(read_state(&mut self.inner, &mut self.session).await?);
+        if is_read_only {
+            match make_read_only(&mut self.inner).await {
+                Ok(between) => self.down.add(&between),
+                Err(error) => tracing::debug!(%error, "could not make a session read-only"),
             }
-            if is_read_only {
-                between.extend(make_read_only(&mut self.inner).await?);
-            }
-            std::io::Result::Ok(between)
-        };
-        match between.await {
+        }
+        if self.may_read_state() {
+            self.read_state().await;
+        }
+    }
+
+    /// Returns true if the session has a state that the drive can read now. In an open transaction, the query would take
+    /// the snapshot.
+    fn may_read_state(&self) -> bool {
+        self.has_unread_state && self.rests && self.status == b'I'
+    }
+
+    async fn read_state(&mut self) {
+        self.has_unread_state = false;
+        match read_state(&mut self.inner, &mut self.session).await {
             Ok(between) => self.down.add(&between),
             Err(error) => tracing::debug!(%error, "could not read the state of a session"),
         }
@@ -291,7 +306,13 @@ impl FaultDrive {
             if let Some(request) = self.requested.take() {
                 return Poll::Ready(Event::Requested(request));
             }
-            if self.take_from_session() || (!self.is_closing && self.take_from_client()) {
+            if self.take_from_session() {
+                continue;
+            }
+            if self.may_read_state() && self.down.left().is_empty() && !self.is_closing {
+                return Poll::Ready(Event::ReadsState);
+            }
+            if !self.is_closing && self.take_from_client() {
                 continue;
             }
             if self.client_ended
@@ -375,7 +396,7 @@ impl FaultDrive {
     fn take_from_session(&mut self) -> bool {
         let mut busy = false;
         while self.interruption.is_none() && self.session.to_client.len() <= MAX_WAITING_BYTES {
-            let Self { session, down, reworded, status, .. } = self;
+            let Self { session, down, reworded, status, rests, .. } = self;
             if down.rest.0 > 0 {
                 let mut piece = Vec::new();
                 if !down.pass(&mut piece) {
@@ -389,7 +410,7 @@ impl FaultDrive {
             let wanted = part(Side::Server, tag, length);
             let Some(message) = down.take(wanted) else { break };
             if tag == b'Z' {
-                *status = message[HEADER];
+                (*status, *rests) = (message[HEADER], true);
             }
             match reworded.take_if(|_| tag == b'E') {
                 Some(error) => session.server_says(&error),
@@ -409,7 +430,7 @@ impl FaultDrive {
             && self.requested.is_none()
             && self.session.to_server.len() <= MAX_WAITING_BYTES
         {
-            let Self { session, up, status, .. } = self;
+            let Self { session, up, status, rests, .. } = self;
             if up.rest.0 > 0 {
                 let mut piece = Vec::new();
                 if !up.pass(&mut piece) {
@@ -434,6 +455,7 @@ impl FaultDrive {
             };
             let wanted = part(Side::Client, tag, length);
             let Some(message) = up.take(wanted) else { break };
+            *rests = false;
             match requested_faults(tag, &message[HEADER..], *status == b'E') {
                 Some(faults) => self.requested = Some(RequestMessage { message: message.to_vec(), faults }),
                 None => session.client_says(message),

@@ -119,7 +119,8 @@ struct Cut {
 /// A portal of the extended protocol.
 #[derive(Debug)]
 struct Portal {
-    statement: Arc<str>,
+    /// Text of the statement. `None` if the client prepared it before the session obeyed faults.
+    statement: Option<Arc<str>>,
     /// Whether the client has executed the portal. Further rows are no other statement.
     has_run: bool,
 }

@@ -8,6 +8,9 @@ use super::moments::{PlannedError, StatementFaults};
 use super::{FaultSession, Portal, Run, Work};
 use crate::faults::statement::{Kind, Statement, statements};
 
+/// Name of a statement whose text the session does not know. An error must come before it, because it may be a COMMIT.
+const UNKNOWN: &str = "(a statement that was prepared before the fault)";
+
 impl FaultSession {
     /// Passes a Parse, Bind, Describe or Close on.
     pub(super) fn prepare(&mut self, message: &[u8]) {
@@ -20,7 +23,7 @@ impl FaultSession {
                 self.prepared.insert(name.to_vec(), text);
             }
             (b'B', portal) => {
-                let text = self.prepared.get(split_zero(rest).0).cloned().unwrap_or_default();
+                let text = self.prepared.get(split_zero(rest).0).cloned();
                 self.portals.insert(portal.to_vec(), Portal { statement: text, has_run: false });
             }
             (b'C', [b'S', name @ ..]) => drop(self.prepared.remove(name)),
@@ -45,8 +48,10 @@ impl FaultSession {
         let portal = self.portals.get_mut(name(parts(message).body));
         let is_first = portal.is_some_and(|portal| !std::mem::replace(&mut portal.has_run, true));
         let text = self.portals.get(name(parts(message).body)).map(|portal| &portal.statement);
-        let found = text.map(|text| statements(text.as_bytes(), self.standard_strings));
-        let statement = found.into_iter().flatten().next();
+        let statement = text.and_then(|text| match text {
+            Some(text) => statements(text.as_bytes(), self.standard_strings).into_iter().next(),
+            None => Some(Statement { kind: Kind::Alone, ..Statement::named(UNKNOWN) }),
+        });
         let statement = match statement {
             Some(statement) if is_first => statement,
             statement => return self.run_unchanged(message, statement),

@@ -331,6 +331,20 @@ fn further_rows_are_no_other_statement() {
 }
 
 #[test]
+fn statement_of_unknown_text_counts() {
+    for (statement, candidates) in [(None, 1), (Some("INSERT"), 0)] {
+        let faults = fault(|fault| {
+            (fault.error, fault.statement) = (Some("40001".to_owned()), statement.map(str::to_owned));
+        });
+        let mut scene = Scene::new(&faults);
+        scene.session.client_says(&encode(b'B', b"\0known\0\0\0\0\0\0\0"));
+        scene.session.unanswered = 0;
+        scene.session.client_says(&encode(b'E', b"\0\0\0\0\0"));
+        assert_eq!(faults.list().faults[0].candidates, candidates);
+    }
+}
+
+#[test]
 fn strikes_after_lost_connection_do_not_count() {
     for (at, statement, fired) in [
         ("after statement", "INSERT", [1, 0]),
