@@ -170,6 +170,9 @@ impl Fault {
                 "Use \"commit\" or \"after statement\", or end the session: with 57P01, or a lost connection.",
             ));
         }
+        if *moment == FaultMoment::Connect && matches!(effect, FaultEffect::Failover { .. }) && self.nth > 1 {
+            return Err(FaultError::new("a failover at once has no nth", "Leave nth out, or write at."));
+        }
         if *moment == FaultMoment::Connect && statement.is_some() {
             return Err(FaultError::new("a connection has no statement", "Leave statement or at out."));
         }

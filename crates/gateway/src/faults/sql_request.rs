@@ -15,8 +15,9 @@ const FAILING: &[u8] = b"SET client_min_messages = 'pgfresh.fault'";
 /// Advice for a request that is no JSON.
 const JSON_HINT: &str = "Write it as in '{\"error\": \"40001\", \"at\": \"commit\"}'.";
 
-/// Returns true if one of the statements in `sql` requests a fault.
+/// Returns true if one of the statements in `sql` requests a fault. A zero byte ends `sql`.
 pub(crate) fn has_request(sql: &[u8]) -> bool {
+    let (sql, _) = split_zero(sql);
     names_pgfresh(sql) && statement_places(sql, true).into_iter().any(|place| is_request(&sql[place]))
 }
 
@@ -77,7 +78,8 @@ pub(super) fn failing_message(tag: u8, body: &[u8]) -> Vec<u8> {
     encode(b'P', &[name, b"\0", FAILING, b"\0", split_zero(rest).1].concat())
 }
 
-/// Reads `SET [SESSION | LOCAL] pgfresh.fault =` and returns the value. Returns `None` for any other statement.
+/// Reads `SET [SESSION | LOCAL] pgfresh.fault =` and returns the value. Returns `None` for any other statement, and for one
+/// that goes on, which the server refuses.
 fn requested_value(sql: &[u8]) -> Option<Token<'_>> {
     // A literal with a prefix is refused, so that it does not matter how the server reads a backslash.
     let mut lexer = SqlLexer::new(sql, true);
@@ -93,7 +95,7 @@ fn requested_value(sql: &[u8]) -> Option<Token<'_>> {
     if !is_name || !(sign.is_sign(b'=') || sign.is_word(b"to")) {
         return None;
     }
-    lexer.token()
+    lexer.token().filter(|_| lexer.token().is_none())
 }
 
 /// Returns the text of a literal without a prefix. Any other literal is `None`.
@@ -114,6 +116,10 @@ fn parse(value: &Token<'_>) -> Result<Fault, FaultError> {
     let text =
         Some(value).filter(|value| value.kind == TokenKind::Text).and_then(|value| literal(value.text));
     let text = text.ok_or_else(|| wrong("it is no plain string".to_owned()))?;
+    // The parser would accept an array of the members' values.
+    if text.trim_start().starts_with('[') {
+        return Err(wrong("it is an array".to_owned()));
+    }
     let request: FaultRequest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     request.try_into()
 }
@@ -145,6 +151,7 @@ mod tests {
             "SHOW pgfresh.fault",
             "",
             "SET pgfresh.fault =",
+            "SET pgfresh.fault = '{}' x",
         ] {
             assert_eq!(request(sql), None, "{sql}");
         }
@@ -154,6 +161,7 @@ mod tests {
     fn wrong_request_has_a_reason() {
         for (value, reason) in [
             ("''", "pgfresh.fault is no JSON of a fault: EOF while parsing"),
+            ("'[]'", "pgfresh.fault is no JSON of a fault: it is an array"),
             ("DEFAULT", "pgfresh.fault is no JSON of a fault: it is no plain string"),
             (r#"'{"eror": "40001"}'"#, "pgfresh.fault is no JSON of a fault: unknown field `eror`"),
             (r#"'{"error": "00000"}'"#, "\"00000\" is no SQLSTATE of an error"),
@@ -175,6 +183,7 @@ mod tests {
             let error = request(&sql).unwrap().unwrap_err();
             assert!(error.contains("comes after another statement"), "{sql}: {error}");
             assert!(has_request(sql.as_bytes()));
+            assert!(has_request(format!("{sql}\0").as_bytes()));
         }
         assert_eq!(request(&format!("SELECT $${one}$$; SELECT '; {}'", one.replace('\'', "''"))), None);
         for (sql, is_refused) in [(one.to_owned(), false), (format!("ROLLBACK; {one}"), true)] {

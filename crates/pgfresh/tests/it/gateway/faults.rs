@@ -45,8 +45,14 @@ fn sqlstate<T>(result: Result<T, crate::common::connection::SqlError>) -> String
 }
 
 fn errors_leave_the_transaction_as_the_server_does(major: u32) {
-    in_each_isolation(major, |gateway, _| {
+    in_each_isolation(major, |gateway, isolation| {
         let mut one = session(gateway);
+        if isolation == "clone" {
+            one.rows("BEGIN").unwrap();
+            fault(&mut one, r#"{"error": "40001", "statement": "NEVER"}"#);
+            one.rows("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE").unwrap();
+            one.rows("COMMIT").unwrap();
+        }
         fault(&mut one, r#"{"error": "40001", "at": "commit"}"#);
         one.rows("BEGIN; UPDATE accounts SET balance = 1").unwrap();
         assert_eq!((sqlstate(one.rows("COMMIT")), one.status), ("40001".to_owned(), 'I'));
