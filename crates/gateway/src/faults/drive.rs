@@ -153,12 +153,16 @@ impl FaultDrive {
                 Event::SessionEnded => return self.finish(&mut notices, &presence).await,
                 Event::ReadsState => self.read_state().await,
                 Event::Requested(request) => self.request(request).await,
-                Event::Interrupted(_) if self.is_closing => self.go_on(),
+                Event::Interrupted(_) if self.is_closing => {
+                    self.session.keep_from_server();
+                    self.go_on();
+                }
                 Event::Interrupted(Interruption::Delay(time)) => {
                     tokio::select! {
                         () = sleep(time) => {}
-                        () = closes(&mut notices, &presence) => {}
-                        () = fails_over(&mut failovers, known) => {}
+                        () = client_leaves(&self.client) => return,
+                        () = closes(&mut notices, &presence) => self.session.keep_from_server(),
+                        () = fails_over(&mut failovers, known) => self.session.keep_from_server(),
                     }
                     self.go_on();
                 }
@@ -482,6 +486,14 @@ async fn closes(notices: &mut Notices, presence: &ConnectionHandle) {
     tokio::select! {
         () = notices.closed() => {}
         () = presence.closed() => {}
+    }
+}
+
+/// Waits until the client closes its connection.
+async fn client_leaves(client: &Stream) {
+    match client.disconnect_watcher() {
+        Ok(watcher) => watcher.writing_side_closed().await,
+        Err(_) => std::future::pending().await,
     }
 }
 

@@ -327,6 +327,12 @@ impl FaultSession {
         None
     }
 
+    /// Discards the bytes for the server after the current interruption, because the session closes.
+    pub(super) fn keep_from_server(&mut self) {
+        self.queue.retain(|output| !matches!(output, Output::ToServer(_)));
+        self.passes_client = false;
+    }
+
     /// Adds output behind all earlier output.
     fn emit(&mut self, output: Output) {
         match output {

@@ -278,6 +278,13 @@ fn delay_holds_message_or_answer() {
     assert_eq!(scene.session.interruption(), None);
     assert_eq!(scene.session.to_server, query(b"INSERT"));
 
+    let mut closing = Scene::new(&delay("before statement"));
+    closing.session.client_says(&query(b"INSERT"));
+    assert!(closing.session.interruption().is_some());
+    closing.session.keep_from_server();
+    assert_eq!(closing.session.interruption(), None);
+    assert!(closing.session.to_server.is_empty(), "a session that closes runs no delayed statement");
+
     let mut scene = Scene::new(&delay("after statement"));
     scene.session.client_says(&query(b"INSERT"));
     for frame in frames(&scene.server.receive(&std::mem::take(&mut scene.session.to_server))) {
