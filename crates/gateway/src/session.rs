@@ -409,8 +409,10 @@ impl Session {
         }
         self.hold = switch(&order, facts, (notices, presence), |other| {
             let status = forward.conversation.status();
+            let has_run_in_block = forward.conversation.has_run_in_block();
             let (client, unsent, tap) = forward.exchange_client(other);
-            ClientSide { client, unsent, tap, tapped: 0, status, is_new: stage == Stage::Begins }
+            let is_new = stage == Stage::Begins;
+            ClientSide { client, unsent, tap, tapped: 0, status, has_run_in_block, is_new }
         });
         if self.hold.is_none() {
             forward.ignore_fault_requests();

@@ -19,6 +19,8 @@ pub struct Conversation {
     unsynchronized: bool,
     /// Transaction status in the last ReadyForQuery: I, T or E. It is 0 for a replication session.
     status: u8,
+    /// Transaction status in the ReadyForQuery before that.
+    previous_status: u8,
     /// Tag of the last message from the server.
     last: u8,
 }
@@ -42,6 +44,7 @@ impl Conversation {
             owed: 0,
             unsynchronized: false,
             status: if replication { 0 } else { b'I' },
+            previous_status: b'I',
             last: 0,
         }
     }
@@ -68,13 +71,13 @@ impl Conversation {
 
     /// Reads bytes from the server.
     pub fn server_says(&mut self, bytes: &[u8]) {
-        let Self { server, owed, status, last, .. } = self;
+        let Self { server, owed, status, previous_status, last, .. } = self;
         let status_of_ready = |tag| usize::from(tag == b'Z');
         server.decode(bytes, status_of_ready, |frame| {
             *last = frame.tag;
             if frame.tag == b'Z' && *status != 0 {
                 *owed = owed.saturating_sub(1);
-                *status = frame.body.first().copied().unwrap_or_default();
+                *previous_status = std::mem::replace(status, frame.body.first().copied().unwrap_or_default());
             }
         });
     }
@@ -118,6 +121,12 @@ impl Conversation {
     #[must_use]
     pub fn status(&self) -> u8 {
         self.status
+    }
+
+    /// Returns true if a transaction block is open, and the server has answered a request in it.
+    #[must_use]
+    pub fn has_run_in_block(&self) -> bool {
+        self.status == b'T' && self.previous_status == b'T'
     }
 
     /// Returns what the state knows of the client's messages.
@@ -191,6 +200,23 @@ mod tests {
         assert!(talk.is_idle());
         talk.server_says(&encode(b'E', b"SFATAL\0\0"));
         assert!(!talk.is_idle() && talk.ends_in_error());
+    }
+
+    #[test]
+    fn a_block_has_run_after_its_second_answer() {
+        let mut talk = Conversation::new(false);
+        for (status, expected) in [
+            (b'I', false),
+            (b'T', false),
+            (b'T', true),
+            (b'E', false),
+            (b'T', false),
+            (b'T', true),
+            (b'I', false),
+        ] {
+            talk.server_says(&ready(status));
+            assert_eq!(talk.has_run_in_block(), expected, "{}", char::from(status));
+        }
     }
 
     #[test]

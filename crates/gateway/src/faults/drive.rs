@@ -82,6 +82,8 @@ pub(super) struct FaultDrive {
     interruption: Option<Interruption>,
     /// Transaction status in the last ReadyForQuery.
     status: u8,
+    /// Whether the server had answered a request in the open transaction block when the drive began.
+    has_run_in_block: bool,
     /// Error in place of the server's next one.
     reworded: Option<Vec<u8>>,
     requested: Option<RequestMessage>,
@@ -97,7 +99,7 @@ pub(super) struct FaultDrive {
 
 impl FaultDrive {
     pub(super) fn new(side: ClientSide, inner: Stream, order: FaultOrder, facts: &SessionFacts) -> Self {
-        let ClientSide { client, unsent, tap, tapped, status, is_new } = side;
+        let ClientSide { client, unsent, tap, tapped, status, has_run_in_block, is_new } = side;
         let SessionFacts { scope, process, standard_strings } = facts.clone();
         let start = SwitchedState { status, major: scope.leases.major(), process, standard_strings };
         let faults = Arc::clone(&order.faults);
@@ -124,6 +126,7 @@ impl FaultDrive {
             down_pace,
             interruption: None,
             status,
+            has_run_in_block,
             reworded: None,
             requested: None,
             client_ended: false,
@@ -202,10 +205,10 @@ impl FaultDrive {
         }
     }
 
-    /// Returns true if the session has a state that the drive can read now. In an open transaction, the query would take
-    /// the snapshot.
+    /// Returns true if the session has a state that the drive can read now. As the first query of a transaction, the drive's
+    /// own would take the snapshot.
     fn may_read_state(&self) -> bool {
-        self.has_unread_state && self.rests && self.status == b'I'
+        self.has_unread_state && self.rests && (self.status == b'I' || self.has_run_in_block)
     }
 
     async fn read_state(&mut self) {

@@ -49,6 +49,8 @@ pub(crate) struct ClientSide {
     pub(crate) tapped: usize,
     /// Transaction status in the last ReadyForQuery.
     pub(crate) status: u8,
+    /// Whether a transaction block is open, and the server has answered a request in it.
+    pub(crate) has_run_in_block: bool,
     /// Whether the client has sent no message yet.
     pub(crate) is_new: bool,
 }

@@ -148,6 +148,8 @@ impl Drive {
             unsent: std::mem::take(&mut self.session.to_client),
             tap: self.tap.take(),
             status: self.session.client_status(),
+            // The lease's transaction is older than the client's block, and has its snapshot.
+            has_run_in_block: self.session.client_status() == b'T',
             is_new,
         }
     }
