@@ -395,7 +395,10 @@ fn gateway_statement(sql: &[u8]) -> Option<GatewayStatement> {
     if verbs.iter().any(|word| verb.is_word(word)) {
         return lexer.token()?.is_word(b"database").then_some(GatewayStatement::ChangesDatabase);
     }
-    has_request(sql).then_some(GatewayStatement::RequestsFault)
+    // Only SET requests a fault, and only a semicolon separates it from a statement before it. Most statements have neither,
+    // so the gateway need not read on.
+    let may_request = verb.is_word(b"set") || sql.contains(&b';');
+    (may_request && has_request(sql)).then_some(GatewayStatement::RequestsFault)
 }
 
 #[cfg(test)]

@@ -492,3 +492,21 @@ fn statements_about_databases_are_known() {
         assert_eq!(found, clears, "{message:?}");
     }
 }
+
+#[test]
+fn requests_for_faults_are_recognized_anywhere() {
+    let request = "SET pgfresh.fault = '{\"error\": \"40001\"}'";
+    for (sql, expected) in [
+        (request.to_owned(), true),
+        (format!("/* x */ {};", request.to_lowercase()), true),
+        (format!(";{request}"), true),
+        (format!("SELECT 1; {request}"), true),
+        ("SET work_mem = '1MB'".to_owned(), false),
+        ("SELECT 'pgfresh.fault'".to_owned(), false),
+        ("SELECT 1; SELECT 'pgfresh.fault'".to_owned(), false),
+    ] {
+        let found = matches!(gateway_statement(sql.as_bytes()), Some(GatewayStatement::RequestsFault));
+        assert_eq!(found, expected, "{sql}");
+        assert_eq!(found, has_request(sql.as_bytes()), "{sql}");
+    }
+}
