@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use pgwire::Token;
+use pgwire::{Token, begins_with};
 use plans::RelationName;
 
-use crate::sql_text::{begins_with, tokens};
+use crate::sql_text::tokens;
 use crate::{LockMode, Observations, ObservedStatement, RelationLock};
 
 mod equal_statements;

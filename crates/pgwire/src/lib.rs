@@ -34,6 +34,7 @@ mod traces;
 mod transcript;
 mod transcript_builder;
 mod unanswered;
+mod words;
 
 pub use conversation::{ClientSide, Conversation};
 pub use error::ErrorResponse;
@@ -58,6 +59,7 @@ pub use statement_pattern::{PlainStatement, PreparedPattern, matches_pattern, st
 pub use traces::{SessionTraces, leaves_nothing};
 pub use transcript::{RequestOutcome, RunningStatement, SessionTranscript, TranscribedRequest};
 pub use transcript_builder::TranscriptBuilder;
+pub use words::{begins_with, has_words};
 
 #[cfg(test)]
 mod corpus;

@@ -16,7 +16,6 @@ mod moment;
 mod points;
 mod recording;
 mod report;
-mod sql_words;
 mod steady;
 #[cfg(test)]
 mod testing;

@@ -3,11 +3,10 @@
 use std::fmt;
 
 use contract::FaultRequest;
-use pgwire::{SqlLexer, StatementKind, matches_pattern, statement_pattern};
+use pgwire::{SqlLexer, StatementKind, begins_with, has_words, matches_pattern, statement_pattern};
 
 use crate::moment::Moment;
 use crate::recording::{LeaseRecord, RanStatement};
-use crate::sql_words::has_words;
 use crate::steady::SteadyLease;
 
 /// Maximum length of a pattern in bytes. A number tells statements apart that begin alike.
@@ -108,12 +107,11 @@ impl Class {
             | StatementKind::Update
             | StatementKind::Delete
             | StatementKind::Truncate => true,
-            StatementKind::Copy => has_words(text, &[b"from", b"stdin"]),
+            StatementKind::Copy => has_words(text, &["from", "stdin"]),
             StatementKind::Select if is_look_up(text) => return None,
-            StatementKind::Select => has_words(text, &[b"for", b"update"]),
+            StatementKind::Select => has_words(text, &["for", "update"]),
             StatementKind::Other => {
-                let first = SqlLexer::new(text.as_bytes(), true).token()?;
-                if !(first.is_word(b"call") || first.is_word(b"do")) {
+                if !begins_with(text, &["call", "do"]) {
                     return None;
                 }
                 true

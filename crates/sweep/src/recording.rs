@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use pgwire::{NormalizedStatement, SessionTranscript, StatementKind, StatementNames, frames, split_zero};
+use pgwire::{
+    NormalizedStatement, SessionTranscript, StatementKind, StatementNames, frames, has_words, split_zero,
+};
 
 use crate::contents::Contents;
-use crate::sql_words::has_words;
 
 /// A lease of a run: the use of a database by one test.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -102,7 +103,7 @@ impl RanStatement {
     /// Returns true if the statement is a COMMIT, END or PREPARE TRANSACTION that ends a transaction, or work of its request.
     #[must_use]
     pub fn ends_transaction(&self) -> bool {
-        let is_commit = self.kind == StatementKind::Commit && !has_words(&self.text, &[b"prepared"]);
+        let is_commit = self.kind == StatementKind::Commit && !has_words(&self.text, &["prepared"]);
         is_commit && (self.in_transaction || self.follows_work)
     }
 
@@ -221,8 +222,8 @@ fn statements(transcript: &SessionTranscript, session: usize) -> Vec<RanStatemen
 fn is_open_after(tag: &str, text: &str) -> Option<bool> {
     match tag {
         "BEGIN" | "START TRANSACTION" => Some(true),
-        "ROLLBACK" if has_words(text, &[b"to"]) => None,
-        "COMMIT" | "ROLLBACK" => Some(has_words(text, &[b"and", b"chain"])),
+        "ROLLBACK" if has_words(text, &["to"]) => None,
+        "COMMIT" | "ROLLBACK" => Some(has_words(text, &["and", "chain"])),
         "PREPARE TRANSACTION" => Some(false),
         _ => None,
     }

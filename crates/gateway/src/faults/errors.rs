@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use pgwire::{ErrorResponse, HEADER, SqlLexer, encode};
+use pgwire::{ErrorResponse, HEADER, SqlLexer, begins_with, encode, has_words};
 use server::Major;
 
 /// Names of the conditions, one a line behind the SQLSTATE. Source: `errcodes.txt`.
@@ -119,14 +119,14 @@ fn by_major<T: Copy>(major: u32, values: [T; 3]) -> T {
 fn serialization_failure(occasion: Occasion<'_>) -> ServerError {
     let Occasion { major, statement, is_commit, .. } = occasion;
     let locks_rows = has_words(statement, &["for", "update"]) || has_words(statement, &["for", "share"]);
-    let modifies = first_word(statement, &["update", "delete", "merge"])
-        || first_word(statement, &["with"]) && has_words(statement, &["update"]);
+    let modifies = begins_with(statement, &["update", "delete", "merge"])
+        || begins_with(statement, &["with"]) && has_words(statement, &["update"]);
     if !is_commit && (modifies || locks_rows) {
         let (file, line, routine) = match () {
-            () if first_word(statement, &["delete"]) => {
+            () if begins_with(statement, &["delete"]) => {
                 ("nodeModifyTable.c", [1046, 1558, 1702], "ExecDelete")
             }
-            () if first_word(statement, &["merge"]) => {
+            () if begins_with(statement, &["merge"]) => {
                 ("nodeModifyTable.c", [3164, 3164, 3411], "ExecMergeMatched")
             }
             () if modifies => ("nodeModifyTable.c", [1564, 2399, 2585], "ExecUpdate"),
@@ -144,8 +144,8 @@ fn serialization_failure(occasion: Occasion<'_>) -> ServerError {
         () if is_commit => {
             ("during commit attempt", [4887, 4879, 4727], "PreCommit_CheckForSerializationFailure")
         }
-        () if first_word(statement, &["insert"])
-            || first_word(statement, &["copy"]) && has_words(statement, &["from", "stdin"]) =>
+        () if begins_with(statement, &["insert"])
+            || begins_with(statement, &["copy"]) && has_words(statement, &["from", "stdin"]) =>
         {
             ("during conflict in checking", [4491, 4483, 4349], "CheckForSerializableConflictIn")
         }
@@ -188,7 +188,7 @@ fn lock_not_available(occasion: Occasion<'_>) -> ServerError {
             ..interrupt("canceling statement due to lock timeout", major, [3157, 3312, 3439])
         };
     };
-    let (what, file, line, routine) = if first_word(statement, &["lock"]) {
+    let (what, file, line, routine) = if begins_with(statement, &["lock"]) {
         ("relation", "namespace.c", [402, 400, 606], "RangeVarGetRelidExtended")
     } else {
         ("row in relation", "heapam.c", [4701, 4937, 5032], "heap_lock_tuple")
@@ -316,8 +316,8 @@ fn condition(sqlstate: &str) -> Option<&'static str> {
 /// Returns the context of an error while the statement waits for a row, or `None` for statements that wait for no row.
 fn row_lock(statement: &str) -> Option<String> {
     let doing = match () {
-        () if first_word(statement, &["update"]) => "updating",
-        () if first_word(statement, &["delete"]) => "deleting",
+        () if begins_with(statement, &["update"]) => "updating",
+        () if begins_with(statement, &["delete"]) => "deleting",
         () if has_words(statement, &["for", "update"]) => "locking",
         () => return None,
     };
@@ -328,7 +328,7 @@ fn row_lock(statement: &str) -> Option<String> {
 fn command(statement: &str) -> String {
     let words = words(statement);
     let at = |at: usize| words.get(at).map_or("", String::as_str);
-    if first_word(statement, &["select", "with", "values", "table"]) && has_words(statement, &["for"]) {
+    if begins_with(statement, &["select", "with", "values", "table"]) && has_words(statement, &["for"]) {
         let strength = words.iter().skip_while(|word| *word != "for").nth(1).cloned().unwrap_or_default();
         return format!("SELECT FOR {}", strength.to_uppercase());
     }
@@ -371,14 +371,6 @@ fn words(statement: &str) -> Vec<String> {
     std::iter::from_fn(|| lexer.token())
         .filter_map(|token| token.name().or_else(|| token.is_sign(b'.').then(|| ".".to_owned())))
         .collect()
-}
-
-fn first_word(statement: &str, any: &[&str]) -> bool {
-    words(statement).first().is_some_and(|first| any.contains(&first.as_str()))
-}
-
-fn has_words(statement: &str, wanted: &[&str]) -> bool {
-    words(statement).windows(wanted.len()).any(|found| found == wanted)
 }
 
 #[cfg(test)]

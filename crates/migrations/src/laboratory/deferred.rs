@@ -3,12 +3,13 @@
 //! COMMIT runs them and releases the locks at once. So the laboratory runs them before COMMIT, asks for the locks, and goes
 //! back to a savepoint. COMMIT then runs them again.
 
+use pgwire::begins_with;
+
 use super::error::LaboratoryError;
 use super::questions::{HELD, SessionState};
 use super::repetition::Repetition;
 use super::session::RepeatedSession;
 use crate::RelationLock;
-use crate::sql_text::begins_with;
 
 /// Asks for a trigger that can be deferred, which may be new.
 const DEFERRABLE: &str = "SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable LIMIT 1";

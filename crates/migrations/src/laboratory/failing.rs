@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use pgwire::begins_with;
+
 use super::answer::Answer;
 use super::bystander::{Bystander, Target};
 use super::error::LaboratoryError;
@@ -13,7 +15,6 @@ use super::repetition::{Repetition, shortened};
 use super::requests::Request;
 use super::session::{Exchange, RepeatedSession};
 use crate::ObservedStatement;
-use crate::sql_text::begins_with;
 
 impl Repetition<'_> {
     /// Runs a statement that failed in the tool's run. `before` is the state of its transaction.

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use pgwire::begins_with;
 use plans::RelationName;
 use report::as_f64;
 use server::{AdminConnection, identifier};
 
 use super::catalog::{Relations, kind};
 use super::error::{During, LaboratoryError};
-use crate::sql_text::begins_with;
 use crate::{Observations, RelationSize};
 
 /// Maximum number of rows to count.
