@@ -65,7 +65,7 @@ pub use junit::{MeasuredTest, MeasuredTests};
 pub use layer::Layer;
 pub use plot::{Plot, TimeSeries};
 pub use progress::Progress;
-pub use quantity::{Quantity, Unit, grouped};
+pub use quantity::{Quantity, Unit, counted, grouped};
 pub use runner::{Contender, PhaseTimes, Rounds, Timed, ToReport, cycles, mean_cycle};
 pub use sample::{Sample, SampleError, as_f64};
 pub use table::{Cell, Column, Table};

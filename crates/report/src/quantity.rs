@@ -147,6 +147,12 @@ pub fn grouped(number: impl fmt::Display) -> String {
     text
 }
 
+/// Formats a number with its noun, such as `1 statement` or `1,200 statements`.
+#[must_use]
+pub fn counted(number: usize, one: &str, several: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { several })
+}
+
 impl fmt::Display for Quantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number_and_symbol() {

@@ -1,6 +1,8 @@
 //! The report of a sweep.
 
-use report::{Column, MeasuredTest, MeasuredTests, Quantity, Report, Table, Tile, Unit, as_f64, hang};
+use report::{
+    Column, MeasuredTest, MeasuredTests, Quantity, Report, Table, Tile, Unit, as_f64, counted, hang,
+};
 use serde_json::{Value, json};
 
 use crate::judgement::FindingKind;
@@ -113,8 +115,8 @@ impl SweepReport {
 
     /// Returns the sentence about the whole sweep, without a full stop.
     fn summary(&self) -> String {
-        let findings = count(self.findings.len(), "finding", "findings");
-        let runs = count(self.runs, "fault", "faults");
+        let findings = counted(self.findings.len(), "finding", "findings");
+        let runs = counted(self.runs, "fault", "faults");
         format!("{findings} in {runs}, each in a run of its own, in {:.0} s", self.seconds)
     }
 
@@ -136,7 +138,7 @@ impl SweepReport {
     fn remarks(&self) -> Vec<(&'static str, String)> {
         let mut remarks = Vec::new();
         if self.not_run > 0 {
-            let faults = count(self.not_run, "fault", "faults");
+            let faults = counted(self.not_run, "fault", "faults");
             remarks.push(("not run", format!("{faults}, because {}", self.not_run_because)));
         }
         remarks.extend(self.unseen.iter().map(|phrase| ("not seen", phrase.clone())));
@@ -274,10 +276,6 @@ fn in_shell(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-fn count(number: usize, one: &str, many: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {many}") }
 }
 
 #[cfg(test)]

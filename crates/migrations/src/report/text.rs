@@ -1,6 +1,6 @@
 //! The report as text for a terminal.
 
-use report::{cut, hang};
+use report::{counted, cut, hang};
 
 use super::{MigrationReport, ReportedStatement, StatementAdvice, words};
 
@@ -114,10 +114,10 @@ impl MigrationReport {
         let changes = || ours().filter(|statement| !statement.is_quiet() || !statement.is_about_session());
         let migrations: std::collections::BTreeSet<_> =
             ours().filter_map(|one| one.migration.as_ref()).collect();
-        let statements = words::count(changes().count(), "statement", "statements");
+        let statements = counted(changes().count(), "statement", "statements");
         let of = match migrations.len() {
             0 => String::new(),
-            many => format!(" of {}", words::count(many, "migration", "migrations")),
+            many => format!(" of {}", counted(many, "migration", "migrations")),
         };
         let quiet = changes().filter(|statement| statement.is_quiet()).count();
         let quiet = if quiet == 0 { String::new() } else { format!(", {quiet} that nothing waits for") };
@@ -166,8 +166,8 @@ impl super::SuiteOutcome {
             }
             (_, Some(_)) => format!(
                 "old code: {command} fails before the migration, too; {} and {} on the migrated database alone",
-                words::count(failed_tests.len(), "test", "tests"),
-                words::count(failures.len(), "statement", "statements")
+                counted(failed_tests.len(), "test", "tests"),
+                counted(failures.len(), "statement", "statements")
             ),
         }
     }

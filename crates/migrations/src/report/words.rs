@@ -1,7 +1,7 @@
 //! Phrases that several formats of the report share.
 
 use plans::RelationName;
-use report::{Quantity, Unit, grouped};
+use report::{Quantity, Unit, counted, grouped};
 
 use super::{BlockedStatement, BrokenStatement, MigrationReport, Prediction, ReportedStatement, TableSize};
 use crate::{AdviceTopic, LockMode, ObservedStatement};
@@ -12,11 +12,6 @@ const PAGE: &str = "docs/migrations.md";
 const MAX_NAMES: usize = 3;
 /// Factor from which the time of a transaction's locks differs from that of the statement.
 const LONGER: f64 = 1.25;
-
-/// Returns a number with its noun, such as `1 statement`.
-pub(super) fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(number), if number == 1 { one } else { many })
-}
 
 /// Returns a rounded number of rows, such as `9,500`, `200 k` or `48 M`.
 pub(super) fn rounded(number: f64) -> String {
@@ -106,7 +101,7 @@ pub(super) fn work(observed: &ObservedStatement) -> Vec<String> {
         tables().filter(|rewrite| !rewrite.is_emptied).map(|rewrite| &rewrite.relation).collect();
     let is_built = |rewrite: &&crate::Rewrite| rewrite.table.is_some() && !rewrite.is_emptied;
     let indexes = observed.rewrites.iter().filter(is_built).count();
-    let indexes = (indexes > 0).then(|| count(indexes, "index", "indexes"));
+    let indexes = (indexes > 0).then(|| counted(indexes, "index", "indexes"));
     let written: Vec<_> = (!rewritten.is_empty())
         .then(|| names(rewritten.iter().copied()))
         .into_iter()
@@ -208,7 +203,7 @@ pub(super) fn size(size: TableSize) -> String {
 /// Returns the sentence about statements of the suite that wait, without a full stop.
 pub(super) fn blocked(blocks: &[BlockedStatement]) -> Option<String> {
     let first = blocks.first()?;
-    let number = count(blocks.len(), "statement", "statements");
+    let number = counted(blocks.len(), "statement", "statements");
     let sentence =
         of_tests("blocks", &number, blocks.iter().map(|one| &one.tests), &first.statement, &first.tests);
     let reason = first.because.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
@@ -218,7 +213,7 @@ pub(super) fn blocked(blocks: &[BlockedStatement]) -> Option<String> {
 /// Returns the sentence about statements of the suite that fail, without a full stop.
 pub(super) fn broken(breaks: &[BrokenStatement]) -> Option<String> {
     let first = breaks.first()?;
-    let number = count(breaks.len(), "statement", "statements");
+    let number = counted(breaks.len(), "statement", "statements");
     let sentence =
         of_tests("breaks", &number, breaks.iter().map(|one| &one.tests), &first.statement, &first.tests);
     Some(format!("{sentence}: {}", first.error))
@@ -234,7 +229,7 @@ fn of_tests<'a>(
     let tests: std::collections::BTreeSet<_> = tests.flatten().collect();
     let tests = match tests.len() {
         0 => String::new(),
-        many => format!(" of {}", count(many, "test", "tests")),
+        many => format!(" of {}", counted(many, "test", "tests")),
     };
     let test = its_tests.first().map_or_else(String::new, |test| format!(" ({test})"));
     format!("{verb} {number}{tests}; the first: {}{test}", report::cut(first, 70))

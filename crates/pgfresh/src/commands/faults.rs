@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
+use report::counted;
 use sweep::{Judgement, Point, RepeatableCommand, SweepFinding, SweepReport, compare_with_retries, points};
 
 use self::progress::SweepProgress;
@@ -84,12 +85,11 @@ fn sweep(
     }
     let mut unseen = targets.unseen.clone();
     if unsteady > 0 {
-        let statements =
-            if unsteady == 1 { "1 statement that does" } else { &format!("{unsteady} statements that do") };
+        let statements = counted(unsteady, "statement that does", "statements that do");
         unseen.insert(format!("{statements} not run each time"));
     }
     let total = chosen.len();
-    let judged = workers::run(runner, &targets, chosen, jobs, arguments.budget, &progress)?;
+    let judged = workers::run(runner, &targets, &chosen, jobs, arguments.budget, &progress)?;
     Ok(Some(report_of(judged, total, unseen, arguments, runner.cancelled)))
 }
 

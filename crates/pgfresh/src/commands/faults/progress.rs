@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use report::counted;
 use sys::lock;
 
 use crate::output::Verbosity;
@@ -17,7 +18,7 @@ impl SweepProgress {
 
     /// Shows the number of finished runs.
     pub(super) fn show(&self, done: usize, total: usize, findings: usize) {
-        let findings = if findings == 1 { "1 finding".to_owned() } else { format!("{findings} findings") };
+        let findings = counted(findings, "finding", "findings");
         lock(&self.0).show(&format!("{done} of {total} faults, {findings}"));
     }
 

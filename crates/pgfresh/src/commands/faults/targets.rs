@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use gateway::Fault;
+use report::counted;
 use server::printable_lines;
 use sweep::{Point, SteadyLease, steady_leases};
 
@@ -80,10 +81,11 @@ impl Targets {
         let may_mean = |name: &String, test: &str| name.starts_with(test) || test.starts_with(name.as_str());
         let is_wanted = |test: &String| only.is_empty() || only.iter().any(|name| may_mean(name, test));
         let tests: Vec<_> = tests.into_iter().filter(is_wanted).collect();
-        let recorded = in_parallel(jobs, &tests, |test: &String| {
+        let work = |test: &String| {
             progress.say(&format!("running {test} twice without faults"));
             record(runner, Some(test), with_test(command, test))
-        })?;
+        };
+        let recorded = in_parallel(jobs, &tests, work, |_| ())?;
         for recorded in recorded {
             match recorded {
                 Recorded::Target(target, unseen) => all.add(target, unseen),
@@ -150,8 +152,8 @@ fn record(runner: &Runner<'_>, test: Option<&str>, words: Vec<OsString>) -> Resu
     let mut unseen = unseen(&one);
     let (mut leases, unsteady) = steady_leases(one.leases, other.leases);
     if unsteady > 0 {
-        let leases = if unsteady == 1 { "lease" } else { "leases" };
-        unseen.insert(format!("{unsteady} {leases} whose order differs from run to run: use one worker"));
+        let leases = counted(unsteady, "lease", "leases");
+        unseen.insert(format!("{leases} whose order differs from run to run: use one worker"));
     }
     if let Some(test) = test {
         for lease in leases.iter_mut().filter(|lease| lease.record.test.as_deref() != Some(test)) {
@@ -191,7 +193,7 @@ fn unseen_rows(leases: &[SteadyLease]) -> Vec<String> {
     let mut unseen = Vec::new();
     let unread = leases.iter().filter(|lease| lease.steady_rows.is_none()).count();
     if unread > 0 {
-        let leases = if unread == 1 { "1 lease" } else { &format!("{unread} leases") };
+        let leases = counted(unread, "lease", "leases");
         unseen.push(format!("rows of {leases} that pgfresh could not read, as in isolation server"));
     }
     let steady = || leases.iter().filter_map(|lease| lease.steady_rows.as_ref());

@@ -1,16 +1,12 @@
 //! Runs the command with each fault, several at the same time.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sweep::{FaultyRun, FindingKind, Judgement, Point, RunEnd, judge};
-use sys::lock;
 
 use super::child::CommandEnd;
+use super::parallel::in_parallel;
 use super::progress::SweepProgress;
 use super::runner::Runner;
 use super::targets::{Targets, fault_of};
@@ -33,52 +29,26 @@ pub(super) struct JudgedPoint {
 pub(super) fn run(
     runner: &Runner<'_>,
     targets: &Targets,
-    points: Vec<Point>,
+    points: &[Point],
     jobs: usize,
     budget: Duration,
     progress: &SweepProgress,
 ) -> Result<Vec<JudgedPoint>, Failure> {
     let (end, total) = (Instant::now() + budget, points.len());
-    let queue = Mutex::new(VecDeque::from(points));
-    let has_failed = AtomicBool::new(false);
-    let (sender, results) = channel();
-    let mut judged = Vec::new();
-    let mut failure = None;
-    thread::scope(|scope| {
-        for _ in 0..jobs.min(total) {
-            let (sender, queue, has_failed) = (sender.clone(), &queue, &has_failed);
-            scope.spawn(move || {
-                let is_over = || {
-                    Instant::now() > end
-                        || has_failed.load(Ordering::Relaxed)
-                        || runner.cancelled.load(Ordering::Relaxed)
-                };
-                while let Some(point) =
-                    Some(queue).filter(|_| !is_over()).and_then(|queue| lock(queue).pop_front())
-                {
-                    let result = run_point(runner, targets, point);
-                    has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                    // The receiver lives as long as the scope.
-                    drop(sender.send(result));
-                }
-            });
+    let (mut done, mut findings) = (0, 0);
+    progress.show(done, total, findings);
+    let work = |point: &Point| {
+        let is_over = Instant::now() > end || runner.cancelled.load(Ordering::Relaxed);
+        if is_over { Ok(None) } else { run_point(runner, targets, point.clone()) }
+    };
+    let judged = in_parallel(jobs, points, work, |result| {
+        if let Some(result) = result {
+            done += 1;
+            findings += usize::from(result.is_finding());
+            progress.show(done, total, findings);
         }
-        drop(sender);
-        progress.show(0, total, 0);
-        for result in results {
-            match result {
-                Ok(Some(point)) => judged.push(point),
-                Ok(None) => {}
-                Err(error) => failure = Some(error),
-            }
-            let findings = judged.iter().filter(|one: &&JudgedPoint| one.is_finding()).count();
-            progress.show(judged.len(), total, findings);
-        }
-    });
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(judged),
-    }
+    })?;
+    Ok(judged.into_iter().flatten().collect())
 }
 
 impl JudgedPoint {
