@@ -193,7 +193,7 @@ impl Layout {
         Some(Self {
             prefix: prefix.to_owned(),
             extensions: shares.into_iter().find(|path| path.join("plpgsql.control").exists())?,
-            modules: libraries.into_iter().find(|path| path.join("plpgsql.so").exists())?,
+            modules: libraries.into_iter().find(|path| module_file(path, "plpgsql").exists())?,
             libraries: vec![prefix.join("lib")],
         })
     }
@@ -227,7 +227,7 @@ impl Layout {
     /// Returns the path of an extension's module, which not every extension has. `control` is the text of its control file.
     fn module(&self, name: &str, control: &str) -> PathBuf {
         let path = control_value(control, "module_pathname").unwrap_or(name);
-        self.modules.join(format!("{}.so", path.trim_start_matches("$libdir/")))
+        module_file(&self.modules, path.trim_start_matches("$libdir/"))
     }
 
     /// Returns the libraries that a module may need and the system may lack, by their names.
@@ -283,6 +283,12 @@ impl Layout {
         }
         Ok(())
     }
+}
+
+/// Returns the path of module `name`. Its name ends with ".dylib" on macOS since `PostgreSQL` 16, and with ".so" otherwise.
+fn module_file(modules: &Path, name: &str) -> PathBuf {
+    let mac = modules.join(format!("{name}.dylib"));
+    if mac.exists() { mac } else { modules.join(format!("{name}.so")) }
 }
 
 /// Returns true for control files such as `postgis-3.control`, whose name without the number is one of Debian's alternatives. A
@@ -398,14 +404,38 @@ fn copy_as(file: &Path, target: &Path) -> Result<(), FileError> {
     fs::rename(&staged, target).attempt("rename", &staged)
 }
 
-/// Returns true for a library, such as `libproj.so.25`.
+/// Returns true for a library, such as `libproj.so.25` or `libpq.5.dylib`.
 fn is_library(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"))
+    path.file_name()
+        .is_some_and(|name| [".so", ".dylib"].iter().any(|part| name.to_string_lossy().contains(part)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_have_the_suffix_of_their_system() {
+        for suffix in ["so", "dylib"] {
+            let prefix = tempfile::tempdir().unwrap();
+            for (path, text) in [
+                ("share/extension/plpgsql.control".to_owned(), ""),
+                (format!("lib/plpgsql.{suffix}"), ""),
+                ("share/extension/vector.control".to_owned(), "module_pathname = '$libdir/vector'"),
+                (format!("lib/vector.{suffix}"), ""),
+                ("share/extension/cube.control".to_owned(), "module_pathname = '$libdir/cube'"),
+                (format!("lib/cube.{suffix}.old"), ""),
+            ] {
+                let path = prefix.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            let layout = Layout::of(prefix.path()).unwrap();
+            assert!(layout.has("vector") && !layout.has("cube"), "{suffix}");
+            assert_eq!(layout.module("vector", ""), prefix.path().join(format!("lib/vector.{suffix}")));
+            assert!(is_library(Path::new(&format!("libpq.5.{suffix}"))));
+        }
+    }
 
     /// An interrupted copy must not look like an extension.
     #[test]

@@ -24,13 +24,15 @@ pub struct Found {
 }
 
 /// Directories where packages install several major versions side by side. `*` matches any text.
-const USUAL_DIRECTORIES: [&str; 8] = [
+const USUAL_DIRECTORIES: [&str; 10] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
     "/opt/homebrew/opt/postgresql@*/bin",
     "/usr/local/opt/postgresql@*/bin",
     "/home/linuxbrew/.linuxbrew/opt/postgresql@*/bin",
     "/Applications/Postgres.app/Contents/Versions/*/bin",
+    "/Library/PostgreSQL/*/bin",
+    "/opt/local/lib/postgresql*/bin",
     "/usr/lib/postgresql*/bin",
     "/usr/local/pgsql/bin",
 ];
@@ -247,5 +249,25 @@ mod tests {
         let pattern = format!("{}/pg-*/bin", folder.path().display());
         let found: Vec<_> = expand(&pattern);
         assert_eq!(found, ["pg-15", "pg-16"].map(|major| folder.path().join(major).join("bin")));
+    }
+
+    /// Tries the patterns below a temporary directory in place of the root.
+    #[test]
+    fn installers_on_a_mac_have_a_pattern() {
+        let root = tempfile::tempdir().unwrap();
+        for (bin, installer) in [
+            ("/opt/homebrew/opt/postgresql@17/bin", "Homebrew on Apple silicon"),
+            ("/usr/local/opt/postgresql@17/bin", "Homebrew on Intel"),
+            ("/Applications/Postgres.app/Contents/Versions/17/bin", "Postgres.app"),
+            ("/Library/PostgreSQL/17/bin", "EnterpriseDB's installer"),
+            ("/opt/local/lib/postgresql17/bin", "MacPorts"),
+        ] {
+            let bin = root.path().join(bin.trim_start_matches('/'));
+            fs::create_dir_all(&bin).unwrap();
+            let found = USUAL_DIRECTORIES
+                .iter()
+                .flat_map(|pattern| expand(&format!("{}{pattern}", root.path().display())));
+            assert_eq!(found.filter(|found| *found == bin).count(), 1, "{installer}");
+        }
     }
 }

@@ -45,12 +45,24 @@ impl PackageTool {
     }
 }
 
+/// An operating system and a processor architecture in Rust's notation, e.g. `macos` and `aarch64`.
+#[derive(Debug, Clone, Copy)]
+struct Platform<'a> {
+    system: &'a str,
+    architecture: &'a str,
+}
+
+/// This machine's platform.
+const OURS: Platform<'_> = Platform { system: std::env::consts::OS, architecture: std::env::consts::ARCH };
+
 /// A package in a registry, consisting of a single file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
     /// The package tool that downloads this package.
     pub client: PackageTool,
+    /// Operating system in Rust's notation, `linux` or `macos`.
+    system: String,
     /// Processor architecture in Rust's notation, e.g. `x86_64` or `aarch64`.
     architecture: String,
     /// Name in the registry.
@@ -107,22 +119,28 @@ impl Package {
         packages
     }
 
-    /// Returns true if `name` is one of the extensions that come with `PostgreSQL`.
+    /// Returns true if `name` is one of the extensions that come with `PostgreSQL`. npm's packages for Linux have all of them
+    /// and no other, while those for macOS have more.
     pub(crate) fn has_contrib(name: &str) -> bool {
         let packages = table();
         let mut servers = packages
             .iter()
-            .filter(|package| package.client == PackageTool::Npm)
+            .filter(|package| package.client == PackageTool::Npm && package.system == "linux")
             .flat_map(|package| &package.servers);
         servers.any(|server| server.has_extension(name))
     }
 
     /// Returns this machine's packages that contain a server of `major`, in order of preference.
     pub(crate) fn of(major: u32) -> Vec<Self> {
+        Self::for_platform(OURS, major)
+    }
+
+    /// Returns the packages for `platform` that contain a server of `major`, in order of preference.
+    fn for_platform(platform: Platform<'_>, major: u32) -> Vec<Self> {
         let mut packages = table();
         packages.retain(|package| {
-            std::env::consts::OS == "linux"
-                && package.architecture == std::env::consts::ARCH
+            package.system == platform.system
+                && package.architecture == platform.architecture
                 && package.servers.iter().any(|server| server.is(major))
         });
         packages
@@ -175,7 +193,7 @@ mod tests {
             for server in &package.servers {
                 assert!(Path::new(&server.bin).is_relative() && !server.bin.contains(".."), "{package:?}");
             }
-            names.push((package.architecture, package.sha512));
+            names.push((package.system, package.architecture, package.sha512));
         }
         let count = names.len();
         names.sort();
@@ -184,16 +202,55 @@ mod tests {
     }
 
     #[test]
-    fn both_architectures_have_every_published_package() {
-        let majors = |architecture: &str| {
-            let has = |major: &u32| {
-                let ours = |package: &Package| package.architecture == architecture;
-                table().iter().any(|package| ours(package) && package.server(*major).is_some())
+    fn each_platform_has_every_published_package() {
+        for (system, architecture, majors) in [
+            ("linux", "x86_64", vec![13, 14, 15, 16, 17, 18]),
+            ("linux", "aarch64", vec![15, 16, 17, 18]),
+            ("macos", "x86_64", vec![15, 16, 17, 18]),
+            ("macos", "aarch64", vec![15, 16, 17, 18]),
+            ("windows", "x86_64", vec![]),
+            ("linux", "riscv64", vec![]),
+        ] {
+            let platform = Platform { system, architecture };
+            let has = |major: &u32| !Package::for_platform(platform, *major).is_empty();
+            assert_eq!(MAJORS.filter(has).collect::<Vec<_>>(), majors, "{platform:?}");
+        }
+    }
+
+    /// A package's name or wheel names its platform, in the registry's notation.
+    #[test]
+    fn hosts_choose_packages_of_their_platform() {
+        for (system, architecture, npm, wheels) in [
+            ("linux", "x86_64", "linux-x64", ["manylinux_", "_x86_64"]),
+            ("linux", "aarch64", "linux-arm64", ["manylinux_", "_aarch64"]),
+            ("macos", "x86_64", "darwin-x64", ["macosx_", "_x86_64"]),
+            ("macos", "aarch64", "darwin-arm64", ["macosx_", "_arm64"]),
+        ] {
+            let platform = Platform { system, architecture };
+            for package in MAJORS.flat_map(|major| Package::for_platform(platform, major)) {
+                match &package.wheel {
+                    None => assert_eq!(package.name, format!("@embedded-postgres/{npm}")),
+                    Some(wheel) => {
+                        let [begin, end] = wheels;
+                        assert!(wheel.platform.starts_with(begin), "{platform:?} {package:?}");
+                        assert!(wheel.platform.ends_with(end), "{platform:?} {package:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_platform_prefers_the_same_tools() {
+        for major in 15..=18 {
+            let tools = |system, architecture| {
+                let packages = Package::for_platform(Platform { system, architecture }, major);
+                packages.iter().map(|package| package.client.name()).collect::<Vec<_>>()
             };
-            MAJORS.filter(has).collect::<Vec<_>>()
-        };
-        assert_eq!(majors("x86_64"), [13, 14, 15, 16, 17, 18]);
-        assert_eq!(majors("aarch64"), [15, 16, 17, 18]);
+            for (system, architecture) in [("linux", "aarch64"), ("macos", "x86_64"), ("macos", "aarch64")] {
+                assert_eq!(tools(system, architecture), tools("linux", "x86_64"), "{system} {major}");
+            }
+        }
     }
 
     #[test]
@@ -215,6 +272,7 @@ mod tests {
         assert!(
             Package::has_contrib("uuid-ossp")
                 && !Package::has_contrib("vector")
+                && !Package::has_contrib("pldbgapi")
                 && !Package::has_contrib("postgis")
         );
     }

@@ -13,13 +13,17 @@ use std::time::Duration;
 /// Timeout for a script to start its server.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// First bytes of a program: ELF (elf(5)), Mach-O for one architecture, and Mach-O for several (`mach-o/loader.h`,
+/// `mach-o/fat.h`).
+const PROGRAM_MAGICS: [[u8; 4]; 3] = [*b"\x7fELF", [0xcf, 0xfa, 0xed, 0xfe], [0xca, 0xfe, 0xba, 0xbe]];
+
 /// Returns true if the file really is the program that its name suggests, and false for a script or for a
 /// link to a program with a different name.
 pub(crate) fn is_own_program(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
     let keeps_its_name = |real: PathBuf| real.file_name() == path.file_name();
-    read.is_ok() && magic == *b"\x7fELF" && path.canonicalize().is_ok_and(keeps_its_name)
+    read.is_ok() && PROGRAM_MAGICS.contains(&magic) && path.canonicalize().is_ok_and(keeps_its_name)
 }
 
 /// Returns the executable of the server that `postgres` starts in `folder`, or `None` if it starts no server
@@ -66,6 +70,24 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn programs_of_each_system_are_no_scripts() {
+        let folder = tempfile::tempdir().unwrap();
+        let postgres = folder.path().join("postgres");
+        for (bytes, is_program) in [
+            (&b"\x7fELF\x02\x01"[..], true),
+            // MH_MAGIC_64 in the order of arm64 and x86-64.
+            (&0xfeed_facf_u32.to_le_bytes()[..], true),
+            // FAT_MAGIC, which is big-endian on all machines.
+            (&0xcafe_babe_u32.to_be_bytes()[..], true),
+            (&b"#!/bin/sh\n"[..], false),
+            (&b""[..], false),
+        ] {
+            fs::write(&postgres, bytes).unwrap();
+            assert_eq!(is_own_program(&postgres), is_program, "{bytes:x?}");
+        }
+    }
 
     #[test]
     fn server_behind_a_filter_is_not_followed() {

@@ -202,7 +202,7 @@ fn no_installation_of_a_major() {
         DETAIL:  Looked at PATH, \"pg_config --bindir\", /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, \
         /opt/homebrew/opt/postgresql@*/bin, /usr/local/opt/postgresql@*/bin, \
         /home/linuxbrew/.linuxbrew/opt/postgresql@*/bin, /Applications/Postgres.app/Contents/Versions/*/bin, \
-        /usr/lib/postgresql*/bin, /usr/local/pgsql/bin.
+        /Library/PostgreSQL/*/bin, /opt/local/lib/postgresql*/bin, /usr/lib/postgresql*/bin, /usr/local/pgsql/bin.
         HINT:  Install it (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
         or npm or pip, with which pgfresh downloads it."
     );
