@@ -33,3 +33,15 @@ func TestNameBeginsWithPackage(t *testing.T) {
 		t.Errorf("the name is %q, want %q", got, want)
 	}
 }
+
+func TestMissingBinaryHasHintForSystem(t *testing.T) {
+	for system, want := range map[string]string{
+		"linux":   "Run \"make install\" in a checkout",
+		"darwin":  "Run \"cargo install --locked --path crates/pgfresh\" in a checkout",
+		"windows": "pgfresh runs on Linux and macOS, not on windows. Run the tests in WSL 2",
+	} {
+		if got := installHint(system); !strings.HasPrefix(got, want) {
+			t.Errorf("the hint on %s is %q, want %q", system, got, want)
+		}
+	}
+}

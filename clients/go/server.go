@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -69,9 +70,24 @@ func find(named string) (string, error) {
 	case named != "":
 		return "", fmt.Errorf("cannot find %q, which PGFRESH_BIN names\n%s", named, set)
 	default:
-		return "", fmt.Errorf("cannot find %q\nHINT:  "+
-			"Run \"make install\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.", binary)
+		return "", fmt.Errorf("cannot find %q\nHINT:  %s", binary, installHint(runtime.GOOS))
 	}
+}
+
+// installCommands has the commands that install pgfresh from a checkout, by runtime.GOOS. The scripts of "make install" need a newer
+// bash than macOS has.
+var installCommands = map[string]string{
+	"linux":  "make install",
+	"darwin": "cargo install --locked --path crates/pgfresh",
+}
+
+// installHint returns the hint if there is no binary on a system, named as runtime.GOOS names it.
+func installHint(system string) string {
+	if command := installCommands[system]; command != "" {
+		return fmt.Sprintf("Run %q in a checkout of pgfresh, or set PGFRESH_BIN to where it is.", command)
+	}
+	return "pgfresh runs on Linux and macOS, not on " + system +
+		". Run the tests in WSL 2, or set PGFRESH_CONTROL to a server on another machine."
 }
 
 // Hints if the binary is missing or another program.

@@ -7,8 +7,20 @@ const path = require("node:path");
 
 const PLATFORM = `@pgfresh/${process.platform}-${process.arch}`;
 
-// Hint if there is no binary. The other clients have the same text.
-const HINT = 'Run "make install" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.';
+// Commands that install pgfresh from a checkout, by process.platform. The scripts of "make install" need a newer bash than macOS has.
+const COMMANDS = new Map([
+  ["linux", "make install"],
+  ["darwin", "cargo install --locked --path crates/pgfresh"],
+]);
+
+// Returns the hint if there is no binary on a platform. The other clients have the same texts.
+function installHint(platform) {
+  const command = COMMANDS.get(platform);
+  if (command) return `Run "${command}" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.`;
+  return `pgfresh runs on Linux and macOS, not on ${platform}. Run the tests in WSL 2, or set PGFRESH_CONTROL to a server on another machine.`;
+}
+
+const HINT = installHint(process.platform);
 
 // Returns the path in the platform's package, or undefined if npm has not installed the package.
 function bundledBinary() {
@@ -32,4 +44,4 @@ function binaryOnPath() {
   });
 }
 
-module.exports = { HINT, PLATFORM, binaryOnPath, bundledBinary };
+module.exports = { HINT, PLATFORM, binaryOnPath, bundledBinary, installHint };

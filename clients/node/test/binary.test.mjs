@@ -3,11 +3,13 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
+const { installHint } = createRequire(import.meta.url)("../src/binary.js");
 const shim = fileURLToPath(new URL("../bin/pgfresh.js", import.meta.url));
 const index = fileURLToPath(new URL("../src/index.js", import.meta.url));
 
@@ -49,4 +51,10 @@ test("the client runs the next pgfresh on PATH", (t) => {
   const { shims, real } = folders(t);
   const { stderr } = run(["-e", `require(${JSON.stringify(index)}).freshDatabase()`], [shims, real]);
   assert.match(stderr, /pgfresh: the real one, with serve --shared --json/);
+});
+
+test("the hint for a missing binary depends on the platform", () => {
+  assert.match(installHint("linux"), /^Run "make install" in a checkout/);
+  assert.match(installHint("darwin"), /^Run "cargo install --locked --path crates\/pgfresh" in a checkout/);
+  assert.match(installHint("win32"), /^pgfresh runs on Linux and macOS, not on win32\. Run the tests in WSL 2/);
 });

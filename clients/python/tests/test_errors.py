@@ -40,6 +40,13 @@ def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return log
 
 
+def test_missing_binary_has_a_hint_for_the_platform() -> None:
+    assert _server._install_hint("linux").startswith('Run "make install" in a checkout')
+    assert _server._install_hint("darwin").startswith('Run "cargo install --locked --path crates')
+    hint = _server._install_hint("win32")
+    assert hint.startswith("pgfresh runs on Linux and macOS, not on win32. Run the tests in WSL 2")
+
+
 def test_failed_start_is_not_repeated(failing: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
         with pytest.raises(Error) as raised:

@@ -254,7 +254,39 @@ fn not_found(named: Option<&OsStr>) -> Error {
         Some(named) => {
             Error::new(format!("cannot find \"{}\", which PGFRESH_BIN names", named.display())).hint(SET)
         }
-        None => Error::new("cannot find \"pgfresh\"")
-            .hint("Run \"make install\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is."),
+        None => Error::new("cannot find \"pgfresh\"").hint(&install_hint(std::env::consts::OS)),
+    }
+}
+
+/// Returns the hint if there is no binary on a system, in the notation of `std::env::consts::OS`. The scripts of "make install"
+/// need a newer bash than macOS has.
+fn install_hint(system: &str) -> String {
+    let command = match system {
+        "linux" => "make install",
+        "macos" => "cargo install --locked --path crates/pgfresh",
+        _ => {
+            return format!(
+                "pgfresh runs on Linux and macOS, not on {system}. \
+                 Run the tests in WSL 2, or set PGFRESH_CONTROL to a server on another machine."
+            );
+        }
+    };
+    format!("Run \"{command}\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::install_hint;
+
+    #[test]
+    fn missing_binary_has_a_hint_for_the_system() {
+        for (system, command) in [("linux", "make install"), ("macos", "cargo install ")] {
+            assert!(install_hint(system).starts_with(&format!("Run \"{command}")), "{system}");
+        }
+        let hint = install_hint("windows");
+        assert!(
+            hint.starts_with("pgfresh runs on Linux and macOS, not on windows. Run the tests in WSL 2"),
+            "{hint}"
+        );
     }
 }

@@ -15,6 +15,7 @@ import re
 import shutil
 import ssl
 import subprocess
+import sys
 import sysconfig
 import threading
 from collections.abc import Mapping
@@ -305,6 +306,24 @@ def _bundled_binary() -> str | None:
     return shutil.which("pgfresh", path=sysconfig.get_path("scripts"))
 
 
+_COMMANDS = {
+    "linux": "make install",
+    "darwin": "cargo install --locked --path crates/pgfresh",
+}
+"""Commands that install pgfresh from a checkout, by sys.platform. The scripts of "make install"
+need a newer bash than macOS has."""
+
+
+def _install_hint(platform: str) -> str:
+    """Returns the hint if there is no binary on a platform."""
+    if command := _COMMANDS.get(platform):
+        return f'Run "{command}" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.'
+    return (
+        f"pgfresh runs on Linux and macOS, not on {platform}. "
+        "Run the tests in WSL 2, or set PGFRESH_CONTROL to a server on another machine."
+    )
+
+
 def _start(options: tuple[str, ...] = ()) -> Server:
     named = os.environ.get("PGFRESH_BIN")
     path = shutil.which(named or _bundled_binary() or "pgfresh")
@@ -313,10 +332,7 @@ def _start(options: tuple[str, ...] = ()) -> Server:
             raise _not_run(named, "it is not an executable file")
         raise Error(f'cannot find "{named}", which PGFRESH_BIN names', hint=_SET)
     if path is None:
-        raise Error(
-            'cannot find "pgfresh"',
-            hint='Run "make install" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.',
-        )
+        raise Error('cannot find "pgfresh"', hint=_install_hint(sys.platform))
     # Ctrl-C does not reach a process in another session, so that tests can still release databases.
     pipe = subprocess.PIPE
     try:

@@ -143,8 +143,24 @@ final class Server {
         return isSet
                 ? new PgfreshException("cannot find \"" + wanted + "\", which PGFRESH_BIN names", SET)
                 : new PgfreshException(
-                        "cannot find \"" + wanted + "\"",
-                        "Run \"make install\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.");
+                        "cannot find \"" + wanted + "\"", installHint(System.getProperty("os.name")));
+    }
+
+    /**
+     * Returns the hint if there is no binary on a system, named as the property "os.name" names it. The scripts of "make install"
+     * need a newer bash than macOS has.
+     */
+    static String installHint(String system) {
+        String command =
+                switch (system) {
+                    case "Linux" -> "make install";
+                    case "Mac OS X" -> "cargo install --locked --path crates/pgfresh";
+                    default -> "";
+                };
+        return !command.isEmpty()
+                ? "Run \"" + command + "\" in a checkout of pgfresh, or set PGFRESH_BIN to where it is."
+                : "pgfresh runs on Linux and macOS, not on " + system
+                        + ". Run the tests in WSL 2, or set PGFRESH_CONTROL to a server on another machine.";
     }
 
     /**
