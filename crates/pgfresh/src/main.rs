@@ -17,6 +17,7 @@ mod control;
 mod disk;
 mod end_of_test;
 mod exit;
+mod experimental;
 mod failed_tests;
 mod failure;
 mod foreground;

@@ -12,6 +12,7 @@ use storage::{Cache, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions};
 
 use super::Context;
+use crate::experimental;
 use crate::failure::Failure;
 use crate::notice::notice;
 use crate::output::Verbosity;
@@ -67,6 +68,7 @@ pub(crate) fn find_or_download(
         }
         found => found?,
     };
+    experimental::announce(&provisioner.cache, context.verbosity);
     note_unknown_major(context.verbosity, provisioner.installation.version());
     Ok(provisioner)
 }

@@ -1,0 +1,49 @@
+//! Label of systems on which pgfresh has been cross-built but never run. pgfresh prints it at the first start with each cache.
+
+use storage::Cache;
+
+use crate::notice::notice;
+use crate::output::Verbosity;
+
+/// Name of the cache's note that says that the label was printed.
+const NOTE: &str = "experimental-1";
+
+/// Prints the label of this machine's system once for each cache, unless the verbosity is quiet.
+pub(crate) fn announce(cache: &Cache, verbosity: Verbosity) {
+    let system = std::env::consts::OS;
+    let Some(label) = label(system, || verbosity.is_quiet() || cache.recall(NOTE).is_some()) else { return };
+    notice!("pgfresh: {label}");
+    if let Err(error) = cache.remember(NOTE, label) {
+        tracing::debug!(%error, "could not note that the label was printed");
+    }
+}
+
+/// Returns the label of `system`, which is in Rust's notation. Returns `None` for a tested system, and if the user does not need
+/// the label. `is_needless` is not called for a tested system.
+fn label(system: &str, is_needless: impl FnOnce() -> bool) -> Option<&'static str> {
+    let label = match system {
+        "macos" => {
+            "macOS support is experimental: cross-built, its logic tested on Linux, never run on a Mac\n\
+             DETAIL:  pgfresh prints this once for each cache. docs/platforms.md says what is tested and what is not."
+        }
+        _ => return None,
+    };
+    (!is_needless()).then_some(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn untested_systems_get_the_label_once() {
+        let first = label("macos", || false).unwrap();
+        assert!(first.contains("never run on a Mac"), "{first}");
+        assert_eq!(label("macos", || true), None);
+    }
+
+    #[test]
+    fn linux_reads_no_note_and_prints_nothing() {
+        assert_eq!(label("linux", || unreachable!("Linux needs no label")), None);
+    }
+}
