@@ -95,7 +95,7 @@ fn client(project: &Project) -> Option<(&'static str, String)> {
                 .into_iter()
                 .find(|tool| project.command.starts_with(tool.split(' ').next().unwrap_or(tool)));
             let pip = prefix.map_or_else(|| "pip".to_owned(), |prefix| format!("{prefix} pip"));
-            Some(("pgfresh-.*x86_64.whl", format!("{pip} install --no-deps pgfresh-*x86_64.whl")))
+            Some(("pgfresh-.*linux.*x86_64.whl", format!("{pip} install --no-deps pgfresh-*x86_64.whl")))
         }
         // npm would look for the client's optional packages in its registry, and pnpm and Yarn have commands of their own.
         Some("node") => Some((

@@ -353,6 +353,34 @@ fn python_and_node_jobs_install_the_client() {
     }
 }
 
+/// A release has a wheel for each system and processor, and jobs run on Linux and x86-64.
+#[test]
+fn python_jobs_fetch_the_wheel_for_linux() {
+    let wheels = [
+        "manylinux2014_x86_64.manylinux_2_17_x86_64",
+        "manylinux2014_aarch64.manylinux_2_17_aarch64",
+        "macosx_13_0_x86_64",
+        "macosx_13_0_arm64",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let sums = folder.path().join("SHA256SUMS");
+    let lines =
+        wheels.map(|tag| format!("digest  pgfresh-{}-py3-none-{tag}.whl\n", env!("CARGO_PKG_VERSION")));
+    fs::write(&sums, lines.concat()).unwrap();
+    for &system in System::value_variants() {
+        // Some systems replace "$$" by "$" in a command.
+        let text = cached(system, "pyproject.toml").replace("$$", "$");
+        let patterns = text.split('\'').filter(|word| word.ends_with("whl$"));
+        let mut count = 0;
+        for pattern in patterns {
+            let found = Command::new("grep").arg(pattern).arg(&sums).output().unwrap();
+            assert_eq!(String::from_utf8(found.stdout).unwrap(), lines[0], "{system:?} {pattern}");
+            count += 1;
+        }
+        assert!(count > 0, "{system:?}: {text}");
+    }
+}
+
 /// Returns the configuration that checks migrations.
 fn migrations(system: System, remote: Option<&str>) -> String {
     let folder = tempfile::tempdir().unwrap();
