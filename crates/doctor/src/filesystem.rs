@@ -8,7 +8,7 @@ use std::path::Path;
 
 use report::{Cell, Layer, Quantity, Unit, as_f64};
 use storage::{Attempt, FileError};
-use sys::{Filesystem, Mount};
+use sys::{Directory, Filesystem, Mount};
 
 /// Default size of `/dev/shm` in a container, in bytes. Source: Docker, `--shm-size`.
 pub(crate) const CONTAINER_SHM: u64 = 64 << 20;
@@ -85,11 +85,11 @@ fn limit_cell(bytes: u64) -> Cell {
     reason = "what is not there need not be removed; the whole folder goes later"
 )]
 fn try_reflink(folder: &Path) -> Option<bool> {
-    let (from, to) = (folder.join("reflink-from"), folder.join("reflink-to"));
+    let (from, to) = (folder.join("reflink-from"), "reflink-to");
     std::fs::write(&from, [7; 4096]).ok()?;
-    let cloned = File::open(&from).and_then(|source| sys::reflink(&source, &File::create(&to)?));
-    for path in [from, to] {
+    let cloned = File::open(&from).and_then(|source| Directory::open(folder)?.clone_file(to, &source));
+    for path in [from, folder.join(to)] {
         let _ = std::fs::remove_file(path);
     }
-    cloned.ok()
+    Some(cloned.ok()?.is_some())
 }

@@ -23,7 +23,7 @@ const CHUNK: u64 = 32 << 20;
 /// How the bytes were copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// The files share blocks until one of them is modified (`FICLONE`).
+    /// The files share blocks until one of them is modified (`FICLONE`, `clonefile`).
     Reflink,
     /// The bytes were copied, so the files share no blocks.
     Copy,
@@ -87,14 +87,18 @@ impl FileCopier {
         let (stored, compared) = check(file, &from, source_path, &self.verified)?;
         self.compared.fetch_or(compared, Ordering::Relaxed);
 
+        if file.size > 0
+            && self.method == Method::Reflink
+            && let Some(to) = target.clone_file(name, &from).attempt("clone", &path)?
+        {
+            self.account.change_owner(&to).attempt("change the owner of", &path)?;
+            self.done.fetch_add(file.size, Ordering::Relaxed);
+            return Ok(Method::Reflink);
+        }
         let to = target.create_file(name).attempt("create", &path)?;
         self.account.change_owner(&to).attempt("change the owner of", &path)?;
         if file.size == 0 {
             return Ok(self.method);
-        }
-        if self.method == Method::Reflink && sys::reflink(&from, &to).attempt("clone", &path)? {
-            self.done.fetch_add(file.size, Ordering::Relaxed);
-            return Ok(Method::Reflink);
         }
         if stored < file.size {
             self.copy_extents(&from, &to, file.size, beat).attempt("write", &path)?;

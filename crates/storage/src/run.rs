@@ -23,9 +23,9 @@ use crate::file_error::{Attempt, FileError};
 use crate::replace::random_name;
 use crate::{Account, PersistentData, Place, place, private};
 
-/// Maximum length of a run directory's path, in bytes. A socket's path is limited to 107 bytes and ends with
-/// `/socket` and a name of up to 14 bytes. Source: unix(7).
-const MAX_PATH_LENGTH: usize = 107 - "/socket".len() - 14;
+/// Maximum length of a run directory's path, in bytes. A socket's path ends with `/socket` and a name of up to 14
+/// bytes.
+const MAX_PATH_LENGTH: usize = sys::MAX_SOCKET_PATH_LENGTH - "/socket".len() - 14;
 
 /// The directory with the server's files.
 const DATA: &str = "data";

@@ -1,66 +1,91 @@
 //! Safe wrappers for operating system calls that the standard library lacks. They include advisory locks,
-//! directory handles, reflinks, process handles, memory limits, System V segments, user namespaces, and the
+//! directory handles, clones of files, process handles, memory limits, System V segments, user namespaces, and the
 //! disks below a path.
 //!
-//! This is the only crate that may contain `unsafe` or depend on the operating system. Each operating system
-//! has its own folder, and all folders provide the same interface. This crate knows nothing about PostgreSQL.
+//! This is the only crate that may contain `unsafe` or depend on the operating system. It knows nothing about
+//! PostgreSQL. Its folders:
+//!
+//! - `posix`: calls that Linux and macOS both have.
+//! - `linux`: calls that only Linux has.
+//! - `portable`: the interface of `linux` by POSIX alone, for macOS, and for Linux with `--cfg pgfresh_portable`.
+//! - `macos`: the leaf calls in [`host`] that POSIX lacks.
+//! - `kernel_files`: readers of the files in which Linux describes a machine.
 //!
 //! Functions that return [`std::io::Result`] pass on the system call's error, unless they document another one.
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!(
-    "pgfresh runs on Linux so far: give crates/sys a folder for this system, with the items of `linux`"
+    "pgfresh runs on Linux and macOS: give crates/sys a folder with the items of `macos` for this system"
 );
 
+mod host;
+mod kernel_files;
 mod lock;
 mod mutex;
+mod posix;
 
 #[cfg(target_os = "linux")]
+#[cfg_attr(
+    pgfresh_portable,
+    allow(dead_code, unreachable_pub, reason = "`portable` uses only the leaf calls")
+)]
 mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(any(target_os = "macos", pgfresh_portable))]
+mod portable;
 
-#[cfg(target_os = "linux")]
-pub use linux::{
-    boot::boot_id,
-    directory::{Directory, FileKind, is_absent},
-    directory_watch::DirectoryWatch,
+#[cfg(not(any(target_os = "macos", pgfresh_portable)))]
+use linux as system;
+#[cfg(any(target_os = "macos", pgfresh_portable))]
+use portable as system;
+
+pub use host::{boot_id, is_closed_by_peer, is_hung_up, reset_now, sync_filesystem};
+pub use kernel_files::{
     disk::Disk,
-    environment::take_variable,
-    filesystem::{Filesystem, FilesystemKind},
-    handle::{ProcessHandle, signal, signal_group},
-    holes::{next_data, next_hole},
-    identity::{group, is_root, set_process_name, this_program, user},
-    loopback_peer::{is_open_on_this_machine, is_own_loopback_peer, listener_at},
-    machine::{
-        clock_ticks, host_name, kernel, load_average, processor, run_delay, runnable_tasks, total_memory,
-    },
-    memory::available_memory,
     mount::{Mount, Roots},
-    namespace::{may_become, run_in_user_namespace},
     nvme::Heat,
-    open_file_limit::{file_size_limit, limit_hint, raise_open_file_limit, restore_open_file_limit},
-    permissions::{expect_usable, expect_writable, may_enter},
-    pipe::narrow_pipe,
-    poll::wait_readable,
-    posix_memory::refuse_posix_segments,
-    process::{die_with_parent, end_holders, inherit, is_ignored, new_session},
-    process_info::{
-        children_of, command_line, executable, is_asleep, is_ending, peak_memory, processor_time,
-        resident_memory, writes_to,
-    },
-    random::fill_random,
     readings::{Readings, Sensors},
     shortage::{ProcessorWatch, Shortage, pressure},
-    socket::{
-        is_closed_by_peer, is_from_our_user, is_hung_up, is_idle_socket, keep_alive, limit_backlog,
-        reset_now, reset_on_close, set_send_buffer,
-    },
     storage_stack::{Bottom, Stack},
-    system_v_memory::remove_segments,
-    terminal::{leads_its_session, replace_stdin, terminal_width},
-    transfer::{reflink, sync_filesystem, transfer},
-    umask::{allow_others_to_read, apply_original_mask, make_private, restore_mask},
-    unbuffered::{Waiting, open_for_writes, page_aligned},
 };
 pub use lock::Lock;
 pub use mutex::{lock, sound};
+pub use posix::{
+    child::{inherit, new_session},
+    directory::{Directory, FileKind, is_absent},
+    environment::take_variable,
+    filesystem::{Filesystem, FilesystemKind},
+    handle::{ProcessHandle, signal, signal_group},
+    holders::end_holders,
+    holes::{next_data, next_hole},
+    identity::{fill_random, group, host_name, is_ignored, is_root, user},
+    loopback_peer::{is_open_on_this_machine, is_own_loopback_peer},
+    machine::{clock_ticks, load_average},
+    open_file_limit::{file_size_limit, limit_hint, raise_open_file_limit, restore_open_file_limit},
+    permissions::{expect_usable, expect_writable, may_enter},
+    poll::wait_readable,
+    process_facts::{executable, is_asleep, is_ending},
+    segments::remove_segments,
+    socket::{
+        MAX_SOCKET_PATH_LENGTH, is_from_our_user, is_idle_socket, keep_alive, limit_backlog, reset_on_close,
+        set_send_buffer,
+    },
+    terminal::{leads_its_session, replace_stdin, terminal_width},
+    umask::{allow_others_to_read, apply_original_mask, make_private, restore_mask},
+    unbuffered::{Waiting, open_for_writes, page_aligned},
+};
 pub use rustix::process::{Pid, Signal};
+pub use system::{
+    connections::listener_at,
+    directory_watch::DirectoryWatch,
+    machine::{kernel, processor, run_delay, runnable_tasks, total_memory},
+    memory::available_memory,
+    namespace::{may_become, run_in_user_namespace},
+    parent::die_with_parent,
+    pipe::narrow_pipe,
+    posix_memory::refuse_posix_segments,
+    process_info::{children_of, command_line, peak_memory, processor_time, resident_memory, writes_to},
+    program::{set_process_name, this_program},
+    transfer::transfer,
+};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
 
-use super::directory::Directory;
-use super::poll::wait_for_any;
+use crate::Directory;
+use crate::posix::poll::wait_for_any;
 
 /// An inotify queue for one directory. The queue becomes readable when a process closes a file in the
 /// directory after writing to it, or renames a file into the directory.

@@ -4,24 +4,15 @@
 use std::fs;
 use std::time::Duration;
 
-use super::memory::bytes_of;
+use crate::kernel_files::bytes_of;
+
+/// The paths of sysfs and procfs.
+pub(crate) const KERNEL_FILES: [&str; 2] = ["/sys", "/proc"];
 
 /// Returns the kernel release.
 #[must_use]
 pub fn kernel() -> Option<String> {
     first_line("/proc/sys/kernel/osrelease")
-}
-
-/// Returns the host name.
-#[must_use]
-pub fn host_name() -> Option<String> {
-    first_line("/proc/sys/kernel/hostname")
-}
-
-/// Returns the load averages over 1, 5 and 15 minutes, separated by spaces.
-#[must_use]
-pub fn load_average() -> Option<String> {
-    Some(first_line("/proc/loadavg")?.split(' ').take(3).collect::<Vec<_>>().join(" "))
 }
 
 /// Returns the number of tasks that are running or waiting for a CPU. Source: proc(5), the fourth field of
@@ -51,12 +42,6 @@ pub fn processor() -> Option<String> {
 #[must_use]
 pub fn total_memory() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
-}
-
-/// Returns the number of clock ticks per second, the unit of processor times in `/proc`.
-#[must_use]
-pub fn clock_ticks() -> u64 {
-    rustix::param::clock_ticks_per_second()
 }
 
 fn first_line(path: &str) -> Option<String> {

@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::mount::Mount;
+use crate::Mount;
+use crate::kernel_files::bytes_of;
 
 /// Returns how many bytes of memory we can use without swapping or triggering the OOM killer. This is the
 /// minimum of `MemAvailable` and the amount that each of our control groups has left under its limit (v1 and
@@ -21,13 +22,6 @@ pub fn available_memory(root: &Path) -> io::Result<u64> {
     let machine = bytes_of(&meminfo, "MemAvailable")
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemAvailable in /proc/meminfo"))?;
     Ok(group_folders(root).iter().filter_map(left_in).fold(machine, u64::min))
-}
-
-/// Returns the number of bytes in a line such as `MemTotal:   2000 kB`. `text` has the format of
-/// `/proc/meminfo`.
-pub(super) fn bytes_of(text: &str, name: &str) -> Option<u64> {
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The names of the files with a group's limit and usage, and the name of the reclaimable memory in

@@ -1,39 +1,27 @@
-//! Linux implementation of the crate's interface.
+//! Calls that only Linux has.
 
 pub(crate) mod boot;
-pub(crate) mod directory;
+pub(crate) mod clone;
+pub(crate) mod connection_table;
+pub(crate) mod connections;
+#[cfg(pgfresh_portable)]
+pub(crate) mod descriptors;
 pub(crate) mod directory_watch;
-pub(crate) mod disk;
-pub(crate) mod environment;
-#[cfg(test)]
-mod fake_machine;
-pub(crate) mod filesystem;
-pub(crate) mod handle;
-pub(crate) mod holes;
-pub(crate) mod identity;
-pub(crate) mod loopback_peer;
+pub(crate) mod exit_event;
+pub(crate) mod filesystem_kind;
 pub(crate) mod machine;
 pub(crate) mod memory;
-pub(crate) mod mount;
+pub(crate) mod mounts;
 pub(crate) mod namespace;
 pub(crate) mod nvme;
-pub(crate) mod open_file_limit;
-pub(crate) mod permissions;
+pub(crate) mod parent;
 pub(crate) mod pipe;
-pub(crate) mod poll;
-mod polled_process;
-mod polling;
 pub(crate) mod posix_memory;
-pub(crate) mod process;
 pub(crate) mod process_info;
-pub(crate) mod random;
-pub(crate) mod readings;
-pub(crate) mod shortage;
-pub(crate) mod socket;
-pub(crate) mod socket_diag;
-pub(crate) mod storage_stack;
-pub(crate) mod system_v_memory;
-pub(crate) mod terminal;
+pub(crate) mod process_table;
+pub(crate) mod program;
+pub(crate) mod segment_table;
+mod socket_diag;
+pub(crate) mod socket_state;
 pub(crate) mod transfer;
-pub(crate) mod umask;
 pub(crate) mod unbuffered;

@@ -2,18 +2,18 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+
+use crate::host;
 
 /// Removes an environment variable from our environment, so that child processes don't inherit it, and
 /// returns its value.
 ///
-/// Call this at the start of `main`: the variable is not removed if other threads are running or if `/proc`
-/// can't be read. Our own user and root can still read the initial environment in `/proc`.
+/// Call this at the start of `main`: the variable is not removed if other threads are running or if the system
+/// doesn't tell. Our own user and root can still read the initial environment in the process table.
 #[must_use]
 pub fn take_variable(name: &str) -> Option<OsString> {
     let value = env::var_os(name)?;
-    let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
-    if alone {
+    if host::is_only_thread() {
         // SAFETY: no other thread exists that could read or modify the environment at the same time.
         #[allow(unsafe_code)]
         unsafe {

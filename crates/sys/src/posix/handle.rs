@@ -2,19 +2,15 @@
 //! never refers to the wrong process.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
-use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
-    pidfd_send_signal, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-use super::poll::wait_readable;
 use super::polled_process::PolledProcess;
+use crate::system::exit_event::ExitEvent;
 
 /// A handle to a process. It becomes readable when the process exits. Even if the pid is later reused, the
 /// handle never refers to the new process.
@@ -26,9 +22,9 @@ pub struct ProcessHandle {
 
 #[derive(Debug)]
 enum Kind {
-    /// The kernel's own process handle.
-    Pidfd(OwnedFd),
-    /// A substitute for the kernel's handle on systems without one.
+    /// The kernel reports the end of the process.
+    Notified(ExitEvent),
+    /// The kernel doesn't, so one of our threads looks at the process again and again.
     Polled(PolledProcess),
 }
 
@@ -47,9 +43,9 @@ impl ProcessHandle {
     }
 
     pub(crate) fn of_pid(pid: Pid) -> io::Result<Self> {
-        let kind = match pidfd_open(pid, PidfdFlags::empty()) {
-            Err(error) if is_refused(error) => Kind::Polled(PolledProcess::begin(pid)?),
-            handle => Kind::Pidfd(handle?),
+        let kind = match ExitEvent::of(pid)? {
+            Some(event) => Kind::Notified(event),
+            None => Kind::Polled(PolledProcess::begin(pid)?),
         };
         Ok(Self { pid, kind })
     }
@@ -60,13 +56,7 @@ impl ProcessHandle {
     /// Returns `ESRCH` if the process has ended, and `EPERM` if it belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         match &self.kind {
-            Kind::Pidfd(handle) => match pidfd_send_signal(handle, signal) {
-                Err(error) if is_refused(error) && wait_readable(handle, Duration::ZERO)? => {
-                    Err(Errno::SRCH.into())
-                }
-                Err(error) if is_refused(error) => Ok(kill_process(self.pid, signal)?),
-                sent => Ok(sent?),
-            },
+            Kind::Notified(event) => event.signal(self.pid, signal),
             Kind::Polled(watched) if watched.has_ended() => Err(Errno::SRCH.into()),
             // The check above has just succeeded, so the pid still belongs to this process.
             Kind::Polled(_) => Ok(kill_process(self.pid, signal)?),
@@ -93,17 +83,10 @@ impl ProcessHandle {
     }
 }
 
-/// Returns true if an error means that the kernel doesn't support process handles or that a system call
-/// filter rejects them. `EPERM` can only come from such a filter, because `pidfd_open` itself never returns
-/// it. Source: the manual pages `pidfd_open` and `seccomp`.
-fn is_refused(error: Errno) -> bool {
-    matches!(error, Errno::NOSYS | Errno::PERM)
-}
-
 impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.kind {
-            Kind::Pidfd(handle) => handle.as_fd(),
+            Kind::Notified(event) => event.as_fd(),
             Kind::Polled(watched) => watched.end.as_fd(),
         }
     }

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use super::bytes_of;
 use super::disk::{Disk, read_trimmed, sorted_entries};
-use super::memory::bytes_of;
 use super::mount::Roots;
 use super::nvme::{Heat, Nvme};
 use super::shortage::pressure;

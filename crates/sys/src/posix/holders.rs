@@ -1,76 +1,16 @@
-//! Configures what a child process inherits, and terminates processes that hold a file open.
+//! Terminates the processes that hold a file open.
 
-use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal};
 
 use super::handle::ProcessHandle;
 use super::poll::wait_readable;
 use super::polling::poll_until;
-use super::system_v_memory::remove_segments;
-use crate::Lock;
-
-/// Lets the child of `command` inherit `descriptors` under the same numbers. In this process they remain
-/// close-on-exec, so that other children don't inherit them. Dropping `command` closes them here.
-#[allow(unsafe_code)]
-pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
-    let keep = move || {
-        for descriptor in &descriptors {
-            fcntl_setfd(descriptor, FdFlags::empty())?;
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec, the closure only makes fcntl(2) calls, which are async-signal-safe. It
-    // neither allocates nor locks.
-    unsafe { command.pre_exec(keep) };
-}
-
-/// Starts the child of `command` in a new session, which shields it from the terminal and from signals to our
-/// process group.
-#[allow(unsafe_code)]
-pub fn new_session(command: &mut Command) {
-    // SAFETY: setsid(2) is async-signal-safe, and the closure does nothing else.
-    unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
-}
-
-/// Makes the kernel send `SIGTERM` to the child of `command` when the spawning thread exits, even if it was
-/// killed by `SIGKILL`.
-///
-/// The child must be spawned from a thread that lives as long as this process. The kernel drops this setting
-/// if the child changes its user.
-#[allow(unsafe_code)]
-pub fn die_with_parent(command: &mut Command) {
-    let parent = rustix::process::getpid();
-    let die = move || {
-        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-        // The parent may have died before the call above.
-        if rustix::process::getppid() == Some(parent) {
-            Ok(())
-        } else {
-            Err(io::Error::other("parent is gone"))
-        }
-    };
-    // SAFETY: prctl(2) and getppid(2) are async-signal-safe. Only the error path allocates, and the child
-    // exits on that path.
-    unsafe { command.pre_exec(die) };
-}
-
-/// Returns true if this process ignores `signal`, for example because it was started under `nohup` or as a
-/// background job of a shell.
-#[must_use]
-pub fn is_ignored(signal: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask =
-        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
-}
+use super::segments::remove_segments;
+use crate::{Lock, host};
 
 /// Terminates every process that has the lock file `path` open and belongs to `account` or to our own user.
 /// Sends `SIGQUIT`, then after `grace` sends `SIGKILL` to the processes that remain, and finally removes
@@ -80,12 +20,12 @@ pub fn is_ignored(signal: i32) -> bool {
 /// Processes of other users are left alone. They may not belong to the server at all, since a process can
 /// send its open files to any other process over a socket (unix(7), `SCM_RIGHTS`).
 ///
-/// `path` must be canonical. Only root can see the open files of other users' processes. The search reads
-/// every `/proc/PID/fd`, which takes milliseconds on a busy machine, so don't call this function during
+/// `path` must be canonical. Only root can see the open files of other users' processes. The search examines the
+/// open files of every process, which takes milliseconds on a busy machine, so don't call this function during
 /// normal operation.
 ///
 /// # Errors
-/// Returns an error if `/proc` cannot be read. Processes that end during the search cause no error.
+/// Returns an error if the system doesn't list its processes. Processes that end during the search cause no error.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
     let mut ended = Vec::new();
@@ -112,44 +52,24 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
 
 /// Returns the processes that have `path` open and belong to `account` or to our user.
 fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
-    let ours = rustix::process::getpid();
+    let ours = std::process::id();
     let users = [account, rustix::process::geteuid().as_raw()];
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
-        else {
-            continue;
-        };
-        let holds = || {
-            // Skip processes whose files we can't read: they either exited during the search or belong to
-            // other users.
-            let descriptors = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
-            descriptors
-                .map(|fd| fs::read_link(fd.path()))
-                .any(|target| target.is_ok_and(|target| target == path))
-        };
-        if pid == ours || !holds() {
+    for process in host::pids()?.into_iter().filter(|process| *process != ours) {
+        let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { continue };
+        if !host::has_open(process, path) {
             continue;
         }
         // Check again now that the handle is open, because another process may have been assigned this pid
         // just before.
         if let Ok(handle) = ProcessHandle::of_pid(pid)
-            && holds()
-            && is_of(&users, pid)
+            && host::has_open(process, path)
+            && host::users_of(process).is_some_and(|all| all.iter().all(|user| users.contains(user)))
         {
             found.push((pid, handle));
         }
     }
     Ok(found)
-}
-
-/// Returns true if all uids of `process` are in `users`. Source: proc(5), `Uid` in `/proc/PID/status`.
-fn is_of(users: &[u32], process: Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    line.is_some_and(|line| {
-        line.split_whitespace().all(|id| id.parse().is_ok_and(|id: u32| users.contains(&id)))
-    })
 }
 
 /// Waits until all processes have exited or `timeout` has passed.
@@ -163,14 +83,11 @@ fn wait_for_all(handles: &[ProcessHandle], timeout: Duration) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
-    #[test]
-    fn ignored_signal_is_detected() {
-        // The Rust runtime ignores SIGPIPE.
-        assert!(is_ignored(libc::SIGPIPE));
-        assert!(!is_ignored(libc::SIGALRM));
-    }
+    use super::*;
+    use crate::inherit;
 
     #[test]
     fn end_holders_ends_child_with_inherited_lock() {

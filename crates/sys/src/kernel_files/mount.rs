@@ -1,13 +1,13 @@
 //! Finds mounts in the kernel's mountinfo table.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, StatxFlags};
+use crate::{host, system};
 
-/// The paths of sysfs and procfs. Tests use copies of both.
+/// The paths of sysfs and procfs. Tests use copies of both. By default, they are those of this machine. On systems
+/// without them, the default paths don't exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// Usually `/sys`.
@@ -18,7 +18,8 @@ pub struct Roots {
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { sysfs: "/sys".into(), procfs: "/proc".into() }
+        let [sysfs, procfs] = system::machine::KERNEL_FILES.map(PathBuf::from);
+        Self { sysfs, procfs }
     }
 }
 
@@ -43,24 +44,19 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Finds the mount that contains `path`. The lookup uses the mount id, because files on btrfs have device
-    /// numbers that no mount has. If the id isn't in the table (possible on kernels before 5.8 or with a
-    /// copied table), the lookup falls back to the longest mount point above `path`.
+    /// Finds the mount that contains `path`. For this machine, the operating system does. In a copied table, this is
+    /// the mount with the longest mount point above `path`.
     ///
     /// # Errors
     /// Returns an error if `path` does not exist, or if the table cannot be read or contains no mount above
     /// `path`.
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
+        if roots.procfs == Roots::default().procfs {
+            return host::mount_of(&path);
+        }
         let table = roots.procfs.join("self/mountinfo");
-        let text = fs::read_to_string(&table)?;
-        let number = if roots.procfs == Path::new("/proc") { mount_id(&path) } else { None };
-        let mut mounts = text.lines().filter_map(Self::parse);
-        let by_number = number.and_then(|number| mounts.find(|mount| mount.id == number));
-        by_number.or_else(|| Self::in_table(&text, &path)).ok_or_else(|| {
-            let message = format!("\"{}\" has no mount for it", table.display());
-            io::Error::new(io::ErrorKind::NotFound, message)
-        })
+        Self::in_table(&fs::read_to_string(&table)?, &path).ok_or_else(|| not_in(&table))
     }
 
     /// Finds the mount that contains `path` in `table`, which has the format of `/proc/self/mountinfo`. This
@@ -72,7 +68,7 @@ impl Mount {
         above.max_by_key(|mount| mount.point.components().count())
     }
 
-    pub(super) fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let (mount, source) = line.split_once(" - ")?;
         let mut mount = mount.split(' ');
         let mut source = source.split(' ');
@@ -99,16 +95,9 @@ impl Mount {
     }
 }
 
-/// Returns the mount id for `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8; proc(5), fdinfo, for older
-/// kernels.
-fn mount_id(path: &Path) -> Option<u64> {
-    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
-    if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
-        return Some(stat.stx_mnt_id);
-    }
-    let file = File::open(path).ok()?;
-    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+/// Returns the error for a path that `table` has no mount for.
+pub(crate) fn not_in(table: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("\"{}\" has no mount for it", table.display()))
 }
 
 /// Decodes the octal escapes for spaces, tabs, line feeds and backslashes.

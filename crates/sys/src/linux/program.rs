@@ -1,19 +1,7 @@
-//! Identifies this process: its user, its group and its executable.
+//! Names this process's executable.
 
 use std::ffi::CStr;
 use std::path::Path;
-
-/// Returns the effective uid.
-#[must_use]
-pub fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-/// Returns the effective gid.
-#[must_use]
-pub fn group() -> u32 {
-    rustix::process::getegid().as_raw()
-}
 
 /// Returns a path to our own executable. It works even if the file has been replaced or removed.
 #[must_use]
@@ -26,10 +14,4 @@ pub fn this_program() -> &'static Path {
 #[expect(clippy::let_underscore_must_use, reason = "a name that is not set is no reason to stop")]
 pub fn set_process_name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
-}
-
-/// Returns true if the effective user is root.
-#[must_use]
-pub fn is_root() -> bool {
-    user() == 0
 }

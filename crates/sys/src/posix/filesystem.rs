@@ -3,10 +3,7 @@
 use std::io;
 use std::path::Path;
 
-/// The `f_type` of tmpfs. Source: statfs(2).
-const TMPFS_MAGIC: u64 = 0x0102_1994;
-/// The `f_type` of ramfs, which has no size limit.
-const RAMFS_MAGIC: u64 = 0x8584_58f6;
+use crate::system::filesystem_kind::filesystem_kind;
 
 /// The kind of storage that holds a file system's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +14,7 @@ pub enum FilesystemKind {
     Disk,
 }
 
-/// A file system, as described by `statfs(2)`.
+/// A file system, as described by `statvfs(3)`.
 #[derive(Debug, Clone, Copy)]
 pub struct Filesystem {
     /// Memory or disk.
@@ -33,16 +30,10 @@ pub struct Filesystem {
 impl Filesystem {
     /// Returns the file system that contains `path`.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let stat = rustix::fs::statfs(path)?;
-        let magic = u64::try_from(stat.f_type).unwrap_or(0) & 0xffff_ffff;
-        let kind = if magic == TMPFS_MAGIC || magic == RAMFS_MAGIC {
-            FilesystemKind::Memory
-        } else {
-            FilesystemKind::Disk
-        };
-        let block = u64::try_from(stat.f_bsize).unwrap_or(4096);
+        let stat = rustix::fs::statvfs(path)?;
+        let kind = filesystem_kind(path)?;
         let unbounded = kind == FilesystemKind::Memory && stat.f_blocks == 0;
-        let bytes = |blocks: u64| if unbounded { u64::MAX } else { blocks.saturating_mul(block) };
+        let bytes = |blocks: u64| if unbounded { u64::MAX } else { blocks.saturating_mul(stat.f_frsize) };
         let free_files = if stat.f_files == 0 { u64::MAX } else { stat.f_ffree };
         Ok(Self { kind, total: bytes(stat.f_blocks), free: bytes(stat.f_bavail), free_files })
     }

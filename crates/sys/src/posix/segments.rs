@@ -1,18 +1,25 @@
 //! Removes System V shared memory. Its segments aren't in the file system, and they persist after their
 //! process is killed.
 
-use std::fs;
 use std::io;
 
 use rustix::process::Pid;
 
 use super::polling::poll_until;
+use super::process_facts::ProcessState;
+use crate::host;
+
+/// A System V shared memory segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) id: i32,
+    /// True while at least one process uses the segment.
+    pub(crate) is_attached: bool,
+}
 
 /// Removes the segments owned by `account` and created by the process `creator`, and returns how many were
 /// removed. Does nothing while `creator` is alive. Waits until exiting processes have detached from the
-/// segments. Reading an exiting process's `/proc/PID` delays the detach.
-///
-/// Source: proc(5), `/proc/sysvipc/shm`. A system without that file has no such segments.
+/// segments.
 ///
 /// # Errors
 /// Returns an error if a process is still attached after the timeout.
@@ -22,43 +29,21 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     }
     let mut removed = 0;
     let gone = poll_until(|| {
-        let segments = segments_of(creator, account)?;
-        for &(id, _) in segments.iter().filter(|&&(_, attached)| attached == 0) {
-            removed += usize::from(remove(id)?);
+        let segments = host::segments(creator, account)?;
+        for segment in segments.iter().filter(|segment| !segment.is_attached) {
+            removed += usize::from(remove(segment.id)?);
         }
-        Ok(segments.iter().all(|&(_, attached)| attached == 0))
+        Ok(segments.iter().all(|segment| !segment.is_attached))
     })?;
     if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
-/// Returns the id and attach count of each segment owned by `account` and created by the process `creator`.
-fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
-    let table = match fs::read_to_string("/proc/sysvipc/shm") {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
-    let segment = |line: &str| {
-        let fields: Vec<i64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
-        let &[_key, id, _mode, _size, made_by, _last, attached, owner, ..] = fields.as_slice() else {
-            return None;
-        };
-        let ours = made_by == i64::from(creator.as_raw_nonzero().get()) && owner == i64::from(account);
-        Some((i32::try_from(id).ok().filter(|_| ours)?, attached))
-    };
-    Ok(table.lines().skip(1).filter_map(segment).collect())
-}
-
-/// Returns true if a process exists and is neither exiting nor a zombie. A zombie can persist forever,
-/// because the first process in a container might not reap it. Source: proc(5), fields 3 and 9 of
-/// `/proc/PID/stat`; `PF_EXITING` in Linux's `sched.h`.
+/// Returns true if a process exists and is neither exiting nor a zombie. A zombie can persist forever, because the
+/// first process in a container might not reap it.
 fn is_alive(process: Pid) -> bool {
-    const EXITING: u64 = 0x4;
-    let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
-    // The program's name is in parentheses and can contain any character.
-    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let dead = matches!(fields.next(), Some("Z" | "X"));
-    let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
-    !dead && flags & EXITING == 0
+    let number = u32::try_from(process.as_raw_nonzero().get()).ok();
+    let facts = number.and_then(host::process);
+    facts.is_some_and(|process| !matches!(process.state, ProcessState::Ending | ProcessState::Ended))
 }
 
 /// Removes one segment. Returns false if the segment no longer exists or belongs to another user.
@@ -103,7 +88,7 @@ mod tests {
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let process = Pid::from_child(&child);
         assert!(is_alive(process));
-        let handle = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
+        let handle = crate::ProcessHandle::of(&child).unwrap();
         drop(child.stdin.take());
         assert!(crate::wait_readable(&handle, std::time::Duration::from_secs(30)).unwrap());
         assert!(!is_alive(process), "it has ended, though it was not waited for");

@@ -1,15 +1,19 @@
 //! Directory handles that open files without following links. They protect pgfresh from users who replace a
 //! file with a link.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RawMode, RenameFlags, fstat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
+
+use crate::host;
 
 /// Maximum depth to which `remove_tree` recurses. Deeper directories are first moved to the top.
 const MAX_RECURSION: usize = 64;
@@ -60,7 +64,9 @@ impl Directory {
     }
 
     /// Sets the directory's mode, regardless of the umask.
+    #[allow(clippy::unnecessary_fallible_conversions, reason = "modes have 16 bits on macOS")]
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let mode = RawMode::try_from(mode).map_err(io::Error::other)?;
         Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
 
@@ -122,6 +128,17 @@ impl Directory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(&self.0, single_component(name.as_ref())?, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(File::from(file))
+    }
+
+    /// Creates the file `name` with mode 0600 as a clone of `from`, and opens it for writing. The files share their
+    /// blocks until one of them changes. Returns `None`, and creates no file, if the file systems don't support
+    /// clones.
+    ///
+    /// # Errors
+    /// Returns an error if the call fails for any reason but missing support, for example because the disk is
+    /// full. No file is left in that case.
+    pub fn clone_file(&self, name: impl AsRef<OsStr>, from: &File) -> io::Result<Option<File>> {
+        host::clone_file(from, self.0.as_fd(), single_component(name.as_ref())?)
     }
 
     /// Returns the names and kinds of all entries.
@@ -220,8 +237,7 @@ impl Directory {
     fn open_for_removal(&self, name: &OsStr) -> Result<Self, Errno> {
         let folder = match openat(&self.0, name, Self::flags(), Mode::empty()) {
             Err(Errno::ACCESS) => {
-                let place = openat(&self.0, name, OFlags::PATH | Self::flags(), Mode::empty())?;
-                rustix::fs::chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), Mode::RWXU)?;
+                set_mode_of_entry(&self.0, name, Mode::RWXU)?;
                 openat(&self.0, name, Self::flags(), Mode::empty())?
             }
             other => other?,
@@ -247,6 +263,19 @@ impl AsFd for Directory {
 pub fn is_absent(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+/// Sets the mode of an entry that is not a link. Source: `fchmodat` in POSIX.1-2024; rustix has no flags for it
+/// on Linux.
+#[allow(unsafe_code)]
+fn set_mode_of_entry(directory: &OwnedFd, name: &OsStr, mode: Mode) -> Result<(), Errno> {
+    let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
+    let mode = mode.as_raw_mode();
+    // SAFETY: the call only reads the name, which ends with a zero byte and outlives the call.
+    match unsafe { libc::fchmodat(directory.as_raw_fd(), name.as_ptr(), mode, libc::AT_SYMLINK_NOFOLLOW) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
 }
 
 /// Treats a missing file as already removed.

@@ -3,7 +3,6 @@
 //!
 //! After a process has exited, another process can get the same pid. We tell them apart by their start times.
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -13,6 +12,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::Pid;
 
 use super::poll::wait_for_any;
+use super::process_facts::{Process, ProcessState};
+use crate::host;
 
 /// Pause between two checks of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -32,7 +33,7 @@ impl PolledProcess {
     /// # Errors
     /// Returns `ESRCH` if there is no such process.
     pub(crate) fn begin(pid: Pid) -> io::Result<Self> {
-        let (started, _) = start_and_state(pid).ok_or(rustix::io::Errno::SRCH)?;
+        let started = process(pid).ok_or(rustix::io::Errno::SRCH)?.started;
         let (end, held) = io::pipe()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
             // Stop polling when the pipe breaks. This happens once all its read ends are closed, because then
@@ -50,19 +51,11 @@ impl PolledProcess {
 }
 
 fn is_running(pid: Pid, started: u64) -> bool {
-    start_and_state(pid).is_some_and(|(since, is_zombie)| since == started && !is_zombie)
+    process(pid).is_some_and(|process| process.started == started && process.state != ProcessState::Ended)
 }
 
-/// Returns a process's start time in clock ticks since boot, and whether it is a zombie. Returns `None` if no
-/// process has this pid. Source: proc(5), fields 3 and 22 of `/proc/PID/stat`. The name in parentheses can
-/// contain any character.
-fn start_and_state(pid: Pid) -> Option<(u64, bool)> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = String::from_utf8_lossy(&stat[name_end + 1..]);
-    let mut fields = rest.split_whitespace();
-    let is_zombie = matches!(fields.next()?, "Z" | "X");
-    Some((fields.nth(18)?.parse().ok()?, is_zombie))
+fn process(pid: Pid) -> Option<Process> {
+    host::process(u32::try_from(pid.as_raw_nonzero().get()).ok()?)
 }
 
 #[cfg(test)]

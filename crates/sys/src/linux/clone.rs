@@ -1,0 +1,38 @@
+//! Clones files, and flushes file systems to disk.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags, ioctl_ficlone, openat, unlinkat};
+use rustix::io::Errno;
+
+/// Creates the file `name` in `directory` with mode 0600 as a clone of `from`, and opens it for writing. Returns
+/// `None`, and leaves no file, if the file systems don't support clones. Source: `ioctl_ficlone(2)`, Linux 4.5.
+///
+/// # Errors
+/// Returns an error if the call fails for any reason but missing support, for example because the disk is
+/// full. No file is left in that case.
+pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<File>> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let to = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+    let Err(error) = ioctl_ficlone(&to, from) else { return Ok(Some(to.into())) };
+    unlinkat(directory, name, AtFlags::empty())?;
+    match error {
+        Errno::OPNOTSUPP
+        | Errno::XDEV
+        | Errno::INVAL
+        | Errno::NOTTY
+        | Errno::NOSYS
+        | Errno::TXTBSY
+        | Errno::PERM => Ok(None),
+        error => Err(error.into()),
+    }
+}
+
+/// Flushes all data written to the file system of `file` to disk. Source: syncfs(2), which reports errors
+/// since 5.8.
+pub fn sync_filesystem(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(file)?)
+}

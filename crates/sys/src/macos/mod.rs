@@ -1,0 +1,1 @@
+//! The leaf calls of `host` on macOS.

@@ -1,0 +1,22 @@
+//! The interface of `linux` by POSIX and the leaf calls of `host`. It polls where Linux notifies. Facts that the leaf
+//! calls don't tell are not known.
+
+pub(crate) mod connections;
+pub(crate) mod directory_watch;
+#[cfg(not(target_os = "macos"))]
+pub(crate) mod exit_event;
+pub(crate) mod filesystem_kind;
+pub(crate) mod machine;
+pub(crate) mod memory;
+pub(crate) mod namespace;
+pub(crate) mod nvme;
+pub(crate) mod parent;
+pub(crate) mod pipe;
+pub(crate) mod posix_memory;
+pub(crate) mod process_info;
+pub(crate) mod program;
+pub(crate) mod transfer;
+pub(crate) mod unbuffered;
+
+#[cfg(target_os = "macos")]
+pub(crate) use crate::macos::exit_event;
