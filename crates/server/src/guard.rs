@@ -235,19 +235,34 @@ fn run_guard(path: &Path) {
 fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
     let account = account_of(&path);
-    for lock in abandoned.locks() {
-        if sys::Lock::is_held(&lock).unwrap_or(false) {
-            let lock = lock.canonicalize().attempt("resolve", &lock)?;
-            let ended = sys::end_holders(&lock, account, SHUTDOWN_TIMEOUT).and_then(|free| {
-                if free { Ok(()) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end")) }
-            });
-            ended.attempt("stop what is alive in", &path)?;
+    let [helpers, server] = abandoned.locks();
+    end_holders(&helpers, &path, |lock| sys::ask_holders_to_quit(lock, account, None, SHUTDOWN_TIMEOUT))?;
+    // Ask only a postmaster. If initdb or its server is asked, initdb removes the pid file. Then a sweep couldn't
+    // find the server's shared memory if this process were killed.
+    let recorded = recorded_server(&RunDirectory::data_at(&path));
+    end_holders(&server, &path, |lock| match recorded {
+        Some(RecordedServer { pid, is_postmaster: true }) => {
+            sys::ask_holders_to_quit(lock, account, Some(pid), SHUTDOWN_TIMEOUT)
         }
-    }
-    if let Some(postmaster) = pid_of_postmaster(&RunDirectory::data_at(&path)) {
-        sys::remove_segments(postmaster, account).attempt("remove the shared memory of", &path)?;
+        _ => Ok(()),
+    })?;
+    if let Some(RecordedServer { pid, .. }) = recorded {
+        sys::remove_segments(pid, account).attempt("remove the shared memory of", &path)?;
     }
     abandoned.remove()
+}
+
+/// Calls `ask`, which lets the holders of `lock` in the run directory `path` end on their own, and then kills
+/// those that remain.
+fn end_holders(lock: &Path, path: &Path, ask: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), FileError> {
+    if !sys::Lock::is_held(lock).unwrap_or(false) {
+        return Ok(());
+    }
+    let lock = lock.canonicalize().attempt("resolve", lock)?;
+    let ended = ask(&lock).and_then(|()| sys::end_holders(&lock, account_of(path))).and_then(|free| {
+        if free { Ok(()) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end")) }
+    });
+    ended.attempt("stop what is alive in", path)
 }
 
 /// Returns the account under which the server in the run directory `path` runs. This account owns the socket
@@ -257,14 +272,21 @@ pub(crate) fn account_of(path: &Path) -> u32 {
     owner.unwrap_or_else(|_| sys::user())
 }
 
-/// Returns the process listed in the data directory's pid file. A clean shutdown removes this file. Don't
-/// trust the result, because SQL can write any pid into the file.
-fn pid_of_postmaster(data: &Path) -> Option<Pid> {
+/// The process that a data directory's pid file lists.
+struct RecordedServer {
+    pid: Pid,
+    /// False for a server without child processes, such as the single-user server that initdb runs.
+    is_postmaster: bool,
+}
+
+/// Reads the data directory's pid file, which a clean shutdown removes. Don't trust the result, because SQL can
+/// write any pid into the file.
+fn recorded_server(data: &Path) -> Option<RecordedServer> {
     let text = Directory::open(data).and_then(|data| data.read(PID_FILE, PID_FILE_SIZE)).ok()?;
     let line = text.split(|&byte| byte == b'\n').next()?;
-    // A negative pid stands for a server without child processes, such as the single-user server that initdb
-    // runs.
-    Pid::from_raw(std::str::from_utf8(line).ok()?.trim().trim_start_matches('-').parse().ok()?)
+    let number: i32 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
+    // A server without child processes writes its pid with a minus sign.
+    Some(RecordedServer { pid: Pid::from_raw(number.checked_abs()?)?, is_postmaster: number > 0 })
 }
 
 /// Removes the remains of crashed runs from the directories `roots`. Returns the removed directories and any

@@ -33,7 +33,7 @@ pub(crate) fn end_after_postmaster(
         wait_for_end(&postmaster);
         if !sys::wait_readable(&alive, GRACE).unwrap_or(false) {
             // The guard will try again.
-            if let Err(error) = sys::end_holders(&lock, account, Duration::ZERO) {
+            if let Err(error) = sys::end_holders(&lock, account) {
                 tracing::warn!(%error, "could not end the processes of a server without its postmaster");
             }
         }

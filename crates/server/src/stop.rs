@@ -132,7 +132,7 @@ impl Server {
             let lock = self.run().server_lock_path();
             let lock = lock.canonicalize().attempt("resolve", &lock)?;
             let account = account_of(self.run().path());
-            sys::end_holders(&lock, account, Duration::ZERO).attempt("stop the holders of", &lock)?;
+            sys::end_holders(&lock, account).attempt("stop the holders of", &lock)?;
         }
         let status = self.postmaster.wait().attempt("wait for", postmaster)?;
         // Wait for the thread. If it were still running, it would also terminate the next server on the same

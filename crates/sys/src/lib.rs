@@ -57,7 +57,7 @@ pub use posix::{
     environment::take_variable,
     filesystem::{Filesystem, FilesystemKind},
     handle::{ProcessHandle, signal, signal_group},
-    holders::end_holders,
+    holders::{ask_holders_to_quit, end_holders},
     holes::{next_data, next_hole},
     identity::{fill_random, group, host_name, is_ignored, is_root, user},
     loopback_peer::{is_open_on_this_machine, is_own_loopback_peer},

@@ -136,25 +136,28 @@ fn swept(root: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn postmaster_pid_is_first_line() {
+fn pid_file_lists_recorded_server() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(PID_FILE);
-    for (text, pid) in [
-        ("4711\n/data\n", Some(4711)),
-        ("-4711\n/data\n", Some(4711)),
-        ("4711", Some(4711)),
-        ("  4711  \n", Some(4711)),
+    let read = || recorded_server(folder.path()).map(|server| (server.pid, server.is_postmaster));
+    for (text, server) in [
+        ("4711\n/data\n", Some((4711, true))),
+        ("-4711\n/data\n", Some((4711, false))),
+        ("4711", Some((4711, true))),
+        ("  4711  \n", Some((4711, true))),
         ("", None),
         ("\n4711\n", None),
         ("0\n", None),
+        ("-2147483648\n", None),
         ("47x\n", None),
         ("99999999999\n", None),
     ] {
         fs::write(&file, text).unwrap();
-        assert_eq!(pid_of_postmaster(folder.path()), pid.and_then(Pid::from_raw), "{text:?}");
+        let server = server.map(|(pid, is_postmaster)| (Pid::from_raw(pid).unwrap(), is_postmaster));
+        assert_eq!(read(), server, "{text:?}");
     }
     fs::write(&file, b"\xff\n").unwrap();
-    assert_eq!(pid_of_postmaster(folder.path()), None);
+    assert_eq!(read(), None);
     fs::remove_file(&file).unwrap();
-    assert_eq!(pid_of_postmaster(folder.path()), None);
+    assert_eq!(read(), None);
 }

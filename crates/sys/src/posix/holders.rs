@@ -1,5 +1,6 @@
 //! Terminates the processes that hold a file open.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,9 +13,24 @@ use super::polling::poll_until;
 use super::segments::remove_segments;
 use crate::{Lock, host};
 
-/// Terminates every process that has the lock file `path` open and belongs to `account` or to our own user.
-/// Sends `SIGQUIT`, then after `grace` sends `SIGKILL` to the processes that remain, and finally removes
-/// their System V segments. Returns true if the lock is free afterwards. Never terminates the calling
+/// Sends `SIGQUIT` to the processes that have the lock file `path` open, and waits up to `grace` for their end.
+/// With `only`, sends it to that process alone, if it has the file open. The same rules as for [`end_holders`]
+/// decide which processes count, and what `path` must be.
+///
+/// # Errors
+/// Returns the errors of [`end_holders`].
+#[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
+pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: Duration) -> io::Result<()> {
+    let mut asked = holders(path, account)?;
+    asked.retain(|(pid, _)| only.is_none_or(|only| only == *pid));
+    for (_, holder) in &asked {
+        let _ = holder.signal(Signal::QUIT);
+    }
+    wait_for_all(asked.iter().map(|(_, holder)| holder), grace)
+}
+
+/// Kills every process that has the lock file `path` open and belongs to `account` or to our own user, and then
+/// removes their System V segments. Returns true if the lock is free afterwards. Never kills the calling
 /// process.
 ///
 /// Processes of other users are left alone. They may not belong to the server at all, since a process can
@@ -27,23 +43,25 @@ use crate::{Lock, host};
 /// # Errors
 /// Returns an error if the system doesn't list its processes. Processes that end during the search cause no error.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
-pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
-    let mut ended = Vec::new();
-    for (signal, timeout) in [(Signal::QUIT, grace), (Signal::KILL, grace), (Signal::KILL, grace)] {
-        let (pids, holders): (Vec<_>, Vec<_>) = holders(path, account)?.into_iter().unzip();
-        if holders.is_empty() {
-            break;
+pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
+    let mut ended = HashSet::new();
+    // Search again until the lock is free, because a process may have started a child during a search. An exiting
+    // process no longer lists its open files, but it retains them and its memory for a few milliseconds.
+    let free = poll_until(|| {
+        if !Lock::is_held(path)? {
+            return Ok(true);
         }
-        for holder in &holders {
-            // Ignore errors, because the process may have exited since the search.
-            let _ = holder.signal(signal);
+        // Stop all of them first. Otherwise, one could react to the end of another before it is killed itself: initdb
+        // removes the pid file of a killed server.
+        let holders = holders(path, account)?;
+        for signal in [Signal::STOP, Signal::KILL] {
+            for (_, holder) in &holders {
+                let _ = holder.signal(signal);
+            }
         }
-        wait_for_all(&holders, timeout)?;
-        ended.extend(pids);
-    }
-    // An exiting process no longer lists its open files, but it retains them and its memory for a few
-    // milliseconds.
-    let free = poll_until(|| Ok(!Lock::is_held(path)?))?;
+        ended.extend(holders.into_iter().map(|(pid, _)| pid));
+        Ok(false)
+    })?;
     for creator in ended {
         remove_segments(creator, account)?;
     }
@@ -73,7 +91,10 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
 }
 
 /// Waits until all processes have exited or `timeout` has passed.
-fn wait_for_all(handles: &[ProcessHandle], timeout: Duration) -> io::Result<()> {
+fn wait_for_all<'a>(
+    handles: impl IntoIterator<Item = &'a ProcessHandle>,
+    timeout: Duration,
+) -> io::Result<()> {
     let end = Instant::now() + timeout;
     for handle in handles {
         wait_readable(handle, end.saturating_duration_since(Instant::now()))?;
@@ -83,7 +104,7 @@ fn wait_for_all(handles: &[ProcessHandle], timeout: Duration) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::Command;
 
     use super::*;
@@ -94,7 +115,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("lock");
         let lock = Lock::take(&path).unwrap();
-        // The shell ignores SIGQUIT, so only SIGKILL terminates it.
+        // The shell ignores SIGQUIT, which only `ask_holders_to_quit` sends.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' QUIT; read line"]).stdin(std::process::Stdio::piped());
         inherit(&mut command, vec![lock.descriptor().unwrap()]);
@@ -102,10 +123,29 @@ mod tests {
         drop((command, lock));
         assert!(Lock::is_held(&path).unwrap());
         let account = rustix::process::geteuid().as_raw();
-        assert!(end_holders(&path, account, Duration::from_millis(200)).unwrap());
+        assert!(end_holders(&path, account).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(!Lock::is_held(&path).unwrap());
-        assert!(end_holders(&path, account, Duration::ZERO).unwrap());
+        assert!(end_holders(&path, account).unwrap());
+    }
+
+    #[test]
+    fn only_named_holder_is_asked_to_quit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("lock");
+        let lock = Lock::take(&path).unwrap();
+        let spawn = || {
+            let mut command = Command::new("sleep");
+            inherit(command.arg("600"), vec![lock.descriptor().unwrap()]);
+            command.spawn().unwrap()
+        };
+        let (mut named, mut other) = (spawn(), spawn());
+        let account = rustix::process::geteuid().as_raw();
+        ask_holders_to_quit(&path, account, Some(Pid::from_child(&named)), Duration::from_mins(1)).unwrap();
+        assert_eq!(named.wait().unwrap().signal(), Some(libc::SIGQUIT));
+        assert!(other.try_wait().unwrap().is_none());
+        ask_holders_to_quit(&path, account, None, Duration::from_mins(1)).unwrap();
+        assert_eq!(other.wait().unwrap().signal(), Some(libc::SIGQUIT));
     }
 
     #[test]
@@ -121,9 +161,9 @@ mod tests {
         inherit(&mut command, vec![lock.descriptor().unwrap()]);
         let mut child = command.spawn().unwrap();
         drop((command, lock));
-        assert!(!end_holders(&path, 65_532, Duration::ZERO).unwrap());
+        assert!(!end_holders(&path, 65_532).unwrap());
         assert!(child.try_wait().unwrap().is_none());
-        assert!(end_holders(&path, 65_533, Duration::from_millis(200)).unwrap());
+        assert!(end_holders(&path, 65_533).unwrap());
         assert!(!child.wait().unwrap().success());
     }
 }

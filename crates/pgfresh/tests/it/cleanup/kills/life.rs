@@ -1,9 +1,10 @@
 //! One command of pgfresh from its start to its end, and the kill that ends it.
 
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::common::leftovers::{Process, children_of, guard_of, postmaster_of, processes_about};
 use crate::common::random::Random;
@@ -53,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) serial: u64,
     victim: Victim,
     signal: Signal,
+    /// Time between the kills of two victims, in which the second may clean up for the first.
+    pause: Duration,
     /// Whether the kill hits the background server, if there is one, rather than the command.
     background: bool,
 }
@@ -158,6 +161,7 @@ impl Plan {
             serial: random.number() % 1_000_000_000,
             victim: *random.choose(&victims),
             signal: *random.choose(&signals),
+            pause: if random.chance(50) { Duration::ZERO } else { random.moment(Duration::from_millis(40)) },
             background: random.chance(50),
         }
     }
@@ -206,10 +210,19 @@ impl<'a> Life<'a> {
                 pgfresh.into_iter().chain(postmaster.iter().filter_map(pid)).collect()
             }
         };
-        // A postmaster takes other signals as requests, and two processes must end at once, so that neither cleans up for the other.
+        // A postmaster takes other signals as requests, and a guard ignores them.
         let mild = matches!(plan.victim, Victim::Pgfresh);
         let signal = if mild { plan.signal } else { Signal::KILL };
-        pids.iter().filter(|&&pid| kill_process(pid, signal).is_ok()).count() > 0
+        // A handle never means another process that gets the same pid during the pause.
+        let handles = pids.iter().filter_map(|&pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let mut hit = false;
+        for (number, handle) in handles.collect::<Vec<_>>().iter().enumerate() {
+            if number > 0 {
+                sleep(plan.pause);
+            }
+            hit |= pidfd_send_signal(handle, signal).is_ok();
+        }
+        hit
     }
 
     /// Lets the command end, and waits for that.
