@@ -35,6 +35,9 @@ pub(crate) fn report_start(context: &Context, provisioner: &Provisioner, started
         .verbosity
         .detail(|| format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display()));
     context.verbosity.detail(|| describe(started));
+    for (call, error) in sys::refusals() {
+        context.verbosity.detail(|| format!("works without {call}, which the system refuses: {error}"));
+    }
 }
 
 fn describe(started: &Started) -> String {

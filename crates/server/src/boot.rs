@@ -272,7 +272,7 @@ impl Server {
     fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
         let data = self.run().data();
         let files = Directory::open(&data).attempt("open", &data)?;
-        let watch = sys::DirectoryWatch::new(&files).attempt("watch", &data)?;
+        let watch = sys::DirectoryWatch::new(&files);
         loop {
             watch.clear().attempt("watch", &data)?;
             if is_marked_ready(&files) {

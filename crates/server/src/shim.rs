@@ -5,10 +5,12 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, PipeReader, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use sys::NarrowPipe;
 
 /// Timeout for a script to start its server.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,13 +38,13 @@ pub(crate) fn resolve_server(postgres: &Path, folder: &Path) -> Option<PathBuf> 
 /// Makes the server write more than its pipe can hold, so that it blocks and gives us time to examine its
 /// process.
 fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
-    let (output, writer) = sys::narrow_pipe()?;
+    let (output, writer) = NarrowPipe::open()?;
     let mut command = Command::new(postgres);
     command.arg("--describe-config").current_dir(folder);
     let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn()?;
     // Close pgfresh's copy of the write end.
     drop(command);
-    let server = match sys::wait_readable(&output, START_TIMEOUT) {
+    let server = match output.wait_for_output(START_TIMEOUT) {
         Ok(true) => find_server(child.id(), &output),
         _ => None,
     };
@@ -56,11 +58,11 @@ fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>>
 
 /// Looks for a server in the process and its descendants. It must write into the pipe itself: the script changes the
 /// answers of a server behind a filter, so pgfresh must go on asking the script.
-fn find_server(pid: u32, output: &PipeReader) -> Option<PathBuf> {
+fn find_server(pid: u32, output: &NarrowPipe) -> Option<PathBuf> {
     let is_server = |path: &PathBuf| {
         path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains("postgres"))
     };
-    let own = sys::executable(pid).filter(is_server).filter(|_| sys::writes_to(pid, output));
+    let own = sys::executable(pid).filter(is_server).filter(|_| output.is_output_of(pid));
     own.or_else(|| sys::children_of(pid).into_iter().find_map(|child| find_server(child, output)))
 }
 

@@ -20,7 +20,7 @@ pub(crate) use system::{
     clone::clone_file,
     connection_table::owner_of_connection,
     mounts::mount_of,
-    process_table::{executable, has_open, is_only_thread, pids, process, users_of},
+    process_table::{executable, has_open, is_only_thread, pids, process, users_of, writes_to},
     segment_table::segments,
     socket_state::peer_user,
 };

@@ -23,6 +23,7 @@ mod kernel_files;
 mod lock;
 mod mutex;
 mod posix;
+mod refusals;
 
 #[cfg(target_os = "linux")]
 #[cfg_attr(
@@ -75,6 +76,7 @@ pub use posix::{
     umask::{allow_others_to_read, apply_original_mask, make_private, restore_mask},
     unbuffered::{Waiting, open_for_writes, page_aligned},
 };
+pub use refusals::refusals;
 pub use rustix::process::{Pid, Signal};
 pub use system::{
     connections::listener_at,
@@ -83,9 +85,9 @@ pub use system::{
     memory::available_memory,
     namespace::{may_become, run_in_user_namespace},
     parent::die_with_parent,
-    pipe::narrow_pipe,
+    pipe::NarrowPipe,
     posix_memory::refuse_posix_segments,
-    process_info::{children_of, command_line, peak_memory, processor_time, resident_memory, writes_to},
+    process_info::{children_of, command_line, peak_memory, processor_time, resident_memory},
     program::{set_process_name, this_program},
     transfer::transfer,
 };

@@ -32,7 +32,11 @@ pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -
 }
 
 /// Flushes all data written to the file system of `file` to disk. Source: syncfs(2), which reports errors
-/// since 5.8.
+/// since 5.8. If a filter refuses the call, this flushes all file systems.
 pub fn sync_filesystem(file: &File) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(file)?)
+    match rustix::fs::syncfs(file) {
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::sync(),
+        synced => synced?,
+    }
+    Ok(())
 }

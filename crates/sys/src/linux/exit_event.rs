@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
+use crate::refusals::note_refusal;
 use crate::wait_readable;
 
 /// A descriptor that becomes readable when a process exits. It never refers to another process.
@@ -20,7 +21,10 @@ impl ExitEvent {
     /// Returns `ESRCH` if there is no such process.
     pub(crate) fn of(process: Pid) -> io::Result<Option<Self>> {
         match pidfd_open(process, PidfdFlags::empty()) {
-            Err(error) if is_refused(error) => Ok(None),
+            Err(error) if is_refused(error) => {
+                note_refusal("pidfd_open", &error.into());
+                Ok(None)
+            }
             opened => Ok(Some(Self(opened?))),
         }
     }
@@ -34,7 +38,10 @@ impl ExitEvent {
             Err(error) if is_refused(error) && wait_readable(&self.0, Duration::ZERO)? => {
                 Err(Errno::SRCH.into())
             }
-            Err(error) if is_refused(error) => Ok(kill_process(process, signal)?),
+            Err(error) if is_refused(error) => {
+                note_refusal("pidfd_send_signal", &error.into());
+                Ok(kill_process(process, signal)?)
+            }
             sent => Ok(sent?),
         }
     }

@@ -1,16 +1,36 @@
 //! Creates pipes with a small buffer, so that a writer blocks until its output is read.
 
 use std::io::{self, PipeReader, PipeWriter};
+use std::time::Duration;
 
 use rustix::pipe::fcntl_setpipe_size;
+
+use crate::{host, wait_readable};
 
 /// Buffer size of a narrow pipe, in bytes. The kernel rounds it up to a page.
 const BUFFER_SIZE: usize = 4096;
 
-/// Creates a pipe whose buffer is one page. A writer that gets further ahead than that blocks until the
-/// reader catches up.
-pub fn narrow_pipe() -> io::Result<(PipeReader, PipeWriter)> {
-    let (reader, writer) = io::pipe()?;
-    fcntl_setpipe_size(&writer, BUFFER_SIZE)?;
-    Ok((reader, writer))
+/// The read end of a pipe whose buffer is one page. A writer blocks as soon as it has written more.
+#[derive(Debug)]
+pub struct NarrowPipe(PipeReader);
+
+impl NarrowPipe {
+    /// Opens a pipe, and returns both ends.
+    pub fn open() -> io::Result<(Self, PipeWriter)> {
+        let (reader, writer) = io::pipe()?;
+        fcntl_setpipe_size(&writer, BUFFER_SIZE)?;
+        Ok((Self(reader), writer))
+    }
+
+    /// Waits until a process has written into the pipe, or until all have closed it. Returns false if neither
+    /// happens within `limit`.
+    pub fn wait_for_output(&self, limit: Duration) -> io::Result<bool> {
+        wait_readable(&self.0, limit)
+    }
+
+    /// Returns true if the process's standard output is this pipe. Returns false if the system doesn't tell.
+    #[must_use]
+    pub fn is_output_of(&self, pid: u32) -> bool {
+        host::writes_to(pid, &self.0)
+    }
 }

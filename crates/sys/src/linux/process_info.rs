@@ -1,11 +1,8 @@
 //! Reads information about other processes by their pids. Source: proc(5).
 
 use std::fs;
-use std::io::{self, PipeReader};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::time::Duration;
-
-use rustix::fs::fstat;
 
 use crate::kernel_files::bytes_of;
 
@@ -24,13 +21,6 @@ pub fn children_of(pid: u32) -> Vec<u32> {
         threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
     let children: Vec<_> = children.collect();
     children.iter().flat_map(|pids| pids.split_whitespace()).filter_map(|child| child.parse().ok()).collect()
-}
-
-/// Returns true if the process's standard output is the pipe that `reader` reads.
-#[must_use]
-pub fn writes_to(pid: u32, reader: &PipeReader) -> bool {
-    let Ok(output) = fs::metadata(format!("/proc/{pid}/fd/1")) else { return false };
-    fstat(reader).is_ok_and(|pipe| (pipe.st_dev, pipe.st_ino) == (output.dev(), output.ino()))
 }
 
 /// Returns the peak resident memory, in bytes.

@@ -1,8 +1,11 @@
 //! Reads the process table. Source: proc(5).
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::fstat;
 
 use crate::posix::process_facts::{Process, ProcessState};
 
@@ -59,8 +62,44 @@ pub(crate) fn users_of(pid: u32) -> Option<Vec<u32>> {
 /// Returns true if a process has the file at the canonical `path` open. Returns false if we can't see the process's
 /// files, because it ended or belongs to another user.
 pub(crate) fn has_open(pid: u32, path: &Path) -> bool {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    files.map(|file| fs::read_link(file.path())).any(|target| target.is_ok_and(|target| target == path))
+    let files = match open_files(pid) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && crate::is_root() => {
+            // In most containers, root may not examine other users' processes, but may become these users.
+            as_owner_of(pid, || open_files(pid))
+        }
+        files => files,
+    };
+    files.is_ok_and(|files| files.iter().any(|file| file == path))
+}
+
+/// Returns the files that a process has open.
+fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().map(|file| fs::read_link(file.path()));
+    // A file may have been closed since.
+    files.filter(|file| !file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)).collect()
+}
+
+/// Calls `look` with the rights of a process's user and group on files. Source: setfsuid(2), which only affects the
+/// calling thread.
+#[allow(unsafe_code)]
+fn as_owner_of<T>(pid: u32, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let owner = fs::metadata(format!("/proc/{pid}"))?;
+    // SAFETY: these calls have no memory preconditions. They return the previous ids, even if they fail.
+    let (group, user) = unsafe { (libc::setfsgid(owner.gid()), libc::setfsuid(owner.uid())) };
+    let seen = look();
+    // SAFETY: as above.
+    unsafe {
+        libc::setfsuid(user.cast_unsigned());
+        libc::setfsgid(group.cast_unsigned());
+    }
+    seen
+}
+
+/// Returns true if a process's standard output is the pipe that `reader` reads. Returns false if the system doesn't
+/// tell.
+pub(crate) fn writes_to(pid: u32, reader: &PipeReader) -> bool {
+    let Ok(output) = fs::metadata(format!("/proc/{pid}/fd/1")) else { return false };
+    fstat(reader).is_ok_and(|pipe| (pipe.st_dev, pipe.st_ino) == (output.dev(), output.ino()))
 }
 
 /// Returns the process's executable, or `None` if the process or the file no longer exists.

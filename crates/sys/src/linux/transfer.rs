@@ -17,9 +17,9 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
             Ok(0) => break,
             Ok(count) => done += count as u64,
             Err(Errno::INTR) => {}
-            // Some file systems (e.g. FUSE and the one in gVisor) don't support this call, so copy the bytes
-            // through our own memory.
-            Err(Errno::INVAL | Errno::NOSYS) if done == 0 => {
+            // Some file systems (e.g. FUSE and the one in gVisor) don't support this call, and filters of system calls
+            // can refuse it, so copy the bytes through our own memory.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) if done == 0 => {
                 let mut limited = io::Read::take(from, length);
                 return io::copy(&mut limited, &mut &*to);
             }

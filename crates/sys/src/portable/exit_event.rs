@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::process::{Pid, Signal};
 
-/// A descriptor that becomes readable when a process exits. There is none.
+/// A descriptor that becomes readable when a process exits. No value of this type exists.
 #[derive(Debug)]
 pub(crate) struct ExitEvent(Infallible);
 

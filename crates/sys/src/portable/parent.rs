@@ -71,7 +71,7 @@ fn start_watcher(lifeline: RawFd) -> io::Result<()> {
     let started = host::process(child).map(|process| process.started);
     // SAFETY: these calls have no memory preconditions, and both new processes only make system calls.
     unsafe {
-        // A handler of ours would swallow the watcher's signal until the program runs.
+        // A signal handler of pgfresh would swallow the watcher's signal until the program runs.
         if !crate::is_ignored(libc::SIGTERM) {
             libc::signal(libc::SIGTERM, libc::SIG_DFL);
         }

@@ -1,6 +1,6 @@
 //! Reads information about other processes by their pids.
 
-use std::io::{self, PipeReader};
+use std::io;
 use std::time::Duration;
 
 use crate::host;
@@ -16,12 +16,6 @@ pub fn command_line(_pid: u32) -> Vec<u8> {
 pub fn children_of(pid: u32) -> Vec<u32> {
     let all = host::pids().unwrap_or_default().into_iter();
     all.filter(|child| host::process(*child).is_some_and(|process| process.parent == pid)).collect()
-}
-
-/// Returns true if the process's standard output is the pipe that `reader` reads. This is not known: false.
-#[must_use]
-pub fn writes_to(_pid: u32, _reader: &PipeReader) -> bool {
-    false
 }
 
 /// Returns the peak resident memory, in bytes.

@@ -25,7 +25,7 @@ pub fn is_open_on_this_machine(remote: SocketAddr, local: SocketAddr) -> bool {
     connections::is_open(canonical(remote), canonical(local))
 }
 
-/// Returns an address in the form of its own family. A client can use IPv4 through an IPv6 socket.
+/// Returns an IPv4 address that is mapped to IPv6 as IPv4. A client can use IPv4 through an IPv6 socket.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

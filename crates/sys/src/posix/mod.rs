@@ -13,6 +13,7 @@ pub(crate) mod machine;
 pub(crate) mod open_file_limit;
 pub(crate) mod permissions;
 pub(crate) mod poll;
+pub(crate) mod polled_directory;
 mod polled_process;
 mod polling;
 pub(crate) mod process_facts;

@@ -11,11 +11,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The process's limit before [`raise_open_file_limit`] was called. Empty until that call.
 static ORIGINAL_LIMIT: OnceLock<Rlimit> = OnceLock::new();
 
+/// The limit that macOS grants every process. Source: `OPEN_MAX` in macOS's `sys/syslimits.h`.
+const OPEN_MAX: u64 = 10_240;
+
 /// Raises our limit on open files to the maximum, because many systems start at 1024. Ignores failures.
 #[expect(clippy::let_underscore_must_use, reason = "the call that needs more files fails then")]
 pub fn raise_open_file_limit() {
     let usual = *ORIGINAL_LIMIT.get_or_init(|| getrlimit(Resource::Nofile));
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });
+    let raise = |current| setrlimit(Resource::Nofile, Rlimit { current, ..usual });
+    // macOS has no maximum, but refuses more than its own limit.
+    let _ = raise(usual.maximum).or_else(|_| raise(Some(OPEN_MAX)));
 }
 
 /// Restores the original limit in the child of `command`. A higher limit can break programs that use `select`

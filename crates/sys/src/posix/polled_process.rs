@@ -1,7 +1,8 @@
 //! Watches a process by its pid. This is a fallback for systems without process handles, such as kernels
 //! before 5.3 and containers whose runtime filters the system calls for process handles.
 //!
-//! After a process has exited, another process can get the same pid. We tell them apart by their start times.
+//! After a process has exited, another process can get the same pid. No process gets the pid of a child that we haven't
+//! waited for yet. We tell other processes apart by their start times.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::poll::wait_for_any;
 use super::process_facts::{Process, ProcessState};
@@ -22,9 +24,18 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct PolledProcess {
     pid: Pid,
-    started: u64,
+    identity: Identity,
     /// The read end of a pipe. The polling thread closes the write end when the process has exited.
     pub(crate) end: OwnedFd,
+}
+
+/// Tells a process from others that get its pid later.
+#[derive(Debug, Clone, Copy)]
+enum Identity {
+    /// It is our child.
+    Child,
+    /// It started at this time.
+    Started(u64),
 }
 
 impl PolledProcess {
@@ -33,25 +44,41 @@ impl PolledProcess {
     /// # Errors
     /// Returns `ESRCH` if there is no such process.
     pub(crate) fn begin(pid: Pid) -> io::Result<Self> {
-        let started = process(pid).ok_or(rustix::io::Errno::SRCH)?.started;
+        let identity = match child_has_ended(pid) {
+            Ok(_) => Identity::Child,
+            Err(_) => Identity::Started(process(pid).ok_or(Errno::SRCH)?.started),
+        };
         let (end, held) = io::pipe()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
             // Stop polling when the pipe breaks. This happens once all its read ends are closed, because then
-            // no thread is waiting for the process to exit anymore.
-            let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::empty())], POLL_INTERVAL);
-            while is_running(pid, started) && !is_dropped().unwrap_or(true) {}
+            // no thread is waiting for the process to exit anymore. macOS reports this only if asked for it.
+            let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::HUP)], POLL_INTERVAL);
+            while is_running(pid, identity) && !is_dropped().unwrap_or(true) {}
         })?;
-        Ok(Self { pid, started, end: end.into() })
+        Ok(Self { pid, identity, end: end.into() })
     }
 
     /// Returns true if the process has exited, even if its parent hasn't waited for it yet.
     pub(crate) fn has_ended(&self) -> bool {
-        !is_running(self.pid, self.started)
+        !is_running(self.pid, self.identity)
     }
 }
 
-fn is_running(pid: Pid, started: u64) -> bool {
-    process(pid).is_some_and(|process| process.started == started && process.state != ProcessState::Ended)
+fn is_running(pid: Pid, identity: Identity) -> bool {
+    match identity {
+        Identity::Child => child_has_ended(pid) == Ok(false),
+        Identity::Started(started) => process(pid)
+            .is_some_and(|process| process.started == started && process.state != ProcessState::Ended),
+    }
+}
+
+/// Returns true if a child has exited, without reaping it.
+///
+/// # Errors
+/// Returns `ECHILD` if we have reaped the child, or if the process is not our child.
+fn child_has_ended(pid: Pid) -> Result<bool, Errno> {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    Ok(waitid(WaitId::Pid(pid), look)?.is_some())
 }
 
 fn process(pid: Pid) -> Option<Process> {
@@ -60,10 +87,30 @@ fn process(pid: Pid) -> Option<Process> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
     use super::*;
     use crate::wait_readable;
+
+    #[test]
+    fn end_of_another_processs_child_is_seen() {
+        let mut shell = Command::new("sh");
+        let script = "cat <&3 >/dev/null & echo $!; wait";
+        let mut shell = shell
+            .args(["-c", &format!("exec 3<&0; {script}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let watched = PolledProcess::begin(Pid::from_raw(line.trim().parse().unwrap()).unwrap()).unwrap();
+        assert!(!watched.has_ended());
+        drop(shell.stdin.take());
+        assert!(wait_readable(&watched.end, Duration::from_mins(1)).unwrap());
+        shell.wait().unwrap();
+    }
 
     #[test]
     fn process_end_is_seen_before_reaping() {

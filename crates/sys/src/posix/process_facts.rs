@@ -14,7 +14,7 @@ pub(crate) struct Process {
     pub(crate) state: ProcessState,
 }
 
-/// What a process is doing.
+/// The activity of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessState {
     /// All its threads wait for an event, and a signal would wake them.
