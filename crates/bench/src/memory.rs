@@ -1,6 +1,6 @@
 //! Measures how much memory pgfresh itself needs while serving, excluding the server's.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -11,9 +11,9 @@ use crate::BenchError;
 /// Each process's peak resident memory, in bytes. Source: proc(5), `VmHWM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peak {
-    /// The process that owns the server and serves clients.
-    pub(crate) owner: u64,
-    /// The guard, a process that cleans up after the owner. `None` if the kernel doesn't list child processes.
+    /// The process that owns the server and serves clients. `None` if the system doesn't tell.
+    pub(crate) owner: Option<u64>,
+    /// The guard, a process that cleans up after the owner. `None` if the system doesn't list child processes.
     pub(crate) guard: Option<u64>,
 }
 
@@ -36,15 +36,23 @@ fn read_peak(child: &mut Child) -> Result<Peak, BenchError> {
     output.read_line(&mut line).attempt("read from", Path::new("pgfresh serve"))?;
     let pid = child.id();
     let is_guard = |pid: &u32| sys::command_line(*pid).starts_with(b"pgfresh\0");
-    let guard = sys::children_of(pid).into_iter().find(is_guard).map(peak_of).transpose()?;
+    let guard = sys::children_of(pid).into_iter().find(is_guard).map(peak_of).transpose()?.flatten();
     Ok(Peak { owner: peak_of(pid)?, guard })
 }
 
-/// Returns this process's current resident memory, in bytes.
-pub(crate) fn resident() -> Result<u64, BenchError> {
-    Ok(sys::resident_memory(std::process::id()).attempt("examine", Path::new("this process"))?)
+/// Returns this process's current resident memory, in bytes, or `None` if the system doesn't tell.
+pub(crate) fn resident() -> Result<Option<u64>, BenchError> {
+    Ok(if_known(sys::resident_memory(std::process::id())).attempt("examine", Path::new("this process"))?)
 }
 
-fn peak_of(pid: u32) -> Result<u64, BenchError> {
-    Ok(sys::peak_memory(pid).attempt("examine", Path::new("pgfresh"))?)
+fn peak_of(pid: u32) -> Result<Option<u64>, BenchError> {
+    Ok(if_known(sys::peak_memory(pid)).attempt("examine", Path::new("pgfresh"))?)
+}
+
+/// Returns `None` for a fact that the system doesn't tell.
+pub(crate) fn if_known<T>(fact: io::Result<T>) -> io::Result<Option<T>> {
+    match fact {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+        fact => fact.map(Some),
+    }
 }

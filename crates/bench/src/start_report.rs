@@ -124,7 +124,7 @@ fn goals(facts: &StartMeasurements<'_>) -> Table {
     let mut table = Table::new("Goals, on a machine of its own", columns);
     let (ours, floor) = (facts.time_to_response(PGFRESH), facts.time_to_response(FLOOR));
     let of_floor = ours.ratio_to(&floor).unwrap_or_else(|_| Sample::new("ratio", Unit::Ratio));
-    let owner = facts.peaks.iter().map(|peak| peak.owner).max().map(bytes);
+    let owner = facts.peaks.iter().filter_map(|peak| peak.owner).max().map(bytes);
     let guard = facts.peaks.iter().filter_map(|peak| peak.guard).max().map(bytes);
     let seconds = |value| Quantity::new(value, Unit::Seconds);
     let ends = facts.sum(PGFRESH, &END_PHASES);

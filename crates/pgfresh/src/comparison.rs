@@ -17,7 +17,7 @@ use report::{
 };
 use server::Preset;
 use signal_hook::consts::{SIGHUP, SIGTERM};
-use storage::PlaceRequest;
+use storage::{Place, PlaceError, PlaceRequest};
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::{Provisioner, ServerOptions};
 
@@ -29,7 +29,7 @@ use crate::failed_tests::{self, failed_tests};
 use crate::failure::Failure;
 use crate::foreground;
 use crate::lifecycle;
-use crate::notice::print_notice;
+use crate::notice::{notice, print_notice};
 use crate::report_file::{self, Format};
 use crate::service::ServeOptions;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
@@ -111,7 +111,7 @@ pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<Exi
 }
 
 /// Implements `pgfresh bench suite`: runs the command on three servers, a durable one on disk, a fast one on disk, and
-/// one in RAM.
+/// one in RAM if the system has such a place.
 pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failure> {
     let server_options = context.settings()?.with_template()?;
     let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
@@ -121,7 +121,7 @@ pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failur
         ..server_options.clone()
     };
     let service = ServiceOptions::default();
-    let sides = Side::all(
+    let mut sides = Side::all(
         context,
         &service,
         [
@@ -130,6 +130,10 @@ pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failur
             ("nothing flushed, in RAM", on(&PlaceRequest::Ram, Preset::Fast)),
         ],
     )?;
+    if let Some(Err(error)) = sides.last().map(Side::find_ram) {
+        notice!("pgfresh: compares without a server in RAM: {error}");
+        sides.pop();
+    }
     let between_runs = &die_by(&[SIGTERM, SIGHUP])?;
     let job = Job { command: &suite.command, env: &suite.env, service: &service, port: 0, between_runs };
     let progress = TerminalProgress::listen(context.verbosity)?.writing(suite.output.files())?;
@@ -187,6 +191,12 @@ impl Side {
             Ok(Self { name, provisioner, ended, failed, last_lines })
         };
         server_options.into_iter().map(side).collect()
+    }
+
+    /// Returns an error if the system has no place in RAM.
+    fn find_ram(&self) -> Result<Place, PlaceError> {
+        let Provisioner { cache, account, .. } = &self.provisioner;
+        Place::choose(&PlaceRequest::Ram, 0, cache.root(), account)
     }
 
     /// Runs the command once on a new server.

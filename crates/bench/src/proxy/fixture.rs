@@ -22,6 +22,7 @@ use crate::by_hand;
 use crate::client::Address;
 use crate::fixture::open_gateway;
 use crate::floor::Tree;
+use crate::memory::if_known;
 
 /// Size of the database in bytes, including copies of its rows and its WAL.
 pub(super) const BYTES: u64 = 2 << 30;
@@ -106,7 +107,7 @@ impl ProxyFixture {
     }
 
     /// Returns how much processor time the process or thread between the client and the server has used so far. Returns
-    /// `None` for a direct route.
+    /// `None` for a direct route, and if the system doesn't tell.
     pub(super) fn processor_time(&self, route: Route) -> Result<Option<Duration>, BenchError> {
         let ours = std::process::id();
         let (process, threads) = match route {
@@ -116,7 +117,8 @@ impl ProxyFixture {
             Route::PgBouncer => (self.bouncer_process, None),
         };
         let Some(process) = process else { return Ok(None) };
-        Ok(Some(sys::processor_time(process, threads).attempt("examine", Path::new(route.name()))?))
+        let time = if_known(sys::processor_time(process, threads));
+        Ok(time.attempt("examine", Path::new(route.name()))?)
     }
 
     /// Returns a route's address.

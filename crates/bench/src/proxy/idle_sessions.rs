@@ -17,8 +17,9 @@ const SECONDS: u32 = 10;
 
 /// The costs of the idle sessions.
 pub(super) struct IdleSessionCosts {
-    /// Our memory per idle session, in bytes. This includes the client's end of the session, which is small.
-    pub(super) memory: f64,
+    /// Our memory per idle session, in bytes. This includes the client's end of the session, which is small. `None` if
+    /// the system doesn't tell.
+    pub(super) memory: Option<f64>,
     /// Mean time between two transactions of the busy sessions, without and with idle sessions.
     pub(super) alone: Duration,
     pub(super) among: Duration,
@@ -45,7 +46,8 @@ pub(super) fn measure(program: &Pgbench, fixture: &ProxyFixture) -> Result<IdleS
     for client in &mut idle {
         client.query("SELECT 1")?;
     }
-    let memory = as_f64(after.saturating_sub(before)) / as_f64(IDLE_SESSIONS);
+    let used = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+    let memory = used.map(|used| as_f64(used) / as_f64(IDLE_SESSIONS));
     for client in idle {
         client.close()?;
     }

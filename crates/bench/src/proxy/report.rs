@@ -111,7 +111,7 @@ fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&IdleSessionCosts
         let worth = relative_speed(timed, what, Route::Gateway, Route::Direct);
         goals.push(goal(format!("{what}, of direct"), fold(0.9), worth));
     }
-    let memory = crowd.map(|crowd| Quantity::new(crowd.memory, Unit::Bytes));
+    let memory = crowd.and_then(|crowd| crowd.memory).map(|memory| Quantity::new(memory, Unit::Bytes));
     let most = Limit::AtMost(Quantity::new(30_000.0, Unit::Bytes));
     goals.push(goal("memory of an idle session".to_owned(), most, memory));
     goals
