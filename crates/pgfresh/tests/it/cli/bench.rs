@@ -71,6 +71,7 @@ fn one_shard_of_a_fleet_builds() {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "compares with a server in RAM")]
 fn clean_up_methods_are_timed_on_every_major() {
     for major in majors() {
         let scene = Scene::new(User::Ourselves);
@@ -95,6 +96,7 @@ fn clean_up_methods_are_timed_on_every_major() {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "compares with a server in RAM")]
 fn transactions_are_counted_by_number_of_clients() {
     // The majors run at once, because each takes a second for each of 42 turns.
     thread::scope(|scope| {
@@ -250,6 +252,7 @@ fn the_temperature_is_drawn_beside_the_events() {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "compares with a server in RAM")]
 fn a_suite_runs_on_three_servers_in_turn() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
@@ -277,6 +280,7 @@ fn a_suite_runs_on_three_servers_in_turn() {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "compares with a server in RAM")]
 fn a_failing_suite_determines_the_exit_code() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["bench", "suite", "--rounds", "1", "--", "sh", "-c", "echo the reason; exit 7"]);

@@ -69,6 +69,7 @@ fn looks(profile: &Value) -> f64 {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "reads the processor time of backends")]
 fn statements_and_waits_are_separated_on_every_major() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();

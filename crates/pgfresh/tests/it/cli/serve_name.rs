@@ -257,6 +257,7 @@ impl Named {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "names the process that listens on a port")]
 fn conflicts_are_named_with_a_hint() {
     let scene = project(User::Ourselves);
     let server = Named::start(&scene, &[]);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-use super::{Scene, User};
+use super::{Scene, User, wait_until};
 
 /// Folders that go with this process.
 struct Ground {
@@ -101,6 +101,11 @@ fn base_cache(user: User) -> PathBuf {
         let scene = Scene::with_cache(user, cache.clone());
         let outcome = scene.run(["run", "--", "true"]);
         assert!(outcome.code == Some(0), "no test can run: {outcome}");
+        // The guard may still remove the directory of the initdb, which must not be copied.
+        let runs = cache.join(format!("pgfresh-{}", user.uid()));
+        wait_until("the guard to finish", || {
+            fs::read_dir(&runs).map_or(true, |mut left| left.next().is_none())
+        });
         ready.push(user.uid());
     }
     cache

@@ -5,6 +5,7 @@ mod circles;
 mod error_words;
 mod figures;
 mod house;
+mod linux_facts;
 mod majors;
 mod minimum_rust;
 mod test_index;
