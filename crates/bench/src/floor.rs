@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Uid, fchown, mkdirat, openat, seek, sendfile};
+use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Uid, fchown, mkdirat, openat, seek};
 use storage::{Account, Attempt, FileError};
 
 /// A tree of files, which are listed before the measurement.
@@ -73,7 +73,7 @@ impl Tree {
 
 /// Copies the parts of a file that contain data, preserving the holes between them.
 fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &Path, account: &Account) -> io::Result<()> {
-    let from = openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let from = File::from(openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let to = File::from(openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
     change_owner(account, &to)?;
@@ -92,12 +92,10 @@ fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &Path, account: &Account) -> io
             seek(&from, SeekFrom::Start(at))?;
             seek(&to, SeekFrom::Start(at))?;
         }
-        while at < end {
-            match sendfile(&to, &from, None, usize::try_from(end - at).unwrap_or(usize::MAX))? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => at += count as u64,
-            }
+        if sys::transfer(&from, &to, end - at)? < end - at {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        at = end;
     }
     if stored < size { to.set_len(size) } else { Ok(()) }
 }

@@ -81,6 +81,7 @@ pub use rustix::process::{Pid, Signal};
 pub use system::{
     connections::listener_at,
     directory_watch::DirectoryWatch,
+    event_queue::EventQueue,
     machine::{kernel, processor, run_delay, runnable_tasks, total_memory},
     memory::available_memory,
     namespace::{may_become, run_in_user_namespace},

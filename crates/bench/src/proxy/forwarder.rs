@@ -6,15 +6,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::fd::OwnedFd;
 use storage::Attempt;
+use sys::EventQueue;
 
 use crate::BenchError;
 
@@ -43,7 +40,7 @@ struct Session {
 
 struct EventLoop {
     listener: TcpListener,
-    epoll: OwnedFd,
+    events: EventQueue,
     server: PathBuf,
     sessions: Vec<Option<Session>>,
     buffer: Vec<u8>,
@@ -55,16 +52,16 @@ impl Forwarder {
         let begin = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let (address, (ends, ended)) = (listener.local_addr()?, UnixStream::pair()?);
-            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+            let mut events = EventQueue::new()?;
+            events.add(&listener, NEW_CONNECTION)?;
+            events.add(&ended, STOP)?;
             let work = EventLoop {
                 listener,
-                epoll,
+                events,
                 server: server.to_owned(),
                 sessions: Vec::new(),
                 buffer: vec![0; BUFFER],
             };
-            work.watch(&work.listener, NEW_CONNECTION)?;
-            work.watch(&ended, STOP)?;
             let thread = std::thread::Builder::new().name(THREAD.to_owned());
             let thread = thread.spawn(move || work.forward(ended))?;
             Ok::<_, io::Error>(Self { address, ends, thread })
@@ -81,20 +78,13 @@ impl Forwarder {
 }
 
 impl EventLoop {
-    fn watch(&self, source: impl AsFd, number: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, source, EventData::new_u64(number), EventFlags::IN)?)
-    }
-
     /// Forwards bytes until `_ended` becomes readable because the other end was closed.
     fn forward(mut self, _ended: UnixStream) -> io::Result<()> {
-        let mut events = Vec::with_capacity(64);
+        let mut ready = Vec::with_capacity(64);
         loop {
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
-                Err(rustix::io::Errno::INTR) => continue,
-                waited => waited?,
-            };
-            for event in events.drain(..) {
-                match event.data.u64() {
+            self.events.wait(&mut ready)?;
+            for event in ready.drain(..) {
+                match event {
                     NEW_CONNECTION => self.accept()?,
                     STOP => return Ok(()),
                     number => self.forward_side(number - FIRST_SESSION),
@@ -108,8 +98,8 @@ impl EventLoop {
         client.set_nodelay(true)?;
         let server = UnixStream::connect(&self.server)?;
         let number = FIRST_SESSION + 2 * self.sessions.len() as u64;
-        self.watch(&client, number)?;
-        self.watch(&server, number + 1)?;
+        self.events.add(&client, number)?;
+        self.events.add(&server, number + 1)?;
         self.sessions.push(Some(Session { client, server }));
         Ok(())
     }
@@ -124,6 +114,9 @@ impl EventLoop {
         let passed =
             from.read(&mut self.buffer).and_then(|count| to.write_all(&self.buffer[..count]).map(|()| count));
         if passed.map_or(true, |count| count == 0) {
+            let first = FIRST_SESSION + side - side % 2;
+            self.events.remove(first);
+            self.events.remove(first + 1);
             self.sessions[place] = None;
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod connections;
 #[cfg(pgfresh_portable)]
 pub(crate) mod descriptors;
 pub(crate) mod directory_watch;
+pub(crate) mod event_queue;
 pub(crate) mod exit_event;
 pub(crate) mod filesystem_kind;
 pub(crate) mod machine;

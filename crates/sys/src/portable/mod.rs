@@ -3,6 +3,7 @@
 
 pub(crate) mod connections;
 pub(crate) mod directory_watch;
+pub(crate) mod event_queue;
 #[cfg(not(target_os = "macos"))]
 pub(crate) mod exit_event;
 pub(crate) mod filesystem_kind;

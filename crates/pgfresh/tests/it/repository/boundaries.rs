@@ -10,7 +10,6 @@ const SYSTEM: &[&str] = &["rustix", "libc::", "std::os::linux", "\"/proc", "\"/s
 /// Files that may name the operating system.
 const EXEMPT: &[(&str, &str)] = &[
     ("bench/src/floor.rs", "the floor beside pgfresh's own copy shares no code with it"),
-    ("bench/src/proxy/forwarder.rs", "the floor beside the gateway, for the same reason"),
     ("profile/src/recorder.rs", "says where the procfs is that `machine` reads; tests make others"),
 ];
 
