@@ -19,6 +19,8 @@ mod common;
 mod copies;
 mod environments;
 mod faults;
+// Its machines are network namespaces.
+#[cfg(target_os = "linux")]
 mod fleet;
 mod gateway;
 mod http;

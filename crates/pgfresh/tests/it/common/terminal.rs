@@ -17,7 +17,9 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn new() -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        // Not all systems document this flag for terminals, but all accept it.
+        let flags = flags | OpenptFlags::from_bits_retain(OFlags::CLOEXEC.bits());
         let keyboard = openpt(flags).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
