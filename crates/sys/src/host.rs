@@ -21,6 +21,6 @@ pub(crate) use system::{
     connection_table::owner_of_connection,
     mounts::mount_of,
     process_table::{executable, has_open, is_only_thread, pids, process, users_of, writes_to},
-    segment_table::segments,
+    segment_table::{segments, semaphores},
     socket_state::peer_user,
 };

@@ -77,7 +77,7 @@ fn start_watcher(lifeline: RawFd) -> io::Result<()> {
         }
         // The process between exits at once, so that the watcher is not a child of the program.
         match libc::fork() {
-            -1 => return Err(io::Error::last_os_error()),
+            -1 => Err(io::Error::last_os_error()),
             0 => match libc::fork() {
                 0 => watch(child, started, lifeline),
                 watcher => libc::_exit(i32::from(watcher < 0)),

@@ -197,8 +197,8 @@ impl Directory {
             if kind != FileKind::Directory {
                 match unlinkat(&self.0, &name, AtFlags::empty()) {
                     // Another process just replaced the file with a directory. The caller's next pass will
-                    // remove that directory.
-                    Err(Errno::ISDIR) => {}
+                    // remove that directory. POSIX has either error for it.
+                    Err(Errno::ISDIR | Errno::PERM) if self.is_directory(&name) => {}
                     other => ignore_missing(other)?,
                 }
                 continue;
@@ -218,6 +218,10 @@ impl Directory {
             }
         }
         Ok(())
+    }
+
+    fn is_directory(&self, name: &OsStr) -> bool {
+        self.kind(name).is_ok_and(|kind| kind == FileKind::Directory)
     }
 
     /// Moves the directory `name` into `top`, under an unused name.

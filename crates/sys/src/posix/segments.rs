@@ -1,4 +1,4 @@
-//! Removes System V shared memory. Its segments aren't in the file system, and they persist after their
+//! Removes System V shared memory and semaphores. They aren't in the file system, and they persist after their
 //! process is killed.
 
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) struct Segment {
 }
 
 /// Removes the segments owned by `account` and created by the process `creator`, and returns how many were
-/// removed. Does nothing while `creator` is alive. Waits until exiting processes have detached from the
+/// removed. Removes its semaphores, too. Does nothing while `creator` is alive. Waits until exiting processes have detached from the
 /// segments.
 ///
 /// # Errors
@@ -35,6 +35,9 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
         }
         Ok(segments.iter().all(|segment| !segment.is_attached))
     })?;
+    for set in host::semaphores(creator, account) {
+        remove_semaphores(set);
+    }
     if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
@@ -58,6 +61,13 @@ fn remove(id: i32) -> io::Result<bool> {
         Some(libc::EINVAL | libc::EIDRM | libc::EPERM) => Ok(false),
         _ => Err(error),
     }
+}
+
+/// Removes one set of semaphores. Another process may have removed it meanwhile.
+#[allow(unsafe_code)]
+fn remove_semaphores(set: i32) {
+    // SAFETY: IPC_RMID takes no fourth argument.
+    unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
 }
 
 #[cfg(test)]

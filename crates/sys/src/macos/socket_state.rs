@@ -1,0 +1,62 @@
+//! Reads and changes the state of connections.
+//!
+//! `POLLHUP` belongs to a direction here: `poll` with `POLLIN` reports that the peer has ended its sending, and with
+//! `POLLOUT` that we cannot send any more. Without either, `poll` reports nothing. Source: `poll_callback` in
+//! `bsd/kern/sys_generic.c` of XNU.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+use rustix::net::sockopt;
+
+/// Sends a reset and disconnects, even if the socket has more descriptors. Unsent data is lost. Source:
+/// `tcp_disconnect` in `bsd/netinet/tcp_usrreq.c` of XNU.
+#[allow(unsafe_code)]
+pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
+    // SAFETY: the call takes no pointers.
+    match unsafe { libc::disconnectx(stream.as_raw_fd(), libc::SAE_ASSOCID_ANY, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns the uid of the process that opened the other end of a unix socket connection. Source: getpeereid(3), which
+/// asks for `LOCAL_PEERCRED`.
+#[allow(unsafe_code)]
+pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+    let (mut user, mut group) = (0, 0);
+    // SAFETY: the call writes one number to each of the two.
+    match unsafe { libc::getpeereid(stream.as_raw_fd(), &raw mut user, &raw mut group) } {
+        0 => Ok(user),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns true if the peer has closed the connection, or at least its sending direction. For a pipe, returns true if
+/// no process has its other end open.
+#[must_use]
+pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
+    let is_socket =
+        fstat(&stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+    has_ended(&stream, PollFlags::IN) || !is_socket && has_ended(&stream, PollFlags::OUT)
+}
+
+/// Returns true if the connection is broken or closed in both directions. If the peer closes a TCP connection, this
+/// becomes true only after we have sent something.
+#[must_use]
+pub fn is_hung_up(stream: impl AsFd) -> bool {
+    has_ended(&stream, PollFlags::IN) && has_ended(&stream, PollFlags::OUT)
+}
+
+fn has_ended(stream: impl AsFd, direction: PollFlags) -> bool {
+    let mut fds = [PollFd::new(&stream, direction)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&now)), Ok(1))
+        && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
