@@ -11,7 +11,6 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, fstat};
 use rustix::net::sockopt;
 
 /// Sends a reset and disconnects, even if the socket has more descriptors. Unsent data is lost. Source:
@@ -42,9 +41,7 @@ pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
 /// no process has its other end open.
 #[must_use]
 pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
-    let is_socket =
-        fstat(&stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
-    has_ended(&stream, PollFlags::IN) || !is_socket && has_ended(&stream, PollFlags::OUT)
+    has_ended(stream, PollFlags::IN)
 }
 
 /// Returns true if the connection is broken or closed in both directions. If the peer closes a TCP connection, this
