@@ -6,9 +6,13 @@
 #   sh pgfresh-install.sh --from FOLDER      # the files of the release are in a folder, or below another URL
 #
 # The digests of the archives are part of this script. If minisign is installed, the signature of SHA256SUMS is checked too.
+#
+# On a Mac: the build for macOS is experimental. curl marks no file as downloaded, and a browser does: then macOS refuses to start the
+# binary. "xattr -d com.apple.quarantine FILE" removes the mark from a file.
 set -eu
 
 version=@VERSION@
+oldest_macos=@MACOS@
 from=@RELEASE@
 public_key=@PUBLIC_KEY@
 if [ "$(id -u)" = 0 ]; then prefix=/usr/local; else prefix=${HOME:?}/.local; fi
@@ -28,13 +32,22 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 
-[ "$(uname -s)" = Linux ] || fail "there is no pgfresh for $(uname -s)" "Use the container image as a service."
-case $(uname -m) in
-    x86_64 | amd64) architecture=x86_64 digest=@DIGEST_X86_64@ ;;
-    aarch64 | arm64) architecture=aarch64 digest=@DIGEST_AARCH64@ ;;
-    *) fail "there is no pgfresh for $(uname -m)" "Build it in a clone of pgfresh: make install" ;;
+system=$(uname -s) machine=$(uname -m)
+# A shell under Rosetta says that the processor is Intel's.
+if [ "$system" = Darwin ] && [ "$(sysctl -n hw.optional.arm64 2>/dev/null)" = 1 ]; then machine=arm64; fi
+case $system-$machine in
+    Linux-x86_64 | Linux-amd64) platform=x86_64-linux digest=@DIGEST_X86_64_LINUX@ ;;
+    Linux-aarch64 | Linux-arm64) platform=aarch64-linux digest=@DIGEST_AARCH64_LINUX@ ;;
+    Darwin-x86_64) platform=x86_64-darwin digest=@DIGEST_X86_64_DARWIN@ ;;
+    Darwin-arm64) platform=aarch64-darwin digest=@DIGEST_AARCH64_DARWIN@ ;;
+    Linux-* | Darwin-*) fail "there is no pgfresh for $system on $machine" "Build it in a clone of pgfresh: make install" ;;
+    *) fail "there is no pgfresh for $system" "Use the container image as a service. On Windows, use WSL 2." ;;
 esac
-name=pgfresh-$version-$architecture-linux
+if [ "$system" = Darwin ]; then
+    macos=$(sw_vers -productVersion)
+    [ "${macos%%.*}" -ge "$oldest_macos" ] || fail "pgfresh needs macOS $oldest_macos or newer, and this is $macos"
+fi
+name=pgfresh-$version-$platform
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -56,8 +69,13 @@ get() {
     esac || fail "could not get \"$1\" from $from" "Name where the files of the release are: --from FOLDER or --from URL."
 }
 
+# sums: checks the digests on standard input. macOS has shasum alone.
+sums() {
+    if command -v sha256sum >/dev/null; then sha256sum -c - >/dev/null 2>&1; else shasum -a 256 -c - >/dev/null 2>&1; fi
+}
+
 get "$name.tar.gz"
-echo "$digest  $work/$name.tar.gz" | sha256sum -c - >/dev/null 2>&1 ||
+echo "$digest  $work/$name.tar.gz" | sums ||
     fail "\"$name.tar.gz\" is not the file of this release: its SHA-256 digest is another one"
 if command -v minisign >/dev/null; then
     get SHA256SUMS
@@ -83,6 +101,7 @@ cp completions/pgfresh.fish "$prefix/share/fish/vendor_completions.d/pgfresh.fis
 cp LICENSE THIRD-PARTY-LICENSES.txt "$prefix/share/doc/pgfresh"
 
 echo "Installed pgfresh $version in $prefix/bin"
+[ "$system" = Linux ] || echo "It is experimental on this system: cross-built, its logic tested on Linux, never run on a Mac."
 case :$PATH: in
     *:"$prefix/bin":*) ;;
     *) echo "HINT:  It is not on PATH. Run: export PATH=\"$prefix/bin:\$PATH\"" ;;

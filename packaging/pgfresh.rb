@@ -7,15 +7,27 @@ class Pgfresh < Formula
   on_linux do
     on_intel do
       url "@RELEASE@/pgfresh-@VERSION@-x86_64-linux.tar.gz"
-      sha256 "@DIGEST_X86_64@"
+      sha256 "@DIGEST_X86_64_LINUX@"
     end
     on_arm do
       url "@RELEASE@/pgfresh-@VERSION@-aarch64-linux.tar.gz"
-      sha256 "@DIGEST_AARCH64@"
+      sha256 "@DIGEST_AARCH64_LINUX@"
     end
   end
 
-  depends_on :linux
+  # Experimental: cross-built, its logic tested on Linux, never run on a Mac.
+  on_macos do
+    depends_on macos: :ventura
+
+    on_intel do
+      url "@RELEASE@/pgfresh-@VERSION@-x86_64-darwin.tar.gz"
+      sha256 "@DIGEST_X86_64_DARWIN@"
+    end
+    on_arm do
+      url "@RELEASE@/pgfresh-@VERSION@-aarch64-darwin.tar.gz"
+      sha256 "@DIGEST_AARCH64_DARWIN@"
+    end
+  end
 
   def install
     bin.install "pgfresh"
