@@ -122,7 +122,7 @@ fn remedy(error: &LeaseError) -> Option<Remedy> {
             Remedy::FollowHint
         }
         LeaseError::Emptied(_) | LeaseError::Changed(_) => Remedy::RestartPgfresh,
-        LeaseError::NotLeased(_) => Remedy::SeeStatus,
+        LeaseError::NotLeased(_) | LeaseError::NoFaults(_) => Remedy::SeeStatus,
         LeaseError::TooManyClients { .. } => Remedy::RaiseMaxConnections,
         LeaseError::Full { .. } => Remedy::MakeRoom,
         LeaseError::Server { .. } | LeaseError::Threads(_) => {
@@ -171,6 +171,7 @@ mod tests {
         let broken = || std::io::Error::other("gone");
         for (error, status) in [
             (LeaseError::NotLeased("a".into()), StatusCode::NOT_FOUND),
+            (LeaseError::NoFaults("a".into()), StatusCode::NOT_FOUND),
             (LeaseError::InUse { name: "a".into(), sessions: 1 }, StatusCode::CONFLICT),
             (LeaseError::Name { name: "a".into(), why: "it is taken" }, StatusCode::BAD_REQUEST),
             (LeaseError::Full { leased: 1, kept: 0, most: 1 }, StatusCode::SERVICE_UNAVAILABLE),

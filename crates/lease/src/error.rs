@@ -29,6 +29,9 @@ pub enum LeaseError {
     /// There is no lease with this name, or SQL has given the name to another database.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
+    /// There is no lease with this name, so its sessions can have no faults.
+    #[error("cannot request a fault for database \"{0}\": it is not leased")]
+    NoFaults(String),
     /// There is no lease with this name, and sessions may not begin one.
     #[error("database \"{0}\" does not exist")]
     NoDatabase(String),
@@ -286,7 +289,9 @@ impl LeaseError {
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {
-            Self::UnknownTemplate { .. } | Self::NotLeased(_) | Self::NoDatabase(_) => "3D000",
+            Self::UnknownTemplate { .. } | Self::NotLeased(_) | Self::NoFaults(_) | Self::NoDatabase(_) => {
+                "3D000"
+            }
             Self::Leased(_) | Self::TemplateExists(_) => "42P04",
             Self::InUse { .. }
             | Self::NotCopied { .. }
@@ -340,6 +345,7 @@ impl LeaseError {
             | Self::Lost { why, .. }
             | Self::ReplicaEnded { why, .. } => Some(why.clone()),
             Self::TooManyClients { most } => Some(format!("All {most} sessions for clients are in use.")),
+            Self::NoFaults(_) => Some("Databases that SQL has created get no faults.".to_owned()),
             Self::Hidden(_) => Some("No other session sees what its transaction has changed.".to_owned()),
             Self::Busy(_) => Some(
                 "In rollback isolation all sessions of a lease share one transaction, one after another.".to_owned(),
@@ -402,7 +408,7 @@ impl LeaseError {
             Self::Replication | Self::Writable(_) => Some("Use isolation \"clone\".".to_owned()),
             Self::NotCopied { .. } => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),
-            Self::NotLeased(_) => Some("\"pgfresh status\" lists those that are.".to_owned()),
+            Self::NotLeased(_) | Self::NoFaults(_) => Some("\"pgfresh status\" lists those that are.".to_owned()),
             Self::InUse { .. } => Some("Close them first, or set \"close_sessions\".".to_owned()),
             Self::TooManyClients { .. } => {
                 Some("Close some, use smaller connection pools, or set a larger max_connections with --set.".to_owned())

@@ -22,7 +22,7 @@ use crate::runtime::template::database_of;
 
 /// Name of the server's database until it is leased.
 const READY: &str = "pgfresh_ready";
-/// Timeout for the statement that terminates all sessions. If it takes longer, pgfresh kills the whole server.
+/// Timeout for a statement that terminates sessions. If it takes longer at the end of a lease, pgfresh kills the whole server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An action that a client can request for its leased server.
@@ -159,9 +159,49 @@ impl LeasedServer {
         };
         let backend = Backend::connect(&directory, params, &name);
         if matches!(backend, Err(LeaseError::Io { .. })) {
-            lock(server).directory_for(role)?;
+            lock(server).expect_listening(role)?;
         }
         backend
+    }
+
+    /// Checks that a server with this role takes connections. A server that exits stops listening before it counts as
+    /// ended.
+    ///
+    /// # Errors
+    /// Returns an error that explains why there is no such server.
+    fn expect_listening(&self, role: ServerRole) -> Result<(), LeaseError> {
+        self.directory_for(role)?;
+        match (&self.standby, role, &self.power) {
+            (Standby::Following(replica), ServerRole::Replica, _) if !replica.server.is_listening() => {
+                Err(replica.ended(&self.name))
+            }
+            (_, ServerRole::Primary, Power::On(server)) | (Standby::Promoted(_), _, Power::On(server))
+                if !server.is_listening() =>
+            {
+                Err(self.ended(server))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a statement of pgfresh's own on the server, and on its replica if there is one.
+    pub(crate) fn run_everywhere(
+        server: &Mutex<Self>,
+        verb: &'static str,
+        sql: &str,
+    ) -> Result<(), LeaseError> {
+        let nodes = {
+            let server = lock(server);
+            let replica = match &server.standby {
+                Standby::Following(replica) if replica.server.is_alive() => Some(replica.node.clone()),
+                _ => None,
+            };
+            [Some(server.node.clone()), replica]
+        };
+        for node in nodes.into_iter().flatten() {
+            node.run(verb, CLOSE_TIMEOUT, [sql.to_owned()])?;
+        }
+        Ok(())
     }
 
     /// Returns the directory with the socket for this role.
@@ -230,7 +270,7 @@ impl LeasedServer {
     fn set_lag(&self, lag: ReplicaLag) -> Result<(), LeaseError> {
         let replica = self.expect_replica()?;
         self.expect_on()?;
-        replica.set_lag(&self.node, lag)
+        replica.set_lag(&self.name, &self.node, lag)
     }
 
     /// Shuts the server down and makes its replica the lease's server. The shutdown waits until the replica has all
@@ -238,7 +278,7 @@ impl LeasedServer {
     fn promote(&mut self) -> Result<(), LeaseError> {
         self.expect_replica()?.expect_on(&self.name)?;
         self.power = self.take_power().off(ServerAction::Stop);
-        self.expect_replica()?.promote()?;
+        self.expect_replica()?.promote(&self.name)?;
         // The data of the old primary are removed here.
         if let Standby::Following(replica) = std::mem::replace(&mut self.standby, Standby::Lost) {
             let Replica { server, node, place, watch } = *replica;
@@ -288,13 +328,18 @@ impl LeasedServer {
         let name = self.name.clone();
         Err(match &self.power {
             Power::On(server) if server.is_alive() => return Ok(()),
-            Power::On(server) => LeaseError::Ended { name, why: server.end_reason() },
+            Power::On(server) => self.ended(server),
             Power::Off { failed: None, .. } => LeaseError::Stopped(name),
             Power::Off { guard, failed: Some(why) } => {
                 LeaseError::NotStarted { name, why: why.clone(), data: guard.run().data() }
             }
             Power::Lost(why) => LeaseError::Lost { name, why: why.clone() },
         })
+    }
+
+    /// Returns the error for a server that has exited on its own.
+    fn ended(&self, server: &Server) -> LeaseError {
+        LeaseError::Ended { name: self.name.clone(), why: server.end_reason() }
     }
 }
 

@@ -18,6 +18,8 @@ use sys::lock;
 
 use crate::error::LeaseError;
 
+/// Setting of a primary whose commits wait for the replica.
+const SYNCHRONOUS: &str = "synchronous_standby_names";
 /// Name of the primary's replication slot.
 const SLOT: &str = "pgfresh_replica";
 /// Timeout for each of pgfresh's own statements, and for the replica to catch up.
@@ -155,33 +157,6 @@ impl Node {
         let statements = changes.iter().map(change).chain(["SELECT pg_reload_conf()".to_owned()]);
         self.run(verb, STATEMENT_TIMEOUT, statements).map(drop)
     }
-
-    /// Waits until a condition holds. A new session checks it, because a session that is idle reads changed settings late.
-    fn wait_until(&self, verb: &'static str, condition: &str) -> Result<(), LeaseError> {
-        let begun = Instant::now();
-        loop {
-            let rows = self.run(verb, STATEMENT_TIMEOUT, [format!("SELECT 1 WHERE {condition}")])?;
-            if !rows.is_empty() {
-                return Ok(());
-            }
-            if begun.elapsed() > STATEMENT_TIMEOUT {
-                return Err(LeaseError::Replica { verb, waited: STATEMENT_TIMEOUT });
-            }
-            thread::sleep(LOOK_AGAIN);
-        }
-    }
-
-    /// Makes the primary's commits wait for the replica, or not.
-    fn set_synchronous(&self, waits: bool) -> Result<(), LeaseError> {
-        let (verb, sync_state) = ("change the replication", if waits { "sync" } else { "async" });
-        self.set(verb, &[("synchronous_standby_names", waits.then_some("*"))])?;
-        self.wait_until(
-            verb,
-            &format!("EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = '{sync_state}')"),
-        )?;
-        // Commits wait from the moment when the checkpointer has read the setting, which it does before a checkpoint.
-        self.run(verb, STATEMENT_TIMEOUT, ["CHECKPOINT".to_owned()]).map(drop)
-    }
 }
 
 /// A standby of a leased server.
@@ -210,11 +185,38 @@ impl Replica {
             .start_standby(entry, &primary.directory, SLOT)
             .map_err(|source| LeaseError::Server { verb: "start a replica", source: Box::new(source) })?;
         let node = Node { directory: server.run().socket_directory(), major: primary.major };
-        primary.wait_until(verb, "EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')")?;
-        primary.set_synchronous(true)?;
         let replica = Self { server, node, place, watch: Arc::default() };
+        let streams = "EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')";
+        replica.wait_until(primary, verb, streams)?;
+        replica.set_synchronous(primary, true)?;
         replica.free_commits_at_end(primary)?;
         Ok(replica)
+    }
+
+    /// Waits until a condition holds on one of the two servers, or until the replica ends. A new session checks the
+    /// condition, because a session that is idle reads changed settings late.
+    fn wait_until(&self, node: &Node, verb: &'static str, condition: &str) -> Result<(), LeaseError> {
+        let begun = Instant::now();
+        loop {
+            let rows = node.run(verb, STATEMENT_TIMEOUT, [format!("SELECT 1 WHERE {condition}")])?;
+            if !rows.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() > STATEMENT_TIMEOUT || !self.server.is_alive() {
+                return Err(LeaseError::Replica { verb, waited: begun.elapsed() });
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Makes the primary's commits wait for the replica, or not.
+    fn set_synchronous(&self, primary: &Node, waits: bool) -> Result<(), LeaseError> {
+        let (verb, sync_state) = ("change the replication", if waits { "sync" } else { "async" });
+        primary.set(verb, &[(SYNCHRONOUS, waits.then_some("*"))])?;
+        let is_set = format!("EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = '{sync_state}')");
+        self.wait_until(primary, verb, &is_set)?;
+        // Commits wait from the moment when the checkpointer has read the setting, which it does before a checkpoint.
+        primary.run(verb, STATEMENT_TIMEOUT, ["CHECKPOINT".to_owned()]).map(drop)
     }
 
     /// Checks that the replica is running.
@@ -225,48 +227,59 @@ impl Replica {
         if self.server.is_alive() {
             return Ok(());
         }
-        Err(LeaseError::ReplicaEnded { name: name.to_owned(), why: self.server.end_reason() })
+        Err(self.ended(name))
+    }
+
+    /// Returns the error for a replica that has exited on its own.
+    pub(crate) fn ended(&self, name: &str) -> LeaseError {
+        LeaseError::ReplicaEnded { name: name.to_owned(), why: self.server.end_reason() }
     }
 
     /// Makes the primary's commits stop waiting when the replica ends on its own.
     fn free_commits_at_end(&self, primary: &Node) -> Result<(), LeaseError> {
         let primary = primary.clone();
-        let free = move || {
-            let freed = primary.set("free commits", &[("synchronous_standby_names", None)]);
-            if let Err(error) = freed {
-                tracing::debug!(%error, "the primary of a replica has ended, too");
-            }
-        };
+        let free = move || free_commits(&primary);
         let watched = self.server.on_end(free);
         watched
             .map_err(|source| LeaseError::Server { verb: "start a replica", source: Box::new(source.into()) })
     }
 
-    /// Makes the replica lag behind `primary`, and waits until it does.
-    pub(crate) fn set_lag(&self, primary: &Node, lag: ReplicaLag) -> Result<(), LeaseError> {
+    /// Makes the replica of the lease `name` lag behind `primary`, and waits until it does.
+    pub(crate) fn set_lag(&self, name: &str, primary: &Node, lag: ReplicaLag) -> Result<(), LeaseError> {
+        self.expect_on(name)?;
+        self.change_lag(primary, lag).map_err(|error| {
+            if self.server.is_listening() {
+                return error;
+            }
+            free_commits(primary);
+            self.ended(name)
+        })
+    }
+
+    fn change_lag(&self, primary: &Node, lag: ReplicaLag) -> Result<(), LeaseError> {
         let verb = "change the lag of a replica";
         let before = self.watch.lag();
         match lag {
             ReplicaLag::None => {
                 self.set_delay(verb, None)?;
                 self.node.run(verb, STATEMENT_TIMEOUT, ["SELECT pg_wal_replay_resume()".to_owned()])?;
-                primary.set_synchronous(true)?;
+                self.set_synchronous(primary, true)?;
                 self.catch_up(verb, primary)?;
                 self.watch.set(lag);
             }
             ReplicaLag::Delay(time) => {
-                primary.set_synchronous(false)?;
+                self.set_synchronous(primary, false)?;
                 self.watch.set(lag);
                 self.set_delay(verb, Some(time))?;
                 self.node.run(verb, STATEMENT_TIMEOUT, ["SELECT pg_wal_replay_resume()".to_owned()])?;
             }
             ReplicaLag::Paused => {
-                primary.set_synchronous(false)?;
+                self.set_synchronous(primary, false)?;
                 self.watch.set(lag);
                 self.node.run(verb, STATEMENT_TIMEOUT, ["SELECT pg_wal_replay_pause()".to_owned()])?;
                 // A replica that waits for the time of a commit looks at the pause afterwards.
                 if server::Major(self.node.major).reports_replay_pause() && before == ReplicaLag::None {
-                    self.node.wait_until(verb, "pg_get_wal_replay_pause_state() = 'paused'")?;
+                    self.wait_until(&self.node, verb, "pg_get_wal_replay_pause_state() = 'paused'")?;
                 }
             }
         }
@@ -278,7 +291,7 @@ impl Replica {
         self.node.set(verb, &[("recovery_min_apply_delay", milliseconds.as_deref())])?;
         let value = milliseconds.as_deref().unwrap_or("0");
         let setting = "SELECT setting FROM pg_settings WHERE name = 'recovery_min_apply_delay'";
-        self.node.wait_until(verb, &format!("({setting}) = '{value}'"))
+        self.wait_until(&self.node, verb, &format!("({setting}) = '{value}'"))
     }
 
     /// Waits until the replica shows everything that the primary has committed.
@@ -286,11 +299,20 @@ impl Replica {
         let sql = "SELECT pg_current_wal_flush_lsn()".to_owned();
         let rows = primary.run(verb, STATEMENT_TIMEOUT, [sql])?;
         let position = rows.into_iter().next().and_then(|row| row.into_iter().next()?).unwrap_or_default();
-        self.node.wait_until(verb, &format!("pg_last_wal_replay_lsn() >= {}::pg_lsn", literal(&position)))
+        self.wait_until(
+            &self.node,
+            verb,
+            &format!("pg_last_wal_replay_lsn() >= {}::pg_lsn", literal(&position)),
+        )
     }
 
-    /// Makes the replica a primary, and waits until it is one. Its old primary must have ended.
-    pub(crate) fn promote(&self) -> Result<(), LeaseError> {
+    /// Makes the replica of the lease `name` a primary, and waits until it is one. Its old primary must have ended.
+    pub(crate) fn promote(&self, name: &str) -> Result<(), LeaseError> {
+        let promoted = self.become_primary();
+        promoted.map_err(|error| if self.server.is_listening() { error } else { self.ended(name) })
+    }
+
+    fn become_primary(&self) -> Result<(), LeaseError> {
         let verb = "promote a replica";
         self.set_delay(verb, None)?;
         let sql = format!("SELECT 1 WHERE pg_promote(true, {})", STATEMENT_TIMEOUT.as_secs());
@@ -301,6 +323,13 @@ impl Replica {
         }
         self.watch.set(ReplicaLag::None);
         Ok(())
+    }
+}
+
+/// Makes the primary's commits stop waiting for a replica that has ended.
+fn free_commits(primary: &Node) {
+    if let Err(error) = primary.set("free commits", &[(SYNCHRONOUS, None)]) {
+        tracing::debug!(%error, "the primary of a replica has ended, too");
     }
 }
 

@@ -3,4 +3,5 @@
 pub(crate) mod inspect;
 pub(crate) mod replica;
 pub(crate) mod session;
+pub(crate) mod terminate;
 pub(crate) mod unleased;

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,8 +11,9 @@ use serde_json::Value;
 
 use crate::common::connection::{Address, Connection, SqlError};
 use crate::common::gateway::Gateway;
+use crate::common::random::Random;
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, ground, on_every_major, postgres, wait_until};
+use crate::common::{Scene, User, depth, ground, on_every_major, postgres, wait_until};
 use crate::gateway::drivers;
 
 on_every_major! {
@@ -85,7 +87,7 @@ fn replica_shows_commits_as_its_lag_says(major: u32) {
         set_lag(&gateway, lag);
         let before = count(&mut replica);
         write(&gateway, before.parse().unwrap());
-        std::thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
         assert_eq!(count(&mut replica), before, "{lag}");
         set_lag(&gateway, "none");
         assert_ne!(count(&mut replica), before, "{lag}");
@@ -115,8 +117,12 @@ fn promoted_replica_takes_the_primarys_place(major: u32) {
     let mut replica = connect_replica(&gateway, "app").unwrap();
     set_lag(&gateway, "paused");
     write(&gateway, 1);
+    let mut busy = gateway.connect("app", "").unwrap();
+    busy.send(b'Q', b"INSERT INTO orders SELECT 99 FROM pg_sleep(3600)\0").unwrap();
     assert_does(&gateway, "promote", "");
     assert_eq!(primary.value("SELECT 1").unwrap_err().sqlstate, "57P01");
+    let (tag, body) = busy.read().unwrap();
+    assert_eq!((tag, pgwire::ErrorResponse::read(&body).sqlstate.as_ref()), (b'E', "57P01"));
     let refusal = gateway.connect("app", "").map(drop).unwrap_err();
     assert_eq!(refusal.sqlstate, "57P03", "{refusal}");
     // Nothing is lost that the primary has committed.
@@ -159,18 +165,63 @@ fn copy_stands_in_for_other_leases(major: u32) {
     }
 }
 
-#[test]
-fn commits_go_on_after_the_replica_has_died() {
-    let gateway = start(15, "server");
-    let data = connect_replica(&gateway, "app").unwrap().value("SHOW data_directory").unwrap();
+/// Returns the process of the replica's postmaster.
+fn postmaster(gateway: &Gateway) -> Pid {
+    let data = connect_replica(gateway, "app").unwrap().value("SHOW data_directory").unwrap();
     let pid = fs::read_to_string(format!("{data}/postmaster.pid")).unwrap();
-    let pid = Pid::from_raw(pid.lines().next().unwrap().parse().unwrap()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
+    Pid::from_raw(pid.lines().next().unwrap().parse().unwrap()).unwrap()
+}
+
+#[test]
+fn dead_replica_is_named_at_once() {
+    let gateway = start(15, "server");
+    kill_process(postmaster(&gateway), Signal::KILL).unwrap();
+    for _ in 0..20 {
+        let refusal = connect_replica(&gateway, "app").map(drop).unwrap_err();
+        assert_eq!(refusal.sqlstate, "57P03", "{refusal}");
+    }
+    for (action, body) in [
+        ("replica", r#"{"lag": "paused"}"#),
+        ("replica", r#"{"lag": "none"}"#),
+        ("replica", r#"{"lag": "500ms"}"#),
+        ("promote", ""),
+    ] {
+        let (_, answer) = act(&gateway, action, body);
+        assert_eq!(answer["error"]["code"], "57P03", "{body}: {answer}");
+        assert_eq!(
+            answer["error"]["message"], "the replica of database \"app\" has ended",
+            "{body}: {answer}"
+        );
+    }
     write(&gateway, 1);
-    let refusal = connect_replica(&gateway, "app").map(drop).unwrap_err();
-    assert_eq!(refusal.sqlstate, "57P03", "{refusal}");
     assert_eq!(gateway.reset("app").0, 204);
     assert_eq!(count(&mut connect_replica(&gateway, "app").unwrap()), "1");
+}
+
+#[test]
+fn replica_may_die_while_its_lag_changes() {
+    let gateway = start(15, "server");
+    let mut random = Random::new();
+    for round in 0..depth::rounds(2) {
+        let postmaster = postmaster(&gateway);
+        let end = random.moment(Duration::from_millis(100));
+        let changes: Vec<_> = (0..100).map(|_| *random.choose(&["none", "paused", "1ms"])).collect();
+        let last = thread::scope(|scope| {
+            let gateway = &gateway;
+            let changes = scope.spawn(move || {
+                let change = |lag: &&str| act(gateway, "replica", &format!("{{\"lag\": \"{lag}\"}}"));
+                changes.iter().map(change).find(|(code, _)| *code != 204)
+            });
+            thread::sleep(end);
+            kill_process(postmaster, Signal::KILL).unwrap();
+            changes.join().unwrap()
+        });
+        let (_, answer) = last.unwrap_or_else(|| act(&gateway, "replica", r#"{"lag": "none"}"#));
+        assert_eq!(answer["error"]["code"], "57P03", "{answer}");
+        // Commits do not wait for the dead replica.
+        write(&gateway, round + 1);
+        assert_eq!(gateway.reset("app").0, 204);
+    }
 }
 
 #[test]
