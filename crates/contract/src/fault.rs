@@ -2,15 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+use crate::MOST_FAULTS;
 use crate::lease::whole;
 #[cfg(test)]
 use crate::openapi::TIME;
 #[cfg(test)]
-use crate::openapi::faults::{BANDWIDTH, MOST_FAULTS, TEXT, connection_with_statement, effects};
+use crate::openapi::faults::{BANDWIDTH, TEXT, effects};
 
 /// Request for a fault of a leased database. It has exactly one of `error`, `connection`, `delay` and `bandwidth`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("anyOf" = effects(), "not" = connection_with_statement())))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("anyOf" = effects())))]
 #[serde(deny_unknown_fields)]
 pub struct FaultRequest {
     /// SQLSTATE of an error, for instance `40001`, or `failover`.

@@ -7,6 +7,7 @@
 //! lease ─────── begin, reset and end of leases; snapshots; holders
 //! statements ── statements of a test, and the limits that it exceeded
 //! fault ─────── faults of a leased database
+//! fault_kind ── kinds and moments of faults
 //! diff ──────── changes since the template
 //! status ────── state of the server
 //! integresql ── integresql's API
@@ -16,6 +17,7 @@
 mod diff;
 mod error;
 mod fault;
+mod fault_kind;
 mod integresql;
 mod lease;
 #[cfg(test)]
@@ -30,6 +32,7 @@ pub use diff::{
 };
 pub use error::{ErrorBody, ErrorCode, ErrorDescription};
 pub use fault::{FaultDescription, FaultList, FaultRequest};
+pub use fault_kind::{FaultKind, FaultMoment, MOST_FAULTS};
 pub use integresql::{InitializeRequest, IntegresqlConfig, IntegresqlDatabase, IntegresqlResponse};
 pub use lease::{
     DatabaseDescription, HoldResponse, LeaseRequest, LeaseResponse, ReplicaRequest, ResetRequest,

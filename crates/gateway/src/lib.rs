@@ -55,7 +55,7 @@ pub use budget::Budget;
 pub use certificate::{CertificateError, ServerCertificate};
 pub use duration::parse_span;
 pub use events::{EventLog, EventSource, SessionEvent, SessionEventKind};
-pub use faults::{Fault, FaultEffect, FaultError, FaultMoment, Faults, PlannedFault, UnfiredFault};
+pub use faults::{Fault, FaultEffect, FaultError, Faults, PlannedFault, UnfiredFault};
 pub use gateway::{BoundGateway, Gateway, GatewayError, GatewayOptions};
 pub use history::{KeptDatabase, StatementHistory};
 pub use http::HttpService;

@@ -2,65 +2,48 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::{FaultKind, FaultMoment};
+
 /// Pattern of a number of bytes per second with its unit.
 pub(crate) const BANDWIDTH: &str = "^0*[1-9][0-9]{0,11} ?(B|kB|MB)$";
 /// Pattern of a text that is not blank.
 pub(crate) const TEXT: &str = r"\S";
-/// Largest number for `nth` and `times`.
-pub(crate) const MOST_FAULTS: u64 = 1_000_000;
 
-/// Moments at which the server can report an error. `null` stands for `before statement`.
-const OF_ERRORS: [Option<&str>; 6] = [
-    None,
-    Some("commit"),
-    Some("before statement"),
-    Some("after statement"),
-    Some("before commit"),
-    Some("connect"),
-];
+/// Members with an effect. A fault has exactly one of them.
+const EFFECTS: [&str; 4] = ["error", "connection", "delay", "bandwidth"];
 
-/// Returns the schema of a connection with a statement, which no fault can have.
-pub(crate) fn connection_with_statement() -> Value {
-    json!({
-        "required": ["at", "statement"],
-        "properties": { "at": { "const": "connect" }, "statement": { "type": "string" } }
-    })
-}
-
-/// Returns one schema for each effect. A member that the effect excludes may be `null`.
+/// Returns the schemas of all kinds of faults: of each at a connection, and at its other moments. A member that a fault
+/// cannot have may be `null`.
 pub(crate) fn effects() -> Value {
-    let at_any = [&OF_ERRORS[..], &[Some("during statement"), Some("after commit")]].concat();
-    let sqlstate = json!({
-        "type": "string",
-        "pattern": "^(0[3-9A-Z]|[1-9A-Z][0-9A-Z])[0-9A-Z]{3}$",
-        "not": { "enum": ["57P01", "57P02", "57P03", "53300"] }
-    });
-    json!([
-        // Without `at`, a failover happens at a connection, which has no statement.
-        effect("error", json!({ "const": "failover" }), &at_any, &["duration", "read_only"]),
-        effect(
-            "error",
-            json!({ "const": "failover" }),
-            &at_any[1..],
-            &["duration", "read_only", "statement"]
-        ),
-        effect("error", json!({ "const": "57P03" }), &at_any, &["duration", "statement"]),
-        effect("error", json!({ "enum": ["57P01", "57P02", "53300"] }), &at_any, &["statement"]),
-        effect("error", sqlstate, &OF_ERRORS, &["statement"]),
-        effect("connection", json!({ "enum": ["reset", "silent"] }), &at_any, &["statement"]),
-        effect("delay", json!({ "type": "string" }), &at_any, &["statement"]),
-        effect("bandwidth", json!({ "type": "string" }), &at_any, &["statement"]),
-    ])
+    let (connect, others): (Vec<_>, Vec<_>) =
+        FaultMoment::ALL.into_iter().partition(|moment| *moment == FaultMoment::Connect);
+    let of_kind = |kind| [effect(kind, &others), effect(kind, &connect)];
+    FaultKind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the schema of an effect: its member and value, its moments, and the further members that it can have.
-fn effect(name: &str, value: Value, moments: &[Option<&str>], more: &[&str]) -> Value {
-    let all = ["error", "connection", "delay", "bandwidth", "duration", "read_only", "statement"];
-    let excluded = all.iter().filter(|other| **other != name && !more.contains(other));
+/// Returns the schema of a fault at some moments, at which it can have the same members.
+fn effect(kind: FaultKind, moments: &[FaultMoment]) -> Value {
+    let (name, value) = kind.effect();
+    let has_statement = moments.iter().all(|moment| kind.has_statement_at(*moment));
+    let has_nth = moments.iter().all(|moment| kind.has_nth_at(*moment));
+    let further = [
+        ("duration", kind.has_duration()),
+        ("read_only", kind.has_read_only()),
+        ("statement", has_statement),
+    ];
+    let excluded = EFFECTS.map(|other| (other, other == name)).into_iter().chain(further);
+    let excluded = excluded.filter(|(_, is_possible)| !is_possible);
     let mut members: Map<_, _> =
-        excluded.map(|other| ((*other).to_owned(), json!({ "type": "null" }))).collect();
-    members.insert("at".to_owned(), json!({ "enum": moments }));
+        excluded.map(|(other, _)| (other.to_owned(), json!({ "type": "null" }))).collect();
+    if !has_nth {
+        members.insert("nth".to_owned(), json!({ "enum": [null, 1] }));
+    }
+    let possible = moments.iter().filter(|moment| kind.is_possible_at(**moment));
+    let is_default = moments.contains(&kind.default_moment());
+    let names =
+        is_default.then_some(Value::Null).into_iter().chain(possible.map(|moment| moment.name().into()));
+    members.insert("at".to_owned(), json!({ "enum": names.collect::<Vec<_>>() }));
     members.insert(name.to_owned(), value);
-    let required = if moments.contains(&None) { vec![name] } else { vec![name, "at"] };
+    let required = if is_default { vec![name] } else { vec![name, "at"] };
     json!({ "required": required, "properties": members })
 }

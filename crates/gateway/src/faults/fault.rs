@@ -1,14 +1,10 @@
 //! One fault: what happens, at which moment, and how often.
 
-use std::fmt;
 use std::time::Duration;
 
-use contract::FaultRequest;
+use contract::{FaultKind, FaultMoment, FaultRequest, MOST_FAULTS};
 
 use crate::duration::parse_span;
-
-/// Largest `times`, and largest `nth`.
-const MOST: u64 = 1_000_000;
 
 /// A fault that a client has requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,56 +52,17 @@ impl FaultEffect {
     /// Returns true if the session ends with the effect.
     #[must_use]
     pub fn ends_session(&self) -> bool {
+        self.kind().ends_session()
+    }
+
+    fn kind(&self) -> FaultKind {
         match self {
-            Self::Error { sqlstate, .. } => {
-                let fatal = ["57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300"];
-                fatal.contains(&sqlstate.as_str())
-            }
-            Self::Reset | Self::Silence | Self::Failover { .. } => true,
-            Self::Delay(_) | Self::Bandwidth(_) => false,
+            Self::Error { sqlstate, .. } => FaultKind::of_error(sqlstate),
+            Self::Reset | Self::Silence => FaultKind::Connection,
+            Self::Delay(_) => FaultKind::Delay,
+            Self::Bandwidth(_) => FaultKind::Bandwidth,
+            Self::Failover { .. } => FaultKind::Failover,
         }
-    }
-}
-
-/// Moment at which a fault happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FaultMoment {
-    /// COMMIT, END or PREPARE TRANSACTION fails, and the server rolls the transaction back.
-    Commit,
-    /// Instead of a statement.
-    BeforeStatement,
-    /// After the server has received a statement, without waiting for its answer.
-    DuringStatement,
-    /// After a statement has run, instead of its completion.
-    AfterStatement,
-    /// Instead of COMMIT, END or PREPARE TRANSACTION.
-    BeforeCommit,
-    /// After the server has committed, instead of the completion of COMMIT, END or PREPARE TRANSACTION.
-    AfterCommit,
-    /// Instead of a new session.
-    Connect,
-}
-
-impl FaultMoment {
-    const ALL: [(Self, &str); 7] = [
-        (Self::Commit, "commit"),
-        (Self::BeforeStatement, "before statement"),
-        (Self::DuringStatement, "during statement"),
-        (Self::AfterStatement, "after statement"),
-        (Self::BeforeCommit, "before commit"),
-        (Self::AfterCommit, "after commit"),
-        (Self::Connect, "connect"),
-    ];
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, word)| *word == text).map(|(moment, _)| *moment)
-    }
-}
-
-impl fmt::Display for FaultMoment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = Self::ALL.iter().find(|(moment, _)| moment == self).map_or("", |(_, word)| word);
-        f.write_str(word)
     }
 }
 
@@ -130,26 +87,18 @@ impl TryFrom<FaultRequest> for Fault {
 
     fn try_from(request: FaultRequest) -> Result<Self, FaultError> {
         let effect = effect(&request)?;
-        let default = if matches!(effect, FaultEffect::Failover { .. }) {
-            FaultMoment::Connect
-        } else {
-            FaultMoment::BeforeStatement
-        };
         let moment = match request.at.as_deref() {
-            None => default,
-            Some(text) => FaultMoment::parse(text).ok_or_else(|| {
-                let known: Vec<_> = FaultMoment::ALL.iter().map(|(_, word)| format!("\"{word}\"")).collect();
-                FaultError::new(
-                    format!("no moment is called \"{text}\""),
-                    format!("at is one of {}.", known.join(", ")),
-                )
+            None => effect.kind().default_moment(),
+            Some(text) => FaultMoment::of_name(text).ok_or_else(|| {
+                let known = FaultMoment::ALL.map(|moment| format!("\"{moment}\"")).join(", ");
+                FaultError::new(format!("no moment is called \"{text}\""), format!("at is one of {known}."))
             })?,
         };
         let count = |name: &str, value: Option<u64>| match value.unwrap_or(1) {
-            count @ 1..=MOST => Ok(count),
+            count @ 1..=MOST_FAULTS => Ok(count),
             other => Err(FaultError::new(
                 format!("{name} is {other}"),
-                format!("Write a number from 1 to {MOST}, or leave it out for 1."),
+                format!("Write a number from 1 to {MOST_FAULTS}, or leave it out for 1."),
             )),
         };
         let (nth, times) = (count("nth", request.nth)?, count("times", request.times)?);
@@ -163,17 +112,17 @@ impl Fault {
     /// Checks that the effect is possible at the moment.
     fn check(&self) -> Result<(), FaultError> {
         let Self { effect, moment, statement, .. } = self;
-        let is_error = matches!(effect, FaultEffect::Error { .. }) && !effect.ends_session();
-        if is_error && matches!(moment, FaultMoment::AfterCommit | FaultMoment::DuringStatement) {
+        let kind = effect.kind();
+        if !kind.is_possible_at(*moment) {
             return Err(FaultError::new(
                 format!("an error after which the session goes on cannot happen \"{moment}\""),
                 "Use \"commit\" or \"after statement\", or end the session: with 57P01, or a lost connection.",
             ));
         }
-        if *moment == FaultMoment::Connect && matches!(effect, FaultEffect::Failover { .. }) && self.nth > 1 {
+        if self.nth > 1 && !kind.has_nth_at(*moment) {
             return Err(FaultError::new("a failover at once has no nth", "Leave nth out, or write at."));
         }
-        if *moment == FaultMoment::Connect && statement.is_some() {
+        if statement.is_some() && !kind.has_statement_at(*moment) {
             return Err(FaultError::new("a connection has no statement", "Leave statement or at out."));
         }
         if statement.as_deref().is_some_and(|text| text.trim().is_empty()) {
@@ -234,14 +183,11 @@ fn effect(request: &FaultRequest) -> Result<FaultEffect, FaultError> {
             ));
         }
     };
-    let is_failover = matches!(effect, FaultEffect::Failover { .. });
-    if read_only.is_some() && !is_failover {
+    let kind = effect.kind();
+    if read_only.is_some() && !kind.has_read_only() {
         return Err(FaultError::new("only a failover has read_only", "Leave it out."));
     }
-    if duration.is_some()
-        && !is_failover
-        && !matches!(&effect, FaultEffect::Error { sqlstate, .. } if sqlstate == "57P03")
-    {
+    if duration.is_some() && !kind.has_duration() {
         return Err(FaultError::new("only a failover and 57P03 have a duration", "Leave it out."));
     }
     Ok(effect)
@@ -276,3 +222,6 @@ fn bandwidth_of(text: &str) -> Result<u64, FaultError> {
         FaultError::new(format!("bandwidth is \"{text}\""), "Write a number and B, kB or MB: \"10kB\".")
     })
 }
+
+#[cfg(test)]
+mod tests;

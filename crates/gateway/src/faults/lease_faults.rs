@@ -4,12 +4,12 @@ use std::cell::LazyCell;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use contract::{FaultDescription, FaultList};
+use contract::{FaultDescription, FaultList, FaultMoment};
 use pgwire::{PlainStatement, PreparedPattern};
 use sys::lock;
 use tokio::sync::watch;
 
-use super::fault::{Fault, FaultEffect, FaultMoment};
+use super::fault::{Fault, FaultEffect};
 
 /// Maximum number of statements that the description of a fault lists.
 const MOST_STATEMENTS: usize = 100;

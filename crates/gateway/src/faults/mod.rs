@@ -23,7 +23,7 @@ mod statement;
 mod switch;
 mod switched_session;
 
-pub use fault::{Fault, FaultEffect, FaultError, FaultMoment};
+pub use fault::{Fault, FaultEffect, FaultError};
 pub use registry::{Faults, PlannedFault, UnfiredFault};
 
 pub(crate) use connect::HitConnection;

@@ -1,7 +1,9 @@
 //! Asks for the faults of a statement at its moments.
 
+use contract::FaultMoment;
+
 use super::FaultSession;
-use crate::faults::fault::{FaultEffect, FaultMoment};
+use crate::faults::fault::FaultEffect;
 use crate::faults::lease_faults::Strike;
 use crate::faults::statement::{Kind, Statement};
 
