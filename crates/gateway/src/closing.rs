@@ -22,3 +22,11 @@ pub(crate) async fn run_unless<T>(end: impl Future<Output = ()>, work: impl Futu
         () = end => None,
     }
 }
+
+/// Waits until one of two things happens.
+pub(crate) async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    tokio::select! {
+        () = one => {}
+        () = other => {}
+    }
+}

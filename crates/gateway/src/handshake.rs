@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pgwire::{
     ENCRYPTED, ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, Startup, StartupPacket, SupportedProtocols,
@@ -11,11 +11,12 @@ use pgwire::{
 };
 use server::Major;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::Access;
 use crate::certificate::ServerCertificate;
-use crate::faults::{FaultEffect, FaultScope, HitConnection};
+use crate::error_message;
+use crate::faults::{Delayed, FaultEffect, FaultScope, HitConnection};
 use crate::session_settings::SessionSettings;
 use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
@@ -58,11 +59,34 @@ pub(crate) enum HandshakeError {
 const DIRECT_WITHOUT_ALPN: &str =
     "received direct SSL connection request without ALPN protocol negotiation extension";
 
-/// Reads a client's request, authenticating the client if it requests a session.
+/// Timeout for a client's handshake, equal to the default of PostgreSQL's `authentication_timeout`.
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The first message of a client.
+enum FirstMessage {
+    Startup(Stream, Startup, SessionSettings),
+    Other(ClientRequest),
+}
+
+/// Reads a client's request, authenticating the client if it requests a session. A delay by a fault does not count for the
+/// timeout.
 pub(crate) async fn read_request(
-    mut stream: Stream,
+    stream: Stream,
     state: &GatewayState,
 ) -> Result<ClientRequest, HandshakeError> {
+    let begun = Instant::now();
+    let first = timeout(AUTHENTICATION_TIMEOUT, read_first(stream, state)).await;
+    let (stream, startup, settings) = match first.unwrap_or(Err(HandshakeError::Disconnected))? {
+        FirstMessage::Startup(stream, startup, settings) => (stream, startup, settings),
+        FirstMessage::Other(request) => return Ok(request),
+    };
+    let left = AUTHENTICATION_TIMEOUT.saturating_sub(begun.elapsed());
+    let (stream, bandwidth) = admit(stream, &startup.database, state).await?;
+    let authenticated = timeout(left, authenticate(stream, startup, settings, bandwidth, state)).await;
+    authenticated.unwrap_or(Err(HandshakeError::Disconnected))
+}
+
+async fn read_first(mut stream: Stream, state: &GatewayState) -> Result<FirstMessage, HandshakeError> {
     let mut bytes = Vec::with_capacity(512);
     // Whether the client starts TLS without asking first, as HTTPS and libpq's `sslnegotiation=direct` do.
     let mut is_direct = false;
@@ -77,7 +101,7 @@ pub(crate) async fn read_request(
         match (bytes[0], certificate) {
             (0, _) => {}
             (b'A'..=b'Z', _) if may_use_http(stream.socket()) => {
-                return Ok(ClientRequest::Http(stream.with_unread(bytes)));
+                return Ok(FirstMessage::Other(ClientRequest::Http(stream.with_unread(bytes))));
             }
             (TLS_HANDSHAKE, Some(certificate)) => {
                 stream = stream.encrypted(certificate, &bytes).map_err(|_| HandshakeError::Disconnected)?;
@@ -103,14 +127,16 @@ pub(crate) async fn read_request(
             _ if is_direct && !stream.tls().is_some_and(TlsSocket::announced_postgresql) => {
                 return Err(refused(stream, &ErrorResponse::violation(DIRECT_WITHOUT_ALPN)));
             }
-            StartupPacket::Cancel(key) => return Ok(ClientRequest::Cancel(stream, key)),
+            StartupPacket::Cancel(key) => {
+                return Ok(FirstMessage::Other(ClientRequest::Cancel(stream, key)));
+            }
             StartupPacket::Startup(startup) => {
                 bytes.drain(..length);
                 let settings = match SessionSettings::read(&startup.params) {
                     Ok(settings) => settings,
                     Err(error) => return Err(refused(stream, &error)),
                 };
-                return admit(stream.with_unread(bytes), startup, settings, state).await;
+                return Ok(FirstMessage::Startup(stream.with_unread(bytes), startup, settings));
             }
             StartupPacket::Unsupported(version) => {
                 let message = unsupported_protocol(version, supported_protocols(state));
@@ -159,32 +185,28 @@ fn refused(stream: Stream, error: &ErrorResponse) -> HandshakeError {
     HandshakeError::Refused(stream, error.to_bytes())
 }
 
-/// Authenticates the client, unless its connection gets a fault.
+/// Returns the client's connection and its bandwidth in bytes per second and direction, unless a fault ends the
+/// connection. `database` is the name of the database.
 async fn admit(
-    stream: Stream,
-    startup: Startup,
-    settings: SessionSettings,
+    client: Stream,
+    database: &str,
     state: &GatewayState,
-) -> Result<ClientRequest, HandshakeError> {
-    let Some((effect, faults)) = state.faults.admit(&startup.database, &state.leases) else {
-        return authenticate(stream, startup, settings, None, state).await;
+) -> Result<(Stream, Option<u64>), HandshakeError> {
+    let Some((effect, faults)) = state.faults.admit(database, &state.leases) else {
+        return Ok((client, None));
     };
-    let bandwidth = match effect {
-        FaultEffect::Delay(time) => {
-            sleep(time).await;
-            None
-        }
-        FaultEffect::Bandwidth(rate) => Some(rate),
-        effect => {
-            let scope = FaultScope {
-                registry: Arc::clone(&state.faults),
-                leases: state.leases.clone(),
-                name: startup.database,
-            };
-            return Err(HandshakeError::Hit(HitConnection { client: stream, effect, faults, scope }));
-        }
-    };
-    authenticate(stream, startup, settings, bandwidth, state).await
+    let name = database.to_owned();
+    let scope = FaultScope { registry: Arc::clone(&state.faults), leases: state.leases.clone(), name };
+    let hit = HitConnection { client, effect, faults, scope };
+    match hit.effect {
+        FaultEffect::Bandwidth(rate) => Ok((hit.client, Some(rate))),
+        FaultEffect::Delay(time) => match hit.delay(time).await {
+            Delayed::Over(client) => Ok((client, None)),
+            Delayed::LeaseEnded(client) => Err(refused(client, &error_message::closed())),
+            Delayed::ClientLeft => Err(HandshakeError::Disconnected),
+        },
+        _ => Err(HandshakeError::Hit(hit)),
+    }
 }
 
 /// Authenticates the client. Clients of the unix socket need no password, because other users can't enter the socket's

@@ -14,13 +14,14 @@ use lease::{
 };
 use pgwire::{Conversation, DISCARD_ALL, Startup, frames, with_parameter, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
-use crate::closing::run_unless;
+use crate::closing::{either, run_unless};
 use crate::error_message;
-use crate::faults::{ClientSide, FaultScope, Hold, SessionFacts, switch};
+use crate::faults::{ClientSide, FaultOrder, FaultScope, Hold, SessionFacts, switch};
 use crate::forward::{End, EndWaitingBackends, Forward, Observed};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, read_request};
 use crate::notices::Notices;
@@ -30,8 +31,6 @@ use crate::statement_tap::SessionListeners;
 use crate::stream::{Socket, Stream};
 use crate::workers::Workers;
 
-/// Timeout for a client's handshake, equal to the default of PostgreSQL's `authentication_timeout`.
-const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout for a backend to discard its session state.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Databases that clients usually connect to when dropping other databases with SQL.
@@ -50,10 +49,7 @@ pub(crate) async fn serve(
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let of_session = presence.clone();
     let serve = async {
-        match timeout(AUTHENTICATION_TIMEOUT, read_request(stream, &state))
-            .await
-            .unwrap_or(Err(HandshakeError::Disconnected))
-        {
+        match read_request(stream, &state).await {
             Ok(ClientRequest::Http(stream)) => {
                 if let Some(http) = &state.http {
                     Arc::clone(http).serve(stream).await;
@@ -66,7 +62,7 @@ pub(crate) async fn serve(
                 let state = Arc::clone(&state);
                 let (socket, unread) = stream.into_parts();
                 // An error means that the task panicked. The panic also closed the client's connection.
-                let handed = tokio::task::spawn_blocking(move || {
+                let handed = spawn_blocking(move || {
                     let database = &pending.startup.database;
                     let _span = tracing::debug_span!("session", %database).entered();
                     start(&state, role, socket, unread, pending, of_session);
@@ -174,13 +170,13 @@ impl SessionStart {
         let Self { socket, unread, presence, replication, since, maintenance, notices, .. } = self;
         let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
         let observed = Observed::new(replication, &greeting);
-        let facts = facts(state, self.database, &greeting);
         let mut response = self.changes.apply(greeting.clone());
+        let facts = facts(state, self.database, greeting);
         let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
         let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, self.listeners);
         let tap = tap.filter(|_| !replication);
         let vacate = end_waiting_backends(state.leases.clone());
-        let session = Session { facts, greeting, seat, key, guard, maintenance, notices, hold: None };
+        let session = Session { facts, seat, key, guard, maintenance, notices, order: None, hold: None };
         run_session(&state.workers, socket, unread, stream, response, |client, server, rest| async move {
             session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
         });
@@ -194,8 +190,8 @@ impl SessionStart {
             let message = error_message::server_gone().to_bytes();
             return send_last_message(state, socket, unread, message, presence);
         };
-        let facts = facts(state, self.database, &greeting);
-        let mut response = self.changes.apply(greeting);
+        let mut response = self.changes.apply(greeting.clone());
+        let facts = facts(state, self.database, greeting);
         let gate = Arc::new(Gate::new());
         let session = RollbackSession::new(transaction, &response);
         let Ok(key) = state.keys.issue(&mut response, &stream, Some(Arc::clone(&gate))) else { return };
@@ -208,9 +204,9 @@ impl SessionStart {
 }
 
 /// Returns the facts of a session in the database `name`. `greeting` is the server's startup response.
-fn facts(state: &GatewayState, name: String, greeting: &[u8]) -> SessionFacts {
+fn facts(state: &GatewayState, name: String, greeting: Vec<u8>) -> SessionFacts {
     let scope = FaultScope { registry: Arc::clone(&state.faults), leases: state.leases.clone(), name };
-    SessionFacts::new(scope, greeting)
+    SessionFacts { scope, greeting }
 }
 
 /// Returns true if the lease has its own server with a replica. If not, a copy stands in for the replica.
@@ -317,12 +313,13 @@ enum Stage {
 /// Everything a session needs besides its two connections.
 struct Session {
     facts: SessionFacts,
-    greeting: Vec<u8>,
     seat: Seat,
     key: Option<CancelKey>,
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
     notices: Notices,
+    /// The session's order to obey faults, unless the server has terminated it. `None` without faults.
+    order: Option<FaultOrder>,
     /// Keeps the lease in use after the session has ended. `None` without faults.
     hold: Option<Hold>,
 }
@@ -359,6 +356,12 @@ impl Session {
                 Some(End::FaultRequest) => Stage::RequestsFault,
                 Some(end) => return end,
                 None if self.notices.is_closed() => return forward.run_while_client_reads().await,
+                None if self.order.as_ref().is_some_and(FaultOrder::is_terminated) => {
+                    if self.terminate().await {
+                        continue;
+                    }
+                    return End::Closed;
+                }
                 None => Stage::Runs,
             };
             self.obey_faults(forward, presence, stage).await;
@@ -367,7 +370,7 @@ impl Session {
 
     /// Forwards until the session ends, unless it must close or obey faults first.
     async fn forward_until_notice(&mut self, forward: &mut Forward) -> Option<End> {
-        let Self { guard, notices, hold, .. } = self;
+        let Self { guard, notices, order, hold, .. } = self;
         let ending = async {
             let end = forward.run().await;
             let is_held = hold.as_ref().is_some_and(Hold::has_started);
@@ -381,7 +384,27 @@ impl Session {
             }
             end
         };
-        run_unless(notices.changed(), ending).await
+        match order {
+            None => run_unless(notices.changed(), ending).await,
+            Some(order) => run_unless(either(notices.changed(), order.terminates()), ending).await,
+        }
+    }
+
+    /// Makes the server end the session because of a fault. The server sends the client the reason. Returns false if this
+    /// fails.
+    async fn terminate(&mut self) -> bool {
+        let Some(order) = self.order.take() else { return false };
+        let (scope, process) = (self.facts.scope.clone(), self.facts.process());
+        let terminated = spawn_blocking(move || scope.leases.terminate(&scope.name, process)).await;
+        order.done();
+        match terminated {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "could not terminate a session because of a fault");
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// Stays in the lease while the client does not know that its session has ended.
@@ -398,21 +421,33 @@ impl Session {
     /// Puts the faults of the lease between the client and this session, unless the session ends first.
     async fn obey_faults(&mut self, forward: &mut Forward, presence: &ConnectionHandle, stage: Stage) {
         let Self { facts, notices, .. } = self;
-        let order = facts.take_order(notices);
-        let rests = !forward.is_draining()
-            && forward.conversation.status() != 0
-            && run_unless(notices.closed(), forward.run_until_rest(stage == Stage::RequestsFault)).await
-                == Some(true);
+        let order = self.order.insert(facts.take_order(notices));
+        let rests = !forward.is_draining() && forward.conversation.status() != 0 && {
+            let ends = either(notices.closed(), order.terminates());
+            run_unless(ends, forward.run_until_rest(stage == Stage::RequestsFault)).await == Some(true)
+        };
         if !rests {
             forward.ignore_fault_requests();
-            return order.done();
+            if !order.is_terminated() {
+                order.done();
+            }
+            return;
         }
-        self.hold = switch(&order, facts, (notices, presence), |other| {
+        self.hold = switch(order, facts, (notices, presence), |other| {
             let status = forward.conversation.status();
             let has_run_in_block = forward.conversation.has_run_in_block();
             let (client, unsent, tap) = forward.exchange_client(other);
             let is_new = stage == Stage::Begins;
-            ClientSide { client, unsent, tap, tapped: 0, status, has_run_in_block, is_new }
+            ClientSide {
+                client,
+                unsent,
+                tap,
+                tapped: 0,
+                status,
+                has_run_in_block,
+                is_new,
+                replaced: Vec::new(),
+            }
         });
         if self.hold.is_none() {
             forward.ignore_fault_requests();
@@ -421,8 +456,8 @@ impl Session {
 
     /// Makes the backend discard the session's state and returns the backend to the pool for the next client.
     async fn return_backend(self, mut server: Stream) {
-        let Self { facts, greeting, seat, key, guard, maintenance: _maintenance, notices: _, hold: _ } = self;
-        let leases = facts.scope.leases;
+        let Self { facts, seat, key, guard, maintenance: _maintenance, .. } = self;
+        let SessionFacts { scope: FaultScope { leases, .. }, greeting } = facts;
         // Don't reuse the backend if a cancel signal may still be in transit. Also, no backend must wait in a database
         // that a client may be about to drop.
         let wanted = || !leases.has_maintenance_sessions();

@@ -22,7 +22,7 @@ pub(super) async fn read_state(inner: &mut Stream, session: &mut FaultSession) -
         let mut values =
             columns(row).map(|value| value.map(|value| String::from_utf8_lossy(value).into_owned()));
         match (values.next().flatten(), values.next().flatten()) {
-            (Some(name), Some(text)) => session.know_prepared(name, &text),
+            (Some(name), Some(text)) => session.know_prepared(name.into_bytes(), text.as_bytes()),
             (None, Some(value)) => session.standard_strings = value == "on",
             _ => {}
         }
@@ -35,16 +35,18 @@ pub(super) async fn make_read_only(inner: &mut Stream) -> io::Result<Vec<u8>> {
     run(inner, READ_ONLY, |_| ()).await
 }
 
-/// Runs a statement that the client does not see. Calls `see` for each row.
+/// Runs a statement that the client does not see. Calls `see` for each row. If the session ends meanwhile, the returned bytes
+/// have the reason.
 async fn run(inner: &mut Stream, sql: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
     // A Query would remove the client's unnamed statement.
     inner.write_all(&[&own_execution(sql)[..], SYNC].concat()).await?;
-    let (mut bytes, mut between) = (Vec::new(), Vec::new());
+    let (mut bytes, mut between, mut error) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let mut at = 0;
         while let Some((frame, length)) = Frame::first(&bytes[at..]).map_err(io::Error::other)? {
             match frame.tag {
                 b'D' => see(frame.body),
+                b'E' => bytes[at..at + length].clone_into(&mut error),
                 b'A' | b'S' => between.extend_from_slice(&bytes[at..at + length]),
                 b'Z' => {
                     between.extend_from_slice(&bytes[at + length..]);
@@ -56,7 +58,8 @@ async fn run(inner: &mut Stream, sql: &[u8], mut see: impl FnMut(&[u8])) -> io::
         }
         bytes.drain(..at);
         if inner.read_buf(&mut bytes).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            between.append(&mut error);
+            return Ok(between);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Faults in place of a new connection.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use super::scope::FaultScope;
 use crate::state::ConnectionHandle;
 use crate::stream::Stream;
 
-/// How often a silent connection checks whether its lease is over.
-const SILENCE_INTERVAL: Duration = Duration::from_millis(200);
+/// How often a connection outside of a session checks whether its lease is over.
+const LEASE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A connection that gets a fault in place of a session.
 pub(crate) struct HitConnection {
@@ -21,6 +22,15 @@ pub(crate) struct HitConnection {
     pub(crate) effect: FaultEffect,
     pub(crate) faults: Arc<LeaseFaults>,
     pub(crate) scope: FaultScope,
+}
+
+/// How a delay of a connection has ended.
+pub(crate) enum Delayed {
+    /// The connection goes on.
+    Over(Stream),
+    /// The lease is over, and the connection must not begin another one.
+    LeaseEnded(Stream),
+    ClientLeft,
 }
 
 impl HitConnection {
@@ -40,19 +50,40 @@ impl HitConnection {
             _ => reset(client),
         }
     }
+
+    /// Waits for this time, or until the client leaves or the lease is over.
+    pub(crate) async fn delay(self, time: Duration) -> Delayed {
+        let Self { client, faults, scope, .. } = self;
+        tokio::select! {
+            () = sleep(time) => {}
+            () = client_leaves(&client) => return Delayed::ClientLeft,
+            () = lease_ends(&faults, &scope) => {}
+        }
+        if scope.has(&faults) { Delayed::Over(client) } else { Delayed::LeaseEnded(client) }
+    }
 }
 
 /// Keeps a connection open without reading or writing, until the client closes it or the lease is over.
 pub(super) async fn stay_silent(client: &Stream, faults: &Arc<LeaseFaults>, scope: &FaultScope) {
-    let Ok(watcher) = client.disconnect_watcher() else { return };
-    let lease_ends = async {
-        while scope.has(faults) {
-            sleep(SILENCE_INTERVAL).await;
-        }
-    };
     tokio::select! {
-        () = watcher.writing_side_closed() => {}
-        () = lease_ends => {}
+        () = client_leaves(client) => {}
+        () = lease_ends(faults, scope) => {}
+    }
+}
+
+/// Waits until the client closes its connection.
+pub(super) async fn client_leaves(client: &Stream) {
+    match client.disconnect_watcher() {
+        Ok(watcher) => watcher.writing_side_closed().await,
+        // The system has no descriptor left.
+        Err(_) => pending().await,
+    }
+}
+
+/// Waits until the lease no longer has these faults.
+async fn lease_ends(faults: &Arc<LeaseFaults>, scope: &FaultScope) {
+    while scope.has(faults) {
+        sleep(LEASE_INTERVAL).await;
     }
 }
 

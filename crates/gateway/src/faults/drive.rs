@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use lease::LeaseError;
 use pgwire::{ErrorResponse, HEADER, MalformedFrame};
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::begin::{make_read_only, read_state};
-use super::connect::{reset, stay_silent};
-use super::errors::fatal;
+use super::connect::{client_leaves, reset, stay_silent};
 use super::fault::{Fault, FaultError};
 use super::hold::HoldSender;
 use super::lease_faults::LeaseFaults;
@@ -53,8 +52,6 @@ enum Event {
     SessionEnded,
     /// The session must close.
     Closes,
-    /// A failover ends the session.
-    FailsOver,
 }
 
 /// A client and its session.
@@ -99,8 +96,9 @@ pub(super) struct FaultDrive {
 
 impl FaultDrive {
     pub(super) fn new(side: ClientSide, inner: Stream, order: FaultOrder, facts: &SessionFacts) -> Self {
-        let ClientSide { client, unsent, tap, tapped, status, has_run_in_block, is_new } = side;
-        let SessionFacts { scope, process, standard_strings } = facts.clone();
+        let ClientSide { client, unsent, tap, tapped, status, has_run_in_block, is_new, replaced } = side;
+        let scope = facts.scope.clone();
+        let (process, standard_strings) = (facts.process(), facts.standard_strings());
         let start = SwitchedState { status, major: scope.leases.major(), process, standard_strings };
         let faults = Arc::clone(&order.faults);
         let (mut up_pace, mut down_pace) = (Pace::default(), Pace::default());
@@ -108,6 +106,9 @@ impl FaultDrive {
         down_pace.limit(order.bandwidth);
         let mut session = FaultSession::new(Arc::clone(&faults), start);
         session.to_client = unsent;
+        for (name, sql) in replaced {
+            session.know_prepared(name, &sql);
+        }
         Self {
             client,
             inner,
@@ -139,33 +140,32 @@ impl FaultDrive {
     /// Serves the client until the session or the connection ends.
     pub(super) async fn run(mut self, mut notices: Notices, presence: ConnectionHandle, hold: HoldSender) {
         self.prepare().await;
-        self.order.done();
+        let order = self.order.clone();
+        order.done();
         loop {
-            let mut failovers = self.order.failovers.clone();
-            let known = self.order.first_failovers;
             let is_closing = self.is_closing;
             let event = tokio::select! {
                 biased;
-                () = closes(&mut notices, &presence), if !is_closing => Event::Closes,
-                () = fails_over(&mut failovers, known), if !is_closing => Event::FailsOver,
+                () = must_close(&mut notices, &presence, &order), if !is_closing => Event::Closes,
                 event = self.next_event() => event,
             };
             match event {
-                Event::Closes => self.is_closing = true,
-                Event::FailsOver => return self.fail_over().await,
+                Event::Closes => {
+                    self.is_closing = true;
+                    self.session.close();
+                }
                 Event::SessionEnded => return self.finish(&mut notices, &presence).await,
                 Event::ReadsState => self.read_state().await,
                 Event::Requested(request) => self.request(request).await,
                 Event::Interrupted(_) if self.is_closing => {
-                    self.session.keep_from_server();
+                    self.session.close();
                     self.go_on();
                 }
                 Event::Interrupted(Interruption::Delay(time)) => {
                     tokio::select! {
                         () = sleep(time) => {}
                         () = client_leaves(&self.client) => return,
-                        () = closes(&mut notices, &presence) => self.session.keep_from_server(),
-                        () = fails_over(&mut failovers, known) => self.session.keep_from_server(),
+                        () = must_close(&mut notices, &presence, &order) => self.session.close(),
                     }
                     self.go_on();
                 }
@@ -183,6 +183,9 @@ impl FaultDrive {
                     return self.stay_silent(&mut notices, &presence).await;
                 }
                 Event::Interrupted(Interruption::Fatal(effect)) => {
+                    if !self.rests {
+                        order.terminate();
+                    }
                     drop(self.inner);
                     self.faults.affect_sessions(&effect, 1);
                     return self.client.send_and_close(&[]).await;
@@ -247,7 +250,7 @@ impl FaultDrive {
             // The thread waits until the lease's other sessions obey.
             Ok(faults) => match spawn_blocking(move || add(faults)).await {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(why)) => Err(error(why.to_string())),
+                Ok(Err(why)) => Err(refusal(&why)),
                 Err(_) => Err(error("the request has failed".to_owned())),
             },
         };
@@ -259,16 +262,6 @@ impl FaultDrive {
             }
         }
         self.go_on();
-    }
-
-    /// Ends the session with the server's message for a failover.
-    async fn fail_over(mut self) {
-        drop(self.inner);
-        let mut last = std::mem::take(&mut self.session.to_client);
-        if self.down.rest.0 == 0 {
-            last.extend(fatal("57P01", self.scope.leases.major()));
-        }
-        self.client.send_and_close(&last).await;
     }
 
     /// Closes the client's connection after the session has ended. The client first gets the session's last bytes.
@@ -484,6 +477,11 @@ fn error(what: String) -> ErrorResponse {
     ErrorResponse { severity: "ERROR".into(), ..ErrorResponse::fatal("22023", what) }
 }
 
+fn refusal(why: &LeaseError) -> ErrorResponse {
+    let (detail, hint) = (why.detail().map(Into::into), why.hint().map(Into::into));
+    ErrorResponse { detail, hint, ..error(why.to_string()) }
+}
+
 /// Waits until the session or the gateway must close.
 async fn closes(notices: &mut Notices, presence: &ConnectionHandle) {
     tokio::select! {
@@ -492,18 +490,11 @@ async fn closes(notices: &mut Notices, presence: &ConnectionHandle) {
     }
 }
 
-/// Waits until the client closes its connection.
-async fn client_leaves(client: &Stream) {
-    match client.disconnect_watcher() {
-        Ok(watcher) => watcher.writing_side_closed().await,
-        Err(_) => std::future::pending().await,
-    }
-}
-
-/// Waits until there are more failovers than `known`.
-async fn fails_over(failovers: &mut watch::Receiver<u64>, known: u64) {
-    if failovers.wait_for(|count| *count > known).await.is_err() {
-        std::future::pending::<()>().await;
+/// Waits until the session must close, or the server ends it because of a fault.
+async fn must_close(notices: &mut Notices, presence: &ConnectionHandle, order: &FaultOrder) {
+    tokio::select! {
+        () = closes(notices, presence) => {}
+        () = order.terminates() => {}
     }
 }
 

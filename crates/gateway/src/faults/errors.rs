@@ -42,7 +42,7 @@ pub(super) fn error(sqlstate: &str, severity: &[u8], occasion: Occasion<'_>) -> 
 }
 
 /// Returns the last message of a session that the server ends with `sqlstate`.
-pub(super) fn fatal(sqlstate: &str, major: u32) -> Vec<u8> {
+pub(crate) fn fatal(sqlstate: &str, major: u32) -> Vec<u8> {
     let occasion = Occasion { major, process: 0, statement: "", is_commit: false };
     let error = server_error(sqlstate, occasion);
     // The server sends this one as a notice. Source: `quickdie`.

@@ -1,15 +1,16 @@
 //! The faults of one lease: which one is due, and what each has done.
 
-use std::cell::LazyCell;
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use contract::{FaultDescription, FaultList, FaultMoment};
-use pgwire::{PlainStatement, PreparedPattern};
+use pgwire::PreparedPattern;
 use sys::lock;
 use tokio::sync::watch;
 
 use super::fault::{Fault, FaultEffect};
+use super::statement::Statement;
 
 /// Maximum number of statements that the description of a fault lists.
 const MOST_STATEMENTS: usize = 100;
@@ -21,7 +22,7 @@ const LONGEST_STATEMENT: usize = 1023;
 /// The faults of one lease. All sessions of the lease share them.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseFaults {
-    requested: Mutex<Vec<Requested>>,
+    requested: Mutex<Requests>,
     refusal: Mutex<Refusal>,
     /// Number of failovers. Each one ends all sessions that are open at that time.
     failovers: watch::Sender<u64>,
@@ -35,6 +36,14 @@ struct Refusal {
     /// Number of sessions to refuse, if a failover has no duration.
     sessions: u64,
     read_only_until: Option<Instant>,
+}
+
+/// All faults of a lease, in the order of their requests.
+#[derive(Debug, Default)]
+struct Requests {
+    all: Vec<Requested>,
+    /// Positions of the faults by moment, because a statement asks for one moment after the other.
+    by_moment: HashMap<FaultMoment, Vec<usize>>,
 }
 
 #[derive(Debug)]
@@ -56,8 +65,8 @@ struct Requested {
 pub(super) struct Strike {
     /// Positions of the faults that have counted the candidate.
     counted: Vec<usize>,
-    /// Position of the fault that has fired.
-    hit: Option<usize>,
+    /// Position of the fault that has fired, and its statement.
+    hit: Option<(usize, Arc<str>)>,
     pub(super) effect: Option<FaultEffect>,
 }
 
@@ -78,7 +87,9 @@ impl LeaseFaults {
         let (effect, times) = (fault.effect.clone(), fault.times);
         let fired = if at_once { times } else { 0 };
         let number = {
-            let mut all = lock(&self.requested);
+            let mut requests = lock(&self.requested);
+            let Requests { all, by_moment } = &mut *requests;
+            by_moment.entry(fault.moment).or_default().push(all.len());
             all.push(Requested {
                 pattern: fault.statement.as_deref().map(PreparedPattern::new),
                 fault,
@@ -137,7 +148,7 @@ impl LeaseFaults {
                 return error(STARTING_UP);
             }
         }
-        let effect = self.strike(FaultMoment::Connect, "")?;
+        let effect = self.strike(FaultMoment::Connect, &Statement::named(""))?;
         self.affect_sessions(&effect, 1);
         Some(effect)
     }
@@ -149,14 +160,14 @@ impl LeaseFaults {
 
     /// Returns the requested faults that have never fired, each with the reason.
     pub(crate) fn unfired(&self) -> Vec<String> {
-        unfired(&lock(&self.requested))
+        unfired(&lock(&self.requested).all)
     }
 
     /// Returns the effect of the first fault that is due at this moment. All faults of the moment count the candidate,
     /// and only the one that is due fires.
     ///
-    /// `statement` is the text of the statement, and empty for a new connection.
-    pub(crate) fn strike(&self, moment: FaultMoment, statement: &str) -> Option<FaultEffect> {
+    /// The text of `statement` is empty for a new connection.
+    fn strike(&self, moment: FaultMoment, statement: &Statement) -> Option<FaultEffect> {
         self.strike_if(moment, statement, |_| true).effect
     }
 
@@ -164,18 +175,16 @@ impl LeaseFaults {
     pub(super) fn strike_if(
         &self,
         moment: FaultMoment,
-        statement: &str,
+        statement: &Statement,
         is_possible: impl Fn(&FaultEffect) -> bool,
     ) -> Strike {
         let mut strike = Strike::default();
-        let plain = LazyCell::new(|| PlainStatement::new(statement));
-        let mut all = lock(&self.requested);
-        for (at, requested) in all.iter_mut().enumerate() {
-            let Requested { fault, pattern, candidates, fired, fired_at, statements, .. } = requested;
-            if fault.moment != moment
-                || !is_possible(&fault.effect)
-                || !pattern.as_ref().is_none_or(|pattern| pattern.matches(&plain))
-            {
+        let mut requests = lock(&self.requested);
+        let Requests { all, by_moment } = &mut *requests;
+        for &at in by_moment.get(&moment).into_iter().flatten() {
+            let Requested { fault, pattern, candidates, fired, fired_at, statements, .. } = &mut all[at];
+            let fits = pattern.as_ref().is_none_or(|pattern| pattern.matches(statement.plain()));
+            if !fits || !is_possible(&fault.effect) {
                 continue;
             }
             *candidates += 1;
@@ -186,41 +195,51 @@ impl LeaseFaults {
             *fired += 1;
             fired_at.get_or_insert_with(Instant::now);
             if statements.len() < MOST_STATEMENTS {
-                let end = statement.floor_char_boundary(LONGEST_STATEMENT);
-                statements.push(statement[..end].to_owned());
+                statements.push(shortened(&statement.text).to_owned());
             }
-            (strike.hit, strike.effect) = (Some(at), Some(fault.effect.clone()));
+            strike.hit = Some((at, Arc::clone(&statement.text)));
+            strike.effect = Some(fault.effect.clone());
         }
         strike
     }
 
     /// Takes a strike back, because the server has never run its statement.
     pub(super) fn take_back(&self, strike: &Strike) {
-        let mut all = lock(&self.requested);
+        let all = &mut lock(&self.requested).all;
         for at in &strike.counted {
             if let Some(requested) = all.get_mut(*at) {
                 requested.candidates = requested.candidates.saturating_sub(1);
             }
         }
-        if let Some(requested) = strike.hit.and_then(|at| all.get_mut(at)) {
+        if let Some((at, statement)) = &strike.hit
+            && let Some(requested) = all.get_mut(*at)
+        {
             requested.fired = requested.fired.saturating_sub(1);
             requested.fired_at = requested.fired_at.filter(|_| requested.fired > 0);
-            requested.statements.truncate(usize::try_from(requested.fired).unwrap_or(usize::MAX));
+            // Other sessions may have struck since.
+            if let Some(own) = requested.statements.iter().rposition(|other| other == shortened(statement)) {
+                requested.statements.remove(own);
+            }
         }
     }
 
     /// Returns what the fault with this number has done, and when it first fired.
     pub(crate) fn describe(&self, number: u64) -> Option<(FaultDescription, Option<Instant>)> {
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
-        lock(&self.requested).get(at).map(|requested| (requested.describe(number), requested.fired_at))
+        lock(&self.requested).all.get(at).map(|requested| (requested.describe(number), requested.fired_at))
     }
 
     /// Returns all faults with what they have done.
     pub(crate) fn list(&self) -> FaultList {
-        let all = lock(&self.requested);
+        let all = &lock(&self.requested).all;
         let describe = |(number, requested): (u64, &Requested)| requested.describe(number);
-        FaultList { faults: (1..).zip(&*all).map(describe).collect(), unfired_faults: unfired(&all) }
+        FaultList { faults: (1..).zip(all).map(describe).collect(), unfired_faults: unfired(all) }
     }
+}
+
+/// Returns the text of a statement as descriptions have it.
+fn shortened(statement: &str) -> &str {
+    &statement[..statement.floor_char_boundary(LONGEST_STATEMENT)]
 }
 
 fn unfired(all: &[Requested]) -> Vec<String> {
@@ -277,7 +296,7 @@ mod tests {
             request.statement = Some("UPDATE accounts".to_owned());
             (request.nth, request.times) = (Some(2), Some(2));
         }));
-        let strike = |text| faults.strike(FaultMoment::BeforeStatement, text).is_some();
+        let strike = |text| faults.strike(FaultMoment::BeforeStatement, &Statement::named(text)).is_some();
         let texts = [
             "update  accounts set a = 1",
             "SELECT 1",
@@ -299,14 +318,14 @@ mod tests {
         faults.add(fault(|request| (request.statement, request.nth) = (Some("UPDATE".to_owned()), Some(3))));
         faults.add_planned(fault(|_| ()));
         for text in ["UPDATE a", "update b"] {
-            faults.strike(FaultMoment::BeforeStatement, text);
+            faults.strike(FaultMoment::BeforeStatement, &Statement::named(text));
         }
         let expected = [
             "40001 at commit (no such commit)",
             "40001 before statement \"UPDATE\", number 3 (only 2 such statements)",
         ];
         assert_eq!(faults.unfired(), expected);
-        faults.strike(FaultMoment::BeforeStatement, "UPDATE c");
+        faults.strike(FaultMoment::BeforeStatement, &Statement::named("UPDATE c"));
         assert_eq!(faults.list().unfired_faults, expected[..1]);
     }
 }

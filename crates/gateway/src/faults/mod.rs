@@ -26,7 +26,8 @@ mod switched_session;
 pub use fault::{Fault, FaultEffect, FaultError};
 pub use registry::{Faults, PlannedFault, UnfiredFault};
 
-pub(crate) use connect::HitConnection;
+pub(crate) use connect::{Delayed, HitConnection};
+pub(crate) use errors::fatal;
 pub(crate) use hold::Hold;
 pub(crate) use lease_faults::LeaseFaults;
 pub(crate) use order::FaultOrder;

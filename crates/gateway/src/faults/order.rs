@@ -12,9 +12,11 @@ use super::lease_faults::LeaseFaults;
 pub(crate) struct FaultOrder {
     pub(super) faults: Arc<LeaseFaults>,
     /// Number of the lease's failovers. Each one after the order ends the session.
-    pub(super) failovers: watch::Receiver<u64>,
+    failovers: watch::Receiver<u64>,
     /// Number of failovers before the order.
-    pub(super) first_failovers: u64,
+    first_failovers: u64,
+    /// Whether a fault of the session itself makes the server end it.
+    is_terminated: watch::Sender<bool>,
     /// Bytes per second and direction, if a fault limits them.
     pub(super) bandwidth: Option<u64>,
     /// The requests that wait until the session obeys. `None` once it does.
@@ -26,7 +28,30 @@ impl FaultOrder {
         let failovers = faults.failovers();
         let first_failovers = *failovers.borrow();
         let waiting = Arc::new(Mutex::new(Some(Vec::new())));
-        Self { faults, failovers, first_failovers, bandwidth, waiting }
+        let is_terminated = watch::Sender::new(false);
+        Self { faults, failovers, first_failovers, is_terminated, bandwidth, waiting }
+    }
+
+    /// Makes the server end this session.
+    pub(super) fn terminate(&self) {
+        self.is_terminated.send_replace(true);
+    }
+
+    /// Waits until a failover or a fault of the session makes the server end it.
+    pub(crate) async fn terminates(&self) {
+        let (mut failovers, mut own) = (self.failovers.clone(), self.is_terminated.subscribe());
+        let fails_over = async { failovers.wait_for(|count| *count > self.first_failovers).await.is_ok() };
+        let is_terminated = async { own.wait_for(|is_terminated| *is_terminated).await.is_ok() };
+        // Neither channel closes, because this order holds the senders.
+        tokio::select! {
+            _ = fails_over => {}
+            _ = is_terminated => {}
+        }
+    }
+
+    /// Returns true if a failover or a fault of the session makes the server end it.
+    pub(crate) fn is_terminated(&self) -> bool {
+        *self.failovers.borrow() > self.first_failovers || *self.is_terminated.borrow()
     }
 
     /// Adds a request that waits until the session obeys. The session then drops `waiting`.

@@ -91,7 +91,7 @@ impl Faults {
     /// Adds a fault to the lease `name` and describes it. Blocks until the lease's open sessions obey it.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if no lease has this name, and [`LeaseError::Writable`] if its isolation rules out
+    /// Returns [`LeaseError::NoFaults`] if no lease has this name, and [`LeaseError::Writable`] if its isolation rules out
     /// that a failover makes it read-only.
     pub fn add(&self, name: &str, fault: Fault, leases: &Leases) -> Result<FaultDescription, LeaseError> {
         let is_read_only = matches!(fault.effect, FaultEffect::Failover { read_only: Some(_), .. });
@@ -107,7 +107,7 @@ impl Faults {
         if obeyed.recv_timeout(OBEY_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::debug!(database = name, "a session is busy, so it obeys a fault later");
         }
-        let (fault, _) = faults.describe(number).ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
+        let (fault, _) = faults.describe(number).ok_or_else(|| LeaseError::NoFaults(name.to_owned()))?;
         Ok(fault)
     }
 
@@ -115,7 +115,7 @@ impl Faults {
     /// session drops a clone of `waiting` when it obeys.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if no lease has this name.
+    /// Returns [`LeaseError::NoFaults`] if no lease has this name.
     pub(crate) fn order(
         &self,
         name: &str,
@@ -133,7 +133,7 @@ impl Faults {
 
     fn of_lease(&self, name: &str, leases: &Leases) -> Result<Arc<LeaseFaults>, LeaseError> {
         self.in_use.store(true, Ordering::SeqCst);
-        let since = start_of(name, leases)?;
+        let since = start_of(name, leases).map_err(|_| LeaseError::NoFaults(name.to_owned()))?;
         let mut state = lock(&self.state);
         state.remove_ended(leases);
         let lease = state.lease(name, since);

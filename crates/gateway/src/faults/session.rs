@@ -116,11 +116,20 @@ struct Cut {
     after_answer: bool,
 }
 
+/// A prepared statement.
+#[derive(Debug, Clone)]
+enum Prepared {
+    /// A statement that the client prepared before the session obeyed faults.
+    Unknown,
+    /// A text without a token.
+    Empty,
+    Known(Statement),
+}
+
 /// A portal of the extended protocol.
 #[derive(Debug)]
 struct Portal {
-    /// Text of the statement. `None` if the client prepared it before the session obeyed faults.
-    statement: Option<Arc<str>>,
+    statement: Prepared,
     /// Whether the client has executed the portal. Further rows are no other statement.
     has_run: bool,
 }
@@ -142,8 +151,10 @@ pub(crate) struct FaultSession {
     /// Whether `standard_conforming_strings` is on.
     pub(super) standard_strings: bool,
     state: TransactionState,
-    /// Texts of the prepared statements, by name.
-    prepared: HashMap<Vec<u8>, Arc<str>>,
+    /// The prepared statements, by name.
+    prepared: HashMap<Vec<u8>, Prepared>,
+    /// Name and former statement for each Parse and Close that the server has not answered. `None` for a Close of a portal.
+    unconfirmed: VecDeque<Option<(Vec<u8>, Option<Prepared>)>>,
     portals: HashMap<Vec<u8>, Portal>,
     work: Work,
     /// Number of Parse, Bind, Describe and Close messages that the server has not answered.
@@ -179,6 +190,7 @@ impl FaultSession {
             standard_strings,
             state: TransactionState { status, has_work: false },
             prepared: HashMap::new(),
+            unconfirmed: VecDeque::new(),
             portals: HashMap::new(),
             work: Work::None,
             unanswered: 0,
@@ -192,11 +204,6 @@ impl FaultSession {
             cut: None,
             has_ended: false,
         }
-    }
-
-    /// Notes a statement that the client has prepared before.
-    pub(super) fn know_prepared(&mut self, name: String, text: &str) {
-        self.prepared.insert(name.into_bytes(), text.into());
     }
 
     /// Returns how many bytes of a message's body [`Self::client_says`] or [`Self::server_says`] needs at least. A shorter
@@ -270,11 +277,8 @@ impl FaultSession {
     /// Processes data of a COPY, or its end.
     fn copy_data(&mut self, message: &[u8]) {
         let is_last = parts(message).tag != b'd';
-        if !self.is_copying {
-            // The data are the rest of a failed COPY, which the server ignores.
-        } else if self.send_rest_of_failure() {
-            self.is_copying = false;
-        } else {
+        // Otherwise, the data are the rest of a failed COPY, which the server ignores.
+        if self.is_copying {
             self.is_copying = !is_last;
             self.pass_to_server(message);
             // In the extended protocol, the client's Sync has to wait for the answer.
@@ -327,10 +331,11 @@ impl FaultSession {
         None
     }
 
-    /// Discards the bytes for the server after the current interruption, because the session closes.
-    pub(super) fn keep_from_server(&mut self) {
+    /// Prepares for the end of the session: the server gets no further bytes, and the client gets its last ones.
+    pub(super) fn close(&mut self) {
         self.queue.retain(|output| !matches!(output, Output::ToServer(_)));
         self.passes_client = false;
+        self.cut = None;
     }
 
     /// Adds output behind all earlier output.

@@ -1,24 +1,21 @@
 //! Classifies the statements of a client by the way in which they can fail.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use pgwire::{SqlLexer, Token, TokenKind, statement_places};
+use pgwire::{PlainStatement, SqlLexer, Token, TokenKind, statement_places};
 
 use super::sql_request::is_request;
 
 /// Maximum length of the text that a session keeps of a statement, in bytes.
 const LONGEST_TEXT: usize = 8 << 10;
 /// Number of tokens that decide the kind of a statement.
-const MOST_TOKENS: usize = 2000;
+const MOST_TOKENS: usize = 64;
 
 /// How a statement can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The server sends nothing before the statement has run.
     Plain,
-    /// The server sends a `RowDescription` before the statement runs.
-    Select,
     Begin,
     Commit {
         chain: bool,
@@ -28,10 +25,6 @@ pub(super) enum Kind {
         chain: bool,
     },
     RollbackTo,
-    /// COPY FROM STDIN.
-    CopyIn,
-    /// COPY TO STDOUT.
-    CopyOut,
     /// The statement may commit by itself if no transaction block is open.
     Call,
     /// The statement cannot run in a transaction block, so nothing undoes it.
@@ -60,12 +53,24 @@ pub(super) struct Statement {
     pub(super) kind: Kind,
     /// Place in the string of a Query.
     pub(super) place: Range<usize>,
+    /// The text for comparisons, once it was compared. Executions of a prepared statement share it.
+    plain: Arc<OnceLock<PlainStatement>>,
 }
 
 impl Statement {
     /// Returns a statement without text, which only needs a name for reports.
     pub(super) fn named(name: &str) -> Self {
-        Self { text: name.into(), kind: Kind::Plain, place: 0..0 }
+        Self::of_kind(Kind::Plain, name)
+    }
+
+    /// Like [`Self::named`], for a statement of this kind.
+    pub(super) fn of_kind(kind: Kind, name: &str) -> Self {
+        Self { text: name.into(), kind, place: 0..0, plain: Arc::default() }
+    }
+
+    /// Returns the text for comparisons with patterns.
+    pub(super) fn plain(&self) -> &PlainStatement {
+        self.plain.get_or_init(|| PlainStatement::new(&self.text))
     }
 }
 
@@ -85,7 +90,7 @@ fn statement(sql: &[u8], place: Range<usize>, standard_strings: bool) -> Option<
     let rest = std::iter::from_fn(|| lexer.token()).take(MOST_TOKENS);
     let tokens: Vec<Token<'_>> = std::iter::once(first).chain(rest).collect();
     let kind = if is_request(whole) { Kind::Fault } else { kind(&tokens) };
-    Some(Statement { text, kind, place: place.start + start..place.end })
+    Some(Statement { text, kind, place: place.start + start..place.end, plain: Arc::default() })
 }
 
 fn kind(tokens: &[Token<'_>]) -> Kind {
@@ -97,8 +102,6 @@ fn kind(tokens: &[Token<'_>]) -> Kind {
     let chain = tokens.windows(2).any(|pair| pair[0].is_word(b"and") && pair[1].is_word(b"chain"));
     let Some(first) = tokens.first() else { return Kind::Plain };
     match first.text.to_ascii_lowercase().as_slice() {
-        b"select" | b"values" | b"table" | b"(" => Kind::Select,
-        b"with" if !["insert", "update", "delete", "merge"].iter().any(|word| has(word)) => Kind::Select,
         b"begin" | b"start" => Kind::Begin,
         b"commit" | b"rollback" if is(1, &["prepared"]) => Kind::Alone,
         b"commit" | b"end" => Kind::Commit { chain },
@@ -112,7 +115,6 @@ fn kind(tokens: &[Token<'_>]) -> Kind {
         {
             Kind::PrepareTransaction
         }
-        b"copy" => copy(tokens),
         b"call" | b"do" => Kind::Call,
         b"vacuum" => Kind::Alone,
         b"cluster" if tokens.len() == 1 => Kind::Alone,
@@ -125,24 +127,6 @@ fn kind(tokens: &[Token<'_>]) -> Kind {
     }
 }
 
-fn copy(tokens: &[Token<'_>]) -> Kind {
-    let mut open = 0_usize;
-    for pair in tokens.windows(2) {
-        match pair {
-            [token, _] if token.is_sign(b'(') => open += 1,
-            [token, _] if token.is_sign(b')') => open = open.saturating_sub(1),
-            [from, stdin] if open == 0 && from.is_word(b"from") && stdin.is_word(b"stdin") => {
-                return Kind::CopyIn;
-            }
-            [to, stdout] if open == 0 && to.is_word(b"to") && stdout.is_word(b"stdout") => {
-                return Kind::CopyOut;
-            }
-            _ => {}
-        }
-    }
-    Kind::Plain
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,9 +135,7 @@ mod tests {
     fn kinds_follow_from_words() {
         for (sql, expected) in [
             ("UPDATE t SET a = 1", Kind::Plain),
-            ("/* app */ select 1", Kind::Select),
-            ("WITH a AS (SELECT 1) SELECT * FROM a", Kind::Select),
-            ("WITH a AS (DELETE FROM t RETURNING 1) SELECT * FROM a", Kind::Plain),
+            ("/* app */ select 1", Kind::Plain),
             ("start transaction isolation level serializable", Kind::Begin),
             ("END", Kind::Commit { chain: false }),
             ("COMMIT AND NO CHAIN", Kind::Commit { chain: false }),
@@ -163,10 +145,6 @@ mod tests {
             ("PREPARE transaction AS SELECT 1", Kind::Plain),
             ("ROLLBACK", Kind::Rollback { chain: false }),
             ("ROLLBACK TRANSACTION TO SAVEPOINT a", Kind::RollbackTo),
-            ("COPY t (a, b) FROM STDIN WITH (FORMAT csv)", Kind::CopyIn),
-            ("COPY (SELECT 1 FROM stdin) TO stdout", Kind::CopyOut),
-            ("COPY t TO STDOUT", Kind::CopyOut),
-            ("COPY t FROM '/tmp/x'", Kind::Plain),
             ("CREATE UNIQUE INDEX CONCURRENTLY i ON t (a)", Kind::Alone),
             ("SET pgfresh.fault = '{}'", Kind::Fault),
             ("SET SESSION PGFRESH.Fault TO '{}'", Kind::Fault),

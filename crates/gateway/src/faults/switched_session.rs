@@ -10,22 +10,22 @@ use crate::stream::Stream;
 #[derive(Debug, Clone)]
 pub(crate) struct SessionFacts {
     pub(crate) scope: FaultScope,
-    /// Process id of the backend, as the client knows it.
-    pub(crate) process: u32,
-    /// Whether `standard_conforming_strings` was on at the begin.
-    pub(crate) standard_strings: bool,
+    /// The server's startup response.
+    pub(crate) greeting: Vec<u8>,
 }
 
 impl SessionFacts {
-    /// Returns the facts of a session. `greeting` is the server's startup response.
-    pub(crate) fn new(scope: FaultScope, greeting: &[u8]) -> Self {
+    /// Returns the process id of the backend, as the client knows it. It is 0 if the server has reported none.
+    pub(crate) fn process(&self) -> u32 {
+        let key = pgwire::cancel_key(&self.greeting);
+        let process = key.and_then(|place| self.greeting[place].first_chunk().copied());
+        process.map_or(0, u32::from_be_bytes)
+    }
+
+    /// Returns true if `standard_conforming_strings` was on at the begin.
+    pub(super) fn standard_strings(&self) -> bool {
         let on = b"standard_conforming_strings\0on\0";
-        let process = pgwire::cancel_key(greeting).and_then(|place| greeting[place].first_chunk().copied());
-        Self {
-            scope,
-            process: process.map_or(0, u32::from_be_bytes),
-            standard_strings: greeting.windows(on.len()).any(|window| window == on),
-        }
+        self.greeting.windows(on.len()).any(|window| window == on)
     }
 
     /// Returns the session's order to obey faults. Without one, the session itself is about to request a fault, so this
@@ -53,4 +53,6 @@ pub(crate) struct ClientSide {
     pub(crate) has_run_in_block: bool,
     /// Whether the client has sent no message yet.
     pub(crate) is_new: bool,
+    /// Prepared statements for which the server has others, with their names and the client's texts.
+    pub(crate) replaced: Vec<(Vec<u8>, Box<[u8]>)>,
 }

@@ -9,9 +9,9 @@ use super::drive::{Drive, End};
 use super::gate::Gate;
 use super::session::RollbackSession;
 use crate::cancel::CancelKey;
-use crate::closing::run_unless;
+use crate::closing::{either, run_unless};
 use crate::error_message;
-use crate::faults::{SessionFacts, switch};
+use crate::faults::{FaultOrder, SessionFacts, fatal, switch};
 use crate::notices::Notices;
 use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
@@ -41,24 +41,16 @@ impl RollbackConnection {
         let Self { lease, key, gate, mut session, tap, facts, mut notices } = self;
         session.to_client = unsent;
         let mut drive = Drive::new(client, server, session, gate, tap);
-        let ending = drive_until_end(&mut drive, &facts, &mut notices, &presence);
+        let mut order = None;
+        let ending = drive_until_end(&mut drive, &mut order, &facts, &mut notices, &presence);
         let end = run_unless(presence.closed(), ending).await;
         let message = match end {
-            Some(End::Client) => {
-                lease.leaving();
-                let interrupt = async {
-                    if let Some(key) = &key
-                        && let Err(error) = key.interrupt().await
-                    {
-                        tracing::debug!(%error, "could not cancel the statement of a client that has left");
-                    }
-                };
-                let left = drive.wind_down(interrupt).await;
-                drop(key);
-                if let Some(transaction) = left {
-                    return_to_lease(lease, drive.server, transaction).await;
-                }
-                return;
+            Some(End::Client) => return drop(wind_down(drive, lease, key).await),
+            Some(End::Terminated) => {
+                drive.terminate(fatal("57P01", facts.scope.leases.major()), interrupt(key.as_ref())).await;
+                let client = wind_down(drive, lease, key).await;
+                order.iter().for_each(FaultOrder::done);
+                return client.send_and_close(&[]).await;
             }
             // pgfresh asked the server to end the session, and the server's own message may have been lost.
             Some(End::Server) if notices.is_closed() => error_message::closed(),
@@ -76,9 +68,11 @@ impl RollbackConnection {
     }
 }
 
-/// Drives until the session ends. If the session must close, stops as soon as the client stops reading.
+/// Drives until the session ends. If the session must close, stops as soon as the client stops reading. `order` becomes
+/// the session's order to obey faults, if there is one.
 async fn drive_until_end(
     drive: &mut Drive,
+    order: &mut Option<FaultOrder>,
     facts: &SessionFacts,
     notices: &mut Notices,
     presence: &ConnectionHandle,
@@ -86,22 +80,54 @@ async fn drive_until_end(
     let mut is_new = notices.has_order();
     loop {
         if !is_new {
-            match run_unless(notices.changed(), drive.run()).await {
+            let ended = match order {
+                None => run_unless(notices.changed(), drive.run()).await,
+                Some(order) => run_unless(either(notices.changed(), order.terminates()), drive.run()).await,
+            };
+            match ended {
                 Some(End::AtRest) => {}
                 Some(end) => return end,
                 None if notices.is_closed() => return drive.run_while_client_reads().await,
+                None if order.as_ref().is_some_and(FaultOrder::is_terminated) => return End::Terminated,
                 None => {}
             }
         }
-        let order = facts.take_order(notices);
-        let rests = run_unless(notices.closed(), drive.run_until_rest()).await == Some(true);
+        let order = order.insert(facts.take_order(notices));
+        let rests = {
+            let ends = either(notices.closed(), order.terminates());
+            run_unless(ends, drive.run_until_rest()).await == Some(true)
+        };
         let exchange = |other| drive.exchange_client(other, is_new);
         // The lease's next client gets the transaction once the server has finished the work of this one, without a hold.
-        if !rests || switch(&order, facts, (notices, presence), exchange).is_none() {
+        if !rests || switch(order, facts, (notices, presence), exchange).is_none() {
             drive.ignore_fault_requests();
-            order.done();
+            if !order.is_terminated() {
+                order.done();
+            }
         }
         is_new = false;
+    }
+}
+
+/// Lets the server finish the work of a client that gets no further answer, and returns the transaction to the lease.
+/// Returns the client's connection.
+async fn wind_down(mut drive: Drive, lease: TransactionGuard, key: Option<CancelKey>) -> Stream {
+    lease.leaving();
+    let left = drive.wind_down(interrupt(key.as_ref())).await;
+    drop(key);
+    let Drive { client, server, .. } = drive;
+    if let Some(transaction) = left {
+        return_to_lease(lease, server, transaction).await;
+    }
+    client
+}
+
+/// Cancels the statement of a client that gets no further answer.
+async fn interrupt(key: Option<&CancelKey>) {
+    if let Some(key) = key
+        && let Err(error) = key.interrupt().await
+    {
+        tracing::debug!(%error, "could not cancel the statement of a client");
     }
 }
 

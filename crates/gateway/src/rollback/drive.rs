@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::gate::Gate;
@@ -20,12 +21,14 @@ use crate::statement_tap::Tap;
 use crate::stream::Stream;
 use lease::LeaseTransaction;
 
-use pgwire::{ErrorResponse, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
+use pgwire::{ErrorResponse, HEADER, MalformedFrame, encode, frames, is_frontend_tag, split_zero};
 
 /// Maximum number of bytes waiting for one side before the drive stops reading from the other.
 const MAX_WAITING_BYTES: usize = 256 << 10;
 /// Maximum time for the server to finish a client's work after the client has disconnected.
 const WIND_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time for a client to read its last message.
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a session ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(super) enum End {
     Server,
     /// The session must close, and the client isn't reading its pending bytes.
     Closed,
+    /// A fault ends the session as a shutdown of the server does.
+    Terminated,
     /// The lease's transaction is lost.
     Broken(ErrorResponse),
     /// The session has answered everything, and the client's next message waits. Unless the caller has asked for this with
@@ -66,6 +71,10 @@ pub(super) struct Drive {
     requests_fault: bool,
     /// Whether the client's requests for faults are other statements. The drive has already seen them, or there can be none.
     has_faults: bool,
+    /// Message in place of the server's next error. It is the client's last one.
+    last_message: Option<Vec<u8>>,
+    /// Whether a fault ends the session, so that the drive takes nothing from the client.
+    is_terminated: bool,
     /// Whether the drive stops before the client's next message once the session has answered everything.
     stops_at_rest: bool,
 }
@@ -96,6 +105,8 @@ impl Drive {
             is_closing: false,
             requests_fault: false,
             has_faults: false,
+            last_message: None,
+            is_terminated: false,
             stops_at_rest: false,
         }
     }
@@ -151,12 +162,13 @@ impl Drive {
             // The lease's transaction is older than the client's block, and has its snapshot.
             has_run_in_block: self.session.client_status() == b'T',
             is_new,
+            replaced: self.session.names.replaced(),
         }
     }
 
     /// Takes requests for faults as other statements from now on, because the session cannot obey them.
     pub(super) fn ignore_fault_requests(&mut self) {
-        (self.requests_fault, self.has_faults) = (false, true);
+        (self.requests_fault, self.has_faults, self.stops_at_rest) = (false, true, false);
     }
 
     /// Lets the server finish a disconnected client's work. Returns the transaction, or `None` if the lease must end.
@@ -179,6 +191,43 @@ impl Drive {
             timeout(WIND_DOWN_TIMEOUT, quiet).await.ok().filter(|quiet| *quiet)?;
         }
         self.down.left().is_empty().then(|| std::mem::take(&mut self.session.transaction))
+    }
+
+    /// Ends the client's session as a shutdown of the server does: `interrupt` cancels its statement, and `message` takes the
+    /// place of the error.
+    pub(super) async fn terminate(&mut self, message: Vec<u8>, interrupt: impl Future<Output = ()>) {
+        (self.last_message, self.is_terminated) = (Some(message), true);
+        if self.session.turn() == Turn::Client {
+            if !self.session.fail_copy() {
+                interrupt.await;
+            }
+            let error = poll_fn(|context| self.poll_until_error(context));
+            if timeout(WIND_DOWN_TIMEOUT, error).await.is_err() {
+                tracing::debug!("a statement did not end with its session");
+            }
+        }
+        // In the middle of a message, the gateway can't insert its own.
+        let message = self.last_message.take().filter(|_| self.down.rest.0 == 0);
+        let bytes = [std::mem::take(&mut self.session.to_client), message.unwrap_or_default()].concat();
+        if !matches!(timeout(LAST_MESSAGE_TIMEOUT, self.client.write_all(&bytes)).await, Ok(Ok(()))) {
+            tracing::debug!("a client did not read the last message");
+        }
+        self.is_terminated = false;
+    }
+
+    /// Forwards until the last message has taken the place of the error, or until the server works on nothing of the client's.
+    fn poll_until_error(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.last_message.is_none() || self.session.turn() != Turn::Client {
+                return Poll::Ready(());
+            }
+            self.turn = self.session.turn();
+            match self.poll(context) {
+                Poll::Ready(None) => {}
+                Poll::Ready(Some(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
     }
 
     /// Returns the client's connection and the bytes that the client has not received yet. In the middle of a message,
@@ -232,10 +281,13 @@ impl Drive {
                 }
             }
             let mut busy = self.take_from_server();
+            if self.is_terminated && self.last_message.is_none() {
+                return Poll::Ready(None);
+            }
             if !busy && self.stops_at_rest && self.is_at_rest() {
                 return Poll::Ready(Some(End::AtRest));
             }
-            if !self.client_ended && self.take_from_client() {
+            if !self.client_ended && !self.is_terminated && self.take_from_client() {
                 busy = true;
             }
             if self.requests_fault {
@@ -282,7 +334,8 @@ impl Drive {
     }
 
     fn read_client(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if self.client_ended || self.session.to_server.len() > MAX_WAITING_BYTES || !self.up.has_room() {
+        let is_full = self.session.to_server.len() > MAX_WAITING_BYTES || !self.up.has_room();
+        if self.client_ended || self.is_terminated || is_full {
             return Poll::Pending;
         }
         let read = read(&mut self.client, &mut self.up, self.tap.as_deref_mut(), context);
@@ -292,7 +345,7 @@ impl Drive {
 
     /// Processes messages from the server. Returns true if there were any.
     fn take_from_server(&mut self) -> bool {
-        let Self { session, up, down, turn, .. } = self;
+        let Self { session, up, down, turn, last_message, .. } = self;
         let mut busy = false;
         while session.to_client.len() <= MAX_WAITING_BYTES && session.broken.is_none() {
             if down.rest.0 > 0 {
@@ -317,7 +370,15 @@ impl Drive {
                 Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
+                    let before = session.to_client.len();
                     session.server_message(message);
+                    if let Some(last) = last_message.take_if(|_| tag == b'E') {
+                        let added = session.to_client.split_off(before);
+                        let earlier = frames(&added).take_while(|frame| frame.tag != b'E');
+                        session.to_client.extend(earlier.flat_map(|frame| encode(frame.tag, frame.body)));
+                        session.to_client.extend(last);
+                        return true;
+                    }
                 }
                 disposition => down.rest = (length, disposition == Disposition::Pass),
             }

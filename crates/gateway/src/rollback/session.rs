@@ -217,14 +217,14 @@ impl RollbackSession {
         self.settings.add_prepared_text(sql, !self.backslashes);
         // If there are several statements, let the server report the error.
         let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
-        let parse = match kind {
-            Kind::Begin { .. } => with_sql(body, BEGIN_PLACEHOLDER),
+        let replacement = match kind {
+            Kind::Begin { .. } => Some(BEGIN_PLACEHOLDER),
             // Like COMMIT and ROLLBACK, this replacement can be prepared even in a failed transaction.
-            Kind::Commit { .. } | Kind::Rollback { .. } => with_sql(body, UNDO),
-            _ => encode(b'P', body),
+            Kind::Commit { .. } | Kind::Rollback { .. } => Some(UNDO),
+            _ => None,
         };
-        self.names.parse(split_zero(body).0, kind);
-        self.pass(&parse);
+        self.names.parse(split_zero(body).0, kind, replacement.map(|_| sql));
+        self.pass(&replacement.map_or_else(|| encode(b'P', body), |other| with_sql(body, other)));
     }
 
     fn execute(&mut self, body: &[u8]) {
@@ -426,11 +426,18 @@ impl RollbackSession {
         }
     }
 
-    /// Winds up the client's work after the client has disconnected.
-    pub(super) fn client_disconnected(&mut self) {
-        if std::mem::take(&mut self.copying) {
+    /// Ends a COPY for which the client can still send data. Returns false without such a COPY.
+    pub(super) fn fail_copy(&mut self) -> bool {
+        let is_copying = std::mem::take(&mut self.copying);
+        if is_copying {
             self.to_server.extend(encode(b'f', b"the client has gone\0"));
         }
+        is_copying
+    }
+
+    /// Winds up the client's work after the client has disconnected.
+    pub(super) fn client_disconnected(&mut self) {
+        self.fail_copy();
         self.close_group();
         self.tasks.clear();
         // There is no client waiting for an answer anymore.

@@ -5,21 +5,39 @@ use std::collections::{HashMap, VecDeque};
 use super::statement::Kind;
 use pgwire::{encode, split_zero};
 
+/// A prepared statement that needs special treatment.
+#[derive(Debug, Clone)]
+struct Prepared {
+    kind: Kind,
+    /// The client's text, if the server has another statement of this name.
+    replaced: Option<Box<[u8]>>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    statements: HashMap<Vec<u8>, Kind>,
+    statements: HashMap<Vec<u8>, Prepared>,
     portals: HashMap<Vec<u8>, Kind>,
     /// Whether there may be an unnamed portal, even one without special treatment.
     unnamed: bool,
-    /// Parse messages that the server has not answered yet. Each entry consists of the statement's name and the kind of
-    /// the previous statement with this name.
-    parsing: VecDeque<(Vec<u8>, Option<Kind>)>,
+    /// Parse messages that the server has not answered yet. Each entry consists of the statement's name and the previous
+    /// statement with this name.
+    parsing: VecDeque<(Vec<u8>, Option<Prepared>)>,
 }
 
 impl Names {
-    pub(super) fn parse(&mut self, name: &[u8], kind: Kind) {
-        let before = replace(&mut self.statements, name, (kind != Kind::Plain).then_some(kind));
+    /// Records a Parse message. `replaced` is the client's text if the server gets another one.
+    pub(super) fn parse(&mut self, name: &[u8], kind: Kind, replaced: Option<&[u8]>) {
+        let is_special = kind != Kind::Plain;
+        let prepared = is_special.then(|| Prepared { kind, replaced: replaced.map(Into::into) });
+        let before = replace(&mut self.statements, name, prepared);
         self.parsing.push_back((name.to_vec(), before));
+    }
+
+    /// Returns the names and the client's texts of the prepared statements for which the server has others.
+    pub(super) fn replaced(&self) -> Vec<(Vec<u8>, Box<[u8]>)> {
+        let texts =
+            self.statements.iter().map(|(name, prepared)| Some((name.clone(), prepared.replaced.clone()?)));
+        texts.flatten().collect()
     }
 
     /// Records that the server has accepted the oldest pending Parse.
@@ -39,7 +57,8 @@ impl Names {
     /// Records a Bind message. `body` need not contain the parameter values unless [`Self::wants_values`] returns true.
     pub(super) fn bind(&mut self, body: &[u8]) {
         let (portal, rest) = split_zero(body);
-        let kind = match self.statements.get(split_zero(rest).0).cloned() {
+        let prepared = self.statements.get(split_zero(rest).0);
+        let kind = match prepared.map(|prepared| prepared.kind.clone()) {
             Some(Kind::MaySet(changes)) => Some(Kind::MaySet(changes.with_values(body))),
             kind => kind,
         };
@@ -49,7 +68,8 @@ impl Names {
 
     /// Returns true if a parameter value can determine which setting a statement changes.
     pub(super) fn wants_values(&self) -> bool {
-        self.statements.values().any(|kind| matches!(kind, Kind::MaySet(changes) if changes.wants_values()))
+        let wants = |kind: &Kind| matches!(kind, Kind::MaySet(changes) if changes.wants_values());
+        self.statements.values().any(|prepared| wants(&prepared.kind))
     }
 
     pub(super) fn of_portal(&self, name: &[u8]) -> Option<Kind> {
@@ -85,9 +105,9 @@ impl Names {
     }
 }
 
-fn replace(map: &mut HashMap<Vec<u8>, Kind>, name: &[u8], kind: Option<Kind>) -> Option<Kind> {
-    match kind {
-        Some(kind) => map.insert(name.to_vec(), kind),
+fn replace<T>(map: &mut HashMap<Vec<u8>, T>, name: &[u8], value: Option<T>) -> Option<T> {
+    match value {
+        Some(value) => map.insert(name.to_vec(), value),
         None => map.remove(name),
     }
 }

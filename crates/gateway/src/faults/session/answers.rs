@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pgwire::{ErrorResponse, HEADER, encode, split_zero};
 
-use super::failure::{Answer, Failure};
+use super::failure::Failure;
 use super::messages::{failing_execute, parts};
 use super::moments::{Strikes, is_plain_error};
 use super::{FaultSession, Run, TransactionState, Work};
@@ -40,13 +40,8 @@ impl FaultSession {
             tag => match &mut self.work {
                 Work::Run(run) => {
                     let failure = run.failure.as_mut().filter(|failure| failure.at == run.next);
-                    match failure {
-                        Some(failure) => match failure.answer(tag) {
-                            Some(answer) => self.answer_before_failure(answer, message),
-                            None if failure.drops_output && matches!(tag, b'd' | b'c') => {}
-                            None => self.run_answers(message),
-                        },
-                        None => self.run_answers(message),
+                    if !failure.is_some_and(|failure| failure.expects(tag)) {
+                        self.run_answers(message);
                     }
                 }
                 _ => self.group_answers(message),
@@ -64,31 +59,6 @@ impl FaultSession {
                 |code, value| if code == b'R' { b"EndTransactionBlock".into() } else { value.into() },
             )
         })
-    }
-
-    /// Processes an answer that comes before a planned error.
-    fn answer_before_failure(&mut self, answer: Answer, message: &[u8]) {
-        let tag = parts(message).tag;
-        if answer == Answer::Shown(tag) {
-            self.pass_to_client(message);
-        }
-        if tag == b'G' {
-            // The error comes with the client's first data.
-            self.is_copying = true;
-        } else {
-            self.send_rest_of_failure();
-        }
-    }
-
-    /// Sends the messages after which the server raises a planned error. Returns false if there are none.
-    pub(super) fn send_rest_of_failure(&mut self) -> bool {
-        let Work::Run(Run { failure: Some(failure), .. }) = &mut self.work else { return false };
-        let messages = failure.take_messages();
-        let has_messages = !messages.is_empty();
-        if has_messages {
-            self.send_to_server(messages);
-        }
-        has_messages
     }
 
     /// Processes an answer to a running statement.
@@ -165,7 +135,11 @@ impl FaultSession {
     /// Processes an answer to Parse, Bind, Describe or Close.
     fn group_answers(&mut self, message: &[u8]) {
         self.pass_to_client(message);
-        if matches!(parts(message).tag, b'1' | b'2' | b'3' | b'T' | b'n') {
+        let tag = parts(message).tag;
+        if matches!(tag, b'1' | b'3') {
+            self.unconfirmed.pop_front();
+        }
+        if matches!(tag, b'1' | b'2' | b'3' | b'T' | b'n') {
             self.unanswered = self.unanswered.saturating_sub(1);
         }
         if self.unanswered > 0 {
@@ -206,6 +180,7 @@ impl FaultSession {
         }
         self.pass_to_client(for_client.as_deref().unwrap_or(message));
         let is_query = matches!(&self.work, Work::Run(run) if run.is_query);
+        self.restore_prepared();
         if !is_query && !matches!(self.work, Work::Sync) {
             self.is_skipping = true;
             self.end_run();

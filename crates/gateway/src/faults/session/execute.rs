@@ -5,7 +5,7 @@ use pgwire::split_zero;
 use super::failure::Failure;
 use super::messages::{FLUSH, failing_commit_execute, failing_execute, name, parts};
 use super::moments::{PlannedError, StatementFaults};
-use super::{FaultSession, Portal, Run, Work};
+use super::{FaultSession, Portal, Prepared, Run, Work};
 use crate::faults::statement::{Kind, Statement, statements};
 
 /// Name of a statement whose text the session does not know. An error must come before it, because it may be a COMMIT.
@@ -18,20 +18,51 @@ impl FaultSession {
         let (first, rest) = split_zero(parts.body);
         match (parts.tag, first) {
             (b'P', name) => {
-                let found = statements(split_zero(rest).0, self.standard_strings);
-                let text = found.into_iter().next().map_or_else(|| "".into(), |statement| statement.text);
-                self.prepared.insert(name.to_vec(), text);
+                let prepared = self.prepared_from(split_zero(rest).0);
+                self.replace_prepared(name, Some(prepared));
             }
             (b'B', portal) => {
-                let text = self.prepared.get(split_zero(rest).0).cloned();
-                self.portals.insert(portal.to_vec(), Portal { statement: text, has_run: false });
+                let statement = self.prepared.get(split_zero(rest).0).cloned().unwrap_or(Prepared::Unknown);
+                self.portals.insert(portal.to_vec(), Portal { statement, has_run: false });
             }
-            (b'C', [b'S', name @ ..]) => drop(self.prepared.remove(name)),
-            (b'C', [b'P', name @ ..]) => drop(self.portals.remove(name)),
+            (b'C', [b'S', name @ ..]) => self.replace_prepared(name, None),
+            (b'C', [b'P', name @ ..]) => {
+                self.portals.remove(name);
+                self.unconfirmed.push_back(None);
+            }
             _ => {}
         }
         self.unanswered += 1;
         self.pass_to_server(message);
+    }
+
+    /// Gives a name another statement, or none, until the server refuses the message.
+    fn replace_prepared(&mut self, name: &[u8], prepared: Option<Prepared>) {
+        let before = match prepared {
+            Some(prepared) => self.prepared.insert(name.to_vec(), prepared),
+            None => self.prepared.remove(name),
+        };
+        self.unconfirmed.push_back(Some((name.to_vec(), before)));
+    }
+
+    /// Undoes the changes of names that the server has not accepted. It has removed the unnamed statement in any case.
+    pub(super) fn restore_prepared(&mut self) {
+        for (name, before) in self.unconfirmed.drain(..).rev().flatten() {
+            match before.filter(|_| !name.is_empty()) {
+                Some(before) => drop(self.prepared.insert(name, before)),
+                None => drop(self.prepared.remove(&name)),
+            }
+        }
+    }
+
+    /// Notes a statement that the client has prepared before the session obeyed faults, unless the client has replaced it.
+    pub(in crate::faults) fn know_prepared(&mut self, name: Vec<u8>, sql: &[u8]) {
+        let prepared = self.prepared_from(sql);
+        self.prepared.entry(name).or_insert(prepared);
+    }
+
+    fn prepared_from(&self, sql: &[u8]) -> Prepared {
+        statements(sql, self.standard_strings).into_iter().next().map_or(Prepared::Empty, Prepared::Known)
     }
 
     /// Processes an Execute once the server has answered all messages before it, because these may fail.
@@ -45,17 +76,18 @@ impl FaultSession {
     }
 
     pub(super) fn execute_portal(&mut self, message: &[u8]) {
-        let portal = self.portals.get_mut(name(parts(message).body));
-        let is_first = portal.is_some_and(|portal| !std::mem::replace(&mut portal.has_run, true));
-        let text = self.portals.get(name(parts(message).body)).map(|portal| &portal.statement);
-        let statement = text.and_then(|text| match text {
-            Some(text) => statements(text.as_bytes(), self.standard_strings).into_iter().next(),
-            None => Some(Statement { kind: Kind::Alone, ..Statement::named(UNKNOWN) }),
-        });
-        let statement = match statement {
-            Some(statement) if is_first => statement,
-            statement => return self.run_unchanged(message, statement),
+        let Some(portal) = self.portals.get_mut(name(parts(message).body)) else {
+            return self.run_unchanged(message, None);
         };
+        let is_first = !std::mem::replace(&mut portal.has_run, true);
+        let statement = match &portal.statement {
+            Prepared::Known(statement) => statement.clone(),
+            Prepared::Unknown => Statement::of_kind(Kind::Alone, UNKNOWN),
+            Prepared::Empty => return self.run_unchanged(message, None),
+        };
+        if !is_first {
+            return self.run_unchanged(message, Some(statement));
+        }
         let StatementFaults { error, before, during, slow, strikes } =
             self.faults_before(&statement, self.state, false);
         self.slow_down(slow);
@@ -65,8 +97,7 @@ impl FaultSession {
         match error {
             None => self.run_unchanged(message, Some(statement)),
             Some(error) => {
-                let failure = self.fail_execute(message, &statement, &error);
-                let failure = Some(failure);
+                let failure = Some(self.fail_execute(&error));
                 let (statements, strikes) = (vec![statement], vec![strikes]);
                 self.work = Work::Run(Run {
                     statements,
@@ -98,27 +129,13 @@ impl FaultSession {
         });
     }
 
-    fn fail_execute(&mut self, message: &[u8], statement: &Statement, error: &PlannedError) -> Failure {
-        let PlannedError { sqlstate, is_commit, .. } = error;
-        match statement.kind {
-            _ if *is_commit => {
-                self.send_to_server(failing_commit_execute(sqlstate));
-                Failure::of_commit_execute(sqlstate)
-            }
-            Kind::CopyIn if sqlstate != "25006" => {
-                self.pass_to_server(message);
-                self.send_to_server(FLUSH.to_vec());
-                Failure::of_copy_in(sqlstate, 0)
-            }
-            Kind::CopyOut => {
-                self.pass_to_server(message);
-                self.send_to_server(FLUSH.to_vec());
-                Failure::of_copy_out(sqlstate)
-            }
-            _ => {
-                self.send_to_server(failing_execute(sqlstate));
-                Failure::sent(sqlstate)
-            }
+    /// Makes the server fail in place of an Execute.
+    fn fail_execute(&mut self, PlannedError { sqlstate, is_commit, .. }: &PlannedError) -> Failure {
+        if *is_commit {
+            self.send_to_server(failing_commit_execute(sqlstate));
+            return Failure::of_commit_execute(sqlstate);
         }
+        self.send_to_server(failing_execute(sqlstate));
+        Failure::sent(sqlstate)
     }
 }

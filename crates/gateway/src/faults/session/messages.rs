@@ -8,10 +8,6 @@ pub(super) const FLUSH: &[u8] = b"H\0\0\0\x04";
 pub(in crate::faults) const SYNC: &[u8] = b"S\0\0\0\x04";
 /// SQLSTATE of the error that [`failing`] raises: its column needs a table that the statement does not have.
 pub(super) const MISSING_TABLE: &[u8] = b"42P01";
-/// SQLSTATE of the error after a `CopyFail`.
-pub(super) const CANCELED: &[u8] = b"57014";
-/// Function of the server that raises this error.
-pub(super) const COPY_READER: &[u8] = b"CopyGetData";
 
 /// Returns a statement that always fails while the server analyzes it. Its text tells readers of the server's log why.
 pub(super) fn failing(sqlstate: &str) -> String {
@@ -47,11 +43,6 @@ pub(super) fn failing_query(sqlstate: &str, sql: &[u8]) -> Vec<u8> {
     let messages =
         [parse(b"\0", sql), encode(b'D', b"S\0"), parse(b"\0", failing(sqlstate).as_bytes()), SYNC.to_vec()];
     messages.concat()
-}
-
-/// Returns the message that ends a COPY FROM STDIN with an error.
-pub(super) fn copy_fail() -> Vec<u8> {
-    encode(b'f', b"pgfresh fault\0")
 }
 
 fn parse(name: &[u8], sql: &[u8]) -> Vec<u8> {

@@ -122,7 +122,7 @@ impl FaultSession {
                 continue;
             }
             let strike =
-                self.faults.strike_if(moment, &statement.text, |effect| may_fail || !is_plain_error(effect));
+                self.faults.strike_if(moment, statement, |effect| may_fail || !is_plain_error(effect));
             let effect = strike.effect.clone();
             faults.strikes.before.push(strike);
             match effect {
@@ -141,7 +141,7 @@ impl FaultSession {
         }
         let fails_before = state.must_fail_before(kind);
         if may_fail && (is_query || fails_before) {
-            let strike = self.faults.strike_if(FaultMoment::AfterStatement, &statement.text, is_plain_error);
+            let strike = self.faults.strike_if(FaultMoment::AfterStatement, statement, is_plain_error);
             let effect = strike.effect.as_ref();
             faults.error = effect.and_then(|effect| PlannedError::new(effect, !fails_before, commits));
             faults.strikes.after = Some(strike);
@@ -169,7 +169,7 @@ impl FaultSession {
             return Vec::new();
         }
         let is_possible = |effect: &FaultEffect| may_fail || !is_plain_error(effect);
-        let strike = |moment| self.faults.strike_if(moment, &statement.text, is_possible).effect;
+        let strike = |moment| self.faults.strike_if(moment, statement, is_possible).effect;
         let after = strike(FaultMoment::AfterStatement);
         let goes_on = after.as_ref().is_none_or(is_slow);
         let after_commit = if has_committed && goes_on { strike(FaultMoment::AfterCommit) } else { None };

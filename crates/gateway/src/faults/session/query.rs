@@ -7,7 +7,7 @@ use super::messages::{failing, parts};
 use super::moments::{PlannedError, StatementFaults, Strikes, is_slow};
 use super::{FaultSession, Run, Work};
 use crate::faults::fault::FaultEffect;
-use crate::faults::statement::{Kind, Statement, statements};
+use crate::faults::statement::{Statement, statements};
 
 /// Name of a function call in reports.
 const FUNCTION_CALL: &str = "(a function is called)";
@@ -91,16 +91,11 @@ impl FaultSession {
 fn plan(sql: &[u8], found: &[Statement], at: usize, error: &PlannedError) -> (Failure, Vec<u8>) {
     let PlannedError { sqlstate, is_after, is_commit } = error;
     let statement = &found[at];
-    let (failure, changed) = match statement.kind {
-        _ if *is_commit => Failure::of_commit(sqlstate, at, sql, statement),
-        _ if *is_after => Failure::after(sqlstate, at, sql, statement),
-        Kind::CopyIn if sqlstate != "25006" => (Failure::of_copy_in(sqlstate, at), sql.to_vec()),
-        Kind::CopyOut => {
-            let (failure, changed) = Failure::after(sqlstate, at, sql, statement);
-            (failure.without_output(), changed)
-        }
-        _ if found.len() == 1 => return Failure::of_single(sqlstate, sql, statement),
-        _ => Failure::before(sqlstate, at, sql, statement),
+    let (failure, changed) = match () {
+        () if *is_commit => Failure::of_commit(sqlstate, at, sql, statement),
+        () if *is_after => Failure::after(sqlstate, at, sql, statement),
+        () if found.len() == 1 => return Failure::of_single(sqlstate, sql),
+        () => Failure::before(sqlstate, at, sql, statement),
     };
     (failure, encode(b'Q', &[&changed[..], b"\0"].concat()))
 }

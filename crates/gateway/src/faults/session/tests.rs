@@ -281,7 +281,7 @@ fn delay_holds_message_or_answer() {
     let mut closing = Scene::new(&delay("before statement"));
     closing.session.client_says(&query(b"INSERT"));
     assert!(closing.session.interruption().is_some());
-    closing.session.keep_from_server();
+    closing.session.close();
     assert_eq!(closing.session.interruption(), None);
     assert!(closing.session.to_server.is_empty(), "a session that closes runs no delayed statement");
 
@@ -380,4 +380,27 @@ fn strikes_after_lost_connection_do_not_count() {
         assert_eq!([listed[0].fired, listed[1].fired], fired, "{at} {statement}");
         assert_eq!(listed[1].candidates, 0, "{at} {statement}");
     }
+}
+
+#[test]
+fn refused_parse_leaves_the_earlier_statement() {
+    let parse = |name: &str, sql: &str| encode(b'P', format!("{name}\0{sql}\0\0\0").as_bytes());
+    let run = |name: &str| {
+        [encode(b'B', format!("\0{name}\0\0\0\0\0\0\0").as_bytes()), encode(b'E', b"\0\0\0\0\0"), sync()]
+            .concat()
+    };
+    let faults = fault(|fault| {
+        (fault.error, fault.statement) = (Some("40001".to_owned()), Some("UPDATE".to_owned()));
+    });
+    let messages = [
+        parse("one", "INSERT"),
+        sync(),
+        // The server skips everything after the invalid statement.
+        [parse("bad", "nothing"), parse("one", "UPDATE t"), encode(b'C', b"Sone\0"), sync()].concat(),
+        run("one"),
+    ]
+    .concat();
+    let (received, _, committed) = outcome(&faults, &messages);
+    assert_eq!(committed, ["INSERT"], "{received:?}");
+    assert_eq!(faults.list().faults[0].candidates, 0);
 }

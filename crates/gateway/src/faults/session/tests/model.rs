@@ -7,6 +7,11 @@ use pgwire::{encode, frames, split_zero};
 use crate::faults::errors::{Occasion, error};
 use crate::faults::statement::{Kind, Statement, statements};
 
+/// Beginnings of statements with rows or data.
+const SELECT: &str = "SELECT";
+const COPY_IN: &str = "COPY t FROM";
+const COPY_OUT: &str = "COPY t TO";
+
 /// Moment at which the model raises an error by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
@@ -32,8 +37,6 @@ struct Copying {
     /// Rest of the string of a Query.
     rest: Vec<Statement>,
     in_query: bool,
-    /// Whether the server raises an error at the first data.
-    is_doomed: bool,
 }
 
 /// A server with one session.
@@ -91,8 +94,7 @@ impl Server {
                         answers.extend(self.fails("42601"));
                         self.ready(&mut answers);
                     } else {
-                        let is_string = found.len() > 1;
-                        self.run_string(found, is_string, &mut answers);
+                        self.run_string(found, &mut answers);
                     }
                 }
                 tag => {
@@ -137,17 +139,15 @@ impl Server {
                 if of_statement {
                     answers.extend(encode(b't', b"\0\0"));
                 }
-                let is_select =
-                    statements(sql.as_bytes(), true).first().is_some_and(|one| one.kind == Kind::Select);
-                answers.extend(encode(if is_select { b'T' } else { b'n' }, b""));
+                answers.extend(encode(if sql.starts_with(SELECT) { b'T' } else { b'n' }, b""));
             }
             b'C' => answers.extend(encode(b'3', b"")),
             _ => {
                 let Some(sql) = self.portals.get(first).cloned() else { return Err(self.fails("34000")) };
                 match statements(sql.as_bytes(), true).into_iter().next() {
                     None => answers.extend(encode(b'I', b"")),
-                    Some(statement) if statement.kind == Kind::CopyIn => {
-                        answers.extend(self.begin_copy(statement, Vec::new(), false));
+                    Some(statement) if statement.text.starts_with(COPY_IN) => {
+                        answers.extend(self.begin_copy(statement, Vec::new(), false)?);
                     }
                     Some(statement) => self.run(&statement, Protocol::Extended, answers)?,
                 }
@@ -156,17 +156,16 @@ impl Server {
         Ok(())
     }
 
-    fn run_string(&mut self, found: Vec<Statement>, is_string: bool, answers: &mut Vec<u8>) {
+    fn run_string(&mut self, found: Vec<Statement>, answers: &mut Vec<u8>) {
         let mut rest = found.into_iter();
         let result = loop {
             let Some(statement) = rest.next() else { break Ok(()) };
             let result = self.analyze(Some(&statement)).and_then(|()| {
-                if statement.kind == Kind::CopyIn {
-                    answers.extend(self.begin_copy(statement, rest.clone().collect(), true));
+                if statement.text.starts_with(COPY_IN) {
+                    answers.extend(self.begin_copy(statement, rest.clone().collect(), true)?);
                     return Ok(());
                 }
-                let protocol = if is_string { Protocol::String } else { Protocol::Single };
-                self.run(&statement, protocol, answers)
+                self.run(&statement, Protocol::Simple, answers)
             });
             if result.is_err() || self.copying.is_some() {
                 break result;
@@ -192,18 +191,24 @@ impl Server {
         }
     }
 
-    fn begin_copy(&mut self, statement: Statement, rest: Vec<Statement>, in_query: bool) -> Vec<u8> {
-        let is_doomed = self.is_due(Moment::Statement, &statement);
-        self.copying = Some(Copying { statement, rest, in_query, is_doomed });
-        encode(b'G', b"\0\0\0")
+    fn begin_copy(
+        &mut self,
+        statement: Statement,
+        rest: Vec<Statement>,
+        in_query: bool,
+    ) -> Result<Vec<u8>, Vec<u8>> {
+        if self.is_due(Moment::Statement, &statement) {
+            return Err(self.conflicts(&statement, false));
+        }
+        self.copying = Some(Copying { statement, rest, in_query });
+        Ok(encode(b'G', b"\0\0\0"))
     }
 
     fn copy(&mut self, tag: u8, answers: &mut Vec<u8>) {
         let Some(copying) = self.copying.take() else { return };
-        let Copying { statement, is_doomed, in_query, .. } = &copying;
+        let Copying { statement, in_query, .. } = &copying;
         let in_query = *in_query;
         let result = match tag {
-            _ if *is_doomed => Err(self.conflicts(statement, false)),
             b'd' => {
                 self.copying = Some(copying);
                 return;
@@ -211,11 +216,11 @@ impl Server {
             b'c' => self.run(statement, Protocol::Extended, answers),
             _ => {
                 self.undo_failed();
-                Err(error_message("57014", "COPY from stdin failed: pgfresh fault\0RCopyGetData"))
+                Err(error_message("57014", "COPY from stdin failed"))
             }
         };
         match result {
-            Ok(()) if in_query => self.run_string(copying.rest, true, answers),
+            Ok(()) if in_query => self.run_string(copying.rest, answers),
             Ok(()) => {}
             Err(message) => {
                 answers.extend(message);
@@ -263,27 +268,22 @@ impl Server {
     ) -> Result<(), Vec<u8>> {
         let commits =
             statement.kind.commits() && (self.status == b'T' || self.status == b'I' && self.has_work);
-        let is_copied = statement.kind == Kind::CopyIn;
+        let is_copied = statement.text.starts_with(COPY_IN);
         let fails = !is_copied && self.is_due(Moment::Statement, statement)
             || commits && self.is_due(Moment::Commit, statement);
         let ends = statement.kind.commits() || statement.kind == Kind::Begin;
         if ends && (fails || self.is_due(Moment::AfterStatement, statement)) {
             return Err(self.conflicts(statement, commits));
         }
-        match statement.kind {
-            Kind::CopyOut => answers.extend(encode(b'H', b"\0\0\0")),
-            Kind::Select if protocol == Protocol::Single => answers.extend(encode(b'T', b"")),
-            // The one accepted difference: a SELECT in a string fails before its RowDescription.
-            Kind::Select if protocol == Protocol::String && !fails => answers.extend(encode(b'T', b"")),
-            _ => {}
-        }
         if fails {
             return Err(self.conflicts(statement, false));
         }
-        match statement.kind {
-            Kind::CopyOut => answers.extend([encode(b'd', b"1"), encode(b'c', b"")].concat()),
-            Kind::Select => answers.extend(encode(b'D', b"\0\0")),
-            _ => {}
+        if statement.text.starts_with(COPY_OUT) {
+            answers.extend([encode(b'H', b"\0\0\0"), encode(b'd', b"1"), encode(b'c', b"")].concat());
+        }
+        if statement.text.starts_with(SELECT) {
+            let head = if protocol == Protocol::Simple { encode(b'T', b"") } else { Vec::new() };
+            answers.extend([head, encode(b'D', b"\0\0")].concat());
         }
         let tag = self.effect(statement)?;
         if !ends && self.is_due(Moment::AfterStatement, statement) {
@@ -347,10 +347,7 @@ impl Server {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
-    /// A Query with one statement.
-    Single,
-    /// A Query with several statements.
-    String,
+    Simple,
     Extended,
 }
 
