@@ -166,3 +166,22 @@ fn run_fails_with_faults_that_nothing_reported() {
     assert_eq!(outcome.code, Some(1), "{outcome}");
     assert!(outcome.stderr.ends_with(told), "{outcome}");
 }
+
+#[test]
+fn database_made_by_sql_refuses_faults() {
+    let gateway = start(15, "clone");
+    gateway.connect("shop", "").unwrap().rows("CREATE DATABASE made").unwrap();
+    for database in ["made", "postgres"] {
+        let message = format!("cannot request a fault for database \"{database}\": it is not leased");
+        let mut session = gateway.connect(database, "").unwrap();
+        let error = session.rows(r#"SET pgfresh.fault = '{"error": "40001"}'"#).unwrap_err();
+        assert_eq!((error.sqlstate.as_str(), &error.message), ("22023", &message));
+        // The session goes on without the fault.
+        assert_eq!(session.value("SELECT 1").unwrap(), "1");
+        session.close();
+        let path = format!("/v1/databases/{database}/faults");
+        let (status, answer) = gateway.http("POST", &path, r#"{"error": "40001"}"#);
+        assert_eq!((status, &answer["error"]["message"]), (404, &json!(message)));
+        assert!(answer["error"]["detail"].as_str().unwrap().contains("SQL"), "{answer}");
+    }
+}

@@ -37,7 +37,8 @@ impl Serve {
         Self::begin(scene, command, options)
     }
 
-    fn begin<S: AsRef<OsStr>>(
+    /// Starts `command`, which runs `pgfresh serve --json` with the arguments that it gets.
+    pub(crate) fn begin<S: AsRef<OsStr>>(
         scene: Scene,
         mut command: Command,
         options: impl IntoIterator<Item = S>,

@@ -1,5 +1,9 @@
 //! Faults of one lease, as its client sees them: errors, lost and silent connections, delays, refused sessions, a failover.
 
+mod boundaries;
+mod delays;
+mod races;
+
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -24,7 +24,7 @@ fn fields(body: &[u8]) -> String {
         if field[0] == b'C' {
             shared.push(text.into_owned());
         } else if SHARED.contains(&field[0]) {
-            shared.push(without_numbers(&text));
+            shared.push(without_numbers(&without_path(&text)));
         } else if field[0] == b'L' {
             assert!(text[1..].parse::<u32>().is_ok(), "{text}");
             shared.push("L#".to_owned());
@@ -35,6 +35,17 @@ fn fields(body: &[u8]) -> String {
         shared.retain(|field| !field.starts_with(['F', 'L', 'R']));
     }
     shared.join(" | ")
+}
+
+/// Replaces the path of a table's file, which differs between tablespaces.
+fn without_path(text: &str) -> String {
+    match text.split_once("extend file \"") {
+        Some((before, after)) => {
+            let rest = after.split_once('"').map_or("", |(_, rest)| rest);
+            format!("{before}extend file PATH{rest}")
+        }
+        None => text.to_owned(),
+    }
 }
 
 fn without_numbers(text: &str) -> String {

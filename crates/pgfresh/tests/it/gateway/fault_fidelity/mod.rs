@@ -4,8 +4,10 @@
 //! with a fault. It compares all messages in their order, the state of the transaction, and the rows afterwards.
 
 mod answer;
+mod busy;
 mod drivers;
 mod ended;
+mod full_disk;
 mod lost;
 mod network;
 mod provocation;
@@ -15,7 +17,7 @@ mod tokio;
 
 use crate::common::gateway::Gateway;
 use crate::common::random::Random;
-use crate::common::{depth, on_every_major};
+use crate::common::{as_root, depth, on_every_major};
 use provocation::Provocation;
 use script::Script;
 use side::{Faulty, Real, Requested};
@@ -24,6 +26,7 @@ use side::{Faulty, Real, Requested};
 const SCHEMA: &str = "
     CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL, other int NOT NULL DEFAULT 0);
     CREATE TABLE entry (id int PRIMARY KEY, word text NOT NULL);
+    CREATE TABLE filler (word text);
     INSERT INTO account SELECT n, 100, 0 FROM generate_series(1, 5) n;";
 /// Rows that the client's transactions decide.
 const ROWS: &str = "
@@ -40,6 +43,8 @@ on_every_major! {
     terminated_sessions_equal_real_ones
     read_only_errors_equal_real_ones
     exceeded_temporary_files_equal_real_ones
+    exhausted_lock_tables_equal_real_ones
+    full_disks_equal_real_ones
 }
 
 fn serialization_failures_equal_real_ones(major: u32) {
@@ -70,22 +75,43 @@ fn exceeded_temporary_files_equal_real_ones(major: u32) {
     compare(major, &[Provocation::TempFiles]);
 }
 
-/// Plays some or all scripts of these errors on both sides.
+fn exhausted_lock_tables_equal_real_ones(major: u32) {
+    // The other side must not run out of locks.
+    let full = Gateway::start(major, SCHEMA, &["--set", "max_locks_per_transaction=10"]);
+    let gateway = Gateway::start(major, SCHEMA, &[]);
+    compare_sides(&Real::new(&full), &gateway, &[Provocation::ManyLocks]);
+}
+
+fn full_disks_equal_real_ones(major: u32) {
+    if !as_root("mount") {
+        return;
+    }
+    let full = full_disk::start(major);
+    let real = Real::new(&full);
+    full.direct(Real::DATABASE, full_disk::MOVE).unwrap();
+    compare_sides(&real, &Gateway::start(major, SCHEMA, &[]), &[Provocation::DiskFull]);
+}
+
+/// Plays some or all scripts of these errors on both sides, in one server.
 fn compare(major: u32, provocations: &[Provocation]) {
     let gateway = Gateway::start(major, SCHEMA, &[]);
-    let real = Real::new(&gateway);
+    compare_sides(&Real::new(&gateway), &gateway, provocations);
+}
+
+fn compare_sides(real: &Real<'_>, gateway: &Gateway, provocations: &[Provocation]) {
     let mut random = Random::new();
     let all = provocations.iter().flat_map(|provocation| Script::all(*provocation));
     for (number, script) in depth::some_of(all).into_iter().enumerate() {
         let isolation = *random.choose(script.provocation.isolations());
-        // Rollback isolation prepares a savepoint for COMMIT. A session that begins to obey faults afterwards cannot know it.
-        let is_hidden = isolation == "rollback" && script.prepares_commit();
-        let requested = if is_hidden { Requested::Connected } else { *random.choose(&Requested::ALL) };
-        println!("{script:?} in isolation {isolation}, requested {requested:?}, on PostgreSQL {major}");
+        let requested = *random.choose(&Requested::ALL);
+        println!(
+            "{script:?} in isolation {isolation}, requested {requested:?}, on PostgreSQL {}",
+            gateway.major
+        );
         let expected = real.play(&script);
         let error = format!(" C{} ", script.provocation.sqlstate());
         assert!(expected.answers.iter().any(|answer| answer.contains(&error)), "{expected:#?}");
-        let faulty = Faulty { gateway: &gateway, isolation };
+        let faulty = Faulty { gateway, isolation };
         let outcome = faulty.play(&script, requested, &format!("faulty_{number}"));
         assert_eq!(outcome, expected, "left is the fault, right is the real error");
     }

@@ -29,12 +29,28 @@ pub(super) enum Provocation {
     ReadOnly,
     /// 53400: the statement needs more temporary files than `temp_file_limit`.
     TempFiles,
+    /// 53100: the table's file system is full.
+    DiskFull,
+    /// 53200: the statement needs more locks than the server has memory for.
+    ManyLocks,
 }
 
 use Provocation::{
-    Cancel, CommitConflict, Deadlock, LateCancel, LockTimeout, ReadConflict, ReadOnly, TempFiles, Terminate,
-    UpdateConflict,
+    Cancel, CommitConflict, Deadlock, DiskFull, LateCancel, LockTimeout, ManyLocks, ReadConflict, ReadOnly,
+    TempFiles, Terminate, UpdateConflict,
 };
+
+/// Statements that need more room than the small file system has.
+const FILLING: [&str; 2] = [
+    "INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)",
+    "WITH more AS (SELECT repeat('y', 1000) FROM generate_series(1, 1000)) INSERT INTO filler SELECT * FROM more",
+];
+/// Statements that need more locks than the server has memory for.
+const LOCKING: [&str; 3] = [
+    "SELECT count(pg_advisory_xact_lock(n)) FROM generate_series(1, 100000) n",
+    "INSERT INTO entry SELECT 7, 'struck' FROM generate_series(1, 100000) n WHERE pg_advisory_xact_lock(n) IS NULL",
+    "COPY (SELECT count(pg_advisory_xact_lock(n)) FROM generate_series(1, 100000) n) TO STDOUT",
+];
 
 impl Provocation {
     /// Returns the statements that can fail with this error.
@@ -82,6 +98,8 @@ impl Provocation {
                 "SELECT n FROM generate_series(1, 30000) n ORDER BY n % 7",
                 "INSERT INTO entry SELECT n, 'struck' FROM generate_series(1000, 30000) n ORDER BY n % 7",
             ],
+            DiskFull => &FILLING,
+            ManyLocks => &LOCKING,
             ReadOnly => &[
                 "INSERT INTO entry VALUES (7, 'struck')",
                 "UPDATE account SET balance = 0 WHERE id = 1",
@@ -166,6 +184,8 @@ impl Provocation {
             Terminate => "57P01",
             ReadOnly => "25006",
             TempFiles => "53400",
+            DiskFull => "53100",
+            ManyLocks => "53200",
         }
     }
 
@@ -193,7 +213,7 @@ impl Provocation {
                 others.wait_for_lock("UPDATE account SET other = 1 WHERE id = 1");
             }
             LockTimeout => others.run("BEGIN; UPDATE account SET other = 1 WHERE id = 1"),
-            Cancel | LateCancel | Terminate | ReadOnly | TempFiles => {}
+            Cancel | LateCancel | Terminate | ReadOnly | TempFiles | DiskFull | ManyLocks => {}
         }
     }
 

@@ -138,11 +138,6 @@ impl Script {
         all
     }
 
-    /// Whether the client prepares the COMMIT that fails.
-    pub(super) fn prepares_commit(&self) -> bool {
-        self.provocation == Provocation::CommitConflict && self.sending == Sending::Prepared
-    }
-
     /// Returns the exchanges before the error, in which `begin` begins the transaction.
     pub(super) fn before(&self, begin: &str, statement: &str) -> Vec<Exchange> {
         let mut all = vec![simple(self.provocation.settings())];
