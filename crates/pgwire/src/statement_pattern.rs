@@ -51,8 +51,8 @@ pub fn matches_pattern(pattern: &str, statement: &str) -> bool {
     PreparedPattern::new(pattern).matches(&PlainStatement::new(statement))
 }
 
-/// Returns a pattern for a statement and others that differ in values and comments only. It has at most `longest` bytes, unless
-/// its first word is longer.
+/// Returns a pattern for a statement and others that differ in values and comments only. `…` stands for each of these, and
+/// for the rest of a long statement. Before it, the pattern has at most `longest` bytes, unless its first word is longer.
 #[must_use]
 pub fn statement_pattern(sql: &str, longest: usize) -> String {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);
@@ -61,26 +61,27 @@ pub fn statement_pattern(sql: &str, longest: usize) -> String {
     while let Some(token) = lexer.token() {
         let (begin, before) = (lexer.position() - token.text.len(), end);
         end = lexer.position();
-        let is_value = matches!(token.kind, TokenKind::Text | TokenKind::Number);
         let gap = &sql[before..begin];
-        let has_comment = !gap.trim().is_empty();
         let mut word = String::new();
-        if has_comment && !pattern.ends_with(ANY) {
-            word.push(ANY);
-        } else if !gap.is_empty() && !pattern.is_empty() && !pattern.ends_with(ANY) {
-            word.push(' ');
+        if !gap.trim().is_empty() && !pattern.ends_with(ANY) {
+            word.push_str(if pattern.is_empty() { "…" } else { " …" });
         }
-        if !is_value {
+        if matches!(token.kind, TokenKind::Text | TokenKind::Number) {
+            if !pattern.ends_with(ANY) && !word.ends_with(ANY) {
+                word.push_str(if gap.is_empty() || pattern.is_empty() { "…" } else { " …" });
+            }
+        } else {
+            let is_first = pattern.is_empty() && word.is_empty();
+            word.push_str(if gap.is_empty() || is_first { "" } else { " " });
             word.push_str(&sql[begin..end]);
-        } else if !pattern.ends_with(ANY) && !word.ends_with(ANY) {
-            word.push(ANY);
         }
         if !pattern.is_empty() && pattern.len() + word.len() > longest {
+            pattern.push_str(if pattern.ends_with(ANY) { "" } else { " …" });
             break;
         }
         pattern.push_str(&word);
     }
-    pattern.trim_end_matches(|letter: char| letter == ANY || letter.is_whitespace()).to_owned()
+    pattern
 }
 
 fn plain(text: &str) -> String {
@@ -110,13 +111,16 @@ mod tests {
         for (sql, pattern) in [
             ("COMMIT", "COMMIT"),
             ("INSERT  INTO t (a, b)\nVALUES ('x', 5)", "INSERT INTO t (a, b) VALUES (…, …)"),
-            ("UPDATE t SET a = $1 /* trace */ WHERE b=-2", "UPDATE t SET a = $1…WHERE b=-"),
-            ("SELECT 1", "SELECT"),
-            ("/* trace */ SELECT a", "…SELECT a"),
+            ("UPDATE t SET a = $1 /* trace */ WHERE b=-2", "UPDATE t SET a = $1 … WHERE b=-…"),
+            ("SELECT 1", "SELECT …"),
+            ("SELECT a FROM t LIMIT 5 OFFSET 2 -- end", "SELECT a FROM t LIMIT … OFFSET …"),
+            ("SELECT 1 2 /* a */ 'b' c", "SELECT … c"),
+            ("SELECT /* a */ 'b', 'c'", "SELECT …, …"),
+            ("/* trace */ SELECT a", "… SELECT a"),
         ] {
             assert_eq!(statement_pattern(sql, 60), pattern);
         }
-        assert_eq!(statement_pattern("SELECT alpha, beta FROM gamma", 14), "SELECT alpha,");
+        assert_eq!(statement_pattern("SELECT alpha, beta FROM gamma", 14), "SELECT alpha, …");
     }
 
     proptest! {
