@@ -171,6 +171,7 @@ impl<'a> Tests<'a> {
                 properties: std::iter::once(seconds).chain(counts).collect(),
                 notes: record.repetitions.iter().map(|one| self.summarize(one)).collect(),
                 failure: None,
+                skipped: None,
             }
         });
         MeasuredTests { name: suite.to_owned(), seconds: wall, tests: tests.collect() }

@@ -31,6 +31,8 @@ pub struct MeasuredTest {
     pub notes: Vec<String>,
     /// Reason why the test fails although its test runner may have passed it, such as an exceeded budget.
     pub failure: Option<String>,
+    /// Reason why nothing was measured. A failure takes precedence.
+    pub skipped: Option<String>,
 }
 
 /// Formats one testcase per test. For `None`, returns a document without testcases.
@@ -48,8 +50,9 @@ impl MeasuredTests {
     fn write_to(&self, text: &mut String) {
         let (name, count, seconds) = (escaped(&self.name), self.tests.len(), decimal(self.seconds));
         let failures = self.tests.iter().filter(|test| test.failure.is_some()).count();
+        let skipped = self.tests.iter().filter(|test| test.is_skipped()).count();
         text.push_str(&format!(
-            "<testsuite name=\"{name}\" tests=\"{count}\" failures=\"{failures}\" errors=\"0\" skipped=\"0\" time=\"{seconds}\">\n"
+            "<testsuite name=\"{name}\" tests=\"{count}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\" time=\"{seconds}\">\n"
         ));
         self.tests.iter().for_each(|test| test.write_to(text));
         text.push_str("</testsuite>\n");
@@ -68,6 +71,7 @@ impl MeasuredTests {
                     test.properties.extend(other.properties);
                     test.notes.extend(other.notes);
                     test.failure = test.failure.take().or(other.failure);
+                    test.skipped = test.skipped.take().or(other.skipped);
                 }
                 None => self.tests.push(other),
             }
@@ -76,6 +80,10 @@ impl MeasuredTests {
 }
 
 impl MeasuredTest {
+    fn is_skipped(&self) -> bool {
+        self.failure.is_none() && self.skipped.is_some()
+    }
+
     fn write_to(&self, text: &mut String) {
         let (name, seconds) = (escaped(&self.name), decimal(self.seconds));
         text.push_str(&format!(
@@ -87,6 +95,9 @@ impl MeasuredTest {
         text.push_str("</properties>\n");
         if let Some(failure) = &self.failure {
             text.push_str(&format!("<failure message=\"{}\"/>\n", escaped(failure)));
+        }
+        if let Some(reason) = self.skipped.as_ref().filter(|_| self.is_skipped()) {
+            text.push_str(&format!("<skipped message=\"{}\"/>\n", escaped(reason)));
         }
         if !self.notes.is_empty() {
             let notes: Vec<_> = self.notes.iter().map(|note| escaped(note)).collect();
@@ -144,7 +155,17 @@ mod tests {
             properties: vec![("statements", "51".into())],
             notes: Vec::new(),
             failure: None,
+            skipped: None,
         }
+    }
+
+    #[test]
+    fn skipped_test_has_reason_unless_it_fails() {
+        let skipped = MeasuredTest { skipped: Some("no fault was tried".into()), ..test("a") };
+        let both = MeasuredTest { failure: Some("lost".into()), ..skipped.clone() };
+        let text = report(vec![skipped, both, test("c")]).to_junit();
+        assert!(text.contains("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\""), "{text}");
+        assert_eq!(text.matches("<skipped message=\"no fault was tried\"/>").count(), 1, "{text}");
     }
 
     #[test]

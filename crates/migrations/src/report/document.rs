@@ -181,5 +181,6 @@ fn test(name: &str) -> MeasuredTest {
         properties: Vec::new(),
         notes: Vec::new(),
         failure: None,
+        skipped: None,
     }
 }

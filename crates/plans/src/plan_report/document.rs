@@ -218,6 +218,7 @@ impl PlanReport {
             ],
             notes: of_test.notes,
             failure: (!of_test.failures.is_empty()).then(|| of_test.failures.join("; ")),
+            skipped: None,
         };
         let tests = tests.into_iter().map(test).collect();
         MeasuredTests { name: command.to_owned(), seconds: 0.0, tests }
