@@ -33,13 +33,14 @@ pub(crate) fn die_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(dies)
 }
 
-/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. A second signal kills the process immediately.
-pub(crate) fn cancel_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let (cancelled, received) = (Arc::default(), Arc::default());
+/// Returns a flag that each SIGINT, SIGTERM and SIGHUP sets. However many arrive, none of them kills the process: SIGQUIT and
+/// SIGKILL do. Senders such as GNU timeout signal both the process and its group, so a second signal says nothing.
+pub(crate) fn interruption_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let interrupted = Arc::default();
     for signal in heeded(&SIGNALS) {
-        register(signal, &cancelled, &received).map_err(|error| cannot_listen(&error))?;
+        flag::register(signal, Arc::clone(&interrupted)).map_err(|error| cannot_listen(&error))?;
     }
-    Ok(cancelled)
+    Ok(interrupted)
 }
 
 /// Runs `work`. The first SIGINT, SIGTERM or SIGHUP sets the flag passed to `work`, and the process exits once `work`

@@ -33,7 +33,7 @@ pub(crate) use bench::{Bench, Suite};
 pub(crate) use database::{Diff, Psql, Release, Reset, Snapshot, Url};
 pub(crate) use error::USAGE;
 pub(crate) use explain::Explain;
-pub(crate) use faults::FaultSweep;
+pub(crate) use faults::FaultTrials;
 pub(crate) use measure::{Doctor, Profile};
 pub(crate) use migrate::{CheckMigrations, CompareBuilds, Migrate, Roundtrip};
 pub(crate) use options::{ConfigOption, Options, TemplateOptions};
@@ -115,7 +115,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Migrate(Migrate),
     /// Repeat tests with database faults, and show what goes wrong
-    Faults(FaultSweep),
+    Faults(FaultTrials),
     /// Show the templates, leases and connections of the running server
     Status(Status),
     /// Open the live page of the running server in a browser
@@ -310,7 +310,7 @@ impl Command {
             | Self::Stop(Stop { options, .. }) => options.into(),
             Self::Snapshot(Snapshot { options, .. })
             | Self::Postgres(Postgres::Path(PathOfPostgres { options, .. })) => options.into(),
-            Self::Faults(FaultSweep { options, .. }) => options.into(),
+            Self::Faults(FaultTrials { options, .. }) => options.into(),
             Self::Template(template) => template.options(),
             Self::Migrate(migrate) => migrate.options(),
             Self::Postgres(Postgres::List(ListInstallations { options, .. })) => options.into(),

@@ -35,9 +35,9 @@ const TARGETS: [&str; 19] = [
     "report",
     "server",
     "storage",
-    "sweep",
     "sys",
     "template",
+    "trials",
 ];
 /// The background server's log level if the user sets no filter.
 const USUAL: LevelFilter = LevelFilter::INFO;

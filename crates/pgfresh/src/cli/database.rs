@@ -10,14 +10,14 @@ use clap::Args;
 
 use super::USAGE;
 use super::options::{InstallationOptions, Options, ProjectOptions};
-use super::values::{database, number};
+use super::values::{name, number};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh psql\n  pgfresh psql scratch -- -c 'SELECT version()'")]
 pub(crate) struct Psql {
     /// Database; created from the template if it does not exist [default: a new one, dropped afterwards]
-    #[arg(value_parser = database)]
+    #[arg(value_parser = name)]
     pub(crate) name: Option<String>,
     /// Arguments for psql
     #[arg(last = true, value_name = "ARGUMENT")]
@@ -33,7 +33,7 @@ pub(crate) struct Psql {
     until the server stops or until \"pgfresh release\".")]
 pub(crate) struct Url {
     /// Name of the database [default: a new name]
-    #[arg(value_parser = database)]
+    #[arg(value_parser = name)]
     pub(crate) name: Option<String>,
     /// Template to copy [default: the one that the server starts from]
     #[arg(long, value_name = "NAME")]
@@ -46,7 +46,7 @@ pub(crate) struct Url {
 #[command(after_help = "Example: pgfresh reset scratch --close")]
 pub(crate) struct Reset {
     /// Database
-    #[arg(value_parser = database)]
+    #[arg(value_parser = name)]
     pub(crate) name: String,
     /// Close its connections first; without this, open connections are an error
     #[arg(long)]
@@ -62,7 +62,7 @@ pub(crate) struct Reset {
 #[command(after_help = "Example: pgfresh release scratch")]
 pub(crate) struct Release {
     /// Database
-    #[arg(value_parser = database)]
+    #[arg(value_parser = name)]
     pub(crate) name: String,
     /// Report that the test failed: a server with --keep-failed keeps the database
     #[arg(long)]
@@ -79,7 +79,7 @@ pub(crate) struct Release {
     pgfresh snapshot scratch with_orders --save db/with_orders.dump")]
 pub(crate) struct Snapshot {
     /// Database; it must have no open connections
-    #[arg(value_parser = database)]
+    #[arg(value_parser = name)]
     pub(crate) name: String,
     /// New template; a word "as" before it has no meaning
     template: String,
@@ -117,7 +117,7 @@ impl Snapshot {
     not committed. \"+\" is inserted or created, \"~\" updated, \"-\" deleted. The exit code is 0, with differences or without.")]
 pub(crate) struct Diff {
     /// Leased database, kept database of a failed test, or name of that test
-    #[arg(value_parser = database)]
+    #[arg(value_parser = name)]
     pub(crate) name: String,
     /// Compare this table only, with or without its schema
     #[arg(long, value_name = "TABLE")]

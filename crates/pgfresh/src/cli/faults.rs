@@ -7,32 +7,37 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::options::FaultSweepOptions;
-use super::values::{number, span};
+use super::options::FaultTrialsOptions;
+use super::values::{name, number, span};
 use crate::report_file::ReportFile;
 use crate::variable::Variable;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh faults -- pytest -k checkout\n  \
     pgfresh faults --budget 10m -- pytest -q {test}\n\n\
-    Exit code: 0; 1 if there are findings; the command's own code if it fails without faults; 125 if pgfresh fails.")]
+    Exit code: 0; 1 if there are findings; the command's own code if it fails without faults; 125 if pgfresh fails or tried no fault.")]
 #[command(after_long_help = "Examples:\n  pgfresh faults -- pytest -k checkout\n  \
     pgfresh faults --budget 10m --report faults.xml -- pytest -q {test}\n\n\
     pgfresh runs COMMAND twice to record its statements. It then runs COMMAND once for each pair of a statement and a fault, each \
     on a server of its own: connection lost before and after COMMIT, serialization failure, deadlock, timeout. It reports runs \
     that hang, and runs that pass with lost or doubled rows. COMMIT comes first, then writes, then reads.\n\
-    With {test} in COMMAND, each run has only the test with the fault. Its name is the one that a client of pgfresh reports.\n\
-    Exit code: 0; 1 if there are findings; the command's own code if it fails without faults; 125 if pgfresh fails.")]
-pub(crate) struct FaultSweep {
-    /// Time for the runs with faults [default: 5m]
+    With {test} in COMMAND, each run has only the test with the fault. pgfresh puts the words there that choose this test: for pytest, go \
+    test, node --test, Vitest, Jest, Maven and cargo test. For other runners, it is the name that a client of pgfresh reports.\n\
+    Exit code: 0; 1 if there are findings; the command's own code if it fails without faults; 125 if pgfresh fails or tried no \
+    fault; 130 after a signal without findings.")]
+pub(crate) struct FaultTrials {
+    /// Time after which no run begins [default: 5m]
     #[arg(long, value_name = "TIME", default_value = "5m", hide_default_value = true, value_parser = span)]
     pub(crate) budget: Duration,
     /// Number of runs at the same time [default: number of processors]
     #[arg(short, long, value_name = "N", value_parser = number(1..=256))]
     pub(crate) jobs: Option<u32>,
-    /// Run only this fault, or those of a test: TEST, TEST:STATEMENT, TEST:STATEMENT:FAULT; repeatable
-    #[arg(long, value_name = "NAME")]
+    /// Run only faults with this name, or whose names begin so: TEST, TEST:STATEMENT, TEST:STATEMENT:FAULT; repeatable
+    #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) only: Vec<String>,
+    /// Do not compare this table, or this column of it; repeatable
+    #[arg(long, value_name = "TABLE[.COLUMN]", value_parser = name)]
+    pub(crate) ignore: Vec<String>,
     /// Set another variable for the command; repeatable
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<Variable>,
@@ -46,5 +51,5 @@ pub(crate) struct FaultSweep {
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
-    pub(super) options: FaultSweepOptions,
+    pub(super) options: FaultTrialsOptions,
 }

@@ -356,7 +356,7 @@ sets! {
         trust: TrustOptions, remote: RemoteOption, push: PushOption, config: ConfigOption, cache: CacheOption
     }
     /// Options of `pgfresh faults`, which needs no background server.
-    FaultSweepOptions {
+    FaultTrialsOptions {
         postgres: PostgresOption, download: DownloadOptions, place: PlaceOption, space: SpaceOption,
         preset: PresetOption, settings: SettingOptions, template: TemplateOptions, cache_size: CacheSizeOption,
         trust: TrustOptions, remote: RemoteOption, push: PushOption, databases: DatabaseOptions,

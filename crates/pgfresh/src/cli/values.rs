@@ -31,8 +31,8 @@ pub(crate) fn number(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32
     }
 }
 
-/// Parses the name of a database, which must not be empty.
-pub(crate) fn database(name: &str) -> Result<String, ValueError> {
+/// Parses the name of a database, test or table, which must not be empty.
+pub(crate) fn name(name: &str) -> Result<String, ValueError> {
     if name.is_empty() { Err("it is empty".into()) } else { Ok(name.to_owned()) }
 }
 

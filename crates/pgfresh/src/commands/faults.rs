@@ -3,29 +3,32 @@
 mod child;
 mod parallel;
 mod progress;
+mod run_gate;
 mod runner;
 mod targets;
+mod test_runner;
 mod workers;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::num::NonZero;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
 use report::counted;
-use sweep::{Judgement, Point, RepeatableCommand, SweepFinding, SweepReport, compare_with_retries, points};
+use trials::{Judgement, Point, RepeatableCommand, TimeSpent, TrialFinding, TrialsReport, TriedTest, points};
 
-use self::progress::SweepProgress;
+use self::progress::TrialsProgress;
+use self::run_gate::RunGate;
 use self::runner::Runner;
-use self::targets::Targets;
-use self::workers::JudgedPoint;
-use crate::cancellation::cancel_flag;
-use crate::cli::{FaultSweep, USAGE};
+use self::targets::{Recorder, Targets};
+use self::workers::{TriedPoint, Verdict, Workers};
+use crate::cancellation::interruption_flag;
+use crate::cli::{FaultTrials, USAGE};
 use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
@@ -39,119 +42,151 @@ use crate::user_command;
 /// Exit code if there are findings.
 const FOUND: u8 = 1;
 /// Number of names that an error shows.
-const SHOWN: usize = 10;
+const SHOWN: usize = 3;
 
-pub(crate) fn execute(context: &Context, arguments: &FaultSweep) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, arguments: &FaultTrials) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
     let provisioner = context.provisioner()?;
     provisioning::prepare(context, provisioner)?;
     lifecycle::sweep(context, provisioner);
     let options = ServeOptions::new(context.settings()?)?.for_command(&arguments.command);
-    let cancelled = cancel_flag()?;
-    let runner = Runner { provisioner, options, env: &arguments.env, cancelled: &cancelled };
-    let begun = Instant::now();
-    let Some(mut report) = sweep(context, &runner, arguments)? else {
-        return Ok(ExitCode::from(INTERRUPTED));
+    let interrupted = interruption_flag()?;
+    let runner = Runner {
+        provisioner,
+        options,
+        env: &arguments.env,
+        interrupted: &interrupted,
+        time: Mutex::default(),
     };
-    report.command = repeatable(&env::args_os().collect::<Vec<_>>(), &arguments.command);
-    report.postgres = provisioner.installation.version().to_string();
-    report.seconds = begun.elapsed().as_secs_f64();
-    publish(&report, arguments)?;
-    Ok(match report.passes() {
-        false => ExitCode::from(FOUND),
-        true if cancelled.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
-        true => ExitCode::SUCCESS,
-    })
-}
-
-/// Runs the sweep. Returns `None` if a signal arrives before the first run with a fault.
-fn sweep(
-    context: &Context,
-    runner: &Runner<'_>,
-    arguments: &FaultSweep,
-) -> Result<Option<SweepReport>, Failure> {
+    let begun = Instant::now();
+    let gate = RunGate::new(arguments.budget, &interrupted);
     let jobs = arguments.jobs.map_or_else(
         || available_parallelism().map_or(1, NonZero::get),
         |jobs| usize::try_from(jobs).unwrap_or(1),
     );
-    let progress = SweepProgress::new(context.verbosity);
-    let Some(targets) = Targets::record(runner, &arguments.command, &arguments.only, jobs, &progress)? else {
-        return Ok(None);
-    };
-    let (all, unsteady) = points(targets.leases());
-    let chosen = sweep::chosen(all.clone(), &arguments.only);
-    if chosen.is_empty() && !arguments.only.is_empty() {
-        return Err(no_such_point(&all));
+    let mut report = try_all(context, &runner, &gate, arguments, jobs)?;
+    report.command = repeatable(&env::args_os().collect::<Vec<_>>(), &arguments.command);
+    report.postgres = provisioner.installation.version().to_string();
+    report.seconds = begun.elapsed().as_secs_f64();
+    report.time = TimeSpent { jobs, ..*sys::lock(&runner.time) };
+    publish(&report, arguments)?;
+    let is_interrupted = gate.is_interrupted();
+    match gate.take_failure() {
+        Some(failure) => Err(failure),
+        None if !report.passes() => Ok(ExitCode::from(FOUND)),
+        None if is_interrupted => Ok(ExitCode::from(INTERRUPTED)),
+        None if report.runs == 0 => Err(no_fault(&report)),
+        None => Ok(ExitCode::SUCCESS),
     }
-    let mut unseen = targets.unseen.clone();
+}
+
+/// Records the command, and tries its faults until the gate closes.
+fn try_all(
+    context: &Context,
+    runner: &Runner<'_>,
+    gate: &RunGate<'_>,
+    arguments: &FaultTrials,
+    jobs: usize,
+) -> Result<TrialsReport, Failure> {
+    let progress = TrialsProgress::new(context.verbosity);
+    let targets = Recorder { runner, gate, arguments, jobs, progress: &progress }.record()?;
+    let (all, unsteady) = points(targets.leases());
+    // Names of what was not recorded are unknown.
+    let is_whole = gate.closed().is_none() && targets.left_out.is_empty();
+    let chosen = match trials::chosen(&all, &arguments.only) {
+        Ok(chosen) => chosen,
+        Err(name) if is_whole => return Err(no_such_point(name, &all)),
+        Err(_) => Vec::new(),
+    };
+    if is_whole && let Some(name) = arguments.ignore.iter().find(|name| !targets.have_table(name)) {
+        return Err(no_such_table(name));
+    }
+    let tried = Workers { runner, gate, targets: &targets, jobs, progress: &progress }.try_all(&chosen);
+    let mut report =
+        TrialsReport { unseen: targets.unseen.iter().cloned().collect(), ..TrialsReport::default() };
     if unsteady > 0 {
         let statements = counted(unsteady, "statement that does", "statements that do");
-        unseen.insert(format!("{statements} not run each time"));
+        report.unseen.push(format!("{statements} not run each time"));
     }
-    let total = chosen.len();
-    let judged = workers::run(runner, &targets, &chosen, jobs, arguments.budget, &progress)?;
-    Ok(Some(report_of(judged, total, unseen, arguments, runner.cancelled)))
+    report.not_run_because = gate.closed().map_or_else(String::new, |closed| gate.reason(closed));
+    count(&mut report, tried);
+    report.tests = tried_tests(&report, &targets, &chosen, arguments.only.is_empty());
+    report.left_out = targets.left_out;
+    report.left_out.sort();
+    Ok(report)
 }
 
-fn no_such_point(all: &[Point]) -> Failure {
+fn no_such_point(name: &str, all: &[Point]) -> Failure {
     let names: BTreeSet<_> = all.iter().map(ToString::to_string).collect();
     let shown: Vec<_> = names.iter().take(SHOWN).map(|name| format!("\"{name}\"")).collect();
-    let failure = Failure::new("no fault has the name of --only").exit_with(USAGE);
-    failure.hint(format!("There are {} faults, such as {}.", names.len(), shown.join(", ")))
-}
-
-/// Counts the results, and returns those that are findings, sorted by test, statement and fault.
-fn report_of(
-    judged: Vec<JudgedPoint>,
-    total: usize,
-    unseen: BTreeSet<String>,
-    arguments: &FaultSweep,
-    cancelled: &AtomicBool,
-) -> SweepReport {
-    let is_interrupted = cancelled.load(Ordering::Relaxed);
-    let runs = judged.len();
-    let because = if is_interrupted {
-        "a signal has ended the sweep".to_owned()
+    let failure =
+        Failure::new(format!("--only \"{name}\" is the beginning of no fault's name")).exit_with(USAGE);
+    failure.hint(if shown.is_empty() {
+        "No statement of the command can have a fault.".to_owned()
     } else {
-        format!("the budget of {} s is spent: --budget sets another", arguments.budget.as_secs())
-    };
-    let mut report = SweepReport {
-        runs,
-        not_run: total - runs,
-        not_run_because: because,
-        unseen: unseen.into_iter().collect(),
-        ..SweepReport::default()
-    };
-    let mut results = Vec::new();
-    let mut outputs = Vec::new();
-    for JudgedPoint { point, judgement, output } in judged {
-        match judgement {
-            Some(judgement) => {
-                results.push((point, judgement));
-                outputs.push(output);
-            }
-            None => report.unconfirmed += 1,
-        }
-    }
-    compare_with_retries(&mut results);
-    for ((point, judgement), output) in results.into_iter().zip(outputs) {
-        match judgement {
-            Judgement::NotReached => report.not_reached += 1,
-            Judgement::Recovered => report.recovered += 1,
-            Judgement::Passed => report.passed += 1,
-            Judgement::Shown { .. } => report.shown += 1,
-            Judgement::Finding(kind) => report.findings.push(SweepFinding { point, kind, output }),
-        }
-    }
-    let place = |finding: &SweepFinding| {
-        let Point { label, pattern, nth, fault, .. } = &finding.point;
-        (label.clone(), pattern.clone(), *nth, *fault)
-    };
-    report.findings.sort_by_key(place);
-    report
+        format!("There are {}, such as {}.", counted(names.len(), "fault", "faults"), shown.join(", "))
+    })
 }
 
-/// Returns the command line without passwords, and without what belongs to this sweep alone.
+fn no_such_table(name: &str) -> Failure {
+    let failure = Failure::new(format!("--ignore \"{name}\" is no table and no column")).exit_with(USAGE);
+    failure.hint("Write TABLE or TABLE.COLUMN, with or without the schema before it.".to_owned())
+}
+
+/// Describes trials in which no fault had a run, so that they say nothing.
+fn no_fault(report: &TrialsReport) -> Failure {
+    let failure = Failure::new("no fault was tried");
+    failure.hint(if report.not_run.is_empty() && report.left_out.is_empty() {
+        "Faults need statements that read or write tables, in the same order in each run.".to_owned()
+    } else {
+        "Set a larger --budget, or use --only for a part of the tests.".to_owned()
+    })
+}
+
+/// Counts the results, and collects those that are findings, sorted by test, statement and fault.
+fn count(report: &mut TrialsReport, tried: Vec<TriedPoint>) {
+    for TriedPoint { point, verdict, output } in tried {
+        let finding = |kind| TrialFinding { point: point.clone(), kind, output };
+        match verdict {
+            Verdict::NotRun => report.not_run.push(point),
+            Verdict::SeenOnce(kind) => report.seen_once.push(finding(kind)),
+            Verdict::Unconfirmed(kind) => report.unconfirmed.push(finding(kind)),
+            Verdict::Judged(Judgement::Finding(kind)) => report.findings.push(finding(kind)),
+            Verdict::Judged(Judgement::NotReached) => report.not_reached += 1,
+            Verdict::Judged(Judgement::Recovered) => report.recovered += 1,
+            Verdict::Judged(Judgement::Passed) => report.passed += 1,
+            Verdict::Judged(Judgement::Shown { .. }) => report.shown += 1,
+        }
+    }
+    let others = report.not_reached + report.recovered + report.passed + report.shown;
+    report.runs = others + report.findings.len() + report.unconfirmed.len() + report.seen_once.len();
+    for findings in [&mut report.findings, &mut report.seen_once, &mut report.unconfirmed] {
+        findings.sort_by_key(|finding| {
+            let Point { label, pattern, nth, fault, .. } = &finding.point;
+            (label.clone(), pattern.clone(), *nth, *fault)
+        });
+    }
+}
+
+/// Returns the tests with the numbers of their faults. `all` means that tests without faults belong to them.
+fn tried_tests(report: &TrialsReport, targets: &Targets, chosen: &[Point], all: bool) -> Vec<TriedTest> {
+    let numbers = |points: &mut dyn Iterator<Item = &Point>| {
+        let mut numbers = BTreeMap::<String, usize>::new();
+        points.for_each(|point| *numbers.entry(point.label.clone()).or_default() += 1);
+        numbers
+    };
+    let (chosen, not_run) = (numbers(&mut chosen.iter()), numbers(&mut report.not_run.iter()));
+    let labels =
+        targets.leases().map(|lease| &lease.label).filter(|label| all || chosen.contains_key(*label));
+    let of_label = |label: &String| {
+        let number = |numbers: &BTreeMap<String, usize>| numbers.get(label).copied().unwrap_or_default();
+        let (chosen, not_run) = (number(&chosen), number(&not_run));
+        TriedTest { label: label.clone(), runs: chosen - not_run, not_run }
+    };
+    labels.map(of_label).collect()
+}
+
+/// Returns the command line without passwords, and without what belongs to this call alone.
 fn repeatable(words: &[OsString], command: &[OsString]) -> RepeatableCommand {
     let ours = &words[1..words.len().saturating_sub(command.len()).max(1)];
     let options = lasting(user_command::without_passwords(ours));
@@ -175,7 +210,7 @@ fn lasting(words: Vec<String>) -> Vec<String> {
 }
 
 /// Prints the report on standard output and writes the files.
-fn publish(report: &SweepReport, arguments: &FaultSweep) -> Result<(), Failure> {
+fn publish(report: &TrialsReport, arguments: &FaultTrials) -> Result<(), Failure> {
     let document = report.report();
     if arguments.json {
         print_line!("{}", document.to_json());

@@ -23,7 +23,7 @@ pub(super) enum CommandEnd {
     /// pgfresh ended it after the time limit.
     TimedOut,
     /// pgfresh ended it because of a signal.
-    Cancelled,
+    Interrupted,
 }
 
 /// Runs a command to its end, and ends all processes of its group. Calls `look` from time to time.
@@ -32,7 +32,7 @@ pub(super) enum CommandEnd {
 pub(super) fn run(
     mut command: Command,
     limit: Option<Duration>,
-    cancelled: &AtomicBool,
+    interrupted: &AtomicBool,
     mut look: impl FnMut(),
 ) -> Result<CommandEnd, Failure> {
     command.stdin(Stdio::null()).process_group(0);
@@ -49,8 +49,8 @@ pub(super) fn run(
             break None;
         }
         look();
-        if cancelled.load(Ordering::Relaxed) {
-            break Some(CommandEnd::Cancelled);
+        if interrupted.load(Ordering::Relaxed) {
+            break Some(CommandEnd::Interrupted);
         }
         if limit.is_some_and(|limit| begun.elapsed() > limit) {
             break Some(CommandEnd::TimedOut);
@@ -84,25 +84,25 @@ mod tests {
     use super::*;
 
     /// Runs a shell script whose processes have the write end of a pipe. Returns when all of them have ended.
-    fn run_script(script: &str, limit: Option<Duration>, cancelled: bool) -> CommandEnd {
+    fn run_script(script: &str, limit: Option<Duration>, interrupted: bool) -> CommandEnd {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(writer);
-        let end = run(command, limit, &AtomicBool::new(cancelled), || ()).unwrap();
+        let end = run(command, limit, &AtomicBool::new(interrupted), || ()).unwrap();
         reader.read_to_end(&mut Vec::new()).unwrap();
         end
     }
 
     #[test]
     fn whole_process_group_ends_with_command() {
-        for (script, limit, cancelled, expected) in [
+        for (script, limit, interrupted, expected) in [
             ("sleep 1000 & exit 3", None, false, CommandEnd::Exited(3)),
             ("kill -KILL $$", None, false, CommandEnd::Exited(137)),
             ("sleep 1000 & sleep 1000", Some(Duration::ZERO), false, CommandEnd::TimedOut),
             ("trap '' TERM; sleep 1000 & sleep 1000", Some(Duration::ZERO), false, CommandEnd::TimedOut),
-            ("sleep 1000 & sleep 1000", None, true, CommandEnd::Cancelled),
+            ("sleep 1000 & sleep 1000", None, true, CommandEnd::Interrupted),
         ] {
-            assert_eq!(run_script(script, limit, cancelled), expected, "{script}");
+            assert_eq!(run_script(script, limit, interrupted), expected, "{script}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Shows the progress of a sweep.
+//! Shows the progress of trials.
 
 use std::sync::Mutex;
 
@@ -8,10 +8,10 @@ use sys::lock;
 use crate::output::Verbosity;
 use crate::progress::PacedLine;
 
-/// Progress on standard error, which the threads of a sweep share.
-pub(super) struct SweepProgress(Mutex<PacedLine>);
+/// Progress on standard error, which all threads of the trials share.
+pub(super) struct TrialsProgress(Mutex<PacedLine>);
 
-impl SweepProgress {
+impl TrialsProgress {
     pub(super) fn new(verbosity: Verbosity) -> Self {
         Self(Mutex::new(PacedLine::new(verbosity)))
     }
@@ -22,7 +22,7 @@ impl SweepProgress {
         lock(&self.0).show(&format!("{done} of {total} faults, {findings}"));
     }
 
-    /// Shows what the sweep does before the first fault.
+    /// Shows what pgfresh does before the first fault.
     pub(super) fn say(&self, what: &str) {
         lock(&self.0).show_at_once(what);
     }

@@ -11,8 +11,8 @@ use gateway::{EventLog, Fault, PlannedFault, SessionEventKind};
 use lease::{LeaseError, LeaseObserver, Leases};
 use pgwire::SessionTranscript;
 use server::AdminConnection;
-use sweep::{Contents, LeaseEnd, LeaseRecord, TestEnd};
 use template::Provisioner;
+use trials::{Contents, LeaseEnd, LeaseRecord, RunTime, TestEnd, TimeSpent};
 
 use super::child::{self, CommandEnd};
 use crate::failure::Failure;
@@ -26,14 +26,26 @@ const REST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval of looking for open sessions.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Runs the command. All threads of a sweep share it.
+/// Runs the command. All threads of the trials share it.
 #[derive(Debug)]
 pub(super) struct Runner<'a> {
     pub(super) provisioner: &'a Provisioner,
     pub(super) options: ServeOptions,
     pub(super) env: &'a [Variable],
     /// Becomes true when pgfresh receives a signal.
-    pub(super) cancelled: &'a AtomicBool,
+    pub(super) interrupted: &'a AtomicBool,
+    pub(super) time: Mutex<TimeSpent>,
+}
+
+/// Purpose of a run, with the number of a lease, and the fault that this lease has from its begin.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// To record the statements and rows without faults.
+    Record,
+    /// To try a fault.
+    Try(u64, Fault),
+    /// To repeat a finding.
+    Confirm(u64, Fault),
 }
 
 /// A run of the command.
@@ -45,18 +57,46 @@ pub(super) struct CommandRun {
     pub(super) leases: Vec<LeaseRecord>,
     /// The planned fault, if its lease has begun.
     pub(super) fault: Option<PlannedFault>,
-    /// Databases that belong to no lease, because SQL has created them.
-    pub(super) unleased: BTreeSet<String>,
+    /// Databases that belong to no lease.
+    pub(super) unleased: UnleasedDatabases,
     /// Whether a part of the statements is missing.
     pub(super) is_cut: bool,
 }
 
+/// Databases with sessions of a run that belong to no lease.
+#[derive(Debug, Default)]
+pub(super) struct UnleasedDatabases {
+    /// Those that SQL has created.
+    pub(super) created: BTreeSet<String>,
+    /// Those that are always there, such as `postgres`.
+    pub(super) always_there: BTreeSet<String>,
+}
+
 impl Runner<'_> {
-    /// Runs the command on a new server. `fault` is the number of a lease, and the fault that it has from its begin.
+    /// Runs the command on a new server.
     pub(super) fn run(
         &self,
         words: &[OsString],
-        fault: Option<(u64, Fault)>,
+        purpose: &Purpose,
+        limit: Option<Duration>,
+    ) -> Result<CommandRun, Failure> {
+        let begun = Instant::now();
+        let run = self.run_once(words, purpose, limit);
+        let mut time = sys::lock(&self.time);
+        let of_purpose: &mut RunTime = match purpose {
+            Purpose::Record => &mut time.recording,
+            Purpose::Try(..) => &mut time.trying,
+            Purpose::Confirm(..) => &mut time.confirming,
+        };
+        of_purpose.runs += 1;
+        of_purpose.seconds += begun.elapsed().as_secs_f64();
+        run
+    }
+
+    fn run_once(
+        &self,
+        words: &[OsString],
+        purpose: &Purpose,
         limit: Option<Duration>,
     ) -> Result<CommandRun, Failure> {
         let ends = Arc::<Mutex<Vec<LeaseEnd>>>::default();
@@ -64,13 +104,13 @@ impl Runner<'_> {
         let started = self.provisioner.start(&|_| ())?;
         let service = Service::open(self.provisioner, started, options)?;
         let (transcription, log) = (service.gateway.transcribe(), service.gateway.follow());
-        if let Some((lease, fault)) = fault {
-            service.gateway.faults().plan(lease, fault);
+        if let Purpose::Try(lease, fault) | Purpose::Confirm(lease, fault) = purpose {
+            service.gateway.faults().plan(*lease, fault.clone());
         }
         let mut command = user_command::command(words, self.env, &service, &self.provisioner.installation);
         let output = OutputCopy::of(&mut command, false)?;
         let (begun, mut tests) = (Instant::now(), Vec::new());
-        let end = child::run(command, limit, self.cancelled, || tests.extend(test_ends(&log)))?;
+        let end = child::run(command, limit, self.interrupted, || tests.extend(test_ends(&log)))?;
         let time = begun.elapsed();
         wait_for_sessions(&service);
         tests.extend(test_ends(&log));
@@ -90,7 +130,7 @@ impl Runner<'_> {
             time,
             output: output.end(),
             is_cut: leased.iter().any(|transcript| transcript.is_cut),
-            leases: sweep::leases(&leased, ends, &tests),
+            leases: trials::leases(&leased, ends, &tests),
             fault,
             unleased,
         })
@@ -167,11 +207,12 @@ fn end_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEn
 fn split(
     transcripts: Vec<SessionTranscript>,
     ends: &[LeaseEnd],
-) -> (Vec<SessionTranscript>, BTreeSet<String>) {
+) -> (Vec<SessionTranscript>, UnleasedDatabases) {
     let is_leased = |transcript: &SessionTranscript| {
         ends.iter().any(|end| end.database == transcript.database && end.at >= transcript.began)
     };
     let (leased, others): (Vec<_>, Vec<_>) = transcripts.into_iter().partition(is_leased);
     let others = others.into_iter().map(|transcript| transcript.database);
-    (leased, others.filter(|database| !Leases::is_always_there(database)).collect())
+    let (always_there, created) = others.partition(|database| Leases::is_always_there(database));
+    (leased, UnleasedDatabases { created, always_there })
 }

@@ -1,27 +1,32 @@
-//! Commands of a sweep, with their runs without faults.
+//! Commands of the trials, with their runs without faults.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::time::Duration;
 
 use gateway::Fault;
 use report::counted;
 use server::printable_lines;
-use sweep::{Point, SteadyLease, steady_leases};
+use trials::{Point, SteadyLease, UntriedTest, may_mean, steady_leases};
 
 use super::child::CommandEnd;
 use super::parallel::in_parallel;
-use super::progress::SweepProgress;
-use super::runner::{CommandRun, Runner};
+use super::progress::TrialsProgress;
+use super::run_gate::{Closed, RunGate};
+use super::runner::{CommandRun, Purpose, Runner};
+use super::test_runner::{TEST, TestCommand, npm_script};
+use crate::cli::{FaultTrials, USAGE};
 use crate::failure::Failure;
 use crate::notice::print_notice;
 use crate::user_command::NO_SESSION;
 
-/// Placeholder for the name of a test.
-const TEST: &str = "{test}";
-/// Time limit of a run with a fault: this time, and this multiple of the time without faults.
+/// Time limit of a run: this time, and this multiple of the time of the first one.
 const EXTRA: Duration = Duration::from_secs(10);
 const MULTIPLE: u32 = 5;
+/// Exit code for a command that hangs without faults.
+const HANGS: u8 = 1;
+/// Name of all tests together, in the list of tests without faults.
+const ALL_TESTS: &str = "all tests";
 
 /// A command to run, with all tests or with one.
 #[derive(Debug)]
@@ -30,80 +35,274 @@ pub(super) struct Target {
     /// Time after which a run with a fault hangs.
     pub(super) limit: Duration,
     pub(super) leases: Vec<SteadyLease>,
+    /// Phrases about what the trials cannot see.
+    unseen: BTreeSet<String>,
 }
 
-/// Targets, and phrases about what the sweep cannot see of them.
+/// Targets, and the tests that have none.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     all: Vec<Target>,
     pub(super) unseen: BTreeSet<String>,
+    pub(super) left_out: Vec<UntriedTest>,
     /// Places of the leases by their labels: the target, and the lease of the target.
     places: HashMap<String, (usize, usize)>,
 }
 
-/// Result of recording a target.
+/// Records targets.
+#[derive(Clone, Copy)]
+pub(super) struct Recorder<'a> {
+    pub(super) runner: &'a Runner<'a>,
+    pub(super) gate: &'a RunGate<'a>,
+    pub(super) arguments: &'a FaultTrials,
+    pub(super) jobs: usize,
+    pub(super) progress: &'a TrialsProgress,
+}
+
+/// Tests by the words that choose them.
+type Groups = BTreeMap<Vec<OsString>, BTreeSet<String>>;
+
+/// Tests that a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    /// One test, or those that the runner cannot tell apart.
+    Test,
+}
+
+/// Result of the runs of a command without faults.
 enum Recorded {
-    Target(Target, BTreeSet<String>),
-    /// A test that fails on its own.
-    Fails(String),
-    Cancelled,
+    Target(Target),
+    /// The command fails in at least one of its runs.
+    Fails {
+        because: String,
+        code: u8,
+        output: String,
+    },
+    /// No other run could begin.
+    Closed(Closed),
+    /// The command did not run the test.
+    Absent,
+    Failed(Failure),
+}
+
+impl Recorder<'_> {
+    /// Runs the command without faults: with all tests, or with each test that `--only` may mean.
+    pub(super) fn record(self) -> Result<Targets, Failure> {
+        match TestCommand::read(&self.arguments.command, npm_script) {
+            Some(command) => self.record_tests(&command),
+            None => self.record_all(),
+        }
+    }
+
+    fn record_all(self) -> Result<Targets, Failure> {
+        self.progress.say("running the command twice without faults");
+        let mut targets = Targets::default();
+        match self.record_twice(&self.arguments.command, Scope::All) {
+            Recorded::Target(target) => targets.add(target),
+            Recorded::Fails { because, code, output } => {
+                print_notice(printable_lines(&output));
+                let failure = Failure::new(format!("the command {because}"));
+                let hint = format!(
+                    "The trials need tests that pass in each run. With {TEST}, pgfresh leaves others out."
+                );
+                return Err(failure.hint(hint).exit_with(code));
+            }
+            Recorded::Closed(closed) => targets.leave_out(ALL_TESTS, self.gate.reason(closed)),
+            Recorded::Absent => {}
+            Recorded::Failed(failure) => return Err(failure),
+        }
+        Ok(targets)
+    }
+
+    fn record_tests(self, command: &TestCommand) -> Result<Targets, Failure> {
+        self.progress.say("running all tests without faults");
+        let whole = self.runner.run(&command.for_all(), &Purpose::Record, None)?;
+        let mut targets = Targets::default();
+        match whole.end {
+            CommandEnd::Interrupted => {
+                targets.leave_out(ALL_TESTS, self.gate.reason(Closed::Interrupted));
+                return Ok(targets);
+            }
+            CommandEnd::Exited(0) | CommandEnd::TimedOut => {}
+            CommandEnd::Exited(code) => {
+                let phrase = format!("tests that did not run: all tests together end with exit code {code}");
+                targets.unseen.insert(phrase);
+            }
+        }
+        let named: BTreeSet<String> = whole.leases.iter().filter_map(|lease| lease.test.clone()).collect();
+        if named.is_empty() {
+            return Err(no_names(&whole));
+        }
+        let only = &self.arguments.only;
+        let wanted = |test: &&String| only.is_empty() || only.iter().any(|name| may_mean(name, test));
+        let mut groups = Groups::new();
+        for test in named.iter().filter(wanted) {
+            groups.entry(command.for_test(test)).or_default().insert(test.clone());
+        }
+        self.record_groups(groups, &named, targets)
+    }
+
+    /// Records groups of tests, and adds them to `targets`. `named` are all tests.
+    fn record_groups(
+        self,
+        groups: Groups,
+        named: &BTreeSet<String>,
+        mut targets: Targets,
+    ) -> Result<Targets, Failure> {
+        let groups: Vec<_> = groups.into_iter().collect();
+        let work = |(words, tests): &(Vec<OsString>, BTreeSet<String>)| match self
+            .record_group(words, tests, named)
+        {
+            Recorded::Failed(failure) => {
+                self.gate.fail(failure);
+                Recorded::Closed(Closed::Failed)
+            }
+            recorded => recorded,
+        };
+        let recorded = in_parallel(self.jobs, &groups, work, |_| ());
+        // There is no finding yet that a report could have.
+        if let Some(failure) = self.gate.take_failure() {
+            return Err(failure);
+        }
+        let mut failed = None;
+        for (recorded, (_, tests)) in recorded.into_iter().zip(&groups) {
+            let because = match recorded {
+                Recorded::Target(target) => {
+                    targets.add(target);
+                    continue;
+                }
+                Recorded::Fails { because, code, output } => {
+                    failed.get_or_insert((code, output));
+                    format!("{because}, in a run of its own")
+                }
+                Recorded::Closed(closed) => self.gate.reason(closed),
+                Recorded::Absent | Recorded::Failed(_) => {
+                    format!("the command did not run it with its name for {TEST}")
+                }
+            };
+            for test in tests {
+                targets.leave_out(test, because.clone());
+            }
+        }
+        match failed {
+            Some((code, output)) if targets.all.is_empty() && self.gate.closed().is_none() => {
+                print_notice(printable_lines(&output));
+                Err(no_test_passes(code))
+            }
+            _ => Ok(targets),
+        }
+    }
+
+    /// Records the tests that the same words choose. `named` are all tests.
+    fn record_group(
+        self,
+        words: &[OsString],
+        tests: &BTreeSet<String>,
+        named: &BTreeSet<String>,
+    ) -> Recorded {
+        let first = tests.first().map_or("", String::as_str);
+        self.progress.say(&format!("running {first} twice without faults"));
+        let mut target = match self.record_twice(words, Scope::Test) {
+            Recorded::Target(target) => target,
+            other => return other,
+        };
+        let of_lease = |lease: &SteadyLease| lease.record.test.clone();
+        let ran: BTreeSet<_> = target.leases.iter().filter_map(of_lease).collect();
+        let is_near =
+            |other: &String| tests.iter().any(|test| encloses(test, other) || encloses(other, test));
+        if let Some(other) = ran.iter().find(|other| !is_near(other)) {
+            return Recorded::Failed(runs_others(first, other));
+        }
+        if ran.is_disjoint(tests) {
+            return Recorded::Absent;
+        }
+        // The others are targets of their own.
+        let is_ours = |test: &String| tests.contains(test) || !named.contains(test);
+        target.leases.retain(|lease| lease.record.test.as_ref().is_none_or(is_ours));
+        for lease in &mut target.leases {
+            if !lease.record.test.as_ref().is_some_and(|test| tests.contains(test)) {
+                lease.label = format!("{first} > {}", lease.label);
+            }
+        }
+        Recorded::Target(target)
+    }
+
+    /// Runs a command twice without faults.
+    fn record_twice(self, words: &[OsString], scope: Scope) -> Recorded {
+        let mut runs: Vec<CommandRun> = Vec::new();
+        for place in 0..2 {
+            if let Some(closed) = self.closed(scope, place) {
+                return Recorded::Closed(closed);
+            }
+            let limit = runs.first().map(|run| run.time * MULTIPLE + EXTRA);
+            match self.runner.run(words, &Purpose::Record, limit) {
+                Err(failure) => return Recorded::Failed(failure),
+                Ok(run) if run.end == CommandEnd::Interrupted => {
+                    return Recorded::Closed(Closed::Interrupted);
+                }
+                Ok(run) => runs.push(run),
+            }
+            if scope == Scope::All && runs[place].end != CommandEnd::Exited(0) {
+                break;
+            }
+        }
+        if let Some(fails) = failure_of(&runs) {
+            return fails;
+        }
+        match <[CommandRun; 2]>::try_from(runs) {
+            Ok([one, _]) if one.leases.is_empty() => Recorded::Failed(no_lease(&one)),
+            Ok([one, other]) => Recorded::Target(self.target(words, one, other)),
+            Err(_) => Recorded::Failed(Failure::new("a run is missing")),
+        }
+    }
+
+    /// Returns why a run without faults may not begin.
+    fn closed(self, scope: Scope, place: usize) -> Option<Closed> {
+        match (scope, place) {
+            // Without this run, pgfresh knows no test.
+            (Scope::All, 0) => self.gate.closed().filter(|closed| *closed == Closed::Interrupted),
+            (Scope::Test, 0) => self.gate.closed_for_tests(),
+            (Scope::All | Scope::Test, _) => self.gate.closed(),
+        }
+    }
+
+    fn target(self, words: &[OsString], one: CommandRun, other: CommandRun) -> Target {
+        let limit = one.time.max(other.time) * MULTIPLE + EXTRA;
+        let mut unseen = unseen(&one);
+        let (leases, unsteady) = steady_leases(one.leases, other.leases, &self.arguments.ignore);
+        if unsteady > 0 {
+            let leases = counted(unsteady, "lease", "leases");
+            unseen.insert(format!("{leases} whose order differs from run to run: use one worker, or {TEST}"));
+        }
+        unseen.extend(unseen_rows(&leases));
+        Target { words: words.to_vec(), limit, leases, unseen }
+    }
+}
+
+/// Returns how a command fails without faults in one or two runs, or `None` if it passes.
+fn failure_of(runs: &[CommandRun]) -> Option<Recorded> {
+    let mut failed = runs.iter().filter(|run| run.end != CommandEnd::Exited(0));
+    let (count, last) = (failed.clone().count(), failed.next_back()?);
+    let (code, fails) = match last.end {
+        CommandEnd::Exited(code) => (code, format!("fails without faults, with exit code {code}")),
+        CommandEnd::TimedOut | CommandEnd::Interrupted => (HANGS, "hangs without faults".to_owned()),
+    };
+    let because = if count < runs.len() { format!("is flaky: one of two runs {fails}") } else { fails };
+    Some(Recorded::Fails { because, code, output: last.output.clone() })
 }
 
 impl Targets {
-    /// Runs the command without faults, with `{test}` only for tests that `only` may name. Returns `None` if a signal arrives
-    /// meanwhile.
-    pub(super) fn record(
-        runner: &Runner<'_>,
-        command: &[OsString],
-        only: &[String],
-        jobs: usize,
-        progress: &SweepProgress,
-    ) -> Result<Option<Self>, Failure> {
-        let mut all = Self::default();
-        if !command.iter().any(has_placeholder) {
-            progress.say("running the command twice without faults");
-            match record(runner, None, command.to_vec())? {
-                Recorded::Target(target, unseen) => all.add(target, unseen),
-                Recorded::Fails(_) | Recorded::Cancelled => return Ok(None),
-            }
-            return Ok(Some(all));
-        }
-        progress.say("running all tests without faults");
-        let whole = runner.run(&without_placeholder(command), None, None)?;
-        if whole.end == CommandEnd::Cancelled {
-            return Ok(None);
-        }
-        expect_success(&whole)?;
-        let tests: BTreeSet<String> = whole.leases.into_iter().filter_map(|lease| lease.test).collect();
-        if tests.is_empty() {
-            return Err(no_names());
-        }
-        let may_mean = |name: &String, test: &str| name.starts_with(test) || test.starts_with(name.as_str());
-        let is_wanted = |test: &String| only.is_empty() || only.iter().any(|name| may_mean(name, test));
-        let tests: Vec<_> = tests.into_iter().filter(is_wanted).collect();
-        let work = |test: &String| {
-            progress.say(&format!("running {test} twice without faults"));
-            record(runner, Some(test), with_test(command, test))
-        };
-        let recorded = in_parallel(jobs, &tests, work, |_| ())?;
-        for recorded in recorded {
-            match recorded {
-                Recorded::Target(target, unseen) => all.add(target, unseen),
-                Recorded::Fails(test) => {
-                    all.unseen.insert(format!("the test {test}, which fails in a run of its own"));
-                }
-                Recorded::Cancelled => return Ok(None),
-            }
-        }
-        Ok(Some(all))
-    }
-
-    fn add(&mut self, target: Target, unseen: BTreeSet<String>) {
+    fn add(&mut self, target: Target) {
         for (place, lease) in target.leases.iter().enumerate() {
             self.places.insert(lease.label.clone(), (self.all.len(), place));
         }
+        self.unseen.extend(target.unseen.iter().cloned());
         self.all.push(target);
-        self.unseen.extend(unseen);
+    }
+
+    fn leave_out(&mut self, test: &str, because: String) {
+        self.left_out.push(UntriedTest { test: test.to_owned(), because });
     }
 
     /// Returns the target and the lease of a point.
@@ -117,13 +316,63 @@ impl Targets {
     pub(super) fn leases(&self) -> impl Iterator<Item = &SteadyLease> {
         self.all.iter().flat_map(|target| &target.leases)
     }
+
+    /// Returns true if a lease has this table, or a table with this column.
+    pub(super) fn have_table(&self, ignored: &str) -> bool {
+        self.leases().filter_map(|lease| lease.steady_rows.as_ref()).any(|rows| rows.has(ignored))
+    }
 }
 
-fn no_names() -> Failure {
+/// Returns true if `outer` is `inner`, or a file, class or test that has it.
+fn encloses(outer: &str, inner: &str) -> bool {
+    inner
+        .strip_prefix(outer)
+        .is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_'))
+}
+
+fn no_names(run: &CommandRun) -> Failure {
+    if let CommandEnd::Exited(code @ 1..) = run.end {
+        print_notice(printable_lines(&run.output));
+        return Failure::new(format!("the command fails without faults, with exit code {code}"))
+            .exit_with(code);
+    }
+    if run.leases.is_empty() {
+        return no_lease(run);
+    }
     let failure = Failure::new(format!("no test has reported its name, which {TEST} needs"));
     failure.hint(format!(
         "Use a client of pgfresh in the tests, or leave {TEST} out: each run then has all tests."
     ))
+}
+
+/// Describes a run without a database that can have faults.
+fn no_lease(run: &CommandRun) -> Failure {
+    let names: Vec<_> =
+        run.unleased.created.iter().chain(&run.unleased.always_there).map(String::as_str).collect();
+    if names.is_empty() {
+        return Failure::new("the command used no database").hint(NO_SESSION.to_owned());
+    }
+    let failure =
+        Failure::new(format!("the command used no database that can have faults, but {}", names.join(", ")));
+    failure.hint(
+        "Connect to the database of DATABASE_URL, or to another name, for which pgfresh makes a database."
+            .to_owned(),
+    )
+}
+
+fn runs_others(test: &str, other: &str) -> Failure {
+    let failure = Failure::new(format!("the command for the test \"{test}\" also runs \"{other}\""));
+    let hint = format!(
+        "{TEST} must be the only word that chooses tests. Try the command with a test's name in its place."
+    );
+    failure.hint(hint).exit_with(USAGE)
+}
+
+fn no_test_passes(code: u8) -> Failure {
+    let failure = Failure::new("no test passes in two runs of its own without faults");
+    failure
+        .hint(format!("Does the test runner accept the names of its tests in place of {TEST}?"))
+        .exit_with(code)
 }
 
 /// Returns the fault of a point.
@@ -131,56 +380,14 @@ pub(super) fn fault_of(point: &Point) -> Result<Fault, Failure> {
     Fault::try_from(point.request()).map_err(|error| Failure::new(error.what).hint(error.hint))
 }
 
-/// Runs a command twice without faults.
-fn record(runner: &Runner<'_>, test: Option<&str>, words: Vec<OsString>) -> Result<Recorded, Failure> {
-    let mut runs = Vec::new();
-    for _ in 0..2 {
-        let run = runner.run(&words, None, None)?;
-        match (run.end, test) {
-            (CommandEnd::Cancelled, _) => return Ok(Recorded::Cancelled),
-            (CommandEnd::Exited(0), _) => {}
-            (_, Some(test)) => return Ok(Recorded::Fails(test.to_owned())),
-            (_, None) => expect_success(&run)?,
-        }
-        runs.push(run);
-    }
-    let [one, other] = <[CommandRun; 2]>::try_from(runs).map_err(|_| Failure::new("a run is missing"))?;
-    let limit = one.time.max(other.time) * MULTIPLE + EXTRA;
-    if one.leases.is_empty() && one.unleased.is_empty() {
-        return Err(Failure::new("the command used no database").hint(NO_SESSION.to_owned()));
-    }
-    let mut unseen = unseen(&one);
-    let (mut leases, unsteady) = steady_leases(one.leases, other.leases);
-    if unsteady > 0 {
-        let leases = counted(unsteady, "lease", "leases");
-        unseen.insert(format!("{leases} whose order differs from run to run: use one worker"));
-    }
-    if let Some(test) = test {
-        for lease in leases.iter_mut().filter(|lease| lease.record.test.as_deref() != Some(test)) {
-            lease.label = format!("{test} > {}", lease.label);
-        }
-    }
-    unseen.extend(unseen_rows(&leases));
-    Ok(Recorded::Target(Target { words, limit, leases }, unseen))
-}
-
-/// Returns a failure with the command's exit code and the end of its output, unless the command has succeeded.
-fn expect_success(run: &CommandRun) -> Result<(), Failure> {
-    let code = match run.end {
-        CommandEnd::Exited(0) => return Ok(()),
-        CommandEnd::Exited(code) => code,
-        CommandEnd::TimedOut | CommandEnd::Cancelled => 1,
-    };
-    print_notice(printable_lines(&run.output));
-    let failure = Failure::new(format!("the command fails without faults, with exit code {code}"));
-    Err(failure.hint("A sweep needs tests that pass in each run.".to_owned()).exit_with(code))
-}
-
 fn unseen(run: &CommandRun) -> BTreeSet<String> {
     let mut unseen = BTreeSet::new();
-    if !run.unleased.is_empty() {
-        let names: Vec<_> = run.unleased.iter().map(String::as_str).collect();
-        unseen.insert(format!("databases that SQL has created: {}", names.join(", ")));
+    let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    if !run.unleased.created.is_empty() {
+        unseen.insert(format!("databases that SQL has created: {}", list(&run.unleased.created)));
+    }
+    if !run.unleased.always_there.is_empty() {
+        unseen.insert(format!("statements in {}, which all tests share", list(&run.unleased.always_there)));
     }
     if run.is_cut {
         unseen.insert("the statements of long sessions after their first 256 MB".to_owned());
@@ -197,12 +404,12 @@ fn unseen_rows(leases: &[SteadyLease]) -> Vec<String> {
         unseen.push(format!("rows of {leases} that pgfresh could not read, as in isolation server"));
     }
     let steady = || leases.iter().filter_map(|lease| lease.steady_rows.as_ref());
-    let tables: BTreeSet<_> = steady().flat_map(sweep::SteadyRows::unsteady_tables).collect();
+    let tables: BTreeSet<_> = steady().flat_map(trials::SteadyRows::unsteady_tables).collect();
     if !tables.is_empty() {
         let tables: Vec<_> = tables.into_iter().collect();
         unseen.push(format!("rows of {}, which differ from run to run", tables.join(", ")));
     }
-    if steady().next().is_some() && steady().all(sweep::SteadyRows::is_empty) {
+    if steady().next().is_some() && steady().all(trials::SteadyRows::is_empty) {
         unseen.push(
             "lost and doubled rows, because no table has a row at the end of a test: do the tests delete them?"
                 .to_owned(),
@@ -211,39 +418,21 @@ fn unseen_rows(leases: &[SteadyLease]) -> Vec<String> {
     unseen
 }
 
-fn has_placeholder(word: &OsString) -> bool {
-    word.to_str().is_some_and(|word| word.contains(TEST))
-}
-
-/// Returns the command that runs all tests: without words that are only the placeholder, and without it in other words.
-fn without_placeholder(command: &[OsString]) -> Vec<OsString> {
-    let words = command.iter().filter(|word| *word != TEST);
-    words
-        .map(|word| word.to_str().map_or_else(|| word.clone(), |text| text.replace(TEST, "").into()))
-        .collect()
-}
-
-/// Returns the command that runs one test.
-fn with_test(command: &[OsString], test: &str) -> Vec<OsString> {
-    let word =
-        |word: &OsString| word.to_str().map_or_else(|| word.clone(), |text| text.replace(TEST, test).into());
-    command.iter().map(word).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::encloses;
 
     #[test]
-    fn placeholder_stands_for_one_test_or_all() {
-        let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
-        for (command, all, one) in [
-            ("pytest tests {test}", "pytest tests", "pytest tests a::b"),
-            ("go test -run={test} ./...", "go test -run= ./...", "go test -run=a::b ./..."),
-            ("pytest -q {test}", "pytest -q", "pytest -q a::b"),
+    fn files_and_classes_enclose_their_tests() {
+        for (outer, inner, expected) in [
+            ("test_shop.py", "test_shop.py::test_pay", true),
+            ("shop.PayTest", "shop.PayTest.pays", true),
+            ("x.TestPay", "x.TestPay/twice", true),
+            ("test_pay", "test_pay", true),
+            ("test_pay", "test_pay_twice", false),
+            ("test_pay", "test_payment", false),
         ] {
-            assert_eq!(without_placeholder(&words(command)), words(all), "{command}");
-            assert_eq!(with_test(&words(command), "a::b"), words(one));
+            assert_eq!(encloses(outer, inner), expected, "{outer} {inner}");
         }
     }
 }

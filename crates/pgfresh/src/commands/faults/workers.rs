@@ -1,97 +1,158 @@
 //! Runs the command with each fault, several at the same time.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
-use sweep::{FaultyRun, FindingKind, Judgement, Point, RunEnd, judge};
+use trials::{FaultyRun, FindingKind, Judgement, Point, RunEnd, Stuck, judge, stuck};
 
 use super::child::CommandEnd;
 use super::parallel::in_parallel;
-use super::progress::SweepProgress;
-use super::runner::Runner;
+use super::progress::TrialsProgress;
+use super::run_gate::RunGate;
+use super::runner::{Purpose, Runner};
 use super::targets::{Targets, fault_of};
 use crate::failure::Failure;
 
 /// Maximum length of a finding's output, in bytes from the end.
 const OUTPUT: usize = 4000;
 
+/// Runs the command with faults.
+#[derive(Clone, Copy)]
+pub(super) struct Workers<'a> {
+    pub(super) runner: &'a Runner<'a>,
+    pub(super) gate: &'a RunGate<'a>,
+    pub(super) targets: &'a Targets,
+    pub(super) jobs: usize,
+    pub(super) progress: &'a TrialsProgress,
+}
+
+/// The result of a point.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// A finding that has happened twice, or no finding.
+    Judged(Judgement),
+    /// A finding that did not happen in the second run.
+    Unconfirmed(FindingKind),
+    /// A finding without a second run.
+    SeenOnce(FindingKind),
+    /// The point has no run.
+    NotRun,
+}
+
 /// A point with its result.
 #[derive(Debug)]
-pub(super) struct JudgedPoint {
+pub(super) struct TriedPoint {
     pub(super) point: Point,
-    /// `None` if a second run did not confirm the finding.
-    pub(super) judgement: Option<Judgement>,
+    pub(super) verdict: Verdict,
     /// End of the command's output.
     pub(super) output: String,
 }
 
-/// Runs the points in their order until the budget is spent or a signal arrives. Returns the results of those that ran.
-pub(super) fn run(
-    runner: &Runner<'_>,
-    targets: &Targets,
-    points: &[Point],
-    jobs: usize,
-    budget: Duration,
-    progress: &SweepProgress,
-) -> Result<Vec<JudgedPoint>, Failure> {
-    let (end, total) = (Instant::now() + budget, points.len());
-    let (mut done, mut findings) = (0, 0);
-    progress.show(done, total, findings);
-    let work = |point: &Point| {
-        let is_over = Instant::now() > end || runner.cancelled.load(Ordering::Relaxed);
-        if is_over { Ok(None) } else { run_point(runner, targets, point.clone()) }
-    };
-    let judged = in_parallel(jobs, points, work, |result| {
-        if let Some(result) = result {
-            done += 1;
-            findings += usize::from(result.is_finding());
-            progress.show(done, total, findings);
-        }
-    })?;
-    Ok(judged.into_iter().flatten().collect())
-}
+impl Workers<'_> {
+    /// Tries the points in their order until the gate closes.
+    pub(super) fn try_all(self, points: &[Point]) -> Vec<TriedPoint> {
+        let (mut done, mut findings) = (0, 0);
+        self.progress.show(done, points.len(), findings);
+        let mut tried = in_parallel(
+            self.jobs,
+            points,
+            |point| self.try_point(point),
+            |result| {
+                done += usize::from(!matches!(result.verdict, Verdict::NotRun));
+                findings += usize::from(result.is_finding());
+                self.progress.show(done, points.len(), findings);
+            },
+        );
+        self.compare_with_retries(&mut tried);
+        tried
+    }
 
-impl JudgedPoint {
-    fn is_finding(&self) -> bool {
-        matches!(self.judgement, Some(Judgement::Finding(_)))
+    /// Tries a point, and once more if there is a finding.
+    fn try_point(self, point: &Point) -> TriedPoint {
+        let (first, output) = self.judged(point, Purpose::Try).unzip();
+        let verdict = match first {
+            None => Verdict::NotRun,
+            Some(Judgement::Finding(kind)) => match self.judged(point, Purpose::Confirm) {
+                None => Verdict::SeenOnce(kind),
+                Some((Judgement::Finding(other), _)) if other.name() == kind.name() => {
+                    Verdict::Judged(Judgement::Finding(kind))
+                }
+                Some(_) => Verdict::Unconfirmed(kind),
+            },
+            Some(judgement) => Verdict::Judged(judgement),
+        };
+        TriedPoint { point: point.clone(), verdict, output: output.unwrap_or_default() }
+    }
+
+    /// Turns failures after a lost connection into findings if the application retries the same statement after a serialization
+    /// failure, and has opened no other connection. A second run of both confirms it.
+    fn compare_with_retries(self, tried: &mut [TriedPoint]) {
+        let judged = tried.iter().enumerate().filter_map(|(place, one)| Some((place, one.judged()?)));
+        let (places, judged): (Vec<_>, Vec<_>) = judged.unzip();
+        let found = stuck(&judged);
+        let confirm = |stuck: &Stuck| {
+            let again = |place: usize| Some(self.judged(judged[place].0, Purpose::Confirm)?.0);
+            Some(Stuck::is_shown_by(&again(stuck.retry)?, &again(stuck.loss)?))
+        };
+        let confirmed = in_parallel(self.jobs, &found, confirm, |_| ());
+        let places: Vec<_> = found.iter().map(|stuck| places[stuck.loss]).collect();
+        for (place, confirmed) in places.into_iter().zip(confirmed) {
+            let kind = FindingKind::NoConnection;
+            tried[place].verdict = match confirmed {
+                Some(true) => Verdict::Judged(Judgement::Finding(kind)),
+                Some(false) => Verdict::Unconfirmed(kind),
+                None => Verdict::SeenOnce(kind),
+            };
+        }
+    }
+
+    /// Runs the command with a fault. Returns `None` if no run could begin, or if pgfresh has ended it early.
+    fn judged(
+        self,
+        point: &Point,
+        purpose: impl Fn(u64, gateway::Fault) -> Purpose,
+    ) -> Option<(Judgement, String)> {
+        if self.gate.closed().is_some() {
+            return None;
+        }
+        match self.run(point, purpose) {
+            Ok(judged) => judged,
+            Err(failure) => {
+                self.gate.fail(failure);
+                None
+            }
+        }
+    }
+
+    fn run(
+        self,
+        point: &Point,
+        purpose: impl Fn(u64, gateway::Fault) -> Purpose,
+    ) -> Result<Option<(Judgement, String)>, Failure> {
+        let Some((target, lease)) = self.targets.of(point) else { return Ok(None) };
+        let purpose = purpose(point.lease, fault_of(point)?);
+        let mut run = self.runner.run(&target.words, &purpose, Some(target.limit))?;
+        let end = match run.end {
+            CommandEnd::Exited(0) => RunEnd::Passed,
+            CommandEnd::Exited(_) => RunEnd::Failed,
+            CommandEnd::TimedOut => RunEnd::TimedOut(target.limit),
+            CommandEnd::Interrupted => return Ok(None),
+        };
+        let fired = run.fault.as_ref().and_then(|fault| fault.since);
+        let faulty = FaultyRun { end, fired, lease: run.take_hit_lease() };
+        let judgement = judge(point, lease.steady_rows.as_ref(), &faulty);
+        Ok(Some((judgement, end_of(run.output))))
     }
 }
 
-/// Runs a point, and once more if there is a finding. Returns `None` if a signal has ended the command.
-fn run_point(runner: &Runner<'_>, targets: &Targets, point: Point) -> Result<Option<JudgedPoint>, Failure> {
-    let Some((first, output)) = judged(runner, targets, &point)? else { return Ok(None) };
-    let Judgement::Finding(kind) = &first else {
-        return Ok(Some(JudgedPoint { point, judgement: Some(first), output }));
-    };
-    let Some((second, _)) = judged(runner, targets, &point)? else { return Ok(None) };
-    let is_confirmed = matches!(&second, Judgement::Finding(other) if is_like(kind, other));
-    let judgement = is_confirmed.then_some(first);
-    Ok(Some(JudgedPoint { point, judgement, output }))
-}
+impl TriedPoint {
+    fn is_finding(&self) -> bool {
+        matches!(self.verdict, Verdict::Judged(Judgement::Finding(_)))
+    }
 
-/// Returns true if both findings are of the same kind.
-fn is_like(one: &FindingKind, other: &FindingKind) -> bool {
-    one.name() == other.name()
-}
-
-fn judged(
-    runner: &Runner<'_>,
-    targets: &Targets,
-    point: &Point,
-) -> Result<Option<(Judgement, String)>, Failure> {
-    let Some((target, lease)) = targets.of(point) else { return Ok(None) };
-    let fault = fault_of(point)?;
-    let mut run = runner.run(&target.words, Some((point.lease, fault)), Some(target.limit))?;
-    let end = match run.end {
-        CommandEnd::Exited(0) => RunEnd::Passed,
-        CommandEnd::Exited(_) => RunEnd::Failed,
-        CommandEnd::TimedOut => RunEnd::TimedOut(target.limit),
-        CommandEnd::Cancelled => return Ok(None),
-    };
-    let fired = run.fault.as_ref().and_then(|fault| fault.since);
-    let faulty = FaultyRun { end, fired, lease: run.take_hit_lease() };
-    let judgement = judge(point, lease.steady_rows.as_ref(), &faulty);
-    Ok(Some((judgement, end_of(run.output))))
+    fn judged(&self) -> Option<(&Point, &Judgement)> {
+        match &self.verdict {
+            Verdict::Judged(judgement) => Some((&self.point, judgement)),
+            _ => None,
+        }
+    }
 }
 
 fn end_of(mut output: String) -> String {

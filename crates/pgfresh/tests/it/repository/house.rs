@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profile", &["pgwire", "sys", "server", "report"]),
     ("plans", &["pgwire", "sys", "storage", "server", "template", "report"]),
     ("migrations", &["pgwire", "sys", "storage", "server", "template", "report", "plans"]),
-    ("sweep", &["contract", "pgwire", "server", "report"]),
+    ("trials", &["contract", "pgwire", "server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
@@ -58,7 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "profile",
             "plans",
             "migrations",
-            "sweep",
+            "trials",
             "remote",
         ],
     ),

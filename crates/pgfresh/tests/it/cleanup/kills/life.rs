@@ -33,6 +33,7 @@ pub(crate) enum Kind {
     Servers,
     Replicas,
     Install,
+    Faults,
 }
 
 /// Process that a test kills.
@@ -67,7 +68,7 @@ pub(crate) struct Life<'a> {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Run,
         Self::Serve,
         Self::Psql,
@@ -79,6 +80,7 @@ impl Kind {
         Self::Servers,
         Self::Replicas,
         Self::Install,
+        Self::Faults,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -94,6 +96,7 @@ impl Kind {
             Self::Servers => "run, with leased servers",
             Self::Replicas => "run, with the replica of a leased server",
             Self::Install => "postgres install",
+            Self::Faults => "faults",
         }
     }
 
@@ -144,6 +147,10 @@ impl Kind {
                 let mut command = scene.pgfresh(["postgres", "install", "15"]);
                 command.env("PATH", format!("{}/bin:/usr/bin:/bin", scene.directory.display()));
                 command
+            }
+            Self::Faults => {
+                let sql = ["-c", "CREATE TABLE t (n int)", "-c", "INSERT INTO t VALUES (1)"];
+                scene.pgfresh([&["faults", "--", ground::psql(), "-XAtq"][..], &sql].concat())
             }
         }
     }

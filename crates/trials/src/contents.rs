@@ -12,8 +12,9 @@ const MAX_VALUE: usize = 200;
 /// Tables and columns of all schemas but the system's, one row for each column.
 const COLUMNS: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), a.attname, \
       a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%', false), \
-      t.typname IN ('int2', 'int4', 'int8'), \
-      t.typcategory IN ('S', 'A') OR t.typname IN ('json', 'jsonb', 'xml', 'bytea') \
+      CASE WHEN t.typname IN ('int2', 'int4', 'int8') THEN 'integer' \
+        WHEN t.typcategory IN ('S', 'A') OR t.typname IN ('json', 'jsonb', 'xml', 'bytea') THEN 'text' \
+        WHEN t.typcategory = 'D' THEN 'time' END \
     FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
@@ -22,12 +23,21 @@ const COLUMNS: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), 
     WHERE c.relkind = 'r' AND c.relpersistence <> 't' \
       AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
     ORDER BY 1, a.attnum";
+/// Last values of the sequences that fill no column by themselves, so that clients call `nextval`.
+const SEQUENCES: &str = "SELECT s.seqrelid::pg_catalog.regclass, pg_catalog.pg_sequence_last_value(s.seqrelid) \
+    FROM pg_catalog.pg_sequence s \
+    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_depend d \
+      WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND ( \
+        d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = s.seqrelid AND d.refobjsubid > 0 \
+        OR d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND d.refobjid = s.seqrelid))";
 
 /// Rows of all tables of a database, at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Tables by their qualified names.
     pub(crate) tables: BTreeMap<String, Table>,
+    /// Last values of the sequences that clients call, by their names.
+    pub(crate) sequences: BTreeMap<String, i64>,
 }
 
 /// Rows of a table.
@@ -50,15 +60,19 @@ pub(crate) struct Column {
     pub(crate) content: ColumnContent,
 }
 
-/// How the values of a column can depend on numbers that the server has generated.
+/// How the values of a column can depend on what the server has generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnContent {
     /// The server generates the values with a sequence.
     Generated,
     /// An integer whose name says that it refers to another row.
     Reference,
+    /// Another integer, which a client can have taken from a sequence.
+    Integer,
     /// Text or a document, which can have such numbers in it.
     Text,
+    /// A date or time, which can be that of the attempt.
+    Time,
     /// Any other value.
     Plain,
 }
@@ -71,20 +85,26 @@ impl Contents {
     pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
         let mut tables = BTreeMap::<String, Table>::new();
         for row in session.query(COLUMNS)? {
-            let [Some(table), Some(name), generated, integer, text] = &row[..] else { continue };
-            let is_true = |flag: &Option<String>| flag.as_deref() == Some("t");
-            let content = match () {
-                () if is_true(generated) => ColumnContent::Generated,
-                () if is_true(integer) && is_reference(name) => ColumnContent::Reference,
-                () if is_true(text) => ColumnContent::Text,
-                () => ColumnContent::Plain,
+            let [Some(table), Some(name), generated, content] = &row[..] else { continue };
+            let content = match content.as_deref() {
+                _ if generated.as_deref() == Some("t") => ColumnContent::Generated,
+                Some("integer") if is_reference(name) => ColumnContent::Reference,
+                Some("integer") => ColumnContent::Integer,
+                Some("text") => ColumnContent::Text,
+                Some("time") => ColumnContent::Time,
+                _ => ColumnContent::Plain,
             };
             tables.entry(table.clone()).or_default().columns.push(Column { name: name.clone(), content });
         }
         for (name, table) in &mut tables {
             table.read(name, session)?;
         }
-        Ok(Self { tables })
+        let last_value = |row: Vec<Option<String>>| match &row[..] {
+            [Some(name), Some(value)] => Some((name.clone(), value.parse().ok()?)),
+            _ => None,
+        };
+        let sequences = session.query(SEQUENCES)?.into_iter().filter_map(last_value).collect();
+        Ok(Self { tables, sequences })
     }
 }
 

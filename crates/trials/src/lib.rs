@@ -1,4 +1,4 @@
-//! Decides which faults a sweep tries on a suite, and judges what the suite makes of each.
+//! Decides which faults to try on a suite, and judges what the suite makes of each.
 //!
 //! The caller runs the command twice without faults, and once for each [`Point`]: a fault at a statement of a lease. This
 //! crate compares the leases of these runs. It starts no command and no server.
@@ -22,8 +22,8 @@ mod testing;
 
 pub use contents::Contents;
 pub use difference::{DifferenceKind, SteadyRows, TableDifference};
-pub use judgement::{FaultyRun, FindingKind, Judgement, RunEnd, compare_with_retries, judge};
-pub use points::{Point, SweptFault, chosen, points};
+pub use judgement::{FaultyRun, FindingKind, Judgement, RunEnd, Stuck, judge, stuck};
+pub use points::{Point, TriedFault, chosen, may_mean, points};
 pub use recording::{Call, LeaseEnd, LeaseRecord, RanStatement, StatementResult, TestEnd, leases};
-pub use report::{RepeatableCommand, SweepFinding, SweepReport};
+pub use report::{RepeatableCommand, RunTime, TimeSpent, TrialFinding, TrialsReport, TriedTest, UntriedTest};
 pub use steady::{SteadyLease, steady_leases};

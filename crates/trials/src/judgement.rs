@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pgwire::matches_pattern;
 
 use crate::difference::{DifferenceKind, SteadyRows, TableDifference};
-use crate::points::{Point, SweptFault};
+use crate::points::{Point, TriedFault};
 use crate::recording::LeaseRecord;
 
 /// Minimum number of statements that fail with 25P02 after a fault. A single one can be part of a cleanup.
@@ -84,7 +84,7 @@ pub fn judge(point: &Point, steady_rows: Option<&SteadyRows>, run: &FaultyRun) -
         (RunEnd::Passed, None) => Judgement::Passed,
         (RunEnd::Passed, Some(differences)) if differences.is_empty() => Judgement::Recovered,
         (RunEnd::Passed, Some(differences)) => {
-            let is_undone = point.writes() && point.fault != SweptFault::LostAfter;
+            let is_undone = point.writes() && point.fault != TriedFault::LostAfter;
             let loses = differences
                 .iter()
                 .any(|difference| matches!(difference.kind, DifferenceKind::Lost | DifferenceKind::Changed));
@@ -106,23 +106,36 @@ pub fn judge(point: &Point, steady_rows: Option<&SteadyRows>, run: &FaultyRun) -
     }
 }
 
-/// Turns failures after a lost connection into findings if the application retries the same statement after a
-/// serialization failure, and has opened no other connection.
-pub fn compare_with_retries(judged: &mut [(Point, Judgement)]) {
-    let retried: Vec<Point> = judged
-        .iter()
-        .filter(|(point, judgement)| {
-            point.fault == SweptFault::Serialization && *judgement == Judgement::Recovered
-        })
-        .map(|(point, _)| point.clone())
-        .collect();
-    for (point, judgement) in judged {
-        let is_stuck = *judgement == Judgement::Shown { reconnects: false };
-        if point.fault.sqlstate().is_none() && is_stuck && retried.iter().any(|other| other.is_beside(point))
-        {
-            *judgement = Judgement::Finding(FindingKind::NoConnection);
-        }
+/// A failure after a lost connection, without a new one, of an application that retries the same statement after a
+/// serialization failure. Places are those of [`stuck`]'s list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stuck {
+    /// Place of the point whose retry has worked.
+    pub retry: usize,
+    /// Place of the point with the lost connection.
+    pub loss: usize,
+}
+
+impl Stuck {
+    /// Returns true if the results of these two points show that the application does not connect again.
+    #[must_use]
+    pub fn is_shown_by(retry: &Judgement, loss: &Judgement) -> bool {
+        (retry, loss) == (&Judgement::Recovered, &Judgement::Shown { reconnects: false })
     }
+}
+
+/// Finds the lost connections after which the application does not connect again.
+#[must_use]
+pub fn stuck(judged: &[(&Point, &Judgement)]) -> Vec<Stuck> {
+    let of_loss = |(loss, (point, judgement)): (usize, &(&Point, &Judgement))| {
+        point.fault.sqlstate().is_none().then_some(())?;
+        let is_retry = |(other, end): &(&Point, &Judgement)| {
+            let is_same = other.fault == TriedFault::Serialization && other.is_beside(point);
+            is_same && Stuck::is_shown_by(end, judgement)
+        };
+        judged.iter().position(is_retry).map(|retry| Stuck { retry, loss })
+    };
+    judged.iter().enumerate().filter_map(of_loss).collect()
 }
 
 impl FindingKind {
@@ -144,11 +157,11 @@ impl FindingKind {
         }
     }
 
-    /// Returns the name for `--only` with which a sweep makes the finding again.
+    /// Returns the name for `--only` with which pgfresh makes the finding again.
     #[must_use]
     pub fn name_to_repeat(&self, point: &Point) -> String {
         match self {
-            // The sweep compares several faults of the statement.
+            // The finding follows from several faults of the statement.
             Self::NoConnection => point.name_of_all(),
             _ => point.to_string(),
         }

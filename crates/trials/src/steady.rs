@@ -20,10 +20,14 @@ pub struct SteadyLease {
     pub steady_rows: Option<SteadyRows>,
 }
 
-/// Pairs the leases of two runs. Also returns the number of leases of the first run that the second one does not have at
+/// Pairs the leases of two runs. `ignored` are tables and columns to leave out: see [`SteadyRows::of`]. Also returns the number of leases of the first run that the second one does not have at
 /// the same place.
 #[must_use]
-pub fn steady_leases(one: Vec<LeaseRecord>, other: Vec<LeaseRecord>) -> (Vec<SteadyLease>, usize) {
+pub fn steady_leases(
+    one: Vec<LeaseRecord>,
+    other: Vec<LeaseRecord>,
+    ignored: &[String],
+) -> (Vec<SteadyLease>, usize) {
     let (mut steady, mut unsteady) = (Vec::new(), 0);
     let mut labels = HashMap::<String, usize>::new();
     let mut others = other.into_iter();
@@ -42,7 +46,7 @@ pub fn steady_leases(one: Vec<LeaseRecord>, other: Vec<LeaseRecord>) -> (Vec<Ste
         *count += 1;
         let label = if *count == 1 { label } else { format!("{label} ({count})") };
         let steady_rows = record.contents.clone().zip(other.contents.as_ref());
-        let steady_rows = steady_rows.map(|(contents, other)| SteadyRows::of(contents, other));
+        let steady_rows = steady_rows.map(|(contents, other)| SteadyRows::of(contents, other, ignored));
         steady.push(SteadyLease { number, label, record, other, steady_rows });
     }
     (steady, unsteady)

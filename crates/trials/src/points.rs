@@ -1,4 +1,4 @@
-//! Points of a sweep: which fault hits which statement of which lease.
+//! Points of the trials: which fault hits which statement of which lease.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use crate::steady::SteadyLease;
 /// Maximum length of a pattern in bytes. A number tells statements apart that begin alike.
 const PATTERN: usize = 70;
 
-/// A fault that a sweep tries.
+/// A fault that a trial tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SweptFault {
+pub enum TriedFault {
     /// The connection is lost instead of the statement.
     LostBefore,
     /// The connection is lost instead of the statement's completion.
@@ -27,7 +27,7 @@ pub enum SweptFault {
     Timeout,
 }
 
-impl SweptFault {
+impl TriedFault {
     /// Returns the SQLSTATE, or `None` for a lost connection.
     #[must_use]
     pub fn sqlstate(self) -> Option<&'static str> {
@@ -52,7 +52,7 @@ impl SweptFault {
     }
 }
 
-impl fmt::Display for SweptFault {
+impl fmt::Display for TriedFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::LostBefore => "lost before",
@@ -76,7 +76,7 @@ pub struct Point {
     /// Number of the statement among the candidates of the fault, from 1. Each moment has other candidates.
     pub candidate: u64,
     /// What happens.
-    pub fault: SweptFault,
+    pub fault: TriedFault,
     /// Pattern of the statement that runs again if the application tries again: the last write before a COMMIT.
     pub witness: String,
     class: Class,
@@ -95,7 +95,7 @@ enum Class {
 }
 
 impl Class {
-    /// Returns the class of a statement, or `None` if the sweep leaves it out.
+    /// Returns the class of a statement, or `None` if the trials leave it out.
     fn of(statement: &RanStatement) -> Option<Self> {
         let RanStatement { text, kind, in_transaction, .. } = statement;
         let writes = match kind {
@@ -127,19 +127,19 @@ impl Class {
     }
 
     /// Returns the moment of a fault.
-    fn moment(self, fault: SweptFault) -> Moment {
+    fn moment(self, fault: TriedFault) -> Moment {
         match (fault, self) {
-            (SweptFault::LostBefore, Self::Commit) => Moment::BeforeCommit,
-            (SweptFault::LostAfter, Self::Commit) => Moment::AfterCommit,
+            (TriedFault::LostBefore, Self::Commit) => Moment::BeforeCommit,
+            (TriedFault::LostAfter, Self::Commit) => Moment::AfterCommit,
             (_, Self::Commit) => Moment::Commit,
-            (SweptFault::LostBefore, _) => Moment::LossBeforeStatement,
-            (SweptFault::LostAfter, _) => Moment::AfterStatement,
+            (TriedFault::LostBefore, _) => Moment::LossBeforeStatement,
+            (TriedFault::LostAfter, _) => Moment::AfterStatement,
             _ => Moment::ErrorBeforeStatement,
         }
     }
 
-    fn faults(self) -> &'static [SweptFault] {
-        use SweptFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
+    fn faults(self) -> &'static [TriedFault] {
+        use TriedFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
         match self {
             Self::Commit => &[LostAfter, Serialization, LostBefore],
             Self::LoneWrite => &[LostAfter, Serialization, LostBefore, Timeout, Deadlock],
@@ -202,10 +202,9 @@ impl Point {
         format!("{}:{}", self.label, self.statement())
     }
 
-    /// Returns true if `wanted` is the name of this point, or its beginning up to a colon.
-    #[must_use]
-    pub fn is_named(&self, wanted: &str) -> bool {
-        self.to_string().strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    /// Returns the names for `--only` that mean this point: of its test, of its statement, and its own.
+    fn names(&self) -> [String; 3] {
+        [self.label.clone(), self.name_of_all(), self.to_string()]
     }
 
     /// Returns true if both points have the same statement of the same lease.
@@ -215,7 +214,7 @@ impl Point {
 
     /// Returns the rank of the point: points with a low rank tell more.
     fn rank(&self) -> (u8, u64) {
-        use SweptFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
+        use TriedFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
         let tier = match (self.class, self.fault) {
             (Class::Commit | Class::LoneWrite, LostAfter) => 0,
             (Class::Commit, _) => 1,
@@ -303,11 +302,33 @@ fn last_write(lease: &LeaseRecord, place: usize) -> Option<String> {
     writes.next().map(|statement| statement_pattern(&statement.text, PATTERN))
 }
 
-/// Returns the points to run: those with a wanted name, or all of them if no name is wanted.
+/// Returns the points to run: those that a wanted name means, or all of them if no name is wanted. A name is that of a test,
+/// statement or fault, or else the beginning of such names. An error has the first name that means nothing.
+///
+/// # Errors
+/// Returns an error if one of the names means no point.
+pub fn chosen<'a>(points: &[Point], wanted: &'a [String]) -> Result<Vec<Point>, &'a str> {
+    if wanted.is_empty() {
+        return Ok(points.to_vec());
+    }
+    let mut is_chosen = vec![false; points.len()];
+    for name in wanted {
+        let mut meant: Vec<_> = points.iter().map(|point| point.names().contains(name)).collect();
+        if !meant.contains(&true) {
+            meant = points.iter().map(|point| point.to_string().starts_with(name.as_str())).collect();
+        }
+        if !meant.contains(&true) {
+            return Err(name);
+        }
+        is_chosen.iter_mut().zip(meant).for_each(|(chosen, meant)| *chosen |= meant);
+    }
+    Ok(points.iter().zip(is_chosen).filter(|(_, chosen)| *chosen).map(|(point, _)| point.clone()).collect())
+}
+
+/// Returns true if `wanted` can mean a point of a test with this name.
 #[must_use]
-pub fn chosen(points: Vec<Point>, wanted: &[String]) -> Vec<Point> {
-    let is_wanted = |point: &Point| wanted.is_empty() || wanted.iter().any(|name| point.is_named(name));
-    points.into_iter().filter(is_wanted).collect()
+pub fn may_mean(wanted: &str, test: &str) -> bool {
+    test.starts_with(wanted) || wanted.strip_prefix(test).is_some_and(|rest| rest.starts_with([':', ' ']))
 }
 
 #[cfg(test)]

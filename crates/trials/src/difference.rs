@@ -1,0 +1,363 @@
+//! Rows that a run with a fault has lost, doubled or changed, in comparison with runs without faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::contents::{ColumnContent, Contents, Row, Table};
+
+/// Maximum number of rows that a difference shows.
+const SHOWN_ROWS: usize = 3;
+/// Maximum length of a shown row, in columns.
+const ROW_WIDTH: usize = 120;
+/// Stands for a number that the server may have generated.
+const MASK: &str = "…";
+
+/// Contents of a database at the end of a lease without faults, and the columns whose values are the same in each run.
+#[derive(Debug, Clone, Default)]
+pub struct SteadyRows {
+    contents: Contents,
+    /// How to compare each table.
+    tables: BTreeMap<String, Comparison>,
+}
+
+/// How to compare the rows of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Comparison {
+    /// By these columns.
+    Columns(Vec<ComparedColumn>),
+    /// Not at all, because the rows differ even without faults.
+    Unsteady,
+    /// Not at all, because the user says so.
+    Ignored,
+}
+
+/// A column to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ComparedColumn {
+    /// Position of the column.
+    at: usize,
+    detail: Detail,
+}
+
+/// What counts of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// All of it.
+    Value,
+    /// A text with `…` in place of numbers.
+    WithoutNumbers,
+    /// Whether it is NULL.
+    Presence,
+}
+
+/// A table whose rows differ from those of a run without faults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableDifference {
+    /// Qualified name of the table.
+    pub table: String,
+    /// Number of rows without faults.
+    pub expected: u64,
+    /// Number of rows with the fault.
+    pub found: u64,
+    /// How the rows differ.
+    pub kind: DifferenceKind,
+    /// Some of the differing rows: those that are missing or, if there are none, the surplus ones.
+    pub rows: Vec<String>,
+}
+
+/// How the rows of a table differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DifferenceKind {
+    /// Rows are there more often than without faults.
+    Doubled,
+    /// There are rows that are not there without faults.
+    Surplus,
+    /// Rows are missing.
+    Lost,
+    /// Rows have other values.
+    Changed,
+}
+
+impl SteadyRows {
+    /// Compares the ends of two runs without faults. `ignored` are tables and columns to leave out: `TABLE` or `TABLE.COLUMN`,
+    /// with or without the schema.
+    #[must_use]
+    pub fn of(contents: Contents, other: &Contents, ignored: &[String]) -> Self {
+        let names: BTreeSet<_> = contents.tables.keys().chain(other.tables.keys()).cloned().collect();
+        let none = Table::default();
+        let of = |name: String| {
+            let one = contents.tables.get(&name).unwrap_or(&none);
+            let other = other.tables.get(&name).unwrap_or(&none);
+            let comparison = if ignored.iter().any(|ignored| names_table(ignored, &name)) {
+                Comparison::Ignored
+            } else {
+                let is_compared = |at: &usize| {
+                    !ignored.iter().any(|ignored| names_column(ignored, &name, &one.columns[*at].name))
+                };
+                stable_columns(one, other, is_compared)
+            };
+            (name, comparison)
+        };
+        let tables = names.into_iter().map(of).collect();
+        Self { contents, tables }
+    }
+
+    /// Returns true if `ignored` is a table, or one of its columns.
+    #[must_use]
+    pub fn has(&self, ignored: &str) -> bool {
+        self.contents.tables.iter().any(|(name, table)| {
+            let mut columns = table.columns.iter();
+            names_table(ignored, name) || columns.any(|column| names_column(ignored, name, &column.name))
+        })
+    }
+
+    /// Returns the tables whose rows differ even between runs without faults.
+    pub fn unsteady_tables(&self) -> impl Iterator<Item = &str> {
+        let unsteady = self.tables.iter().filter(|(_, comparison)| **comparison == Comparison::Unsteady);
+        unsteady.map(|(name, _)| name.as_str())
+    }
+
+    /// Returns true if no table has a row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.contents.tables.values().all(|table| table.count == 0)
+    }
+
+    /// Returns the tables whose rows differ at the end of a run with a fault.
+    #[must_use]
+    pub fn differences(&self, found: &Contents) -> Vec<TableDifference> {
+        let none = Table::default();
+        let names: BTreeSet<_> = self.tables.keys().chain(found.tables.keys()).collect();
+        let of = |name: &String| {
+            let expected = self.contents.tables.get(name).unwrap_or(&none);
+            let table = found.tables.get(name).unwrap_or(&none);
+            let columns = match self.tables.get(name) {
+                Some(Comparison::Columns(columns)) => columns.clone(),
+                Some(Comparison::Unsteady | Comparison::Ignored) => return None,
+                None => (0..table.columns.len()).map(ComparedColumn::of_value).collect(),
+            };
+            let columns_of = if expected.columns.is_empty() { table } else { expected };
+            let relax = |column: &ComparedColumn| {
+                let follows = self.follows_sequence(found, name, column.at);
+                column.relaxed(columns_of.columns.get(column.at).map(|column| column.content), follows)
+            };
+            let relaxed: Vec<_> = columns.iter().map(relax).collect();
+            difference(name, (expected, table), &columns, &relaxed)
+        };
+        names.into_iter().filter_map(of).collect()
+    }
+
+    /// Returns true if the column has the numbers of a sequence that a client has called more often than without faults: in
+    /// both runs, the largest one is the sequence's last.
+    fn follows_sequence(&self, found: &Contents, table: &str, at: usize) -> bool {
+        let largest = |contents: &Contents| -> Option<i64> {
+            let table = contents.tables.get(table)?;
+            table.columns.get(at).filter(|column| column.content == ColumnContent::Integer)?;
+            table.rows.as_ref()?.iter().filter_map(|row| row.get(at)?.as_ref()?.parse().ok()).max()
+        };
+        let (before, after) = (largest(&self.contents), largest(found));
+        let follows = |(name, last): (&String, &i64)| {
+            let later = found.sequences.get(name).copied();
+            before == Some(*last) && after == later && later > before
+        };
+        before.is_some() && self.contents.sequences.iter().any(follows)
+    }
+}
+
+/// Returns true if `ignored` is the name of a table, with or without its schema.
+fn names_table(ignored: &str, table: &str) -> bool {
+    ignored == table || table.split_once('.').is_some_and(|(_, bare)| ignored == bare)
+}
+
+/// Returns true if `ignored` is the name of a table, a dot, and the name of its column.
+fn names_column(ignored: &str, table: &str, column: &str) -> bool {
+    let rest = ignored.strip_suffix(column).and_then(|rest| rest.strip_suffix('.'));
+    rest.is_some_and(|rest| names_table(rest, table))
+}
+
+/// Returns the columns whose values, or at least whose NULLs, are the same in both runs.
+fn stable_columns(one: &Table, other: &Table, is_compared: impl Fn(&usize) -> bool) -> Comparison {
+    if one.count != other.count {
+        return Comparison::Unsteady;
+    }
+    let (Some(rows), Some(others)) = (&one.rows, &other.rows) else { return Comparison::Columns(Vec::new()) };
+    let sorted = |rows: &[Row], columns: &[ComparedColumn]| {
+        let mut rows: Vec<_> = rows.iter().map(|row| project(row, columns)).collect();
+        rows.sort();
+        rows
+    };
+    let is_same = |columns: &[ComparedColumn]| sorted(rows, columns) == sorted(others, columns);
+    let known = (0..one.columns.len()).filter(|at| {
+        one.columns[*at].content != ColumnContent::Generated && other.columns.get(*at) == one.columns.get(*at)
+    });
+    let steady = |at: usize| {
+        let details = [Detail::Value, Detail::Presence].map(|detail| ComparedColumn { at, detail });
+        details.into_iter().find(|column| is_same(&[*column]))
+    };
+    let stable: Vec<_> = known.filter(is_compared).filter_map(steady).collect();
+    let of_values = stable.iter().copied().filter(|column| column.detail == Detail::Value).collect();
+    // Each column can have the same values in rows that are different as a whole.
+    let columns = [stable, of_values].into_iter().find(|columns| is_same(columns));
+    Comparison::Columns(columns.unwrap_or_default())
+}
+
+impl ComparedColumn {
+    fn of_value(at: usize) -> Self {
+        Self { at, detail: Detail::Value }
+    }
+
+    /// Returns the column without what a second attempt may change: numbers and times that the server generates.
+    fn relaxed(self, content: Option<ColumnContent>, follows_sequence: bool) -> Self {
+        let detail = match (self.detail, content) {
+            (
+                Detail::Value,
+                Some(ColumnContent::Generated | ColumnContent::Reference | ColumnContent::Time),
+            ) => Detail::Presence,
+            (Detail::Value, Some(ColumnContent::Text)) => Detail::WithoutNumbers,
+            (Detail::Value, _) if follows_sequence => Detail::Presence,
+            (detail, _) => detail,
+        };
+        Self { detail, ..self }
+    }
+}
+
+/// Returns the compared values of a row.
+fn project(row: &Row, columns: &[ComparedColumn]) -> Row {
+    let value = |column: &ComparedColumn| {
+        let value = row.get(column.at).cloned().flatten()?;
+        Some(match column.detail {
+            Detail::Value => value,
+            Detail::WithoutNumbers => without_numbers(&value),
+            Detail::Presence => MASK.to_owned(),
+        })
+    };
+    columns.iter().map(value).collect()
+}
+
+/// Compares two tables. They differ if they do with `relaxed`, which has the same columns as `columns`.
+fn difference(
+    name: &str,
+    (expected, found): (&Table, &Table),
+    columns: &[ComparedColumn],
+    relaxed: &[ComparedColumn],
+) -> Option<TableDifference> {
+    let (kind, rows) = match (&expected.rows, &found.rows) {
+        (Some(before), Some(after)) if !columns.is_empty() => {
+            let counted =
+                |rows: &[Row], columns: &[ComparedColumn]| Counted::of(rows, |row| project(row, columns));
+            if counted(before, columns).balance(&counted(after, columns)).is_even() {
+                return None;
+            }
+            let (before, after) = (counted(before, relaxed), counted(after, relaxed));
+            let balance = before.balance(&after);
+            if balance.is_even() {
+                return None;
+            }
+            let kind = balance.kind(&before);
+            let rows = if balance.missing.is_empty() { balance.surplus } else { balance.missing };
+            let columns_of = if expected.columns.is_empty() { found } else { expected };
+            let show = |row: &Row| shown(row, relaxed, columns_of);
+            (kind, rows.iter().take(SHOWN_ROWS).map(show).collect())
+        }
+        _ if expected.count == found.count => return None,
+        _ if found.count < expected.count => (DifferenceKind::Lost, Vec::new()),
+        _ => (DifferenceKind::Surplus, Vec::new()),
+    };
+    Some(TableDifference { table: name.to_owned(), expected: expected.count, found: found.count, kind, rows })
+}
+
+fn without_numbers(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if !letter.is_ascii_digit() {
+            plain.push(letter);
+        } else if !plain.ends_with('…') {
+            plain.push('…');
+        }
+    }
+    plain
+}
+
+/// Formats a row, without numbers that differ from attempt to attempt.
+fn shown(row: &Row, columns: &[ComparedColumn], table: &Table) -> String {
+    let field = |(value, compared): (&Option<String>, &ComparedColumn)| {
+        let column = table.columns.get(compared.at);
+        let is_number = column.is_some_and(|column| {
+            use ColumnContent::{Generated, Integer, Reference};
+            matches!(column.content, Generated | Integer | Reference)
+        });
+        let value = value.as_deref().unwrap_or("NULL");
+        let name = column.map_or("", |column| &column.name);
+        (!is_number || value != MASK).then(|| format!("{name}={value}"))
+    };
+    let fields: Vec<_> = row.iter().zip(columns).filter_map(field).collect();
+    report::cut(&fields.join(", "), ROW_WIDTH)
+}
+
+/// Number of rows by their values.
+struct Counted(BTreeMap<Row, usize>);
+
+/// Rows that two tables do not have equally often, each as often as it differs.
+struct Balance {
+    missing: Vec<Row>,
+    surplus: Vec<Row>,
+}
+
+impl Counted {
+    fn of(rows: &[Row], key: impl Fn(&Row) -> Row) -> Self {
+        let mut counts = BTreeMap::new();
+        for row in rows {
+            *counts.entry(key(row)).or_default() += 1;
+        }
+        Self(counts)
+    }
+
+    fn balance(&self, after: &Self) -> Balance {
+        Balance { missing: self.more_than(after), surplus: after.more_than(self) }
+    }
+
+    /// Returns the rows that are here more often than in `other`.
+    fn more_than(&self, other: &Self) -> Vec<Row> {
+        let more = |(row, count): (&Row, &usize)| {
+            vec![row.clone(); count.saturating_sub(other.0.get(row).copied().unwrap_or_default())]
+        };
+        self.0.iter().flat_map(more).collect()
+    }
+}
+
+impl Balance {
+    fn is_even(&self) -> bool {
+        self.missing.is_empty() && self.surplus.is_empty()
+    }
+
+    fn kind(&self, before: &Counted) -> DifferenceKind {
+        let is_known = |row: &Row| before.0.contains_key(row);
+        match (self.missing.is_empty(), self.surplus.is_empty()) {
+            (false, true) => DifferenceKind::Lost,
+            (true, _) if self.surplus.iter().all(is_known) => DifferenceKind::Doubled,
+            (true, _) => DifferenceKind::Surplus,
+            (false, false) => DifferenceKind::Changed,
+        }
+    }
+}
+
+impl fmt::Display for TableDifference {
+    /// Describes the difference: `public.orders has 2 rows instead of 1; twice: item=lamp`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, expected, found, kind, rows } = self;
+        let rows_word = if *found == 1 { "row" } else { "rows" };
+        match kind {
+            DifferenceKind::Changed if expected == found => write!(formatter, "{table} has other values")?,
+            _ => write!(formatter, "{table} has {found} {rows_word} instead of {expected}")?,
+        }
+        let about = match kind {
+            DifferenceKind::Doubled => "twice",
+            DifferenceKind::Surplus => "surplus",
+            DifferenceKind::Lost | DifferenceKind::Changed => "missing",
+        };
+        if rows.is_empty() { Ok(()) } else { write!(formatter, "; {about}: {}", rows.join("; ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
