@@ -95,6 +95,11 @@ pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(&path))).filter(|path| path.exists())
 }
 
+/// Returns false, because the kernel doesn't tell which pipe a process's standard output is.
+pub(crate) fn writes_to(_pid: u32, _reader: &io::PipeReader) -> bool {
+    false
+}
+
 /// Returns true if the calling thread is this process's only one. Returns false if the kernel doesn't tell.
 pub(crate) fn is_only_thread() -> bool {
     let facts: Option<proc_taskinfo> = structure(std::process::id(), libc::PROC_PIDTASKINFO, 0);
