@@ -10,6 +10,7 @@ use rustix::event::kqueue::{Event, EventFilter, EventFlags, ProcessEvents, keven
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::refusals::note_refusal;
 use crate::wait_readable;
 
 /// A kernel queue that becomes readable when a process exits. It never refers to another process.
@@ -28,7 +29,11 @@ impl ExitEvent {
         // SAFETY: the filter names a process and no descriptor.
         match unsafe { kevent_timespec(&queue, &change, &mut [] as &mut [Event], Some(&none)) } {
             Ok(_) => Ok(Some(Self(queue))),
-            Err(Errno::SRCH | Errno::ACCESS | Errno::PERM | Errno::NOSYS) => Ok(None),
+            Err(Errno::SRCH) => Ok(None),
+            Err(error @ (Errno::ACCESS | Errno::PERM | Errno::NOSYS)) => {
+                note_refusal("kevent", &error.into());
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -28,7 +28,7 @@ impl DirectoryWatch {
     pub fn end(self) {}
 
     /// Does nothing, because there are no events. Examine the files only after this call, as with notifications.
-    #[expect(clippy::unnecessary_wraps, reason = "Linux has a queue of events, which may be unreadable")]
+    #[allow(clippy::unnecessary_wraps, reason = "Linux has a queue of events, which may be unreadable")]
     pub fn clear(&self) -> io::Result<()> {
         Ok(())
     }
