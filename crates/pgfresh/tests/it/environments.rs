@@ -50,6 +50,7 @@ fn nameless() -> [&'static str; 6] {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "needs user namespaces")]
 fn nameless_users_get_servers_of_every_major() {
     if !as_root("be another user") {
         return;
@@ -71,6 +72,7 @@ fn nameless_users_get_servers_of_every_major() {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "needs user namespaces")]
 fn nameless_homeless_users_get_npm_servers() {
     if !as_root("be another user") {
         return;
@@ -134,6 +136,7 @@ fn assert_server_or_error(
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "needs user namespaces")]
 fn low_limits_give_a_server_or_an_error() {
     if !as_root("be another user") {
         return;
@@ -160,6 +163,7 @@ exit $code
 "#;
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "needs user namespaces")]
 fn nameless_users_without_namespaces_get_a_hint() {
     if !as_root("be another user") {
         return;
@@ -183,6 +187,7 @@ fn nameless_users_without_namespaces_get_a_hint() {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "needs user namespaces")]
 fn root_of_a_namespace_gets_servers() {
     let majors = if is_root() { majors() } else { vec![15] };
     for major in majors {
