@@ -39,7 +39,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
         "template/src/build.rs",
         "the values of the variables that a template names: they belong to its fingerprint",
     ),
-    ("sys/src/linux/environment.rs", "takes a secret out of it before anything is started"),
+    ("sys/src/posix/environment.rs", "takes a secret out of it before anything is started"),
     (
         "pgfresh/src/settings/remote.rs",
         "settings: which branch a CI system runs for, and what came from a variable",
