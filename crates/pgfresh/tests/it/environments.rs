@@ -87,6 +87,7 @@ fn nameless_homeless_users_get_npm_servers() {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "hides /proc")]
 fn a_missing_proc_is_named_with_a_remedy() {
     if !as_root("hide /proc") {
         return;
