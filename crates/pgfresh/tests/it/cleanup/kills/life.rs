@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::leftovers::{Process, children_of, guard_of, postmaster_of, processes_about};
 use crate::common::random::Random;
@@ -220,14 +220,12 @@ impl<'a> Life<'a> {
         // A postmaster takes other signals as requests, and a guard ignores them.
         let mild = matches!(plan.victim, Victim::Pgfresh);
         let signal = if mild { plan.signal } else { Signal::KILL };
-        // A handle never means another process that gets the same pid during the pause.
-        let handles = pids.iter().filter_map(|&pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let mut hit = false;
-        for (number, handle) in handles.collect::<Vec<_>>().iter().enumerate() {
+        for (number, pid) in pids.into_iter().enumerate() {
             if number > 0 {
                 sleep(plan.pause);
             }
-            hit |= pidfd_send_signal(handle, signal).is_ok();
+            hit |= kill_process(pid, signal).is_ok();
         }
         hit
     }
