@@ -1,12 +1,13 @@
-//! Kinds and moments of faults, and which of them go together. The gateway and the schema of the API decide by this table.
+//! Kinds and moments of faults, and which of them go together. The gateway checks requests by these functions, and tests
+//! generate the API's schema from them.
 
 use std::fmt;
 
-/// Largest `nth`, and largest `times`.
+/// Maximum of `nth` and of `times` in a request.
 pub const MOST_FAULTS: u64 = 1_000_000;
 /// SQLSTATE with which a server refuses sessions while it starts.
 const STARTING_UP: &str = "57P03";
-/// SQLSTATEs of the other errors that end a session.
+/// SQLSTATEs of the errors that end a session, except [`STARTING_UP`].
 const SESSION_ENDS: [&str; 6] = ["57P01", "57P02", "57P05", "25P03", "25P04", "53300"];
 /// Text of `error` for a failover.
 const FAILOVER: &str = "failover";
@@ -42,7 +43,7 @@ impl FaultMoment {
         Self::Connect,
     ];
 
-    /// Returns the moment as `at` names it.
+    /// Returns the moment's name, as in the member `at` of a request.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +57,7 @@ impl FaultMoment {
         }
     }
 
-    /// Returns the moment that `at` names.
+    /// Returns the moment with this name, or `None` if there is none.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|moment| moment.name() == name)
@@ -69,22 +70,22 @@ impl fmt::Display for FaultMoment {
     }
 }
 
-/// Kind of a fault, which decides about its moments and its further members.
+/// Kind of a fault. It decides at which moments the fault can happen, and which members its request can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// `error` is `failover`.
+    /// A failover: `error` is `failover`.
     Failover,
-    /// `error` is the SQLSTATE of a server that starts.
+    /// The refusal of a server that starts: `error` is `57P03`.
     StartingUp,
-    /// `error` is another SQLSTATE of an error that ends the session.
+    /// Another error that ends the session, such as `57P01`.
     SessionEnd,
-    /// `error` is an SQLSTATE, and the session goes on.
+    /// An error after which the session goes on: `error` is any other SQLSTATE.
     Error,
-    /// `connection` is lost or silent.
+    /// A lost or silent connection (`connection`).
     Connection,
-    /// `delay` of a message.
+    /// A delay (`delay`).
     Delay,
-    /// `bandwidth` of a connection.
+    /// A slow connection (`bandwidth`).
     Bandwidth,
 }
 
@@ -123,7 +124,7 @@ impl FaultKind {
         self != Self::Error || !matches!(moment, FaultMoment::DuringStatement | FaultMoment::AfterCommit)
     }
 
-    /// Returns the moment of a fault without `at`.
+    /// Returns the moment of a fault whose request has no `at`.
     #[must_use]
     pub fn default_moment(self) -> FaultMoment {
         if self == Self::Failover { FaultMoment::Connect } else { FaultMoment::BeforeStatement }
@@ -156,7 +157,7 @@ impl FaultKind {
 
 #[cfg(test)]
 pub(crate) mod schema {
-    //! Schema of the effect of each kind.
+    //! JSON schemas of the effects of faults.
 
     use serde_json::{Value, json};
 

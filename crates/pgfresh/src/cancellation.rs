@@ -33,8 +33,9 @@ pub(crate) fn die_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(dies)
 }
 
-/// Returns a flag that each SIGINT, SIGTERM and SIGHUP sets. However many arrive, none of them kills the process: SIGQUIT and
-/// SIGKILL do. Senders such as GNU timeout signal both the process and its group, so a second signal says nothing.
+/// Returns a flag that each SIGINT, SIGTERM and SIGHUP sets. None of these signals kills the process, however many arrive.
+/// SIGQUIT and SIGKILL do. A second signal is no request to end at once, because GNU timeout, for example, signals both the
+/// process and its group.
 pub(crate) fn interruption_flag() -> Result<Arc<AtomicBool>, Failure> {
     let interrupted = Arc::default();
     for signal in heeded(&SIGNALS) {

@@ -111,7 +111,7 @@ pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<Exi
 }
 
 /// Implements `pgfresh bench suite`: runs the command on three servers, a durable one on disk, a fast one on disk, and
-/// one in RAM if the system has such a place.
+/// one in RAM unless pgfresh finds no place in RAM.
 pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failure> {
     let server_options = context.settings()?.with_template()?;
     let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);

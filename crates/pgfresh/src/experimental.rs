@@ -1,14 +1,15 @@
-//! Label of systems on which pgfresh has been cross-built but never run. pgfresh prints it at the first start with each cache.
+//! Label of the systems for which we cross-build pgfresh and on which we have never run it. pgfresh prints the label at the
+//! first start with each cache.
 
 use storage::Cache;
 
 use crate::notice::notice;
 use crate::output::Verbosity;
 
-/// Name of the cache's note that says that the label was printed.
+/// Name of a note in the cache. It exists once pgfresh has printed the label.
 const NOTE: &str = "experimental-1";
 
-/// Prints the label of this machine's system once for each cache, unless the verbosity is quiet.
+/// Prints the label of this machine's system once for each cache. Prints nothing if the verbosity is quiet.
 pub(crate) fn announce(cache: &Cache, verbosity: Verbosity) {
     let system = std::env::consts::OS;
     let Some(label) = label(system, || verbosity.is_quiet() || cache.recall(NOTE).is_some()) else { return };
@@ -18,8 +19,8 @@ pub(crate) fn announce(cache: &Cache, verbosity: Verbosity) {
     }
 }
 
-/// Returns the label of `system`, which is in Rust's notation. Returns `None` for a tested system, and if the user does not need
-/// the label. `is_needless` is not called for a tested system.
+/// Returns the label of `system`, a name in Rust's notation such as `macos`. Returns `None` for a tested system, and if
+/// `is_needless` returns true. Calls `is_needless` only for an untested system, because it reads a file.
 fn label(system: &str, is_needless: impl FnOnce() -> bool) -> Option<&'static str> {
     let label = match system {
         "macos" => {

@@ -285,7 +285,8 @@ impl Layout {
     }
 }
 
-/// Returns the path of module `name`. Its name ends with ".dylib" on macOS since `PostgreSQL` 16, and with ".so" otherwise.
+/// Returns the path of module `name`, even if there is no such file. The file name ends with ".dylib" on macOS since
+/// `PostgreSQL` 16, and with ".so" otherwise.
 fn module_file(modules: &Path, name: &str) -> PathBuf {
     let mac = modules.join(format!("{name}.dylib"));
     if mac.exists() { mac } else { modules.join(format!("{name}.so")) }

@@ -237,8 +237,8 @@ fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     let account = account_of(&path);
     let [helpers, server] = abandoned.locks();
     end_holders(&helpers, &path, |lock| sys::ask_holders_to_quit(lock, account, None, SHUTDOWN_TIMEOUT))?;
-    // Ask only a postmaster. If initdb or its server is asked, initdb removes the pid file. Then a sweep couldn't
-    // find the server's shared memory if this process were killed.
+    // Ask only a postmaster. If this process asked initdb or its server, initdb would remove the pid file. If a signal
+    // then killed this process, a sweep couldn't find the server's shared memory.
     let recorded = recorded_server(&RunDirectory::data_at(&path));
     end_holders(&server, &path, |lock| match recorded {
         Some(RecordedServer { pid, is_postmaster: true }) => {
@@ -252,8 +252,8 @@ fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     abandoned.remove()
 }
 
-/// Calls `ask`, which lets the holders of `lock` in the run directory `path` end on their own, and then kills
-/// those that remain.
+/// Calls `ask`, which lets the holders of `lock` in the run directory `path` end by themselves, and then kills
+/// the others. Does nothing if no process holds `lock`.
 fn end_holders(lock: &Path, path: &Path, ask: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), FileError> {
     if !sys::Lock::is_held(lock).unwrap_or(false) {
         return Ok(());
@@ -272,7 +272,7 @@ pub(crate) fn account_of(path: &Path) -> u32 {
     owner.unwrap_or_else(|_| sys::user())
 }
 
-/// The process that a data directory's pid file lists.
+/// The server that a data directory's pid file names.
 struct RecordedServer {
     pid: Pid,
     /// False for a server without child processes, such as the single-user server that initdb runs.

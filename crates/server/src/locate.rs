@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(found, ["pg-15", "pg-16"].map(|major| folder.path().join(major).join("bin")));
     }
 
-    /// Tries the patterns below a temporary directory in place of the root.
+    /// Expands the patterns below a temporary directory, which stands in for the root.
     #[test]
     fn installers_on_a_mac_have_a_pattern() {
         let root = tempfile::tempdir().unwrap();

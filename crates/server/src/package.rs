@@ -119,8 +119,8 @@ impl Package {
         packages
     }
 
-    /// Returns true if `name` is one of the extensions that come with `PostgreSQL`. npm's packages for Linux have all of them
-    /// and no other, while those for macOS have more.
+    /// Returns true if `name` is one of the extensions that come with `PostgreSQL`. npm's packages for Linux have
+    /// exactly these extensions, and its packages for macOS have more.
     pub(crate) fn has_contrib(name: &str) -> bool {
         let packages = table();
         let mut servers = packages

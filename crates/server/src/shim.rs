@@ -19,8 +19,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// `mach-o/fat.h`).
 const PROGRAM_MAGICS: [[u8; 4]; 3] = [*b"\x7fELF", [0xcf, 0xfa, 0xed, 0xfe], [0xca, 0xfe, 0xba, 0xbe]];
 
-/// Returns true if the file really is the program that its name suggests, and false for a script or for a
-/// link to a program with a different name.
+/// Returns true if the file is a program for Linux or macOS, and false for a script or for a link to a program
+/// with a different name.
 pub(crate) fn is_own_program(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));

@@ -1,8 +1,9 @@
-//! The leaf calls that each operating system makes in its own way, and that the rest of this crate needs on all of
-//! them. Each system's folder provides all of these functions, in modules of the same names.
+//! Leaf calls: functions that each operating system implements with its own system calls, and that the rest of this
+//! crate needs on every system. The folders `linux` and `macos` have the same modules with the same functions.
 //!
-//! With `--cfg pgfresh_portable`, those of Linux stand in for those of macOS, so that tests on Linux execute all code
-//! above them. Callers must cope with each answer that is documented as "not known".
+//! With `--cfg pgfresh_portable`, `portable` calls the leaf calls of Linux in place of those of macOS. So tests on Linux
+//! execute all code above the leaf calls. A system may not know an answer. Callers must cope with the value that the
+//! function's documentation names for this case.
 
 #[cfg(target_os = "linux")]
 use crate::linux as system;

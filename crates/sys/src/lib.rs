@@ -6,9 +6,10 @@
 //! PostgreSQL. Its folders:
 //!
 //! - `posix`: calls that Linux and macOS both have.
-//! - `linux`: calls that only Linux has.
-//! - `portable`: the interface of `linux` by POSIX alone, for macOS, and for Linux with `--cfg pgfresh_portable`.
-//! - `macos`: the leaf calls in [`host`] that POSIX lacks.
+//! - `linux`: Linux's leaf calls ([`host`]), and functions that build on calls of Linux alone.
+//! - `portable`: these functions again, built on POSIX and on leaf calls. macOS uses them, and Linux does with
+//!   `--cfg pgfresh_portable`.
+//! - `macos`: the leaf calls of macOS, and its process notifications.
 //! - `kernel_files`: readers of the files in which Linux describes a machine.
 //!
 //! Functions that return [`std::io::Result`] pass on the system call's error, unless they document another one.

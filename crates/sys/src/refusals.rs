@@ -1,4 +1,4 @@
-//! Remembers which calls the system refuses, so that pgfresh can say once that it works without them.
+//! Remembers which optional calls the system has refused, so that `pgfresh run -v` can name them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,16 +6,16 @@ use std::sync::Mutex;
 
 use crate::lock;
 
-/// The refused calls, and the error of the first attempt.
+/// Names of the refused calls, with the error of the first attempt.
 static REFUSALS: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
 
-/// Records that the system refuses `call`.
+/// Records that the system refused `call` with `error`. Keeps only the first error of each call.
 pub(crate) fn note_refusal(call: &'static str, error: &io::Error) {
     lock(&REFUSALS).entry(call).or_insert_with(|| error.to_string());
 }
 
-/// Returns the calls that the system has refused so far, each with its error. This crate does the same by other
-/// calls, at a higher cost.
+/// Returns the calls that the system has refused so far, each with the error of the first attempt. This crate replaces
+/// a refused call by other calls, at a higher cost.
 #[must_use]
 pub fn refusals() -> Vec<(&'static str, String)> {
     lock(&REFUSALS).iter().map(|(call, error)| (*call, error.clone())).collect()

@@ -1,12 +1,12 @@
-//! Rows of all tables of a database.
+//! Reads the rows of all tables of a database.
 
 use std::collections::BTreeMap;
 
 use server::{AdminConnection, SessionError, identifier};
 
-/// Maximum number of rows of a table that are read. Of a larger table, only the number of its rows counts.
+/// Maximum number of rows to read from a table. For a larger table, [`Table`] has only the number of rows.
 const MAX_ROWS: usize = 2000;
-/// Maximum length of a value in characters. A longer value is replaced by its beginning and a digest.
+/// Maximum length of a value in characters. The query replaces a longer value by its beginning and a digest.
 const MAX_VALUE: usize = 200;
 
 /// Tables and columns of all schemas but the system's, one row for each column.
@@ -23,7 +23,8 @@ const COLUMNS: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), 
     WHERE c.relkind = 'r' AND c.relpersistence <> 't' \
       AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
     ORDER BY 1, a.attnum";
-/// Last values of the sequences that fill no column by themselves, so that clients call `nextval`.
+/// Last values of the sequences that belong to no column and no default. The server calls
+/// `nextval` for none of them by itself, so clients do.
 const SEQUENCES: &str = "SELECT s.seqrelid::pg_catalog.regclass, pg_catalog.pg_sequence_last_value(s.seqrelid) \
     FROM pg_catalog.pg_sequence s \
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_depend d \
@@ -36,7 +37,7 @@ const SEQUENCES: &str = "SELECT s.seqrelid::pg_catalog.regclass, pg_catalog.pg_s
 pub struct Contents {
     /// Tables by their qualified names.
     pub(crate) tables: BTreeMap<String, Table>,
-    /// Last values of the sequences that clients call, by their names.
+    /// Last values of the sequences for which clients call `nextval`, by their names.
     pub(crate) sequences: BTreeMap<String, i64>,
 }
 
@@ -60,18 +61,18 @@ pub(crate) struct Column {
     pub(crate) content: ColumnContent,
 }
 
-/// How the values of a column can depend on what the server has generated.
+/// Content of a column, which decides how its values can differ from attempt to attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnContent {
     /// The server generates the values with a sequence.
     Generated,
-    /// An integer whose name says that it refers to another row.
+    /// An integer in a column whose name says that it refers to a row.
     Reference,
     /// Another integer, which a client can have taken from a sequence.
     Integer,
-    /// Text or a document, which can have such numbers in it.
+    /// Text or a document, which can contain numbers from a sequence.
     Text,
-    /// A date or time, which can be that of the attempt.
+    /// A date or time, which can be the time of the attempt.
     Time,
     /// Any other value.
     Plain,
@@ -108,7 +109,7 @@ impl Contents {
     }
 }
 
-/// Returns true if the name of an integer says that it refers to another row: `id`, `order_id` or `orderId`.
+/// Returns true if the name of an integer column says that it refers to a row: `id`, `order_id` or `orderId`.
 fn is_reference(name: &str) -> bool {
     let is_word = |name: &str| name.eq_ignore_ascii_case("id");
     is_word(name) || name.ends_with("Id") || name.rsplit_once('_').is_some_and(|(_, last)| is_word(last))

@@ -1,4 +1,4 @@
-//! Rows that a run with a fault has lost, doubled or changed, in comparison with runs without faults.
+//! Compares the rows after a run with a fault with those after runs without faults: lost, doubled and changed rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,12 +7,12 @@ use crate::contents::{ColumnContent, Contents, Row, Table};
 
 /// Maximum number of rows that a difference shows.
 const SHOWN_ROWS: usize = 3;
-/// Maximum length of a shown row, in columns.
+/// Maximum width of a shown row, in columns of a terminal.
 const ROW_WIDTH: usize = 120;
 /// Stands for a number that the server may have generated.
 const MASK: &str = "…";
 
-/// Contents of a database at the end of a lease without faults, and the columns whose values are the same in each run.
+/// Contents of a database at the end of a lease without faults, and how to compare them with those of another run.
 #[derive(Debug, Clone, Default)]
 pub struct SteadyRows {
     contents: Contents,
@@ -27,26 +27,26 @@ enum Comparison {
     Columns(Vec<ComparedColumn>),
     /// Not at all, because the rows differ even without faults.
     Unsteady,
-    /// Not at all, because the user says so.
+    /// Not at all, because the user ignores the table (`--ignore`).
     Ignored,
 }
 
 /// A column to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ComparedColumn {
-    /// Position of the column.
+    /// Position of the column in the table, from 0.
     at: usize,
     detail: Detail,
 }
 
-/// What counts of a value.
+/// The part of a value that counts in a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
     /// All of it.
     Value,
     /// A text with `…` in place of numbers.
     WithoutNumbers,
-    /// Whether it is NULL.
+    /// Only whether the value is NULL.
     Presence,
 }
 
@@ -61,16 +61,16 @@ pub struct TableDifference {
     pub found: u64,
     /// How the rows differ.
     pub kind: DifferenceKind,
-    /// Some of the differing rows: those that are missing or, if there are none, the surplus ones.
+    /// Up to three missing rows or, if no row is missing, surplus rows. Empty for a table whose rows pgfresh did not read.
     pub rows: Vec<String>,
 }
 
 /// How the rows of a table differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DifferenceKind {
-    /// Rows are there more often than without faults.
+    /// The table has rows of the run without faults more often.
     Doubled,
-    /// There are rows that are not there without faults.
+    /// The table has rows that the run without faults does not have.
     Surplus,
     /// Rows are missing.
     Lost,
@@ -79,8 +79,8 @@ pub enum DifferenceKind {
 }
 
 impl SteadyRows {
-    /// Compares the ends of two runs without faults. `ignored` are tables and columns to leave out: `TABLE` or `TABLE.COLUMN`,
-    /// with or without the schema.
+    /// Compares the contents at the end of two runs without faults. `ignored` are tables and columns to leave out: `TABLE`
+    /// or `TABLE.COLUMN`, with or without the schema.
     #[must_use]
     pub fn of(contents: Contents, other: &Contents, ignored: &[String]) -> Self {
         let names: BTreeSet<_> = contents.tables.keys().chain(other.tables.keys()).cloned().collect();
@@ -102,7 +102,7 @@ impl SteadyRows {
         Self { contents, tables }
     }
 
-    /// Returns true if `ignored` is a table, or one of its columns.
+    /// Returns true if `ignored` names a table or a column of these contents.
     #[must_use]
     pub fn has(&self, ignored: &str) -> bool {
         self.contents.tables.iter().any(|(name, table)| {
@@ -147,8 +147,8 @@ impl SteadyRows {
         names.into_iter().filter_map(of).collect()
     }
 
-    /// Returns true if the column has the numbers of a sequence that a client has called more often than without faults: in
-    /// both runs, the largest one is the sequence's last.
+    /// Returns true if a client fills an integer column from a sequence, and has called the sequence more often than
+    /// without faults. The sign of this: in both runs, the column's largest value is the sequence's last value.
     fn follows_sequence(&self, found: &Contents, table: &str, at: usize) -> bool {
         let largest = |contents: &Contents| -> Option<i64> {
             let table = contents.tables.get(table)?;
@@ -175,7 +175,8 @@ fn names_column(ignored: &str, table: &str, column: &str) -> bool {
     rest.is_some_and(|rest| names_table(rest, table))
 }
 
-/// Returns the columns whose values, or at least whose NULLs, are the same in both runs.
+/// Decides how to compare a table: by the columns whose values, or at least whose NULLs, are the same in both runs. A
+/// table whose number of rows differs is unsteady. `is_compared` returns false for the columns that the user ignores.
 fn stable_columns(one: &Table, other: &Table, is_compared: impl Fn(&usize) -> bool) -> Comparison {
     if one.count != other.count {
         return Comparison::Unsteady;
@@ -196,7 +197,7 @@ fn stable_columns(one: &Table, other: &Table, is_compared: impl Fn(&usize) -> bo
     };
     let stable: Vec<_> = known.filter(is_compared).filter_map(steady).collect();
     let of_values = stable.iter().copied().filter(|column| column.detail == Detail::Value).collect();
-    // Each column can have the same values in rows that are different as a whole.
+    // Two columns can each have the same values in both runs, and still pair them differently.
     let columns = [stable, of_values].into_iter().find(|columns| is_same(columns));
     Comparison::Columns(columns.unwrap_or_default())
 }
@@ -206,7 +207,8 @@ impl ComparedColumn {
         Self { at, detail: Detail::Value }
     }
 
-    /// Returns the column without what a second attempt may change: numbers and times that the server generates.
+    /// Returns the column with the detail that a second attempt cannot change: without numbers and times that the server
+    /// generates.
     fn relaxed(self, content: Option<ColumnContent>, follows_sequence: bool) -> Self {
         let detail = match (self.detail, content) {
             (
@@ -234,7 +236,8 @@ fn project(row: &Row, columns: &[ComparedColumn]) -> Row {
     columns.iter().map(value).collect()
 }
 
-/// Compares two tables. They differ if they do with `relaxed`, which has the same columns as `columns`.
+/// Compares two tables. Returns `None` if they are equal in the details of `relaxed`, which has the columns of `columns`
+/// with fewer details.
 fn difference(
     name: &str,
     (expected, found): (&Table, &Table),
@@ -278,7 +281,7 @@ fn without_numbers(text: &str) -> String {
     plain
 }
 
-/// Formats a row, without numbers that differ from attempt to attempt.
+/// Formats a row of compared values. Leaves out masked numbers, which say nothing.
 fn shown(row: &Row, columns: &[ComparedColumn], table: &Table) -> String {
     let field = |(value, compared): (&Option<String>, &ComparedColumn)| {
         let column = table.columns.get(compared.at);
@@ -294,10 +297,10 @@ fn shown(row: &Row, columns: &[ComparedColumn], table: &Table) -> String {
     report::cut(&fields.join(", "), ROW_WIDTH)
 }
 
-/// Number of rows by their values.
+/// Counts the rows of a table by their values.
 struct Counted(BTreeMap<Row, usize>);
 
-/// Rows that two tables do not have equally often, each as often as it differs.
+/// Rows that one of two tables has more often than the other, each as often as the counts differ.
 struct Balance {
     missing: Vec<Row>,
     surplus: Vec<Row>,

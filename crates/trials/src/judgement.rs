@@ -27,7 +27,7 @@ pub enum RunEnd {
 pub struct FaultyRun {
     /// How the command ended.
     pub end: RunEnd,
-    /// When the fault fired. `None` if it did not.
+    /// When the fault fired. `None` if it did not fire.
     pub fired: Option<Instant>,
     /// The lease with the fault. `None` if the fault did not fire.
     pub lease: Option<LeaseRecord>,
@@ -44,7 +44,7 @@ pub enum Judgement {
     Passed,
     /// The command fails, so the error reaches the test.
     Shown {
-        /// Whether a session of the lease began after the fault.
+        /// Whether the application opened a new session of the lease after the fault.
         reconnects: bool,
     },
     /// The application does not cope with the fault.
@@ -56,16 +56,17 @@ pub enum Judgement {
 pub enum FindingKind {
     /// The command did not end within this time.
     Hangs(Duration),
-    /// The command passes, although rows differ. `is_hidden` means that the failed statement never ran again.
+    /// The command passes, although rows differ.
     Rows {
         /// Differences, by table.
         differences: Vec<TableDifference>,
-        /// Whether the application has hidden the error.
+        /// Whether the application hides the error: rows of the failed statement are missing, and the statement never ran
+        /// again.
         is_hidden: bool,
     },
-    /// The command fails, and a retry has doubled rows.
+    /// The command fails, and a retry has doubled the rows of these tables.
     Doubles(Vec<TableDifference>),
-    /// Statements run in the transaction that the fault has failed.
+    /// The command fails, and so many statements after the fault got 25P02, because their transaction had failed.
     FailedTransaction(usize),
     /// The application retries after a serialization failure, and opens no other connection after the loss of one.
     NoConnection,
@@ -106,11 +107,11 @@ pub fn judge(point: &Point, steady_rows: Option<&SteadyRows>, run: &FaultyRun) -
     }
 }
 
-/// A failure after a lost connection, without a new one, of an application that retries the same statement after a
-/// serialization failure. Places are those of [`stuck`]'s list.
+/// Two points at one statement that show that the application does not connect again: it retries after a serialization
+/// failure, but fails without a new session after a lost connection. The places are positions in the list for [`stuck`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stuck {
-    /// Place of the point whose retry has worked.
+    /// Place of the point with the serialization failure, after which the retry worked.
     pub retry: usize,
     /// Place of the point with the lost connection.
     pub loss: usize,
@@ -124,7 +125,7 @@ impl Stuck {
     }
 }
 
-/// Finds the lost connections after which the application does not connect again.
+/// Finds the lost connections after which the application does not connect again, each with the retry that proves it.
 #[must_use]
 pub fn stuck(judged: &[(&Point, &Judgement)]) -> Vec<Stuck> {
     let of_loss = |(loss, (point, judgement)): (usize, &(&Point, &Judgement))| {
@@ -139,7 +140,7 @@ pub fn stuck(judged: &[(&Point, &Judgement)]) -> Vec<Stuck> {
 }
 
 impl FindingKind {
-    /// Returns the name of the kind for programs.
+    /// Returns the name of the kind in JSON reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -157,7 +158,7 @@ impl FindingKind {
         }
     }
 
-    /// Returns the name for `--only` with which pgfresh makes the finding again.
+    /// Returns the name for `--only` with which pgfresh repeats the finding.
     #[must_use]
     pub fn name_to_repeat(&self, point: &Point) -> String {
         match self {
@@ -196,7 +197,7 @@ impl FindingKind {
         }
     }
 
-    /// Returns the differences of rows.
+    /// Returns the differences of rows, or none for a finding without them.
     #[must_use]
     pub fn differences(&self) -> &[TableDifference] {
         match self {

@@ -1,4 +1,4 @@
-//! Decides which faults to try on a suite, and judges what the suite makes of each.
+//! Decides which faults to try on a suite, and judges how the suite copes with each of them.
 //!
 //! The caller runs the command twice without faults, and once for each [`Point`]: a fault at a statement of a lease. This
 //! crate compares the leases of these runs. It starts no command and no server.

@@ -4,17 +4,21 @@ use pgwire::StatementKind;
 
 use crate::recording::{Call, RanStatement, StatementResult};
 
-/// A moment at which a fault happens. The loss of a connection has other candidates than an error.
+/// A moment at which a trial's fault happens. The gateway counts other candidates for a lost connection than for an
+/// error, so one moment of the API can be two of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// An error instead of a statement.
     ErrorBeforeStatement,
     /// The loss of the connection instead of a statement.
     LossBeforeStatement,
+    /// The loss of the connection after a statement.
     AfterStatement,
     /// An error instead of a COMMIT.
     Commit,
+    /// The loss of the connection instead of a COMMIT.
     BeforeCommit,
+    /// The loss of the connection after a COMMIT.
     AfterCommit,
 }
 
@@ -53,7 +57,7 @@ impl Moment {
 /// Returns true if the server has begun to run the statement.
 fn begins(statement: &RanStatement) -> bool {
     let sqlstate = statement.sqlstate().unwrap_or_default();
-    // The server refuses these before it runs them. In the extended protocol, it refuses a Parse or a Bind.
+    // The server refuses such a statement before it runs it. In the extended protocol, it refuses the Parse or the Bind.
     let is_refused = sqlstate.starts_with("42") || sqlstate == "25P02" && statement.call == Call::Execute;
     matches!(statement.call, Call::Query | Call::Execute)
         && statement.result != StatementResult::Skipped

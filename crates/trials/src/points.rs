@@ -75,9 +75,10 @@ pub struct Point {
     pub nth: u64,
     /// Number of the statement among the candidates of the fault, from 1. Each moment has other candidates.
     pub candidate: u64,
-    /// What happens.
+    /// The fault.
     pub fault: TriedFault,
-    /// Pattern of the statement that runs again if the application tries again: the last write before a COMMIT.
+    /// Pattern of the statement that runs again if the application retries: the statement itself, or the last write before
+    /// a COMMIT.
     pub witness: String,
     class: Class,
 }
@@ -202,17 +203,18 @@ impl Point {
         format!("{}:{}", self.label, self.statement())
     }
 
-    /// Returns the names for `--only` that mean this point: of its test, of its statement, and its own.
+    /// Returns the names for `--only` that choose this point: the names of its test, of its statement, and of the point.
     fn names(&self) -> [String; 3] {
         [self.label.clone(), self.name_of_all(), self.to_string()]
     }
 
-    /// Returns true if both points have the same statement of the same lease.
+    /// Returns true if both points are at one statement of one lease.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         (&self.label, &self.pattern, self.nth) == (&other.label, &other.pattern, other.nth)
     }
 
-    /// Returns the rank of the point: points with a low rank tell more.
+    /// Returns the rank of the point. Trials begin with the lowest ranks: with faults that can lose or double
+    /// rows.
     fn rank(&self) -> (u8, u64) {
         use TriedFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
         let tier = match (self.class, self.fault) {

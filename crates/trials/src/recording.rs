@@ -31,7 +31,7 @@ pub struct RanStatement {
     pub text: String,
     /// Kind of the statement.
     pub kind: StatementKind,
-    /// Number of its session in the lease.
+    /// Number of its session in the lease, from 1.
     pub session: usize,
     /// How the client sent it.
     pub call: Call,
@@ -39,7 +39,7 @@ pub struct RanStatement {
     pub sent: Instant,
     /// Whether it ran in a transaction that a client had begun.
     pub in_transaction: bool,
-    /// Whether statements of the same request have run before it that the server has not committed yet.
+    /// Whether earlier statements of its request have done work that the server has not committed yet.
     pub follows_work: bool,
     /// How it ended.
     pub result: StatementResult,
@@ -54,7 +54,7 @@ pub enum Call {
     Execute,
     /// With another Execute, which fetches more rows.
     Fetch,
-    /// With a Parse, and without an Execute.
+    /// With a Parse that no Execute follows.
     Parse,
 }
 
@@ -89,7 +89,7 @@ pub struct TestEnd {
     pub database: String,
     /// When the client reported the end.
     pub at: Instant,
-    /// Name of the test in its runner. `None` if the client has not told it.
+    /// Name of the test in its runner. `None` if the client has reported none.
     pub test: Option<String>,
 }
 

@@ -10,19 +10,21 @@ use serde_json::{Value, json};
 use crate::judgement::FindingKind;
 use crate::points::Point;
 
-/// Maximum and minimum width in columns.
+/// Maximum width in columns.
 const WIDTH: usize = 120;
+/// Minimum width in columns.
 const MIN_WIDTH: usize = 50;
-/// Indentation of statements, and of the lines about them.
+/// Indentation of statements.
 const STATEMENT: &str = "  ";
+/// Indentation of the lines about a statement.
 const ABOUT: &str = "      ";
 /// Maximum number of names that the text shows of a list. Other reports show all of them.
 const SHOWN: usize = 8;
-/// Sentences about what no trial tries.
+/// Phrase about the faults that no trial tries.
 const NEVER_TRIED: &str = "two faults in one test, other orders of parallel sessions, statements that run only after a \
     fault, and faults of statements that pgfresh does not see, such as those of procedures";
 
-/// Findings of the trials, and their runs.
+/// Findings of the trials, with numbers of their runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrialsReport {
     /// The command.
@@ -31,11 +33,11 @@ pub struct TrialsReport {
     pub postgres: String,
     /// Duration of the trials in seconds.
     pub seconds: f64,
-    /// Where the time went.
+    /// Times of the runs, by purpose.
     pub time: TimeSpent,
     /// Findings that have happened twice, sorted by test, statement and fault.
     pub findings: Vec<TrialFinding>,
-    /// Findings whose second run did not take place.
+    /// Findings without a second run, because no other run could begin.
     pub seen_once: Vec<TrialFinding>,
     /// Findings that did not happen in the second run.
     pub unconfirmed: Vec<TrialFinding>,
@@ -43,7 +45,7 @@ pub struct TrialsReport {
     pub tests: Vec<TriedTest>,
     /// Tests that got no fault.
     pub left_out: Vec<UntriedTest>,
-    /// Number of points with a run.
+    /// Number of points with a run. A point with a second run counts once.
     pub runs: usize,
     /// Number of points in which the command passed with the rows of a run without faults.
     pub recovered: usize,
@@ -55,7 +57,7 @@ pub struct TrialsReport {
     pub not_reached: usize,
     /// Points without a run.
     pub not_run: Vec<Point>,
-    /// Why points have no run, or findings no second run. Empty if all have.
+    /// Reason why points have no run, or findings no second run, as a clause. Empty if all of them have one.
     pub not_run_because: String,
     /// Phrases about what the trials could not see.
     pub unseen: Vec<String>,
@@ -90,7 +92,7 @@ pub struct RunTime {
     pub seconds: f64,
 }
 
-/// Where the time of the trials went.
+/// Times of the trials' runs, by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TimeSpent {
     /// Runs without faults.
@@ -270,7 +272,7 @@ impl TrialsReport {
         report
     }
 
-    /// Returns the command line that makes a finding again, for a shell.
+    /// Returns the command line that repeats a finding, for a shell.
     fn again(&self, finding: &TrialFinding) -> String {
         self.command.again(&finding.kind.name_to_repeat(&finding.point))
     }
@@ -291,7 +293,7 @@ impl TrialsReport {
         })
     }
 
-    /// Returns test, fault or faults, and reason of all that was not tried.
+    /// Returns each test or fault without a run, as the test, the fault or faults, and the reason.
     fn untried(&self) -> Vec<(&str, String, &str)> {
         let left_out = self
             .left_out
@@ -356,7 +358,7 @@ impl TrialsReport {
         MeasuredTests { name: self.title(), seconds: self.seconds, tests }
     }
 
-    /// Adds what the trials have found in a test.
+    /// Adds the findings and the numbers of faults of a test to `measured`.
     fn measured(&self, test: &TriedTest, mut measured: MeasuredTest) -> MeasuredTest {
         let mut failures = Vec::new();
         for finding in self.findings.iter().filter(|finding| finding.point.label == test.label) {

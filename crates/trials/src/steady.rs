@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::difference::SteadyRows;
 use crate::recording::LeaseRecord;
 
-/// A lease that is the same in both runs.
+/// A lease that both runs have at one position, with one test.
 #[derive(Debug, Clone)]
 pub struct SteadyLease {
     /// Number of the lease in each run, from 1.
@@ -16,12 +16,13 @@ pub struct SteadyLease {
     pub record: LeaseRecord,
     /// The lease in the second run.
     pub(crate) other: LeaseRecord,
-    /// Rows at the end. `None` if they could not be read.
+    /// Rows at the end of both runs. `None` if pgfresh could not read them.
     pub steady_rows: Option<SteadyRows>,
 }
 
-/// Pairs the leases of two runs. `ignored` are tables and columns to leave out: see [`SteadyRows::of`]. Also returns the number of leases of the first run that the second one does not have at
-/// the same place.
+/// Pairs the leases of two runs by their positions. `ignored` are tables and columns to leave out: see
+/// [`SteadyRows::of`]. Also returns the number of leases of the first run for which the second run has no lease of this test
+/// at this position.
 #[must_use]
 pub fn steady_leases(
     one: Vec<LeaseRecord>,

@@ -1,4 +1,4 @@
-//! Schema of a fault: which of its members go together.
+//! JSON schema of a request for a fault: which of its members go together.
 
 use serde_json::{Map, Value, json};
 
@@ -9,11 +9,11 @@ pub(crate) const BANDWIDTH: &str = "^0*[1-9][0-9]{0,11} ?(B|kB|MB)$";
 /// Pattern of a text that is not blank.
 pub(crate) const TEXT: &str = r"\S";
 
-/// Members with an effect. A fault has exactly one of them.
+/// Members that name the effect of a fault. Each request has exactly one of them.
 const EFFECTS: [&str; 4] = ["error", "connection", "delay", "bandwidth"];
 
-/// Returns the schemas of all kinds of faults: of each at a connection, and at its other moments. A member that a fault
-/// cannot have may be `null`.
+/// Returns two schemas for each kind of fault: one for the moment of a connection, and one for all other moments. A member
+/// that a fault cannot have may be `null`.
 pub(crate) fn effects() -> Value {
     let (connect, others): (Vec<_>, Vec<_>) =
         FaultMoment::ALL.into_iter().partition(|moment| *moment == FaultMoment::Connect);
@@ -21,7 +21,7 @@ pub(crate) fn effects() -> Value {
     FaultKind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the schema of a fault at some moments, at which it can have the same members.
+/// Returns the schema of a kind of fault at `moments`. A member is possible if the fault can have it at all of them.
 fn effect(kind: FaultKind, moments: &[FaultMoment]) -> Value {
     let (name, value) = kind.effect();
     let has_statement = moments.iter().all(|moment| kind.has_statement_at(*moment));

@@ -35,8 +35,8 @@ pub(super) async fn make_read_only(inner: &mut Stream) -> io::Result<Vec<u8>> {
     run(inner, READ_ONLY, |_| ()).await
 }
 
-/// Runs a statement that the client does not see. Calls `see` for each row. If the session ends meanwhile, the returned bytes
-/// have the reason.
+/// Runs a statement that the client does not see. Calls `see` for each row. Returns the server's other messages for the
+/// client. If the session ends meanwhile, they contain the error with which it ended.
 async fn run(inner: &mut Stream, sql: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
     // A Query would remove the client's unnamed statement.
     inner.write_all(&[&own_execution(sql)[..], SYNC].concat()).await?;

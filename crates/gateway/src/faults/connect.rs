@@ -13,7 +13,7 @@ use super::scope::FaultScope;
 use crate::state::ConnectionHandle;
 use crate::stream::Stream;
 
-/// How often a connection outside of a session checks whether its lease is over.
+/// Interval at which a connection that has no session checks whether its lease is over.
 const LEASE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A connection that gets a fault in place of a session.
@@ -24,12 +24,13 @@ pub(crate) struct HitConnection {
     pub(crate) scope: FaultScope,
 }
 
-/// How a delay of a connection has ended.
+/// How the delay of a new connection has ended.
 pub(crate) enum Delayed {
     /// The connection goes on.
     Over(Stream),
     /// The lease is over, and the connection must not begin another one.
     LeaseEnded(Stream),
+    /// The client has closed the connection.
     ClientLeft,
 }
 
@@ -51,7 +52,7 @@ impl HitConnection {
         }
     }
 
-    /// Waits for this time, or until the client leaves or the lease is over.
+    /// Waits for `time`, but no longer than until the client leaves or the lease is over.
     pub(crate) async fn delay(self, time: Duration) -> Delayed {
         let Self { client, faults, scope, .. } = self;
         tokio::select! {
@@ -75,7 +76,7 @@ pub(super) async fn stay_silent(client: &Stream, faults: &Arc<LeaseFaults>, scop
 pub(super) async fn client_leaves(client: &Stream) {
     match client.disconnect_watcher() {
         Ok(watcher) => watcher.writing_side_closed().await,
-        // The system has no descriptor left.
+        // The process has no descriptor left. The caller's other conditions still end its wait.
         Err(_) => pending().await,
     }
 }

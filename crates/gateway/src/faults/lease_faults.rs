@@ -42,7 +42,7 @@ struct Refusal {
 #[derive(Debug, Default)]
 struct Requests {
     all: Vec<Requested>,
-    /// Positions of the faults by moment, because a statement asks for one moment after the other.
+    /// Positions in `all` by moment. A statement looks for faults at one moment after the other.
     by_moment: HashMap<FaultMoment, Vec<usize>>,
 }
 
@@ -65,7 +65,7 @@ struct Requested {
 pub(super) struct Strike {
     /// Positions of the faults that have counted the candidate.
     counted: Vec<usize>,
-    /// Position of the fault that has fired, and its statement.
+    /// Position of the fault that has fired, and the text of the statement that it hit.
     hit: Option<(usize, Arc<str>)>,
     pub(super) effect: Option<FaultEffect>,
 }
@@ -216,7 +216,7 @@ impl LeaseFaults {
         {
             requested.fired = requested.fired.saturating_sub(1);
             requested.fired_at = requested.fired_at.filter(|_| requested.fired > 0);
-            // Other sessions may have struck since.
+            // The fault may have hit statements of other sessions since, so the last text may be theirs.
             if let Some(own) = requested.statements.iter().rposition(|other| other == shortened(statement)) {
                 requested.statements.remove(own);
             }
@@ -237,7 +237,7 @@ impl LeaseFaults {
     }
 }
 
-/// Returns the text of a statement as descriptions have it.
+/// Returns the part of a statement's text that descriptions show: up to [`LONGEST_STATEMENT`] bytes.
 fn shortened(statement: &str) -> &str {
     &statement[..statement.floor_char_boundary(LONGEST_STATEMENT)]
 }

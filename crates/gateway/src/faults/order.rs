@@ -1,4 +1,4 @@
-//! The order to an open session to obey the faults of its lease.
+//! An order that tells an open session to obey the faults of its lease.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::lease_faults::LeaseFaults;
 
-/// An order to one session. Clones are the same order.
+/// An order to one session. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultOrder {
     pub(super) faults: Arc<LeaseFaults>,
@@ -15,7 +15,7 @@ pub(crate) struct FaultOrder {
     failovers: watch::Receiver<u64>,
     /// Number of failovers before the order.
     first_failovers: u64,
-    /// Whether a fault of the session itself makes the server end it.
+    /// Whether a fault of this session makes the server end it.
     is_terminated: watch::Sender<bool>,
     /// Bytes per second and direction, if a fault limits them.
     pub(super) bandwidth: Option<u64>,
@@ -42,7 +42,7 @@ impl FaultOrder {
         let (mut failovers, mut own) = (self.failovers.clone(), self.is_terminated.subscribe());
         let fails_over = async { failovers.wait_for(|count| *count > self.first_failovers).await.is_ok() };
         let is_terminated = async { own.wait_for(|is_terminated| *is_terminated).await.is_ok() };
-        // Neither channel closes, because this order holds the senders.
+        // Neither channel closes: this order holds one sender, and `faults` holds the other.
         tokio::select! {
             _ = fails_over => {}
             _ = is_terminated => {}

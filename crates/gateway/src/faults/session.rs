@@ -121,8 +121,9 @@ struct Cut {
 enum Prepared {
     /// A statement that the client prepared before the session obeyed faults.
     Unknown,
-    /// A text without a token.
+    /// An empty text, or one with comments alone.
     Empty,
+    /// A statement with its text.
     Known(Statement),
 }
 
@@ -153,7 +154,8 @@ pub(crate) struct FaultSession {
     state: TransactionState,
     /// The prepared statements, by name.
     prepared: HashMap<Vec<u8>, Prepared>,
-    /// Name and former statement for each Parse and Close that the server has not answered. `None` for a Close of a portal.
+    /// Queue of the Parse and Close messages that the server has not answered. Each has the statement's name and its former
+    /// statement, or is `None` for a Close of a portal. [`Self::restore_prepared`] undoes the changes that the server refuses.
     unconfirmed: VecDeque<Option<(Vec<u8>, Option<Prepared>)>>,
     portals: HashMap<Vec<u8>, Portal>,
     work: Work,
@@ -331,7 +333,7 @@ impl FaultSession {
         None
     }
 
-    /// Prepares for the end of the session: the server gets no further bytes, and the client gets its last ones.
+    /// Prepares for the end of the session: discards the bytes for the server, and keeps those for the client.
     pub(super) fn close(&mut self) {
         self.queue.retain(|output| !matches!(output, Output::ToServer(_)));
         self.passes_client = false;

@@ -15,6 +15,7 @@ const MOST_TOKENS: usize = 64;
 /// How a statement can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// Any other statement.
     Plain,
     Begin,
     Commit {
@@ -53,7 +54,8 @@ pub(super) struct Statement {
     pub(super) kind: Kind,
     /// Place in the string of a Query.
     pub(super) place: Range<usize>,
-    /// The text for comparisons, once it was compared. Executions of a prepared statement share it.
+    /// The text in the form for comparisons. Empty until the first comparison. All executions of a prepared statement
+    /// share it.
     plain: Arc<OnceLock<PlainStatement>>,
 }
 
@@ -63,7 +65,7 @@ impl Statement {
         Self::of_kind(Kind::Plain, name)
     }
 
-    /// Like [`Self::named`], for a statement of this kind.
+    /// Returns a statement of this kind without text, which only needs a name for reports.
     pub(super) fn of_kind(kind: Kind, name: &str) -> Self {
         Self { text: name.into(), kind, place: 0..0, plain: Arc::default() }
     }

@@ -22,7 +22,7 @@ impl SessionFacts {
         process.map_or(0, u32::from_be_bytes)
     }
 
-    /// Returns true if `standard_conforming_strings` was on at the begin.
+    /// Returns true if `standard_conforming_strings` was on when the session began.
     pub(super) fn standard_strings(&self) -> bool {
         let on = b"standard_conforming_strings\0on\0";
         self.greeting.windows(on.len()).any(|window| window == on)
@@ -53,6 +53,6 @@ pub(crate) struct ClientSide {
     pub(crate) has_run_in_block: bool,
     /// Whether the client has sent no message yet.
     pub(crate) is_new: bool,
-    /// Prepared statements for which the server has others, with their names and the client's texts.
+    /// Names and the client's texts of the prepared statements that the gateway has replaced at the server.
     pub(crate) replaced: Vec<(Vec<u8>, Box<[u8]>)>,
 }

@@ -1,4 +1,5 @@
-//! `pgfresh faults`: runs the command once for each fault at each statement, and reports those that it does not cope with.
+//! `pgfresh faults`: runs the command once for each fault at each statement, and reports the faults with which the
+//! application does not cope.
 
 mod child;
 mod parallel;
@@ -91,7 +92,7 @@ fn try_all(
     let progress = TrialsProgress::new(context.verbosity);
     let targets = Recorder { runner, gate, arguments, jobs, progress: &progress }.record()?;
     let (all, unsteady) = points(targets.leases());
-    // Names of what was not recorded are unknown.
+    // A name may belong to a test that pgfresh has not recorded.
     let is_whole = gate.closed().is_none() && targets.left_out.is_empty();
     let chosen = match trials::chosen(&all, &arguments.only) {
         Ok(chosen) => chosen,
@@ -133,7 +134,7 @@ fn no_such_table(name: &str) -> Failure {
     failure.hint("Write TABLE or TABLE.COLUMN, with or without the schema before it.".to_owned())
 }
 
-/// Describes trials in which no fault had a run, so that they say nothing.
+/// Describes trials without a run with a fault. They prove nothing about the application, so they fail.
 fn no_fault(report: &TrialsReport) -> Failure {
     let failure = Failure::new("no fault was tried");
     failure.hint(if report.not_run.is_empty() && report.left_out.is_empty() {
@@ -168,7 +169,7 @@ fn count(report: &mut TrialsReport, tried: Vec<TriedPoint>) {
     }
 }
 
-/// Returns the tests with the numbers of their faults. `all` means that tests without faults belong to them.
+/// Returns the tests with the numbers of their faults. With `all`, the list also has tests without faults.
 fn tried_tests(report: &TrialsReport, targets: &Targets, chosen: &[Point], all: bool) -> Vec<TriedTest> {
     let numbers = |points: &mut dyn Iterator<Item = &Point>| {
         let mut numbers = BTreeMap::<String, usize>::new();
@@ -186,14 +187,14 @@ fn tried_tests(report: &TrialsReport, targets: &Targets, chosen: &[Point], all: 
     labels.map(of_label).collect()
 }
 
-/// Returns the command line without passwords, and without what belongs to this call alone.
+/// Returns the command line without passwords, and without the options that only this call needs.
 fn repeatable(words: &[OsString], command: &[OsString]) -> RepeatableCommand {
     let ours = &words[1..words.len().saturating_sub(command.len()).max(1)];
     let options = lasting(user_command::without_passwords(ours));
     RepeatableCommand { options, words: user_command::without_passwords(command) }
 }
 
-/// Leaves out the name of the command, which comes first, and the options that do not matter for a single fault.
+/// Leaves out the first word, which is `faults`, and the options that do not matter for a single fault.
 fn lasting(words: Vec<String>) -> Vec<String> {
     let (left_out, options) = (["--json", "--"], ["--only", "--budget", "--jobs", "-j", "--report"]);
     let mut words = words.into_iter().skip(1);

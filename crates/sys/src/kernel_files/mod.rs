@@ -1,6 +1,6 @@
-//! Reads the files in which Linux describes a machine and its disks: those below `/proc` and `/sys`. They can also
-//! be a copy, or come from another machine, so this compiles on every system. Without these files, every fact is
-//! unknown.
+//! Reads the files below `/proc` and `/sys`, in which Linux describes a machine and its disks. The caller can also pass
+//! copies of these files, even from another machine, so this module compiles on every system. Without the files, every
+//! fact is unknown.
 
 pub(crate) mod disk;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Finds mounts in the kernel's mountinfo table.
+//! Finds the mount of a path, and reads copies of the kernel's mountinfo table.
 
 use std::fs;
 use std::io;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{host, system};
 
-/// The paths of sysfs and procfs. Tests use copies of both. By default, they are those of this machine. On systems
-/// without them, the default paths don't exist.
+/// The paths of sysfs and procfs. The default paths are those of this machine. On systems without sysfs and procfs, the
+/// default paths don't exist. Tests use copies of both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// Usually `/sys`.
@@ -23,7 +23,8 @@ impl Default for Roots {
     }
 }
 
-/// A line in mountinfo. Source: proc(5), `/proc/PID/mountinfo`.
+/// A mount, with the fields of a line in mountinfo. On macOS, only `point`, `kind` and `source` have values. Source:
+/// proc(5), `/proc/PID/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     pub(crate) id: u64,
@@ -44,8 +45,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Finds the mount that contains `path`. For this machine, the operating system does. In a copied table, this is
-    /// the mount with the longest mount point above `path`.
+    /// Finds the mount that contains `path`. With the default procfs, asks the operating system. With a copied table,
+    /// takes the mount with the longest mount point above `path`.
     ///
     /// # Errors
     /// Returns an error if `path` does not exist, or if the table cannot be read or contains no mount above

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 /// `None`, and leaves no file, if the file systems don't support clones. Source: `ioctl_ficlone(2)`, Linux 4.5.
 ///
 /// # Errors
-/// Returns an error if the call fails for any reason but missing support, for example because the disk is
-/// full. No file is left in that case.
+/// Returns an error if `name` exists, or if the call fails for any reason but missing support, for example because the
+/// disk is full. The call leaves no new file in that case.
 pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let to = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
@@ -31,8 +31,9 @@ pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -
     }
 }
 
-/// Flushes all data written to the file system of `file` to disk. Source: syncfs(2), which reports errors
-/// since 5.8. If a filter refuses the call, this flushes all file systems.
+/// Writes all cached data of the file system of `file` to disk. Source: syncfs(2), which reports errors
+/// since 5.8. If a filter of system calls refuses syncfs(2), flushes all file systems with sync(2), which reports no
+/// errors.
 pub fn sync_filesystem(file: &File) -> io::Result<()> {
     match rustix::fs::syncfs(file) {
         Err(Errno::NOSYS | Errno::PERM) => rustix::fs::sync(),

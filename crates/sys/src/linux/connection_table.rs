@@ -13,7 +13,9 @@ use std::net::{IpAddr, SocketAddr};
 const ESTABLISHED: &str = "01";
 
 /// Returns the uid that owns the socket at `near`, which is connected to `far`, or `None` if it is unknown. Both
-/// addresses are on loopback, in the form of their own family. Must never name our user or root unless one of their
+/// addresses are loopback addresses, and IPv4 addresses are not mapped to IPv6.
+///
+/// pgfresh lets our user and root in without a password. So no implementation may return their uid unless one of their
 /// processes has this socket open.
 pub(crate) fn owner_of_connection(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     tables().find_map(|table| owner(&table, near, far))

@@ -14,7 +14,7 @@ use crate::host;
 
 const LISTENING: &str = "0A";
 
-/// Returns the uid that owns the socket at `remote`, which is connected to `local`.
+/// Returns the uid that owns the socket at `remote`, which is connected to `local`. Returns `None` if it is unknown.
 pub(crate) fn owner(remote: SocketAddr, local: SocketAddr) -> Option<u32> {
     if supports_sock_diag() {
         socket_diag::owner(remote, local).ok().flatten()

@@ -14,7 +14,7 @@ use crate::posix::polled_directory::PolledDirectory;
 use crate::refusals::note_refusal;
 
 /// A watch for one directory. A wait ends when a process closes a file in the directory after writing to it, or
-/// renames a file into the directory. If the kernel refuses notifications, it ends after a short pause, too.
+/// renames a file into the directory. If the kernel refuses notifications, each wait ends after a short pause.
 #[derive(Debug)]
 pub struct DirectoryWatch(Kind);
 
@@ -31,7 +31,7 @@ impl DirectoryWatch {
     pub fn new(directory: &Directory) -> Self {
         Self(match queue(directory) {
             Ok(queue) => Kind::Notified(queue),
-            // Filters of system calls refuse the call, a user can have too many queues, and /proc can be hidden.
+            // A filter of system calls can refuse the calls, and a user can have too many queues or watches.
             Err(error) => {
                 note_refusal("inotify", &error);
                 Kind::Polled(PolledDirectory::begin())
@@ -39,7 +39,7 @@ impl DirectoryWatch {
         })
     }
 
-    /// Waits for an event, or for all writers of the pipe `alive` to close it, but at most for `timeout`.
+    /// Waits until an event comes or all writers of the pipe `alive` have closed it, but at most for `timeout`.
     /// Returns true if the pipe was closed.
     pub fn wait(&self, alive: impl AsFd, timeout: Duration) -> io::Result<bool> {
         let queue = match &self.0 {

@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 /// Maximum number of events that one wait returns.
 const MOST_EVENTS: usize = 64;
 
-/// Descriptors that one thread waits for, each with a number of its own.
+/// Descriptors for which one thread waits. The caller gives each descriptor a number.
 #[derive(Debug)]
 pub struct EventQueue(OwnedFd);
 
@@ -24,7 +24,8 @@ impl EventQueue {
         Ok(epoll::add(&self.0, descriptor, EventData::new_u64(number), EventFlags::IN)?)
     }
 
-    /// Removes a descriptor, before the caller closes it. Linux itself removes closed descriptors.
+    /// Does nothing, because Linux itself removes closed descriptors. Portable callers must call this when they close
+    /// a descriptor.
     pub fn remove(&mut self, _number: u64) {}
 
     /// Waits for events, and adds their numbers to `ready`.

@@ -1,4 +1,4 @@
-//! Lets the kernel report the end of a process, with a pidfd. Source: `pidfd_open(2)`, Linux 5.3.
+//! Process notifications: the kernel reports the end of a process through a pidfd. Source: `pidfd_open(2)`, Linux 5.3.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,7 +29,7 @@ impl ExitEvent {
         }
     }
 
-    /// Sends a signal to the process, which has the pid `process` unless it has ended.
+    /// Sends a signal to the process. `process` is the pid with which the caller opened this event.
     ///
     /// # Errors
     /// Returns `ESRCH` if the process has ended, and `EPERM` if it belongs to another user.

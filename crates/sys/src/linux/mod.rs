@@ -1,4 +1,4 @@
-//! Calls that only Linux has.
+//! Leaf calls of Linux, and the functions that build on calls of Linux alone.
 
 pub(crate) mod boot;
 pub(crate) mod clone;

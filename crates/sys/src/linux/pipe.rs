@@ -1,4 +1,4 @@
-//! Creates pipes with a small buffer, so that a writer blocks until its output is read.
+//! Creates pipes with a small buffer, so that a writer blocks until this process reads its output.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{host, wait_readable};
 /// Buffer size of a narrow pipe, in bytes. The kernel rounds it up to a page.
 const BUFFER_SIZE: usize = 4096;
 
-/// The read end of a pipe whose buffer is one page. A writer blocks as soon as it has written more.
+/// The read end of a pipe whose buffer is one page. A writer that writes more blocks.
 #[derive(Debug)]
 pub struct NarrowPipe(PipeReader);
 
@@ -28,7 +28,7 @@ impl NarrowPipe {
         wait_readable(&self.0, limit)
     }
 
-    /// Returns true if the process's standard output is this pipe. Returns false if the system doesn't tell.
+    /// Returns true if the process's standard output is this pipe. Returns false if the system doesn't know.
     #[must_use]
     pub fn is_output_of(&self, pid: u32) -> bool {
         host::writes_to(pid, &self.0)

@@ -23,12 +23,12 @@ pub(crate) fn pids() -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// Returns facts about a process, or `None` if it doesn't exist or the system doesn't show it. Reading the files of an
-/// exiting process delays the release of its memory.
+/// Returns facts about a process, or `None` if it doesn't exist or the system doesn't show it to us. Reading the files
+/// of an exiting process delays the release of its memory.
 ///
-/// Allocates nothing, so it may be called between fork and exec.
+/// Allocates nothing, so a process may call this between fork and exec.
 pub(crate) fn process(pid: u32) -> Option<Process> {
-    // This is enough for the pid, the program's name of up to 15 bytes, and 20 fields of up to 20 digits.
+    // The buffer has room for the pid, the program's name of up to 15 bytes, and 20 fields of up to 20 digits.
     let mut stat = [0; 512];
     let mut path = [0; "/proc/4294967295/stat".len()];
     let mut rest = &mut path[..];
@@ -51,8 +51,8 @@ pub(crate) fn process(pid: u32) -> Option<Process> {
     Some(Process { parent, started: fields.nth(12)?.parse().ok()?, state })
 }
 
-/// Returns the real, effective and saved uid of a process, and whatever other uid decides what it may do. Returns
-/// `None` if the process doesn't exist.
+/// Returns the real, effective and saved uid of a process, and its uid for file access. Returns `None` if the process
+/// doesn't exist.
 pub(crate) fn users_of(pid: u32) -> Option<Vec<u32>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -60,7 +60,7 @@ pub(crate) fn users_of(pid: u32) -> Option<Vec<u32>> {
 }
 
 /// Returns true if a process has the file at the canonical `path` open. Returns false if we can't see the process's
-/// files, because it ended or belongs to another user.
+/// files, because the process has ended or belongs to another user.
 pub(crate) fn has_open(pid: u32, path: &Path) -> bool {
     let files = match open_files(pid) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && crate::is_root() => {
@@ -75,7 +75,7 @@ pub(crate) fn has_open(pid: u32, path: &Path) -> bool {
 /// Returns the files that a process has open.
 fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
     let files = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().map(|file| fs::read_link(file.path()));
-    // A file may have been closed since.
+    // The process may have closed a file since.
     files.filter(|file| !file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)).collect()
 }
 
@@ -87,7 +87,7 @@ fn as_owner_of<T>(pid: u32, look: impl FnOnce() -> io::Result<T>) -> io::Result<
     // SAFETY: these calls have no memory preconditions. They return the previous ids, even if they fail.
     let (group, user) = unsafe { (libc::setfsgid(owner.gid()), libc::setfsuid(owner.uid())) };
     let seen = look();
-    // SAFETY: as above.
+    // SAFETY: these calls have no memory preconditions.
     unsafe {
         libc::setfsuid(user.cast_unsigned());
         libc::setfsgid(group.cast_unsigned());
@@ -96,7 +96,7 @@ fn as_owner_of<T>(pid: u32, look: impl FnOnce() -> io::Result<T>) -> io::Result<
 }
 
 /// Returns true if a process's standard output is the pipe that `reader` reads. Returns false if the system doesn't
-/// tell.
+/// know.
 pub(crate) fn writes_to(pid: u32, reader: &PipeReader) -> bool {
     let Ok(output) = fs::metadata(format!("/proc/{pid}/fd/1")) else { return false };
     fstat(reader).is_ok_and(|pipe| (pipe.st_dev, pipe.st_ino) == (output.dev(), output.ino()))
@@ -107,7 +107,7 @@ pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
 }
 
-/// Returns true if the calling thread is this process's only one. Returns false if the system doesn't tell.
+/// Returns true if the calling thread is this process's only one. Returns false if the system doesn't know.
 pub(crate) fn is_only_thread() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }

@@ -1,4 +1,4 @@
-//! Names this process's executable.
+//! Finds this process's executable, and sets the process's name.
 
 use std::ffi::CStr;
 use std::path::Path;

@@ -7,8 +7,8 @@ use rustix::process::Pid;
 
 use crate::posix::segments::Segment;
 
-/// Returns the segments that `account` owns and the process `creator` created. A system without the table has no
-/// such segments.
+/// Returns the segments that `account` owns and the process `creator` created. Returns none if the kernel has no table,
+/// because such a kernel has no System V memory.
 pub(crate) fn segments(creator: Pid, account: u32) -> io::Result<Vec<Segment>> {
     let table = match fs::read_to_string("/proc/sysvipc/shm") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -25,8 +25,8 @@ pub(crate) fn segments(creator: Pid, account: u32) -> io::Result<Vec<Segment>> {
     Ok(table.lines().skip(1).filter_map(segment).collect())
 }
 
-/// Returns the ids of the sets of semaphores that `account` owns and whose last semaphore the process `creator` has set.
-/// There are none: servers keep their semaphores in shared memory on Linux.
+/// Returns an empty list in place of the sets of semaphores of a server. On Linux, servers keep their semaphores in
+/// shared memory.
 pub(crate) fn semaphores(_creator: Pid, _account: u32) -> Vec<i32> {
     Vec::new()
 }

@@ -1,4 +1,4 @@
-//! Reads and changes the state of connections.
+//! Checks whether connections have ended, and resets them.
 
 use std::io;
 use std::net::TcpStream;
@@ -8,7 +8,8 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{connect_unspec, sockopt};
 
-/// Sends a reset and disconnects, even if the socket has more descriptors. Unsent data is lost.
+/// Sends a reset and disconnects, even if the socket has other descriptors. Unsent data is lost. Source: connect(2),
+/// `AF_UNSPEC`.
 pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
     Ok(connect_unspec(stream)?)
 }
@@ -19,7 +20,8 @@ pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     Ok(sockopt::socket_peercred(stream)?.uid.as_raw())
 }
 
-/// Returns true if the peer has closed the connection, or at least its sending direction.
+/// Returns true if the peer has closed the connection, or at least its sending direction. For a pipe, returns true if
+/// no process has its other end open.
 #[must_use]
 pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
     has_event(stream, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)

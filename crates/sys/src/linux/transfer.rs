@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 
 /// Copies up to `length` bytes between the current offsets of two files, inside the kernel. Returns the
-/// number of bytes copied, which is less than `length` only at the end of `from`. Source: sendfile(2), file
-/// to file since 2.6.33.
+/// number of copied bytes, which is less than `length` only at the end of `from`. Source: sendfile(2), which
+/// copies between files since Linux 2.6.33.
 pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
     let mut done = 0;
     while done < length {
@@ -18,7 +18,7 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
             Ok(count) => done += count as u64,
             Err(Errno::INTR) => {}
             // Some file systems (e.g. FUSE and the one in gVisor) don't support this call, and filters of system calls
-            // can refuse it, so copy the bytes through our own memory.
+            // can refuse it. Then copy the bytes through our own memory.
             Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) if done == 0 => {
                 let mut limited = io::Read::take(from, length);
                 return io::copy(&mut limited, &mut &*to);

@@ -14,12 +14,12 @@ use super::structures::{SYNC_VOLUME_FULLSYNC, SYNC_VOLUME_WAIT};
 /// `None`, and leaves no file, if the file system doesn't support clones. Source: clonefile(2), macOS 10.12.
 ///
 /// # Errors
-/// Returns an error if `name` exists, or if the call fails for any reason but missing support. No file is left in
-/// that case.
+/// Returns an error if `name` exists, or if the call fails for any reason but missing support. The call leaves no new
+/// file in that case.
 pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<File>> {
     match fclonefileat(from, directory, name, CloneFlags::NOFOLLOW | CloneFlags::NOOWNERCOPY) {
         Ok(()) => {}
-        // APFS alone has clones, and only within a volume.
+        // Only APFS supports clones, and only within a volume.
         Err(Errno::NOTSUP | Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
@@ -30,7 +30,8 @@ pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -
     opened.map(Some)
 }
 
-/// Opens a clone for writing. A clone has the mode of its source, which may forbid that.
+/// Gives a clone the mode 0600 and opens it for writing. A new clone has the mode of its source, which may forbid
+/// writing.
 fn open_private(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<File> {
     let reading =
         openat(directory, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
@@ -39,7 +40,8 @@ fn open_private(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<File> {
     Ok(openat(directory, name, writing, Mode::empty())?.into())
 }
 
-/// Flushes all data written to the volume of `file` to disk, and empties the disk's own cache. Source: `fsync_volume_np` in `unistd.h`, macOS 10.8.
+/// Writes all cached data of the volume of `file` to disk, and flushes the disk's own cache. Source: `fsync_volume_np` in
+/// `unistd.h`, macOS 10.8.
 #[allow(unsafe_code)]
 pub fn sync_filesystem(file: &File) -> io::Result<()> {
     unsafe extern "C" {

@@ -5,18 +5,18 @@ use libc::proc_fdinfo;
 use super::process_table::fill;
 use super::structures::KernelStructure;
 
-/// Number of descriptors that the kernel lists at once.
+/// Maximum number of descriptors that one call lists.
 const AT_ONCE: usize = 256;
-/// Number of descriptors to close where the kernel lists none. Source: `OPEN_MAX` in `sys/syslimits.h`.
+/// Number of descriptors to close if the kernel lists none. Source: `OPEN_MAX` in `sys/syslimits.h`.
 const MOST: i32 = 10_240;
 
-/// Closes all descriptors of the calling process from `first` on. Allocates nothing, so it may be called between fork
-/// and exec.
+/// Closes each descriptor of the calling process whose number is at least `first`. Allocates nothing, so a process may
+/// call this between fork and exec.
 #[allow(unsafe_code)]
 pub(crate) fn close_from(first: u32) {
     let first = first.cast_signed();
     let close = |descriptor: i32| {
-        // SAFETY: the caller uses no descriptor from `first` on any more.
+        // SAFETY: the caller no longer uses these descriptors.
         unsafe { libc::close(descriptor) };
     };
     let mut open = [proc_fdinfo::zeroed(); AT_ONCE];

@@ -1,4 +1,4 @@
-//! Lets the kernel report the end of a process. Source: kqueue(2), `EVFILT_PROC`.
+//! Process notifications: the kernel reports the end of a process. Source: kqueue(2), `EVFILT_PROC`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,13 +13,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::refusals::note_refusal;
 use crate::wait_readable;
 
-/// A kernel queue that becomes readable when a process exits. It never refers to another process.
+/// A kernel queue that becomes readable when a process exits. It never reports the end of another process.
 #[derive(Debug)]
 pub(crate) struct ExitEvent(OwnedFd);
 
 impl ExitEvent {
-    /// Opens a queue for `process`. Returns `None` if the kernel refuses the call or finds no running process: the
-    /// caller then looks at the process itself.
+    /// Opens a queue for `process`. Returns `None` if the kernel refuses the call or finds no running process. The
+    /// caller then polls the process table.
     #[allow(unsafe_code)]
     pub(crate) fn of(process: Pid) -> io::Result<Option<Self>> {
         let queue = kqueue()?;
@@ -38,7 +38,8 @@ impl ExitEvent {
         }
     }
 
-    /// Sends a signal to the process, which has the pid `process` unless it has ended.
+    /// Sends a signal to the process. `process` is the pid with which the caller opened this event. macOS can only signal
+    /// a pid. If the process is not our child, it could end after the check, and another process could get its pid.
     ///
     /// # Errors
     /// Returns `ESRCH` if the process has ended, and `EPERM` if it belongs to another user.

@@ -1,6 +1,7 @@
-//! Leaf calls that only macOS has. Each has a safe answer for the case that it fails or doesn't know.
+//! Leaf calls of macOS, and its process notifications. Each function has a safe answer for the case that its system call
+//! fails or has no answer.
 //!
-//! No test on Linux runs them. `docs/porting.md` lists each one with the test that runs the code above it.
+//! No test on Linux runs them. `docs/porting.md` lists each function with the test that runs the code above it.
 
 pub(crate) mod boot;
 pub(crate) mod clone;

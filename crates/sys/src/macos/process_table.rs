@@ -17,11 +17,11 @@ use super::structures::{
 };
 use crate::posix::process_facts::{Process, ProcessState};
 
-/// Lets the kernel also describe a process that has exited and whose parent has not waited for it.
+/// Argument of `proc_pidinfo` with which the kernel also describes zombies.
 const WITH_ENDED: u64 = 1;
-/// Number of entries that a list has more than the kernel counts: it may grow before we read it.
+/// Number of spare entries in a buffer for a list, because the list may grow after the kernel has counted its entries.
 const SPARE: usize = 64;
-/// Number of threads that [`process`] looks at. A process with more of them counts as busy.
+/// Size of the buffer for a process's threads. A process that fills the buffer counts as busy.
 const MOST_THREADS: usize = 64;
 
 /// Returns the pids of all processes.
@@ -40,8 +40,8 @@ pub(crate) fn pids() -> io::Result<Vec<u32>> {
     Ok(pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect())
 }
 
-/// Returns facts about a process, or `None` if it doesn't exist or belongs to another user. Allocates nothing, so it may
-/// be called between fork and exec.
+/// Returns facts about a process, or `None` if it doesn't exist or if the kernel shows it only to another user. Allocates
+/// nothing, so a process may call this between fork and exec.
 pub(crate) fn process(pid: u32) -> Option<Process> {
     let facts: proc_bsdinfo = structure(pid, libc::PROC_PIDTBSDINFO, WITH_ENDED)?;
     let state = if facts.pbi_status == libc::SZOMB {
@@ -57,7 +57,8 @@ pub(crate) fn process(pid: u32) -> Option<Process> {
     Some(Process { parent: facts.pbi_ppid, started, state })
 }
 
-/// Returns true if a signal would wake every thread of a process. Returns false if the kernel doesn't tell.
+/// Returns true if all threads of a process wait for an event and a signal would wake them. Returns false if the kernel
+/// doesn't know, or if the process has at least [`MOST_THREADS`] threads.
 fn all_threads_wait(pid: u32) -> bool {
     let mut threads = [0_u64; MOST_THREADS];
     let count = fill(pid, PROC_PIDLISTTHREADS, &mut threads);
@@ -74,8 +75,8 @@ pub(crate) fn users_of(pid: u32) -> Option<Vec<u32>> {
     Some(vec![facts.pbsi_ruid, facts.pbsi_uid, facts.pbsi_svuid])
 }
 
-/// Returns true if a process has the file at `path` open. Returns false if we can't see the process's files, because it
-/// ended or belongs to another user.
+/// Returns true if a process has the file at `path` open. Returns false if we can't see the process's files, because the
+/// process has ended or belongs to another user.
 pub(crate) fn has_open(pid: u32, path: &Path) -> bool {
     let Ok(wanted) = path.metadata() else { return false };
     descriptors(pid, PROX_FDTYPE_VNODE).into_iter().any(|descriptor| {
@@ -95,18 +96,18 @@ pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(&path))).filter(|path| path.exists())
 }
 
-/// Returns false, because the kernel doesn't tell which pipe a process's standard output is.
+/// Returns false, because no call connects a process's standard output with the other end of its pipe.
 pub(crate) fn writes_to(_pid: u32, _reader: &io::PipeReader) -> bool {
     false
 }
 
-/// Returns true if the calling thread is this process's only one. Returns false if the kernel doesn't tell.
+/// Returns true if the calling thread is this process's only one. Returns false if the kernel doesn't know.
 pub(crate) fn is_only_thread() -> bool {
     let facts: Option<proc_taskinfo> = structure(std::process::id(), libc::PROC_PIDTASKINFO, 0);
     facts.is_some_and(|task| task.pti_threadnum == 1)
 }
 
-/// Returns the descriptors of one kind that a process has open, or none if we can't see them.
+/// Returns a process's open descriptors of the kind `kind` (`PROX_FDTYPE_…`), or none if we can't see them.
 pub(super) fn descriptors(pid: u32, kind: u32) -> Vec<i32> {
     let facts: Option<proc_bsdinfo> = structure(pid, libc::PROC_PIDTBSDINFO, 0);
     let Some(process) = facts else { return Vec::new() };
@@ -115,7 +116,7 @@ pub(super) fn descriptors(pid: u32, kind: u32) -> Vec<i32> {
     all[..count].iter().filter(|file| file.proc_fdtype == kind).map(|file| file.proc_fd).collect()
 }
 
-/// Returns the description of one descriptor of a process.
+/// Returns the description of one descriptor of a process, or `None` if the kernel refuses it or its size differs.
 #[allow(unsafe_code)]
 pub(super) fn descriptor_structure<T: KernelStructure>(
     pid: u32,
@@ -130,7 +131,7 @@ pub(super) fn descriptor_structure<T: KernelStructure>(
     (written == length).then_some(found)
 }
 
-/// Returns a description of a process or of one of its threads.
+/// Returns a description of a process or of one of its threads, or `None` if the kernel refuses it or its size differs.
 #[allow(unsafe_code)]
 fn structure<T: KernelStructure>(pid: u32, flavor: c_int, argument: u64) -> Option<T> {
     let mut found = [T::zeroed()];
@@ -141,7 +142,8 @@ fn structure<T: KernelStructure>(pid: u32, flavor: c_int, argument: u64) -> Opti
     (written == length).then_some(found)
 }
 
-/// Fills the begin of `entries` with a list that the kernel keeps for a process, and returns how many there are.
+/// Fills the beginning of `entries` with a list that the kernel keeps for a process. Returns the number of filled
+/// entries, which is 0 if the kernel refuses the call.
 #[allow(unsafe_code)]
 pub(super) fn fill<T: KernelStructure>(pid: u32, flavor: c_int, entries: &mut [T]) -> usize {
     let (place, length) = buffer_of(entries);

@@ -1,8 +1,9 @@
 //! Lists the System V shared memory and the semaphores of a process.
 //!
-//! macOS has room for 32 segments on the whole machine, so those of killed servers must go. Servers also keep their
-//! semaphores there. The kernel lists both through a sysctl that its `ipcs` command uses and that no public header
-//! describes. It refuses a command whose version or length it doesn't know; we then see no segments.
+//! macOS has room for 32 segments on the whole machine, so pgfresh must remove the segments of killed servers. On macOS,
+//! servers keep their semaphores in the kernel, too. The kernel lists both through a sysctl that the `ipcs` command uses
+//! and that no public header describes. If the kernel doesn't know our command's version or length, it refuses the
+//! command, and these functions return empty lists.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -14,7 +15,7 @@ use rustix::process::Pid;
 use super::structures::KernelStructure;
 use crate::posix::segments::Segment;
 
-/// Version of [`Command`], and its operations. Source: `bsd/sys/ipcs.h` of XNU.
+/// Version of [`Command`]. Source: `bsd/sys/ipcs.h` of XNU, as for the operations.
 const MAGIC: c_int = 1;
 const ITERATE_SEGMENTS: c_int = 0x02;
 const ITERATE_SEMAPHORES: c_int = 0x20;
@@ -45,7 +46,9 @@ pub(crate) fn segments(creator: Pid, account: u32) -> io::Result<Vec<Segment>> {
     Ok(of_creator.filter_map(segment).collect())
 }
 
-/// Returns the ids of the sets of semaphores that `account` owns and whose last semaphore the process `creator` has set.
+/// Returns the ids of the sets of semaphores that `account` owns and the process `creator` made. The kernel doesn't
+/// record who made a set. But a postmaster marks each new set with an operation on the last semaphore, and the kernel
+/// records who did that. Source: `IpcSemaphoreCreate` in `PostgreSQL`'s `sysv_sema.c`.
 pub(crate) fn semaphores(creator: Pid, account: u32) -> Vec<i32> {
     let all: Vec<semid_ds> = entries(c"kern.sysv.ipcs.sem", ITERATE_SEMAPHORES);
     let of_account = all.into_iter().filter(|set| set.sem_perm.uid == account && set.sem_nsems > 0);
@@ -79,21 +82,21 @@ fn entries<T: KernelStructure>(table: &CStr, operation: c_int) -> Vec<T> {
     }
 }
 
-/// Returns the id of the segment with a key, or `None` if it is gone.
+/// Returns the id of the segment with this key, or `None` if there is none.
 #[allow(unsafe_code)]
 fn segment_id(key: libc::key_t) -> Option<i32> {
     // SAFETY: the call takes no pointers.
     Some(unsafe { libc::shmget(key, 0, 0) }).filter(|id| *id >= 0)
 }
 
-/// Returns the id of the set of semaphores with a key, or `None` if it is gone.
+/// Returns the id of the set of semaphores with this key, or `None` if there is none.
 #[allow(unsafe_code)]
 fn semaphores_id(key: libc::key_t) -> Option<i32> {
     // SAFETY: the call takes no pointers.
     Some(unsafe { libc::semget(key, 0, 0) }).filter(|id| *id >= 0)
 }
 
-/// Returns the pid of the process that last changed a semaphore.
+/// Returns the pid of the process that last changed a semaphore, or `None` if no process has, or if the set is gone.
 #[allow(unsafe_code)]
 fn last_process(id: i32, semaphore: c_int) -> Option<i32> {
     // SAFETY: GETPID takes no fourth argument.

@@ -1,7 +1,7 @@
-//! Reads and changes the state of connections.
+//! Checks whether connections have ended, and resets them.
 //!
-//! `POLLHUP` belongs to a direction here: `poll` with `POLLIN` reports that the peer has ended its sending, and with
-//! `POLLOUT` that we cannot send any more. Without either, `poll` reports nothing. Source: `poll_callback` in
+//! On macOS, `POLLHUP` belongs to a direction. `poll` with `POLLIN` reports that the peer has ended its sending, and
+//! `poll` with `POLLOUT` that we can no longer send. Without either, `poll` reports nothing. Source: `poll_callback` in
 //! `bsd/kern/sys_generic.c` of XNU.
 
 use std::io;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 
-/// Sends a reset and disconnects, even if the socket has more descriptors. Unsent data is lost. Source:
+/// Sends a reset and disconnects, even if the socket has other descriptors. Unsent data is lost. Source:
 /// `tcp_disconnect` in `bsd/netinet/tcp_usrreq.c` of XNU.
 #[allow(unsafe_code)]
 pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
@@ -26,7 +26,7 @@ pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Returns the uid of the process that opened the other end of a unix socket connection. Source: getpeereid(3), which
-/// asks for `LOCAL_PEERCRED`.
+/// reads `LOCAL_PEERCRED`.
 #[allow(unsafe_code)]
 pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     let (mut user, mut group) = (0, 0);

@@ -1,11 +1,11 @@
-//! Structures that the kernel fills, and numbers that it takes.
+//! Structures that the kernel fills, and constants of its calls.
 //!
-//! `scripts/check-structures` compiles the constants, sizes and offsets below with Apple's headers. The Rust compiler
-//! checks that the types have them, too.
+//! Two checks compare the numbers below: `scripts/check-structures` with Apple's headers, and the Rust compiler with the
+//! sizes and offsets of the Rust types.
 
 use std::mem::offset_of;
 
-/// A structure that any bytes make valid.
+/// A type for which any bytes are a valid value.
 ///
 /// # Safety
 /// The type consists of integers.
@@ -34,7 +34,8 @@ pub(super) struct VnodeFile {
     _after: [u64; 17],
 }
 
-/// Description of a descriptor that refers to a socket. The ports and the addresses are those of a TCP socket.
+/// Description of a descriptor that refers to a socket. The ports and the addresses are valid only if `kind` is
+/// [`SOCKINFO_TCP`].
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct SocketFile {
@@ -51,7 +52,7 @@ pub(super) struct SocketFile {
     _after: [u64; 58],
 }
 
-/// Declares constants that the crate `libc` lacks, each with its header.
+/// Declares constants that the crate `libc` lacks. Each line has the header in which C declares the constant.
 macro_rules! constants {
     ($($name:ident: $type:ty = $value:literal in $header:literal,)*) => {
         $(pub(super) const $name: $type = $value;)*
@@ -72,8 +73,8 @@ constants! {
     SYNC_VOLUME_WAIT: i32 = 2 in "unistd.h",
 }
 
-/// Declares structures. Each line has the type, its name in C, the header, the size and the offsets in bytes, with the
-/// name of each field in C.
+/// Declares structures. Each entry has the Rust type, the name in C, the header, and the size in bytes. Each field has the
+/// name in C and the offset in bytes.
 macro_rules! structures {
     ($($type:ty as $name:literal in $header:literal is $size:literal { $($field:ident is $c:literal at $offset:literal,)* })*) => {
         $(

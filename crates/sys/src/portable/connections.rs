@@ -4,17 +4,18 @@ use std::net::SocketAddr;
 
 use crate::host;
 
-/// Returns the uid that owns the socket at `remote`, which is connected to `local`.
+/// Returns the uid that owns the socket at `remote`, which is connected to `local`. Returns `None` if it is unknown.
 pub(crate) fn owner(remote: SocketAddr, local: SocketAddr) -> Option<u32> {
     host::owner_of_connection(remote, local)
 }
 
-/// Returns true if a process still has the socket at `remote` open, even if only for reading.
+/// Returns true if a process still has the socket at `remote` open, even if only for reading. Returns false if the
+/// system doesn't know.
 pub(crate) fn is_open(remote: SocketAddr, local: SocketAddr) -> bool {
     host::owner_of_connection(remote, local).is_some()
 }
 
-/// Returns the name and pid of the process that listens on `port`, which is not known.
+/// Returns `None`, because POSIX has no call that names the process that listens on a port.
 #[must_use]
 pub fn listener_at(_port: u16) -> Option<(String, u32)> {
     None

@@ -1,4 +1,4 @@
-//! Looks at a directory again and again, because POSIX has no notifications.
+//! Watches a directory by polling, because POSIX has no notifications.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,16 +18,16 @@ impl DirectoryWatch {
         Self(PolledDirectory::begin())
     }
 
-    /// Waits for a short pause, or for all writers of the pipe `alive` to close it, but at most for `timeout`.
+    /// Waits until a short pause is over or all writers of the pipe `alive` have closed it, but at most for `timeout`.
     /// Returns true if the pipe was closed.
     pub fn wait(&self, alive: impl AsFd, timeout: Duration) -> io::Result<bool> {
         self.0.wait(alive, timeout)
     }
 
-    /// Ends the watch.
+    /// Does nothing. On Linux, this closes the queue of events.
     pub fn end(self) {}
 
-    /// Does nothing, because there are no events. Examine the files only after this call, as with notifications.
+    /// Does nothing, because there are no events. On Linux, callers must examine the files only after this call.
     #[allow(clippy::unnecessary_wraps, reason = "Linux has a queue of events, which may be unreadable")]
     pub fn clear(&self) -> io::Result<()> {
         Ok(())

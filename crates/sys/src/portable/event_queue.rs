@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Descriptors that one thread waits for, each with a number of its own.
+/// Duplicates of the descriptors for which one thread waits. The caller gives each descriptor a number.
 #[derive(Debug)]
 pub struct EventQueue(Vec<(OwnedFd, u64)>);
 
@@ -21,7 +21,7 @@ impl EventQueue {
         Ok(())
     }
 
-    /// Removes a descriptor, before the caller closes it.
+    /// Removes the descriptors with this number. Callers must do so when they close a descriptor.
     pub fn remove(&mut self, number: u64) {
         self.0.retain(|(_, other)| *other != number);
     }

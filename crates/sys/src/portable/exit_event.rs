@@ -1,4 +1,4 @@
-//! Stands for the kernel's report of a process's end, which this system doesn't have.
+//! Placeholder for process notifications, which POSIX doesn't have.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,12 +11,12 @@ use rustix::process::{Pid, Signal};
 pub(crate) struct ExitEvent(Infallible);
 
 impl ExitEvent {
-    /// Returns `None`, so that the caller polls.
+    /// Returns `None`, so that the caller polls the process.
     pub(crate) fn of(_process: Pid) -> io::Result<Option<Self>> {
         Ok(None)
     }
 
-    /// Sends a signal to the process.
+    /// Cannot be called, because no value of this type exists.
     pub(crate) fn signal(&self, _process: Pid, _signal: Signal) -> io::Result<()> {
         match self.0 {}
     }

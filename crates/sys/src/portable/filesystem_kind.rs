@@ -1,4 +1,4 @@
-//! Tells file systems in memory from those on disk, which POSIX does not.
+//! Stands in for the distinction between file systems in memory and on disk, for which POSIX has no call.
 
 use std::io;
 use std::path::Path;

@@ -1,35 +1,36 @@
-//! Describes the machine and its load. These facts are not known.
+//! Stands in for facts about the machine and its load. The portable code reads none of them: all functions return
+//! `None`.
 
 use std::time::Duration;
 
 /// The paths of sysfs and procfs. No file can exist at these paths.
 pub(crate) const KERNEL_FILES: [&str; 2] = ["/dev/null/sys", "/dev/null/proc"];
 
-/// Returns the kernel release.
+/// Returns `None` in place of the kernel release.
 #[must_use]
 pub fn kernel() -> Option<String> {
     None
 }
 
-/// Returns the number of tasks that are running or waiting for a CPU.
+/// Returns `None` in place of the number of tasks that are running or waiting for a CPU.
 #[must_use]
 pub fn runnable_tasks() -> Option<usize> {
     None
 }
 
-/// Returns how long the calling thread has waited for a processor since it began.
+/// Returns `None` in place of the time that the calling thread has waited for a processor.
 #[must_use]
 pub fn run_delay() -> Option<Duration> {
     None
 }
 
-/// Returns the model name of the processors.
+/// Returns `None` in place of the model name of the processors.
 #[must_use]
 pub fn processor() -> Option<String> {
     None
 }
 
-/// Returns the total memory in bytes.
+/// Returns `None` in place of the total memory in bytes.
 #[must_use]
 pub fn total_memory() -> Option<u64> {
     None

@@ -1,12 +1,12 @@
-//! Determines how much memory this process and its children can still use, which POSIX does not tell.
+//! Stands in for the available memory, for which POSIX has no call.
 
 use std::io;
 use std::path::Path;
 
-/// Returns how many bytes of memory we can use without swapping.
+/// Returns an error in place of the number of bytes that we can use without swapping.
 ///
 /// # Errors
-/// Returns an error of the kind [`io::ErrorKind::Unsupported`], because this is not known.
+/// Always returns [`io::ErrorKind::Unsupported`].
 pub fn available_memory(_root: &Path) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }

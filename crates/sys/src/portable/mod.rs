@@ -1,5 +1,6 @@
-//! The interface of `linux` by POSIX and the leaf calls of `host`. It polls where Linux notifies. Facts that the leaf
-//! calls don't tell are not known.
+//! The functions that `linux` offers to other crates, built on POSIX and on the leaf calls of `host`. They poll where
+//! Linux has notifications. If neither POSIX nor a leaf call has a fact, they return `None`, an empty list or
+//! [`std::io::ErrorKind::Unsupported`].
 
 pub(crate) mod connections;
 pub(crate) mod directory_watch;

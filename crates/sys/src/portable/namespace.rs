@@ -1,10 +1,10 @@
-//! Stands for user namespaces, which this system doesn't have.
+//! Placeholder for user namespaces, which POSIX doesn't have.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Returns true, because every process sees all accounts.
+/// Returns true, because without namespaces every process sees all uids and gids.
 #[must_use]
 pub fn may_become(_uid: u32, _gid: u32) -> bool {
     true

@@ -1,10 +1,10 @@
-//! Asks an `NVMe` drive for a log page, for which this system has no call.
+//! Placeholder for requests to an `NVMe` drive, for which POSIX has no call.
 
 use std::fs::File;
 
 use crate::kernel_files::nvme::PAGE_SIZE;
 
-/// Opens no drive.
+/// Returns `None`, and opens no drive.
 pub(crate) fn open_drive(_name: &str, _number: &str) -> Option<File> {
     None
 }

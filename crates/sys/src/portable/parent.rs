@@ -1,12 +1,13 @@
 //! Ends a child together with its parent, for systems on which the kernel doesn't.
 //!
-//! Each child gets a watcher: a process between fork and exec that waits for the end of a pipe, the lifeline. Only this
-//! process holds the lifeline's other end, so the kernel closes it when this process ends, however it ends.
+//! Each child gets a watcher: a forked process that executes no program and waits for the end of a pipe, the lifeline.
+//! Only this process holds the lifeline's write end, so the kernel closes that end when this process ends, however it
+//! ends.
 //!
 //! ```text
 //! parent ──── lifeline ────▶ watcher ──── SIGTERM ────▶ child
 //! ```
-//! The watcher is a child of the first process of the system, so the program in the child never sees it.
+//! The watcher's parent exits at once. So the watcher is no child of the program, which neither sees it nor waits for it.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,7 +18,7 @@ use std::sync::Mutex;
 use crate::posix::process_facts::ProcessState;
 use crate::{host, lock};
 
-/// How long a watcher outlives its child, in milliseconds.
+/// Maximum time that a watcher outlives its child, in milliseconds.
 const CHECK_INTERVAL: i32 = 1000;
 
 /// The lifeline of this process. It is never closed.
@@ -25,7 +26,7 @@ static LIFELINE: Mutex<Option<(PipeReader, PipeWriter)>> = Mutex::new(None);
 
 /// Makes the child of `command` receive `SIGTERM` when this process ends, even if it was killed by `SIGKILL`.
 ///
-/// Spawning returns an error if there is no room for another process, or for the files of the lifeline.
+/// Spawning returns an error if the user has no process left, or this process no descriptor for the lifeline.
 pub fn die_with_parent(command: &mut Command) {
     match lifeline() {
         Ok(lifeline) => end_with(command, lifeline),
@@ -40,7 +41,7 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Returns the end of the lifeline from which watchers read.
+/// Returns the read end of the lifeline. Opens the pipe at the first call.
 fn lifeline() -> io::Result<RawFd> {
     let mut lifeline = lock(&LIFELINE);
     if lifeline.is_none() {
@@ -57,14 +58,14 @@ fn end_with(command: &mut Command, lifeline: RawFd) {
     unsafe {
         command.pre_exec(move || {
             start_watcher(lifeline)?;
-            // The parent may have ended before the watcher read the lifeline.
+            // Don't execute the program if the parent has ended meanwhile.
             let is_alone = rustix::process::getppid() != Some(parent);
             if is_alone { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
         });
     }
 }
 
-/// Starts the watcher of the calling process, which is about to execute a program.
+/// Starts a watcher for the calling process, which is about to execute a program.
 #[allow(unsafe_code)]
 fn start_watcher(lifeline: RawFd) -> io::Result<()> {
     let child = std::process::id();
@@ -75,7 +76,7 @@ fn start_watcher(lifeline: RawFd) -> io::Result<()> {
         if !crate::is_ignored(libc::SIGTERM) {
             libc::signal(libc::SIGTERM, libc::SIG_DFL);
         }
-        // The process between exits at once, so that the watcher is not a child of the program.
+        // The intermediate process exits at once, so that the watcher is not a child of the program.
         match libc::fork() {
             -1 => Err(io::Error::last_os_error()),
             0 => match libc::fork() {
@@ -96,13 +97,14 @@ fn start_watcher(lifeline: RawFd) -> io::Result<()> {
     }
 }
 
-/// Waits for the end of `lifeline` or of the process `child`, and exits. In the first case, `child` gets a signal.
+/// Waits for the end of `lifeline` or of the process `child`, and exits. If the lifeline ends first, sends `SIGTERM` to
+/// `child`.
 #[allow(unsafe_code)]
 fn watch(child: u32, started: Option<u64>, lifeline: RawFd) -> ! {
     // SAFETY: these calls have no memory preconditions, but for poll(2), which gets one descriptor.
     unsafe {
         libc::setsid();
-        // Keep nothing open, in particular no lock and no pipe from which the parent reads.
+        // Keep only the lifeline open: no lock, and no pipe from which the parent reads.
         libc::dup2(lifeline, 0);
         host::close_from(1);
         libc::chdir(c"/".as_ptr());
@@ -120,13 +122,13 @@ fn watch(child: u32, started: Option<u64>, lifeline: RawFd) -> ! {
     }
 }
 
-/// Returns true if the process `child` that began at `started` has not ended. If the system doesn't tell when
-/// processes began, this is true for any process with this pid.
+/// Returns true if the process `child` that began at `started` has not ended. If the system doesn't know when
+/// the child began, this is true for any process with this pid.
 #[allow(unsafe_code)]
 fn is_running(child: u32, started: Option<u64>) -> bool {
     match (host::process(child), started) {
         (Some(process), Some(started)) => process.started == started && process.state != ProcessState::Ended,
-        // SAFETY: signal 0 only asks whether there is such a process.
+        // SAFETY: the call has no memory preconditions. Signal 0 only checks whether the process exists.
         (_, None) => unsafe { libc::kill(child.cast_signed(), 0) == 0 },
         (None, Some(_)) => false,
     }

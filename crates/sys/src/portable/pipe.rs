@@ -1,4 +1,4 @@
-//! Creates pipes with little room, so that a writer blocks until its output is read.
+//! Creates pipes with little room, so that a writer blocks until this process reads its output.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread;
@@ -11,18 +11,18 @@ use rustix::io::ioctl_fionread;
 use crate::host;
 use crate::posix::poll::wait_for_any;
 
-/// Number of bytes for which a narrow pipe has room.
+/// Number of bytes that a writer can write into a narrow pipe before it blocks.
 const ROOM: usize = 4096;
-/// Pause between two looks at the pipe.
+/// Pause between two checks of the pipe.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The read end of a pipe that has little room. A writer blocks as soon as it has written more.
+/// The read end of a pipe with room for one page. A writer that writes more blocks.
 ///
-/// POSIX has no call to change the size of a pipe's buffer, so the rest of the buffer is filled with zero bytes.
+/// POSIX has no call to change the size of a pipe's buffer, so [`NarrowPipe::open`] fills the rest with zero bytes.
 #[derive(Debug)]
 pub struct NarrowPipe {
     reader: PipeReader,
-    /// Number of zero bytes in the buffer.
+    /// Number of zero bytes in the pipe, which come before the writer's bytes.
     filled: u64,
 }
 
@@ -61,7 +61,7 @@ impl NarrowPipe {
         }
     }
 
-    /// Returns true if the process's standard output is this pipe. Returns false if the system doesn't tell.
+    /// Returns true if the process's standard output is this pipe. Returns false if the system doesn't know.
     #[must_use]
     pub fn is_output_of(&self, pid: u32) -> bool {
         host::writes_to(pid, &self.reader)

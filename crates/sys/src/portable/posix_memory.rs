@@ -1,6 +1,6 @@
-//! Leaves POSIX shared memory to the server. No POSIX call prevents a program from creating a segment.
+//! Placeholder for the filter that forbids POSIX shared memory. POSIX has no call that forbids it.
 
 use std::process::Command;
 
-/// Changes nothing. An initdb that is killed can leave a segment of shared memory.
+/// Changes nothing. So an initdb that ends by `SIGKILL` can leave a segment of POSIX shared memory.
 pub fn refuse_posix_segments(_command: &mut Command) {}

@@ -1,15 +1,15 @@
-//! Names this process's executable.
+//! Finds this process's executable.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Returns the path of our own executable at the first call. If the file is replaced later, programs started from
-/// this path are the new one.
+/// Returns the path that our own executable had at the first call. If another file later has this path, starting the
+/// path starts that file.
 #[must_use]
 pub fn this_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    // Without its path, starting the program fails with an error that names this text.
+    // If the system doesn't know the path, a start fails, and its error shows this name.
     PROGRAM.get_or_init(|| std::env::current_exe().unwrap_or_else(|_| "pgfresh".into()))
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 /// Size of each read, in bytes.
 const BUFFER_SIZE: u64 = 256 << 10;
 
-/// Copies up to `length` bytes between the current offsets of two files. Returns the number of bytes copied, which is
+/// Copies up to `length` bytes between the current offsets of two files. Returns the number of copied bytes, which is
 /// less than `length` only at the end of `from`.
 pub fn transfer(mut from: &File, mut to: &File, length: u64) -> io::Result<u64> {
     let size = usize::try_from(length.min(BUFFER_SIZE)).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! Stands for the flag for writes that bypass the page cache, which POSIX doesn't have.
+//! Placeholder for the flag of writes that bypass the page cache. POSIX has no such flag.
 
 /// The flag of `open(2)`, or `None` if the system has none.
 pub(crate) const DIRECT: Option<i32> = None;

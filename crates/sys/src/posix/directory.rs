@@ -135,8 +135,8 @@ impl Directory {
     /// clones.
     ///
     /// # Errors
-    /// Returns an error if the call fails for any reason but missing support, for example because the disk is
-    /// full. No file is left in that case.
+    /// Returns an error if `name` exists, or if the call fails for any reason but missing support, for example
+    /// because the disk is full. The call leaves no new file in that case.
     pub fn clone_file(&self, name: impl AsRef<OsStr>, from: &File) -> io::Result<Option<File>> {
         host::clone_file(from, self.0.as_fd(), single_component(name.as_ref())?)
     }
@@ -197,7 +197,7 @@ impl Directory {
             if kind != FileKind::Directory {
                 match unlinkat(&self.0, &name, AtFlags::empty()) {
                     // Another process just replaced the file with a directory. The caller's next pass will
-                    // remove that directory. POSIX has either error for it.
+                    // remove that directory. Linux returns EISDIR, and POSIX requires EPERM.
                     Err(Errno::ISDIR | Errno::PERM) if self.is_directory(&name) => {}
                     other => ignore_missing(other)?,
                 }
@@ -269,8 +269,8 @@ pub fn is_absent(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// Sets the mode of an entry that is not a link. Source: `fchmodat` in POSIX.1-2024; rustix has no flags for it
-/// on Linux.
+/// Sets the mode of an entry, and fails if it is a link. Source: `fchmodat` in POSIX.1-2024. On Linux, rustix cannot
+/// pass the flag that forbids links.
 #[allow(unsafe_code)]
 fn set_mode_of_entry(directory: &OwnedFd, name: &OsStr, mode: Mode) -> Result<(), Errno> {
     let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;

@@ -1,5 +1,5 @@
 //! Process handles, for sending signals to processes and waiting for them to exit. Unlike a pid, a handle
-//! never refers to the wrong process.
+//! never reports the end of the wrong process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,7 +24,7 @@ pub struct ProcessHandle {
 enum Kind {
     /// The kernel reports the end of the process.
     Notified(ExitEvent),
-    /// The kernel doesn't, so one of our threads looks at the process again and again.
+    /// The kernel reports nothing, so one of our threads polls the process.
     Polled(PolledProcess),
 }
 
@@ -35,7 +35,7 @@ impl ProcessHandle {
     }
 
     /// Opens a handle for the process that currently has the pid `number`. Returns `None` if no such process
-    /// exists.
+    /// exists, or if the handle can't be opened.
     #[must_use]
     pub fn of_number(number: u32) -> Option<Self> {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw)?;
@@ -58,7 +58,8 @@ impl ProcessHandle {
         match &self.kind {
             Kind::Notified(event) => event.signal(self.pid, signal),
             Kind::Polled(watched) if watched.has_ended() => Err(Errno::SRCH.into()),
-            // The check above has just succeeded, so the pid still belongs to this process.
+            // The check above has just succeeded. Unless the process is our child, it could end before the signal, and
+            // its pid could get a new owner.
             Kind::Polled(_) => Ok(kill_process(self.pid, signal)?),
         }
     }

@@ -14,11 +14,11 @@ use super::segments::remove_segments;
 use crate::{Lock, host};
 
 /// Sends `SIGQUIT` to the processes that have the lock file `path` open, and waits up to `grace` for their end.
-/// With `only`, sends it to that process alone, if it has the file open. The same rules as for [`end_holders`]
-/// decide which processes count, and what `path` must be.
+/// With `only`, sends it to that process alone, if it has the file open. Like [`end_holders`], signals only processes
+/// of `account` and of our own user, never signals the calling process, and needs a canonical `path`.
 ///
 /// # Errors
-/// Returns the errors of [`end_holders`].
+/// Returns an error if the system doesn't list its processes, or if the wait fails.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: Duration) -> io::Result<()> {
     let mut asked = holders(path, account)?;
@@ -30,10 +30,10 @@ pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: 
 }
 
 /// Kills every process that has the lock file `path` open and belongs to `account` or to our own user, and then
-/// removes their System V segments. Returns true if the lock is free afterwards. Never kills the calling
-/// process.
+/// removes their System V segments. Returns true once the lock is free, and false if a process still holds it after
+/// 10 s. Never kills the calling process.
 ///
-/// Processes of other users are left alone. They may not belong to the server at all, since a process can
+/// Spares processes of other users. They may not belong to the server at all, since a process can
 /// send its open files to any other process over a socket (unix(7), `SCM_RIGHTS`).
 ///
 /// `path` must be canonical. Only root can see the open files of other users' processes. The search examines the
@@ -41,7 +41,8 @@ pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: 
 /// normal operation.
 ///
 /// # Errors
-/// Returns an error if the system doesn't list its processes. Processes that end during the search cause no error.
+/// Returns an error if the system doesn't list its processes, or if [`remove_segments`] fails. Processes that end
+/// during the search cause no error.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
     let mut ended = HashSet::new();
@@ -51,8 +52,8 @@ pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
         if !Lock::is_held(path)? {
             return Ok(true);
         }
-        // Stop all of them first. Otherwise, one could react to the end of another before it is killed itself: initdb
-        // removes the pid file of a killed server.
+        // Stop all holders first. Otherwise, a holder could react to the end of another one before the signal reaches
+        // it: initdb removes the pid file of a killed server.
         let holders = holders(path, account)?;
         for signal in [Signal::STOP, Signal::KILL] {
             for (_, holder) in &holders {

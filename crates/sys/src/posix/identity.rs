@@ -1,8 +1,9 @@
-//! Identifies this process: its user, its group and its host.
+//! Facts about this process: its user, group and host, and the signals that it ignores. Also random bytes.
 
 use std::io;
 
-/// Longest host name that the call may return, in bytes. Linux allows 64, and POSIX at most 255.
+/// Size of the buffer for the host name with its zero byte, in bytes. Host names have up to 64 bytes on Linux and 255 on
+/// macOS.
 const MAX_HOST_NAME_LENGTH: usize = 256;
 
 /// Returns the effective uid.

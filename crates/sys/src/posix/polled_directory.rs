@@ -1,4 +1,4 @@
-//! Looks at a directory again and again, on systems without notifications.
+//! Replacement for directory notifications, on systems that lack or refuse them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,14 +8,15 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::poll::wait_for_any;
 
-/// The shortest and the longest pause.
+/// Minimum length of a pause.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Maximum length of a pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
-/// A pause is at most this part of the time that has passed, so that a caller waits little longer than with
-/// notifications.
+/// Between these bounds, a pause is one `PART`th of the time since [`PolledDirectory::begin`]. So a caller waits little
+/// longer than with notifications.
 const PART: u32 = 16;
 
-/// Ends each wait after a short pause, as if a file had changed.
+/// A watch that doesn't look at the directory: each wait ends after a short pause, as if a file had changed.
 #[derive(Debug)]
 pub(crate) struct PolledDirectory {
     since: Instant,
@@ -26,7 +27,7 @@ impl PolledDirectory {
         Self { since: Instant::now() }
     }
 
-    /// Waits for a short pause, or for all writers of the pipe `alive` to close it, but at most for `timeout`.
+    /// Waits until a short pause is over or all writers of the pipe `alive` have closed it, but at most for `timeout`.
     /// Returns true if the pipe was closed.
     pub(crate) fn wait(&self, alive: impl AsFd, timeout: Duration) -> io::Result<bool> {
         let pause = (self.since.elapsed() / PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);

@@ -2,7 +2,7 @@
 //! before 5.3 and containers whose runtime filters the system calls for process handles.
 //!
 //! After a process has exited, another process can get the same pid. No process gets the pid of a child that we haven't
-//! waited for yet. We tell other processes apart by their start times.
+//! waited for yet. For processes that aren't our children, this module compares start times.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,12 +29,12 @@ pub(crate) struct PolledProcess {
     pub(crate) end: OwnedFd,
 }
 
-/// Tells a process from others that get its pid later.
+/// Tells a process from a later one with the same pid.
 #[derive(Debug, Clone, Copy)]
 enum Identity {
-    /// It is our child.
+    /// The process is our child.
     Child,
-    /// It started at this time.
+    /// The process started at this time, in the unit of [`Process::started`].
     Started(u64),
 }
 
@@ -42,7 +42,8 @@ impl PolledProcess {
     /// Starts watching the process that currently has the pid `pid`.
     ///
     /// # Errors
-    /// Returns `ESRCH` if there is no such process.
+    /// Returns `ESRCH` if there is no such process, or if the system doesn't show it to us. Returns an error if our
+    /// own process can open no pipe or start no thread.
     pub(crate) fn begin(pid: Pid) -> io::Result<Self> {
         let identity = match child_has_ended(pid) {
             Ok(_) => Identity::Child,
@@ -51,7 +52,7 @@ impl PolledProcess {
         let (end, held) = io::pipe()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
             // Stop polling when the pipe breaks. This happens once all its read ends are closed, because then
-            // no thread is waiting for the process to exit anymore. macOS reports this only if asked for it.
+            // no thread is waiting for the process to exit anymore. macOS reports HUP only if the caller asks for it.
             let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::HUP)], POLL_INTERVAL);
             while is_running(pid, identity) && !is_dropped().unwrap_or(true) {}
         })?;

@@ -1,4 +1,4 @@
-//! Facts about other processes, as the process tables of all systems have them.
+//! Facts about processes that the process tables of all systems have.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::host;
 pub(crate) struct Process {
     /// Pid of the parent.
     pub(crate) parent: u32,
-    /// When the process began, in a unit of the system's own. Two processes that had the same pid differ in this.
+    /// When the process began, in a unit that depends on the system. Two processes that had the same pid differ in this.
     pub(crate) started: u64,
     pub(crate) state: ProcessState,
 }
@@ -17,14 +17,14 @@ pub(crate) struct Process {
 /// The activity of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// All its threads wait for an event, and a signal would wake them.
+    /// The process waits for an event, and a signal would wake it. macOS checks all threads, and Linux the main thread.
     Asleep,
-    /// It runs, is stopped, or waits without being disturbed by signals. Also the answer if the system doesn't
-    /// know.
+    /// The process runs, is stopped, or waits for an event and no signal wakes it. Also the answer if the system
+    /// doesn't know.
     Busy,
-    /// It exits: the kernel is releasing its memory and its files.
+    /// The process exits: the kernel is releasing its memory and its files.
     Ending,
-    /// It has exited, and its parent has not waited for it yet.
+    /// The process has exited, and its parent hasn't waited for it yet: a zombie.
     Ended,
 }
 
@@ -41,8 +41,8 @@ pub fn is_asleep(pid: u32) -> bool {
     host::process(pid).is_some_and(|process| process.state == ProcessState::Asleep)
 }
 
-/// Returns true if the process has begun to exit but its parent hasn't been notified yet. The kernel closes
-/// an exiting process's sockets before it reports the exit. Returns false if the process doesn't exist.
+/// Returns true if the process has begun to exit, or is a zombie for which its parent hasn't waited yet. The kernel
+/// closes an exiting process's sockets before it reports the exit. Returns false if the process doesn't exist.
 #[must_use]
 pub fn is_ending(pid: u32) -> bool {
     let state = host::process(pid).map(|process| process.state);

@@ -1,5 +1,5 @@
-//! Removes System V shared memory and semaphores. They aren't in the file system, and they persist after their
-//! process is killed.
+//! Removes System V shared memory and semaphores. They aren't in the file system, and they persist if a signal kills
+//! their process.
 
 use std::io;
 
@@ -17,12 +17,13 @@ pub(crate) struct Segment {
     pub(crate) is_attached: bool,
 }
 
-/// Removes the segments owned by `account` and created by the process `creator`, and returns how many were
-/// removed. Removes its semaphores, too. Does nothing while `creator` is alive. Waits until exiting processes have detached from the
+/// Removes the segments and the semaphores that `account` owns and the process `creator` made. Returns the number of
+/// removed segments. Does nothing while `creator` is alive. Waits until exiting processes have detached from the
 /// segments.
 ///
 /// # Errors
-/// Returns an error if a process is still attached after the timeout.
+/// Returns `TimedOut` if a process is still attached after 10 s, and an error if the table of segments is unreadable
+/// or a removal fails.
 pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if is_alive(creator) {
         return Ok(0);
@@ -41,8 +42,8 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
-/// Returns true if a process exists and is neither exiting nor a zombie. A zombie can persist forever, because the
-/// first process in a container might not reap it.
+/// Returns true if a process exists and is neither exiting nor a zombie. A zombie can persist forever, because process 1
+/// of a container might not reap it.
 fn is_alive(process: Pid) -> bool {
     let number = u32::try_from(process.as_raw_nonzero().get()).ok();
     let facts = number.and_then(host::process);
@@ -63,7 +64,7 @@ fn remove(id: i32) -> io::Result<bool> {
     }
 }
 
-/// Removes one set of semaphores. Another process may have removed it meanwhile.
+/// Removes one set of semaphores. Ignores errors, because another process may have removed the set meanwhile.
 #[allow(unsafe_code)]
 fn remove_semaphores(set: i32) {
     // SAFETY: IPC_RMID takes no fourth argument.

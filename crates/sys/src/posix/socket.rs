@@ -1,4 +1,4 @@
-//! Provides socket options and states that the standard library lacks.
+//! Socket options and states that the standard library lacks.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +32,7 @@ pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }
 
-/// Sets the size of the send buffer in bytes. The kernel doubles this value.
+/// Sets the size of the send buffer in bytes. Linux doubles this value.
 pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
 }

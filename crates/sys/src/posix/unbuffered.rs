@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::system;
 
-/// When a write returns.
+/// The moment at which a write returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// The write returns once the data is in the page cache.

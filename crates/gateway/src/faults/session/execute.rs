@@ -36,7 +36,7 @@ impl FaultSession {
         self.pass_to_server(message);
     }
 
-    /// Gives a name another statement, or none, until the server refuses the message.
+    /// Gives a name another statement, or none. If the server refuses the message, [`Self::restore_prepared`] undoes this.
     fn replace_prepared(&mut self, name: &[u8], prepared: Option<Prepared>) {
         let before = match prepared {
             Some(prepared) => self.prepared.insert(name.to_vec(), prepared),
@@ -45,7 +45,8 @@ impl FaultSession {
         self.unconfirmed.push_back(Some((name.to_vec(), before)));
     }
 
-    /// Undoes the changes of names that the server has not accepted. It has removed the unnamed statement in any case.
+    /// Undoes the changes of names that the server has not accepted. The unnamed statement stays removed, because the server
+    /// removes it even if it refuses the new one.
     pub(super) fn restore_prepared(&mut self) {
         for (name, before) in self.unconfirmed.drain(..).rev().flatten() {
             match before.filter(|_| !name.is_empty()) {
@@ -129,7 +130,7 @@ impl FaultSession {
         });
     }
 
-    /// Makes the server fail in place of an Execute.
+    /// Sends a failing statement in place of an Execute.
     fn fail_execute(&mut self, PlannedError { sqlstate, is_commit, .. }: &PlannedError) -> Failure {
         if *is_commit {
             self.send_to_server(failing_commit_execute(sqlstate));

@@ -90,8 +90,8 @@ impl Failure {
         (self, [&sql[..place.start], text.as_bytes(), &sql[place.end..]].concat())
     }
 
-    /// Processes the tag of an answer while the failing statement is the running one. Returns true if the answer comes
-    /// before the error.
+    /// Processes the tag of an answer while the failing statement is running. Returns true if this is the next answer before
+    /// the error, which the client must not get.
     pub(super) fn expects(&mut self, tag: u8) -> bool {
         // A statement without rows has NoData in place of a RowDescription.
         let tag = if tag == b'n' { b'T' } else { tag };

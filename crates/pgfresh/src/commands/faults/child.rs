@@ -10,7 +10,7 @@ use sys::{ProcessHandle, Signal};
 use crate::failure::Failure;
 use crate::foreground::{cannot_run, exit_code};
 
-/// Interval of looking for a signal to pgfresh.
+/// Interval at which [`run`] checks for a signal to pgfresh and for the time limit.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a command has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -26,9 +26,10 @@ pub(super) enum CommandEnd {
     Interrupted,
 }
 
-/// Runs a command to its end, and ends all processes of its group. Calls `look` from time to time.
+/// Runs a command to its end or to `limit`, and ends all processes of its group. Calls `look` every [`POLL_INTERVAL`], and
+/// once at the end.
 ///
-/// The calling thread must live until the command ends, because the kernel ends the command with it.
+/// The calling thread must live until the command ends, because Linux ends the command when this thread ends.
 pub(super) fn run(
     mut command: Command,
     limit: Option<Duration>,
@@ -41,7 +42,7 @@ pub(super) fn run(
     sys::restore_mask(&mut command);
     let begun = Instant::now();
     let mut child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
-    // The command has the write ends of the pipes, whose readers wait for their end.
+    // `command` holds write ends of the output's pipes. Their readers end once all write ends are closed.
     drop(command);
     let handle = ProcessHandle::of(&child).map_err(|error| failed("watch", &error))?;
     let early = loop {

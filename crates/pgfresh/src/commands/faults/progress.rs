@@ -22,7 +22,7 @@ impl TrialsProgress {
         lock(&self.0).show(&format!("{done} of {total} faults, {findings}"));
     }
 
-    /// Shows what pgfresh does before the first fault.
+    /// Shows a step before the first fault. `what` is a phrase.
     pub(super) fn say(&self, what: &str) {
         lock(&self.0).show_at_once(what);
     }

@@ -8,8 +8,8 @@ use sys::lock;
 
 use crate::failure::Failure;
 
-/// Admits runs until the budget is spent, a signal arrives, or pgfresh itself fails. A run that has begun may end, so the
-/// trials take at most the budget and the longest run.
+/// Admits runs until the budget is spent, a signal arrives, or pgfresh itself fails. The gate lets runs that have begun
+/// continue to their end, so the trials take at most the budget and the longest run.
 #[derive(Debug)]
 pub(super) struct RunGate<'a> {
     begun: Instant,
@@ -19,13 +19,13 @@ pub(super) struct RunGate<'a> {
     failure: Mutex<Option<Failure>>,
 }
 
-/// Why no other run may begin.
+/// Reason why no other run may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
     Interrupted,
     Failed,
     Spent,
-    /// Runs without faults may take half of the budget.
+    /// The first half of the budget is over. pgfresh then begins to record no other test.
     HalfSpent,
 }
 

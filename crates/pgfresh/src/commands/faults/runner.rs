@@ -1,4 +1,4 @@
-//! Runs the command once on a new server, with at most one fault.
+//! Runs the command once on a new server, with one fault or none.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use crate::variable::Variable;
 
 /// Maximum wait for sessions of a command that has ended.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Interval of looking for open sessions.
+/// Interval of checks for open sessions.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Runs the command. All threads of the trials share it.
@@ -34,10 +34,12 @@ pub(super) struct Runner<'a> {
     pub(super) env: &'a [Variable],
     /// Becomes true when pgfresh receives a signal.
     pub(super) interrupted: &'a AtomicBool,
+    /// Times of all runs so far.
     pub(super) time: Mutex<TimeSpent>,
 }
 
-/// Purpose of a run, with the number of a lease, and the fault that this lease has from its begin.
+/// Purpose of a run. A run with a fault has the number of a lease in the run, from 1, and the fault that this lease has from
+/// its beginning.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// To record the statements and rows without faults.
@@ -59,16 +61,16 @@ pub(super) struct CommandRun {
     pub(super) fault: Option<PlannedFault>,
     /// Databases that belong to no lease.
     pub(super) unleased: UnleasedDatabases,
-    /// Whether a part of the statements is missing.
+    /// Whether the transcript of a session lacks statements after its maximum length.
     pub(super) is_cut: bool,
 }
 
-/// Databases with sessions of a run that belong to no lease.
+/// Databases that a run used and that belong to no lease.
 #[derive(Debug, Default)]
 pub(super) struct UnleasedDatabases {
-    /// Those that SQL has created.
+    /// Databases that SQL has created.
     pub(super) created: BTreeSet<String>,
-    /// Those that are always there, such as `postgres`.
+    /// Databases that every server has, such as `postgres`.
     pub(super) always_there: BTreeSet<String>,
 }
 
@@ -189,13 +191,14 @@ fn wait_for_sessions(service: &Service) {
     }
 }
 
-/// Ends all leases, so that the observer looks into them. Returns the ends of those that it does not see.
+/// Ends all leases, so that the observer reads their rows. Returns an end without rows for each lease that pgfresh could not
+/// release.
 fn end_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEnd> {
     let names: BTreeSet<_> = transcripts.iter().map(|transcript| &transcript.database).collect();
     let mut unread = Vec::new();
     for name in names.into_iter().filter(|name| leases.leased(name).is_some()) {
         match leases.release(name) {
-            // The observer has also seen a lease that has just ended by itself.
+            // If the lease has just ended by itself, the observer has seen its end.
             Ok(()) | Err(LeaseError::NotLeased(_)) => {}
             Err(_) => unread.push(LeaseEnd { database: name.clone(), at: Instant::now(), contents: None }),
         }

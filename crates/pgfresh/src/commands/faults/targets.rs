@@ -1,4 +1,4 @@
-//! Commands of the trials, with their runs without faults.
+//! Records the command without faults, with all tests or with each test by itself.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -20,32 +20,33 @@ use crate::failure::Failure;
 use crate::notice::print_notice;
 use crate::user_command::NO_SESSION;
 
-/// Time limit of a run: this time, and this multiple of the time of the first one.
+/// Time that a run may take in addition to [`MULTIPLE`] times the time of a run without faults.
 const EXTRA: Duration = Duration::from_secs(10);
+/// Factor in the time limit of a run: a run may take this many times the time of a run without faults, and [`EXTRA`].
 const MULTIPLE: u32 = 5;
 /// Exit code for a command that hangs without faults.
 const HANGS: u8 = 1;
-/// Name of all tests together, in the list of tests without faults.
+/// Name for all tests together in the list of tests that pgfresh left out.
 const ALL_TESTS: &str = "all tests";
 
 /// A command to run, with all tests or with one.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) words: Vec<OsString>,
-    /// Time after which a run with a fault hangs.
+    /// Time after which pgfresh ends a run with a fault and reports a hang.
     pub(super) limit: Duration,
     pub(super) leases: Vec<SteadyLease>,
     /// Phrases about what the trials cannot see.
     unseen: BTreeSet<String>,
 }
 
-/// Targets, and the tests that have none.
+/// All targets, and the tests without a target.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     all: Vec<Target>,
     pub(super) unseen: BTreeSet<String>,
     pub(super) left_out: Vec<UntriedTest>,
-    /// Places of the leases by their labels: the target, and the lease of the target.
+    /// Positions by the label of a lease: of its target in `all`, and of the lease in the target.
     places: HashMap<String, (usize, usize)>,
 }
 
@@ -66,7 +67,7 @@ type Groups = BTreeMap<Vec<OsString>, BTreeSet<String>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
-    /// One test, or those that the runner cannot tell apart.
+    /// One test, or several tests that the runner cannot tell apart.
     Test,
 }
 
@@ -143,7 +144,7 @@ impl Recorder<'_> {
         self.record_groups(groups, &named, targets)
     }
 
-    /// Records groups of tests, and adds them to `targets`. `named` are all tests.
+    /// Records groups of tests, and adds them to `targets`. `named` has the names of all tests of the command.
     fn record_groups(
         self,
         groups: Groups,
@@ -161,7 +162,7 @@ impl Recorder<'_> {
             recorded => recorded,
         };
         let recorded = in_parallel(self.jobs, &groups, work, |_| ());
-        // There is no finding yet that a report could have.
+        // pgfresh has tried no fault yet, so there is no report to lose.
         if let Some(failure) = self.gate.take_failure() {
             return Err(failure);
         }
@@ -194,7 +195,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Records the tests that the same words choose. `named` are all tests.
+    /// Records the tests that `words` choose together. `named` has the names of all tests of the command.
     fn record_group(
         self,
         words: &[OsString],
@@ -217,7 +218,7 @@ impl Recorder<'_> {
         if ran.is_disjoint(tests) {
             return Recorded::Absent;
         }
-        // The others are targets of their own.
+        // The run's other tests have targets of their own.
         let is_ours = |test: &String| tests.contains(test) || !named.contains(test);
         target.leases.retain(|lease| lease.record.test.as_ref().is_none_or(is_ours));
         for lease in &mut target.leases {
@@ -257,7 +258,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Returns why a run without faults may not begin.
+    /// Returns the reason why the run without faults number `place`, from 0, may not begin. Returns `None` if it may.
     fn closed(self, scope: Scope, place: usize) -> Option<Closed> {
         match (scope, place) {
             // Without this run, pgfresh knows no test.
@@ -323,7 +324,7 @@ impl Targets {
     }
 }
 
-/// Returns true if `outer` is `inner`, or a file, class or test that has it.
+/// Returns true if `outer` is `inner`, or the file, class or test that contains it.
 fn encloses(outer: &str, inner: &str) -> bool {
     inner
         .strip_prefix(outer)

@@ -1,4 +1,4 @@
-//! Words of a command line that choose one test, for the test runners that pgfresh knows.
+//! Changes a command line so that it runs one test, for the test runners that pgfresh knows.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -55,7 +55,8 @@ struct Choice {
 }
 
 impl TestCommand {
-    /// Returns `None` if no word has the placeholder. `script` returns a script of `package.json`.
+    /// Finds the test runner of a command line. Returns `None` if no word has the placeholder. `script` returns the text of a
+    /// script in `package.json`.
     pub(super) fn read(words: &[OsString], script: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let has_placeholder = |word: &OsString| word.to_str().is_some_and(|word| word.contains(TEST));
         words.iter().any(has_placeholder).then(|| {
@@ -68,7 +69,8 @@ impl TestCommand {
         })
     }
 
-    /// Returns the command that runs all tests: without words that are only the placeholder, and without it in other words.
+    /// Returns the command that runs all tests. Leaves out words that are only the placeholder, and removes the placeholder
+    /// from other words.
     pub(super) fn for_all(&self) -> Vec<OsString> {
         let words = self.words.iter().filter(|word| *word != TEST);
         words.map(|word| replaced(word, "")).collect()
@@ -126,7 +128,7 @@ impl Choice {
 }
 
 impl TestRunner {
-    /// Returns the first runner that the words name.
+    /// Returns the first runner that the words name, or `None` if pgfresh knows none of them.
     fn find(words: &[String]) -> Option<Self> {
         let of_word = |(at, word): (usize, &String)| {
             let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -145,7 +147,7 @@ impl TestRunner {
         words.iter().enumerate().find_map(of_word)
     }
 
-    /// Returns the choice of the test that a client of pgfresh calls so.
+    /// Returns the choice of a test. `test` is the name that a client of pgfresh reports.
     fn choice(self, test: &str) -> Choice {
         match self {
             Self::Pytest | Self::Cargo => Choice::of_name(test),
@@ -185,7 +187,7 @@ impl TestRunner {
     }
 }
 
-/// Splits `PACKAGE.TEST` of a Go test. The package is a path with dots of its own.
+/// Splits the name `PACKAGE.TEST` of a Go test. The package is a path, which can contain dots.
 fn split_package(test: &str) -> (&str, &str) {
     let at = ["Test", "Fuzz", "Benchmark", "Example"]
         .iter()

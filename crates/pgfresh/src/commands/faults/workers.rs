@@ -64,7 +64,7 @@ impl Workers<'_> {
         tried
     }
 
-    /// Tries a point, and once more if there is a finding.
+    /// Tries a point. If there is a finding, tries the point once more.
     fn try_point(self, point: &Point) -> TriedPoint {
         let (first, output) = self.judged(point, Purpose::Try).unzip();
         let verdict = match first {
@@ -103,7 +103,8 @@ impl Workers<'_> {
         }
     }
 
-    /// Runs the command with a fault. Returns `None` if no run could begin, or if pgfresh has ended it early.
+    /// Runs the command with a fault, and judges the run. Returns `None` if no run could begin, or if a signal ended it. `purpose`
+    /// makes the purpose of the run from the number of the lease and the fault.
     fn judged(
         self,
         point: &Point,
