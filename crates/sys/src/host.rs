@@ -1,8 +1,9 @@
 //! Leaf calls: functions that each operating system implements with its own system calls, and that the rest of this
-//! crate needs on every system. The folders `linux` and `macos` have the same modules with the same functions.
+//! crate needs on every system. The folders `linux` and `macos` both have all of these functions, in modules with
+//! equal names.
 //!
 //! With `--cfg pgfresh_portable`, `portable` calls the leaf calls of Linux in place of those of macOS. So tests on Linux
-//! execute all code above the leaf calls. A system may not know an answer. Callers must cope with the value that the
+//! run the code above the leaf calls that a Mac runs. A system may not know an answer. Callers must cope with the value that the
 //! function's documentation names for this case.
 
 #[cfg(target_os = "linux")]
