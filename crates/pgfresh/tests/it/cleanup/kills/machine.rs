@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::leftovers::{Process, end_processes};
+use crate::common::leftovers::{Process, end_processes, may_stay};
 use crate::common::{Scene, is_root};
 
 /// Variable that is set within the private namespaces.
@@ -70,7 +70,7 @@ fn files() -> BTreeSet<PathBuf> {
     let ours = |path: &PathBuf| {
         !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"pgfresh-test-"))
     };
-    entries.map(|entry| entry.path()).filter(ours).collect()
+    entries.map(|entry| entry.path()).filter(|path| ours(path) && !may_stay(path)).collect()
 }
 
 /// Returns the files in the cache that are neither an entry nor useful for a later start.
