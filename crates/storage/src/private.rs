@@ -78,6 +78,7 @@ mod tests {
 
     /// `/proc` returns `NotFound` for a new directory even though the parent exists.
     #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc")]
     fn private_directory_fails_where_file_system_forbids_creation() {
         let error = ensure(Path::new("/proc/pgfresh"), 0o700).unwrap_err().to_string();
         assert!(error.starts_with(r#"could not create "/proc/pgfresh""#), "{error}");

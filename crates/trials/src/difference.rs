@@ -141,8 +141,7 @@ impl SteadyRows {
                 let follows = self.follows_sequence(found, name, column.at);
                 column.relaxed(columns_of.columns.get(column.at).map(|column| column.content), follows)
             };
-            let relaxed: Vec<_> = columns.iter().map(relax).collect();
-            difference(name, (expected, table), &columns, &relaxed)
+            difference(name, (expected, table), &columns.iter().map(relax).collect::<Vec<_>>())
         };
         names.into_iter().filter_map(of).collect()
     }
@@ -236,22 +235,16 @@ fn project(row: &Row, columns: &[ComparedColumn]) -> Row {
     columns.iter().map(value).collect()
 }
 
-/// Compares two tables. Returns `None` if they are equal in the details of `relaxed`, which has the columns of `columns`
-/// with fewer details.
+/// Compares two tables. Returns `None` if they are equal in the details of `columns`.
 fn difference(
     name: &str,
     (expected, found): (&Table, &Table),
     columns: &[ComparedColumn],
-    relaxed: &[ComparedColumn],
 ) -> Option<TableDifference> {
     let (kind, rows) = match (&expected.rows, &found.rows) {
         (Some(before), Some(after)) if !columns.is_empty() => {
-            let counted =
-                |rows: &[Row], columns: &[ComparedColumn]| Counted::of(rows, |row| project(row, columns));
-            if counted(before, columns).balance(&counted(after, columns)).is_even() {
-                return None;
-            }
-            let (before, after) = (counted(before, relaxed), counted(after, relaxed));
+            let counted = |rows: &[Row]| Counted::of(rows, |row| project(row, columns));
+            let (before, after) = (counted(before), counted(after));
             let balance = before.balance(&after);
             if balance.is_even() {
                 return None;
@@ -259,7 +252,7 @@ fn difference(
             let kind = balance.kind(&before);
             let rows = if balance.missing.is_empty() { balance.surplus } else { balance.missing };
             let columns_of = if expected.columns.is_empty() { found } else { expected };
-            let show = |row: &Row| shown(row, relaxed, columns_of);
+            let show = |row: &Row| shown(row, columns, columns_of);
             (kind, rows.iter().take(SHOWN_ROWS).map(show).collect())
         }
         _ if expected.count == found.count => return None,

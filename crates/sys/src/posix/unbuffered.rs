@@ -54,6 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
     fn open_flags_match_waiting_for_data_or_all() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let flags = |waiting| {

@@ -99,7 +99,7 @@ impl Recorder<'_> {
     fn record_all(self) -> Result<Targets, Failure> {
         self.progress.say("running the command twice without faults");
         let mut targets = Targets::default();
-        match self.record_twice(&self.arguments.command, Scope::All) {
+        match self.record_twice(&self.arguments.command, Scope::All, None) {
             Recorded::Target(target) => targets.add(target),
             Recorded::Fails { because, code, output } => {
                 print_notice(printable_lines(&output));
@@ -141,19 +141,21 @@ impl Recorder<'_> {
         for test in named.iter().filter(wanted) {
             groups.entry(command.for_test(test)).or_default().insert(test.clone());
         }
-        self.record_groups(groups, &named, targets)
+        self.record_groups(groups, &named, limit_after(&whole), targets)
     }
 
-    /// Records groups of tests, and adds them to `targets`. `named` has the names of all tests of the command.
+    /// Records groups of tests, and adds them to `targets`. `named` has the names of all tests of the command, and no group
+    /// may run longer than `limit`.
     fn record_groups(
         self,
         groups: Groups,
         named: &BTreeSet<String>,
+        limit: Duration,
         mut targets: Targets,
     ) -> Result<Targets, Failure> {
         let groups: Vec<_> = groups.into_iter().collect();
         let work = |(words, tests): &(Vec<OsString>, BTreeSet<String>)| match self
-            .record_group(words, tests, named)
+            .record_group(words, tests, named, limit)
         {
             Recorded::Failed(failure) => {
                 self.gate.fail(failure);
@@ -201,10 +203,11 @@ impl Recorder<'_> {
         words: &[OsString],
         tests: &BTreeSet<String>,
         named: &BTreeSet<String>,
+        limit: Duration,
     ) -> Recorded {
         let first = tests.first().map_or("", String::as_str);
         self.progress.say(&format!("running {first} twice without faults"));
-        let mut target = match self.record_twice(words, Scope::Test) {
+        let mut target = match self.record_twice(words, Scope::Test, Some(limit)) {
             Recorded::Target(target) => target,
             other => return other,
         };
@@ -229,14 +232,14 @@ impl Recorder<'_> {
         Recorded::Target(target)
     }
 
-    /// Runs a command twice without faults.
-    fn record_twice(self, words: &[OsString], scope: Scope) -> Recorded {
+    /// Runs a command twice without faults. The first run may take `limit`, and the second one has a limit after the first.
+    fn record_twice(self, words: &[OsString], scope: Scope, limit: Option<Duration>) -> Recorded {
         let mut runs: Vec<CommandRun> = Vec::new();
         for place in 0..2 {
             if let Some(closed) = self.closed(scope, place) {
                 return Recorded::Closed(closed);
             }
-            let limit = runs.first().map(|run| run.time * MULTIPLE + EXTRA);
+            let limit = runs.first().map(limit_after).or(limit);
             match self.runner.run(words, &Purpose::Record, limit) {
                 Err(failure) => return Recorded::Failed(failure),
                 Ok(run) if run.end == CommandEnd::Interrupted => {
@@ -269,7 +272,7 @@ impl Recorder<'_> {
     }
 
     fn target(self, words: &[OsString], one: CommandRun, other: CommandRun) -> Target {
-        let limit = one.time.max(other.time) * MULTIPLE + EXTRA;
+        let limit = limit_after(&one).max(limit_after(&other));
         let mut unseen = unseen(&one);
         let (leases, unsteady) = steady_leases(one.leases, other.leases, &self.arguments.ignore);
         if unsteady > 0 {
@@ -279,6 +282,11 @@ impl Recorder<'_> {
         unseen.extend(unseen_rows(&leases));
         Target { words: words.to_vec(), limit, leases, unseen }
     }
+}
+
+/// Returns the time limit of a run that does at most what `run` did.
+fn limit_after(run: &CommandRun) -> Duration {
+    run.time * MULTIPLE + EXTRA
 }
 
 /// Returns how a command fails without faults in one or two runs, or `None` if it passes.

@@ -68,6 +68,18 @@ fn flaky_and_failing_tests_are_left_out() {
 }
 
 #[test]
+fn test_that_hangs_alone_is_left_out() {
+    let scene = scene();
+    let body = format!("{INSERT} && case $test in stuck) [ $(wc -l <runs) = 1 ] || exec sleep 600;; esac");
+    scene.write("suite.sh", &suite("stuck good", &body));
+    let outcome = trials(&scene, 15, &[], &SUITE);
+    let left_out = report(&outcome)["runs"]["left_out"].to_string();
+    let reason = "{\"because\":\"hangs without faults, in a run of its own\",\"test\":\"stuck\"}";
+    assert!(left_out.contains(reason), "{outcome}");
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+}
+
+#[test]
 fn words_that_choose_other_tests_are_refused() {
     let scene = scene();
     scene.write("suite.sh", &suite("one two", INSERT));
