@@ -42,12 +42,17 @@ impl ProcessHandle {
         Self::of_pid(pid).ok()
     }
 
-    pub(crate) fn of_pid(pid: Pid) -> io::Result<Self> {
+    fn of_pid(pid: Pid) -> io::Result<Self> {
         let kind = match ExitEvent::of(pid)? {
             Some(event) => Kind::Notified(event),
             None => Kind::Polled(PolledProcess::begin(pid)?),
         };
         Ok(Self { pid, kind })
+    }
+
+    /// Returns the pid that the process had when the handle was opened.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
     }
 
     /// Sends a signal to the process.

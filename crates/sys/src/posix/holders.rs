@@ -13,6 +13,10 @@ use super::polling::poll_until;
 use super::segments::remove_segments;
 use crate::{Lock, host};
 
+/// Number of searches in a row without a find after which only exiting processes can still hold the file. A child that
+/// starts during one of them is in the next.
+const ENOUGH_VAIN_SEARCHES: u32 = 2;
+
 /// Sends `SIGQUIT` to the processes that have the lock file `path` open, and waits up to `grace` for their end.
 /// With `only`, sends it to that process alone, if it has the file open. Like [`end_holders`], signals only processes
 /// of `account` and of our own user, never signals the calling process, and needs a canonical `path`.
@@ -22,11 +26,11 @@ use crate::{Lock, host};
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: Duration) -> io::Result<()> {
     let mut asked = holders(path, account)?;
-    asked.retain(|(pid, _)| only.is_none_or(|only| only == *pid));
-    for (_, holder) in &asked {
+    asked.retain(|holder| only.is_none_or(|only| only == holder.pid()));
+    for holder in &asked {
         let _ = holder.signal(Signal::QUIT);
     }
-    wait_for_all(asked.iter().map(|(_, holder)| holder), grace)
+    wait_for_all(&asked, grace)
 }
 
 /// Kills every process that has the lock file `path` open and belongs to `account` or to our own user, and then
@@ -46,21 +50,25 @@ pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: 
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
     let mut ended = HashSet::new();
-    // Search again until the lock is free, because a process may have started a child during a search. An exiting
-    // process no longer lists its open files, but it retains them and its memory for a few milliseconds.
+    let mut vain_searches = 0;
     let free = poll_until(|| {
         if !Lock::is_held(path)? {
             return Ok(true);
+        }
+        // An exiting process no longer lists its open files, but it retains them and its memory for a few milliseconds.
+        if vain_searches == ENOUGH_VAIN_SEARCHES {
+            return Ok(false);
         }
         // Stop all holders first. Otherwise, a holder could react to the end of another one before the signal reaches
         // it: initdb removes the pid file of a killed server.
         let holders = holders(path, account)?;
         for signal in [Signal::STOP, Signal::KILL] {
-            for (_, holder) in &holders {
+            for holder in &holders {
                 let _ = holder.signal(signal);
             }
         }
-        ended.extend(holders.into_iter().map(|(pid, _)| pid));
+        vain_searches = if holders.is_empty() { vain_searches + 1 } else { 0 };
+        ended.extend(holders.iter().map(ProcessHandle::pid));
         Ok(false)
     })?;
     for creator in ended {
@@ -70,32 +78,28 @@ pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
 }
 
 /// Returns the processes that have `path` open and belong to `account` or to our user.
-fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
+fn holders(path: &Path, account: u32) -> io::Result<Vec<ProcessHandle>> {
     let ours = std::process::id();
     let users = [account, rustix::process::geteuid().as_raw()];
     let mut found = Vec::new();
     for process in host::pids()?.into_iter().filter(|process| *process != ours) {
-        let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { continue };
         if !host::has_open(process, path) {
             continue;
         }
         // Check again now that the handle is open, because another process may have been assigned this pid
         // just before.
-        if let Ok(handle) = ProcessHandle::of_pid(pid)
+        if let Some(handle) = ProcessHandle::of_number(process)
             && host::has_open(process, path)
             && host::users_of(process).is_some_and(|all| all.iter().all(|user| users.contains(user)))
         {
-            found.push((pid, handle));
+            found.push(handle);
         }
     }
     Ok(found)
 }
 
 /// Waits until all processes have exited or `timeout` has passed.
-fn wait_for_all<'a>(
-    handles: impl IntoIterator<Item = &'a ProcessHandle>,
-    timeout: Duration,
-) -> io::Result<()> {
+fn wait_for_all(handles: &[ProcessHandle], timeout: Duration) -> io::Result<()> {
     let end = Instant::now() + timeout;
     for handle in handles {
         wait_readable(handle, end.saturating_duration_since(Instant::now()))?;
