@@ -16,13 +16,14 @@ pub(crate) use system::descriptors::close_from;
 pub use system::{
     boot::boot_id,
     clone::sync_filesystem,
+    process_table::executable,
     socket_state::{is_closed_by_peer, is_hung_up, reset_now},
 };
 pub(crate) use system::{
     clone::clone_file,
     connection_table::owner_of_connection,
     mounts::mount_of,
-    process_table::{executable, has_open, is_only_thread, pids, process, users_of, writes_to},
+    process_table::{has_open, is_only_thread, pids, process, users_of, writes_to},
     segment_table::{segments, semaphores},
     socket_state::peer_user,
 };

@@ -42,7 +42,7 @@ use linux as system;
 #[cfg(any(target_os = "macos", pgfresh_portable))]
 use portable as system;
 
-pub use host::{boot_id, is_closed_by_peer, is_hung_up, reset_now, sync_filesystem};
+pub use host::{boot_id, executable, is_closed_by_peer, is_hung_up, reset_now, sync_filesystem};
 pub use kernel_files::{
     disk::Disk,
     mount::{Mount, Roots},
@@ -67,7 +67,7 @@ pub use posix::{
     open_file_limit::{file_size_limit, limit_hint, raise_open_file_limit, restore_open_file_limit},
     permissions::{expect_usable, expect_writable, may_enter},
     poll::wait_readable,
-    process_facts::{executable, is_asleep, is_ending},
+    process_facts::{is_asleep, is_ending},
     segments::remove_segments,
     socket::{
         MAX_SOCKET_PATH_LENGTH, is_from_our_user, is_idle_socket, keep_alive, limit_backlog, reset_on_close,

@@ -103,7 +103,8 @@ pub(crate) fn writes_to(pid: u32, reader: &PipeReader) -> bool {
 }
 
 /// Returns the process's executable, or `None` if the process or the file no longer exists.
-pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
+#[must_use]
+pub fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
 }
 

@@ -4,11 +4,10 @@ use libc::proc_fdinfo;
 
 use super::process_table::fill;
 use super::structures::KernelStructure;
+use crate::posix::open_file_limit::OPEN_MAX;
 
 /// Maximum number of descriptors that one call lists.
 const AT_ONCE: usize = 256;
-/// Number of descriptors to close if the kernel lists none. Source: `OPEN_MAX` in `sys/syslimits.h`.
-const MOST: i32 = 10_240;
 
 /// Closes each descriptor of the calling process whose number is at least `first`. Allocates nothing, so a process may
 /// call this between fork and exec.
@@ -23,7 +22,8 @@ pub(crate) fn close_from(first: u32) {
     loop {
         let count = fill(std::process::id(), libc::PROC_PIDLISTFDS, &mut open);
         if count == 0 {
-            return (first..MOST).for_each(close);
+            // The kernel lists none.
+            return (first..OPEN_MAX.into()).for_each(close);
         }
         open[..count].iter().map(|file| file.proc_fd).filter(|open| *open >= first).for_each(close);
         if count < AT_ONCE {

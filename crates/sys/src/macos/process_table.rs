@@ -86,8 +86,9 @@ pub(crate) fn has_open(pid: u32, path: &Path) -> bool {
 }
 
 /// Returns the process's executable, or `None` if the process or the file no longer exists.
+#[must_use]
 #[allow(unsafe_code)]
-pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
+pub fn executable(pid: u32) -> Option<PathBuf> {
     let mut path = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE.cast_unsigned() as usize];
     let length = u32::try_from(path.len()).ok()?;
     // SAFETY: the kernel writes at most `length` bytes to the buffer.

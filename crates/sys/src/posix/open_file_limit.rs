@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 static ORIGINAL_LIMIT: OnceLock<Rlimit> = OnceLock::new();
 
 /// The limit that macOS grants every process. Source: `OPEN_MAX` in macOS's `sys/syslimits.h`.
-const OPEN_MAX: u64 = 10_240;
+pub(crate) const OPEN_MAX: u16 = 10_240;
 
 /// Raises our limit on open files to the maximum, because many systems start at 1024. Ignores failures.
 #[expect(clippy::let_underscore_must_use, reason = "the call that needs more files fails then")]
@@ -20,7 +20,7 @@ pub fn raise_open_file_limit() {
     let usual = *ORIGINAL_LIMIT.get_or_init(|| getrlimit(Resource::Nofile));
     let raise = |current| setrlimit(Resource::Nofile, Rlimit { current, ..usual });
     // macOS has no maximum, but refuses more than its own limit.
-    let _ = raise(usual.maximum).or_else(|_| raise(Some(OPEN_MAX)));
+    let _ = raise(usual.maximum).or_else(|_| raise(Some(OPEN_MAX.into())));
 }
 
 /// Restores the original limit in the child of `command`. A higher limit can break programs that use `select`

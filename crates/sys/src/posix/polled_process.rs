@@ -14,8 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::poll::wait_for_any;
-use super::process_facts::{Process, ProcessState};
-use crate::host;
+use super::process_facts::{ProcessState, process_of};
 
 /// Pause between two checks of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -47,7 +46,7 @@ impl PolledProcess {
     pub(crate) fn begin(pid: Pid) -> io::Result<Self> {
         let identity = match child_has_ended(pid) {
             Ok(_) => Identity::Child,
-            Err(_) => Identity::Started(process(pid).ok_or(Errno::SRCH)?.started),
+            Err(_) => Identity::Started(process_of(pid).ok_or(Errno::SRCH)?.started),
         };
         let (end, held) = io::pipe()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
@@ -68,7 +67,7 @@ impl PolledProcess {
 fn is_running(pid: Pid, identity: Identity) -> bool {
     match identity {
         Identity::Child => child_has_ended(pid) == Ok(false),
-        Identity::Started(started) => process(pid)
+        Identity::Started(started) => process_of(pid)
             .is_some_and(|process| process.started == started && process.state != ProcessState::Ended),
     }
 }
@@ -80,10 +79,6 @@ fn is_running(pid: Pid, identity: Identity) -> bool {
 fn child_has_ended(pid: Pid) -> Result<bool, Errno> {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     Ok(waitid(WaitId::Pid(pid), look)?.is_some())
-}
-
-fn process(pid: Pid) -> Option<Process> {
-    host::process(u32::try_from(pid.as_raw_nonzero().get()).ok()?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Facts about processes that the process tables of all systems have.
 
-use std::path::PathBuf;
+use rustix::process::Pid;
 
 use crate::host;
 
@@ -28,10 +28,9 @@ pub(crate) enum ProcessState {
     Ended,
 }
 
-/// Returns the process's executable, or `None` if the process or the file no longer exists.
-#[must_use]
-pub fn executable(pid: u32) -> Option<PathBuf> {
-    host::executable(pid)
+/// Returns facts about a process, as [`host::process`] does.
+pub(crate) fn process_of(pid: Pid) -> Option<Process> {
+    host::process(pid.as_raw_nonzero().get().cast_unsigned())
 }
 
 /// Returns true if the process is in interruptible sleep. A process that receives a signal isn't asleep until

@@ -6,7 +6,7 @@ use std::io;
 use rustix::process::Pid;
 
 use super::polling::poll_until;
-use super::process_facts::ProcessState;
+use super::process_facts::{ProcessState, process_of};
 use crate::host;
 
 /// A System V shared memory segment.
@@ -45,9 +45,8 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
 /// Returns true if a process exists and is neither exiting nor a zombie. A zombie can persist forever, because process 1
 /// of a container might not reap it.
 fn is_alive(process: Pid) -> bool {
-    let number = u32::try_from(process.as_raw_nonzero().get()).ok();
-    let facts = number.and_then(host::process);
-    facts.is_some_and(|process| !matches!(process.state, ProcessState::Ending | ProcessState::Ended))
+    process_of(process)
+        .is_some_and(|process| !matches!(process.state, ProcessState::Ending | ProcessState::Ended))
 }
 
 /// Removes one segment. Returns false if the segment no longer exists or belongs to another user.
