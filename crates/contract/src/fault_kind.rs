@@ -57,6 +57,12 @@ impl FaultMoment {
         }
     }
 
+    /// Returns true if a fault at this moment can have a `statement`.
+    #[must_use]
+    pub fn has_statement(self) -> bool {
+        self != Self::Connect
+    }
+
     /// Returns the moment with this name, or `None` if there is none.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
@@ -140,12 +146,6 @@ impl FaultKind {
     #[must_use]
     pub fn has_read_only(self) -> bool {
         self == Self::Failover
-    }
-
-    /// Returns true if the fault can have a `statement` at this moment.
-    #[must_use]
-    pub fn has_statement_at(self, moment: FaultMoment) -> bool {
-        moment != FaultMoment::Connect
     }
 
     /// Returns true if the fault can have an `nth` above 1 at this moment. A failover at a connection happens at once.

@@ -1,5 +1,6 @@
 //! Moments of faults, and the statements that the gateway counts at each.
 
+use contract::FaultMoment;
 use pgwire::StatementKind;
 
 use crate::recording::{Call, RanStatement, StatementResult};
@@ -23,14 +24,14 @@ pub(crate) enum Moment {
 }
 
 impl Moment {
-    /// Returns the name in a request for a fault.
-    pub(crate) fn name(self) -> &'static str {
+    /// Returns the moment of the API.
+    pub(crate) fn of_api(self) -> FaultMoment {
         match self {
-            Self::ErrorBeforeStatement | Self::LossBeforeStatement => "before statement",
-            Self::AfterStatement => "after statement",
-            Self::Commit => "commit",
-            Self::BeforeCommit => "before commit",
-            Self::AfterCommit => "after commit",
+            Self::ErrorBeforeStatement | Self::LossBeforeStatement => FaultMoment::BeforeStatement,
+            Self::AfterStatement => FaultMoment::AfterStatement,
+            Self::Commit => FaultMoment::Commit,
+            Self::BeforeCommit => FaultMoment::BeforeCommit,
+            Self::AfterCommit => FaultMoment::AfterCommit,
         }
     }
 

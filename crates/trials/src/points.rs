@@ -175,7 +175,7 @@ impl Point {
         FaultRequest {
             error: self.fault.sqlstate().map(str::to_owned),
             connection: self.fault.sqlstate().is_none().then(|| "reset".to_owned()),
-            at: Some(self.class.moment(self.fault).name().to_owned()),
+            at: Some(self.class.moment(self.fault).of_api().to_string()),
             statement: Some(self.pattern.clone()),
             nth: Some(self.candidate),
             ..FaultRequest::default()

@@ -24,7 +24,7 @@ pub(crate) fn effects() -> Value {
 /// Returns the schema of a kind of fault at `moments`. A member is possible if the fault can have it at all of them.
 fn effect(kind: FaultKind, moments: &[FaultMoment]) -> Value {
     let (name, value) = kind.effect();
-    let has_statement = moments.iter().all(|moment| kind.has_statement_at(*moment));
+    let has_statement = moments.iter().all(|moment| moment.has_statement());
     let has_nth = moments.iter().all(|moment| kind.has_nth_at(*moment));
     let further = [
         ("duration", kind.has_duration()),

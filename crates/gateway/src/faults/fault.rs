@@ -122,7 +122,7 @@ impl Fault {
         if self.nth > 1 && !kind.has_nth_at(*moment) {
             return Err(FaultError::new("a failover at once has no nth", "Leave nth out, or write at."));
         }
-        if statement.is_some() && !kind.has_statement_at(*moment) {
+        if statement.is_some() && !moment.has_statement() {
             return Err(FaultError::new("a connection has no statement", "Leave statement or at out."));
         }
         if statement.as_deref().is_some_and(|text| text.trim().is_empty()) {
