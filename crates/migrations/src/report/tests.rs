@@ -143,7 +143,7 @@ fn sarif_has_valid_paths_and_real_lines() {
 }
 
 #[test]
-fn equal_advice_is_printed_once() {
+fn remedies_are_printed_once() {
     let mut report = dangerous();
     let statement = report.statements[1].clone();
     let mut other = statement.clone();
@@ -158,7 +158,7 @@ fn equal_advice_is_printed_once() {
         2,
         "{text}"
     );
-    assert_eq!(text.matches("the new type makes PostgreSQL copy the table").count(), 2, "{text}");
+    assert_eq!(text.matches("the new type makes PostgreSQL copy the table").count(), 3, "{text}");
     assert!(text.contains("      another danger\n      instead: as above"), "{text}");
 }
 

@@ -94,9 +94,7 @@ impl MigrationReport {
             lines.add(ABOUT, sentence);
         }
         for advice in &statement.advice {
-            if !told.contains(&advice) {
-                lines.add(ABOUT, &advice.danger);
-            }
+            lines.add(ABOUT, &advice.danger);
             let is_told =
                 told.iter().any(|other| (other.topic, &other.instead) == (advice.topic, &advice.instead));
             let instead = if is_told { "as above" } else { &advice.instead };
