@@ -121,7 +121,7 @@ fn no_such_point(name: &str, all: &[Point]) -> Failure {
     let names: BTreeSet<_> = all.iter().map(ToString::to_string).collect();
     let shown: Vec<_> = names.iter().take(SHOWN).map(|name| format!("\"{name}\"")).collect();
     let failure =
-        Failure::new(format!("--only \"{name}\" is the beginning of no fault's name")).exit_with(USAGE);
+        Failure::new(format!("no fault has a name that begins with \"{name}\" (--only)")).exit_with(USAGE);
     failure.hint(if shown.is_empty() {
         "No statement of the command can have a fault.".to_owned()
     } else {
@@ -130,17 +130,21 @@ fn no_such_point(name: &str, all: &[Point]) -> Failure {
 }
 
 fn no_such_table(name: &str) -> Failure {
-    let failure = Failure::new(format!("--ignore \"{name}\" is no table and no column")).exit_with(USAGE);
+    let failure =
+        Failure::new(format!("no table and no column has the name \"{name}\" (--ignore)")).exit_with(USAGE);
     failure.hint("Write TABLE or TABLE.COLUMN, with or without the schema before it.".to_owned())
 }
 
 /// Describes trials without a run with a fault. They prove nothing about the application, so they fail.
 fn no_fault(report: &TrialsReport) -> Failure {
     let failure = Failure::new("no fault was tried");
-    failure.hint(if report.not_run.is_empty() && report.left_out.is_empty() {
-        "Faults need statements that read or write tables, in the same order in each run.".to_owned()
-    } else {
-        "Set a larger --budget, or use --only for a part of the tests.".to_owned()
+    let left_out = report.left_out.first();
+    failure.hint(match left_out {
+        _ if !report.not_run.is_empty() => {
+            "Set a larger --budget, or use --only for a part of the tests.".to_owned()
+        }
+        Some(test) => format!("The test \"{}\" was left out: {}.", test.test, test.because),
+        None => "Faults need statements that read or write tables, in the same order in each run.".to_owned(),
     })
 }
 

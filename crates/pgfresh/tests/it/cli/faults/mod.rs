@@ -112,8 +112,11 @@ fn wrong_options_are_refused() {
         (&["--report", "nowhere/faults.xml"], "nowhere/faults.xml"),
         (&["--env", "URL"], "--env"),
         (&["--only", "nothing"], "app:INSERT INTO audit DEFAULT VALUES:40001"),
-        (&["--only", "app", "--only", "nothing"], "--only \"nothing\" is the beginning of no fault's name"),
-        (&["--ignore", "audit.nothing"], "--ignore \"audit.nothing\" is no table and no column"),
+        (
+            &["--only", "app", "--only", "nothing"],
+            "no fault has a name that begins with \"nothing\" (--only)",
+        ),
+        (&["--ignore", "audit.nothing"], "no table and no column has the name \"audit.nothing\" (--ignore)"),
     ] {
         let outcome = scene.run([&["faults"], options, &["--"], &command].concat());
         let code = if options[1].contains("nowhere") { 125 } else { 2 };
