@@ -35,7 +35,12 @@ pub(crate) fn report_start(context: &Context, provisioner: &Provisioner, started
         .verbosity
         .detail(|| format!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display()));
     context.verbosity.detail(|| describe(started));
-    for (call, error) in sys::refusals() {
+    name_refusals(context);
+}
+
+/// Prints which system calls and files the system has refused since the last call of this function.
+fn name_refusals(context: &Context) {
+    for (call, error) in sys::take_refusals() {
         context.verbosity.detail(|| format!("works without {call}, which the system refuses: {error}"));
     }
 }
@@ -84,6 +89,8 @@ pub(crate) fn stop(context: &Context, service: Service) -> Result<(), Failure> {
         let ms = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
         format!("stopped in {:.1} ms, removed in {:.1} ms", ms(stopped), ms(removed))
     });
+    // Some calls are first made after the start.
+    name_refusals(context);
     Ok(())
 }
 

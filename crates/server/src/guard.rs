@@ -20,7 +20,7 @@ use std::time::Duration;
 use storage::{Abandoned, Account, Attempt, FileError, PersistentData, Place, RunDirectory};
 use sys::{Directory, Pid};
 
-use crate::Installation;
+use crate::{Installation, SOCKET};
 
 /// Hidden argument that makes pgfresh run as a guard.
 const ARGUMENT: &str = "guard-run-directory";
@@ -240,9 +240,12 @@ fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     // Ask only a postmaster. If this process asked initdb or its server, initdb would remove the pid file. If a signal
     // then killed this process, a sweep couldn't find the server's shared memory.
     let recorded = recorded_server(&RunDirectory::data_at(&path));
+    let socket = path.join("socket").join(SOCKET);
     end_holders(&server, &path, |lock| match recorded {
         Some(RecordedServer { pid, is_postmaster: true }) => {
+            // Without a table of processes, the kernel still tells which process listens on a socket.
             sys::ask_holders_to_quit(lock, account, Some(pid), SHUTDOWN_TIMEOUT)
+                .or_else(|_| sys::end_listener(&socket, account, SHUTDOWN_TIMEOUT))
         }
         _ => Ok(()),
     })?;

@@ -33,9 +33,6 @@ impl FileError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self.source.kind() {
-            io::ErrorKind::NotFound if self.path == sys::this_program() => {
-                Some("Mount /proc (mount -t proc proc /proc): pgfresh starts its own program by it.".to_owned())
-            }
             io::ErrorKind::PermissionDenied if self.verb == "read" => {
                 Some("Give yourself the right to read it (chmod u+r).".to_owned())
             }

@@ -25,5 +25,5 @@ pub(crate) use system::{
     mounts::mount_of,
     process_table::{has_open, is_only_thread, pids, process, users_of, writes_to},
     segment_table::{segments, semaphores},
-    socket_state::peer_user,
+    socket_state::peer,
 };

@@ -59,7 +59,7 @@ pub use posix::{
     environment::take_variable,
     filesystem::{Filesystem, FilesystemKind},
     handle::{ProcessHandle, signal, signal_group},
-    holders::{ask_holders_to_quit, end_holders},
+    holders::{ask_holders_to_quit, end_holders, end_listener},
     holes::{next_data, next_hole},
     identity::{fill_random, group, host_name, is_ignored, is_root, user},
     loopback_peer::{is_open_on_this_machine, is_own_loopback_peer},
@@ -77,7 +77,7 @@ pub use posix::{
     umask::{allow_others_to_read, apply_original_mask, make_private, restore_mask},
     unbuffered::{Waiting, open_for_writes, page_aligned},
 };
-pub use refusals::refusals;
+pub use refusals::take_refusals;
 pub use rustix::process::{Pid, Signal};
 pub use system::{
     connections::listener_at,

@@ -6,17 +6,17 @@ use std::sync::Mutex;
 
 use crate::lock;
 
-/// Names of the refused calls, with the error of the first attempt.
-static REFUSALS: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
+/// Names of the refused calls. Each has the error of the first attempt until [`take_refusals`] returns it.
+static REFUSALS: Mutex<BTreeMap<&'static str, Option<String>>> = Mutex::new(BTreeMap::new());
 
 /// Records that the system refused `call` with `error`. Keeps only the first error of each call.
 pub(crate) fn note_refusal(call: &'static str, error: &io::Error) {
-    lock(&REFUSALS).entry(call).or_insert_with(|| error.to_string());
+    lock(&REFUSALS).entry(call).or_insert_with(|| Some(error.to_string()));
 }
 
-/// Returns the calls that the system has refused so far, each with the error of the first attempt. This crate replaces
-/// a refused call by other calls, at a higher cost.
+/// Returns the calls that the system has refused, each with the error of the first attempt. Returns each call only once.
+/// This crate replaces a refused call by other calls, at a higher cost.
 #[must_use]
-pub fn refusals() -> Vec<(&'static str, String)> {
-    lock(&REFUSALS).iter().map(|(call, error)| (*call, error.clone())).collect()
+pub fn take_refusals() -> Vec<(&'static str, String)> {
+    lock(&REFUSALS).iter_mut().filter_map(|(call, error)| Some((*call, error.take()?))).collect()
 }

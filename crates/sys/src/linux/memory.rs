@@ -12,16 +12,26 @@ use crate::kernel_files::bytes_of;
 /// minimum of `MemAvailable` and the amount that each of our control groups has left under its limit (v1 and
 /// v2, all levels). Page cache that the kernel can drop counts as free.
 ///
-/// `root` is normally `/`. Tests pass a directory that contains `proc` and `sys`.
+/// `root` is normally `/`. Tests pass a directory that contains `proc` and `sys`. Without `/proc`, returns the machine's
+/// unused memory: no page cache counts as free, and control groups have no limits.
 ///
 /// # Errors
 /// Returns an error if `/proc/meminfo` cannot be read or has no `MemAvailable`. Limits of control groups that
 /// cannot be read do not count.
 pub fn available_memory(root: &Path) -> io::Result<u64> {
-    let meminfo = fs::read_to_string(root.join("proc/meminfo"))?;
+    let meminfo = match fs::read_to_string(root.join("proc/meminfo")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(unused_memory()),
+        meminfo => meminfo?,
+    };
     let machine = bytes_of(&meminfo, "MemAvailable")
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemAvailable in /proc/meminfo"))?;
     Ok(group_folders(root).iter().filter_map(left_in).fold(machine, u64::min))
+}
+
+/// Returns the machine's unused memory in bytes. Source: sysinfo(2).
+fn unused_memory() -> u64 {
+    let machine = rustix::system::sysinfo();
+    machine.freeram.saturating_mul(u64::from(machine.mem_unit))
 }
 
 /// The names of the files with a group's limit and usage, and the name of the reclaimable memory in

@@ -15,12 +15,12 @@ const EXITING: u64 = 4;
 /// Returns the pids of all processes that we can see.
 ///
 /// # Errors
-/// Returns an error if the process table cannot be read.
+/// Returns an error if the process table cannot be read, or if `/proc` is not mounted.
 pub(crate) fn pids() -> io::Result<Vec<u32>> {
-    Ok(fs::read_dir("/proc")?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect())
+    let entries = fs::read_dir("/proc")?.flatten();
+    let pids: Vec<_> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    // Without a mount, `/proc` is an empty directory. Otherwise, it has our own process.
+    if pids.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(pids) }
 }
 
 /// Returns facts about a process, or `None` if it doesn't exist or the system doesn't show it to us. Reading the files

@@ -1,28 +1,38 @@
-//! Lists System V shared memory segments and semaphores. Source: proc(5), `/proc/sysvipc/shm`.
+//! Lists System V shared memory segments and semaphores. Source: shmctl(2).
 
-use std::fs;
 use std::io;
+use std::mem::MaybeUninit;
 
 use rustix::process::Pid;
 
 use crate::posix::segments::Segment;
 
-/// Returns the segments that `account` owns and the process `creator` created. Returns none if the kernel has no table,
-/// because such a kernel has no System V memory.
+/// Asks for the last index in the kernel's table of segments. Source: `linux/shm.h`.
+const SHM_INFO: libc::c_int = 14;
+/// Asks for the segment at an index, whoever may read it. Source: `linux/shm.h`, Linux 4.17.
+const SHM_STAT_ANY: libc::c_int = 15;
+
+/// Returns the segments that `account` owns and the process `creator` created. Returns none if the kernel has no System V
+/// memory.
+#[expect(clippy::unnecessary_wraps, reason = "macOS can fail to read its table")]
 pub(crate) fn segments(creator: Pid, account: u32) -> io::Result<Vec<Segment>> {
-    let table = match fs::read_to_string("/proc/sysvipc/shm") {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
+    let Some((last, _)) = ask(0, SHM_INFO) else { return Ok(Vec::new()) };
+    let segment = |index| {
+        let (id, about) = ask(index, SHM_STAT_ANY)?;
+        let ours = about.shm_cpid == creator.as_raw_nonzero().get() && about.shm_perm.uid == account;
+        ours.then_some(Segment { id, is_attached: about.shm_nattch != 0 })
     };
-    let segment = |line: &str| {
-        let fields: Vec<i64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
-        let &[_key, id, _mode, _size, made_by, _last, attached, owner, ..] = fields.as_slice() else {
-            return None;
-        };
-        let ours = made_by == i64::from(creator.as_raw_nonzero().get()) && owner == i64::from(account);
-        Some(Segment { id: i32::try_from(id).ok().filter(|_| ours)?, is_attached: attached != 0 })
-    };
-    Ok(table.lines().skip(1).filter_map(segment).collect())
+    Ok((0..=last).filter_map(segment).collect())
+}
+
+/// Returns the number and the structure with which shmctl(2) answers, or `None` if it fails.
+#[allow(unsafe_code)]
+fn ask(index: i32, command: libc::c_int) -> Option<(i32, libc::shmid_ds)> {
+    let mut about = MaybeUninit::<libc::shmid_ds>::zeroed();
+    // SAFETY: `SHM_STAT_ANY` fills this structure, and `SHM_INFO` a smaller one.
+    let number = unsafe { libc::shmctl(index, command, about.as_mut_ptr()) };
+    // SAFETY: the structure contains only integers, and none of its bytes is uninitialized.
+    (number >= 0).then(|| (number, unsafe { about.assume_init() }))
 }
 
 /// Returns an empty list in place of the sets of semaphores of a server. On Linux, servers keep their semaphores in

@@ -8,16 +8,19 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{connect_unspec, sockopt};
 
+use crate::posix::socket::Peer;
+
 /// Sends a reset and disconnects, even if the socket has other descriptors. Unsent data is lost. Source: connect(2),
 /// `AF_UNSPEC`.
 pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
     Ok(connect_unspec(stream)?)
 }
 
-/// Returns the uid of the process that opened the other end of a unix socket connection. Source: unix(7),
-/// `SO_PEERCRED`.
-pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
-    Ok(sockopt::socket_peercred(stream)?.uid.as_raw())
+/// Returns the process that opened the other end of a unix socket connection, or that listened there when we connected.
+/// Source: unix(7), `SO_PEERCRED`.
+pub(crate) fn peer(stream: &UnixStream) -> io::Result<Peer> {
+    let peer = sockopt::socket_peercred(stream)?;
+    Ok(Peer { user: peer.uid.as_raw(), process: Some(peer.pid) })
 }
 
 /// Returns true if the peer has closed the connection, or at least its sending direction. For a pipe, returns true if

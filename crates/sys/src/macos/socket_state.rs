@@ -13,6 +13,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 
+use crate::posix::socket::Peer;
+
 /// Sends a reset and disconnects, even if the socket has other descriptors. Unsent data is lost. Source:
 /// `tcp_disconnect` in `bsd/netinet/tcp_usrreq.c` of XNU.
 #[allow(unsafe_code)]
@@ -25,14 +27,14 @@ pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Returns the uid of the process that opened the other end of a unix socket connection. Source: getpeereid(3), which
-/// reads `LOCAL_PEERCRED`.
+/// Returns the user of the process that opened the other end of a unix socket connection, or that listened there when we
+/// connected, and not the process. Source: getpeereid(3), which reads `LOCAL_PEERCRED`.
 #[allow(unsafe_code)]
-pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+pub(crate) fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let (mut user, mut group) = (0, 0);
     // SAFETY: the call writes one number to each of the two.
     match unsafe { libc::getpeereid(stream.as_raw_fd(), &raw mut user, &raw mut group) } {
-        0 => Ok(user),
+        0 => Ok(Peer { user, process: None }),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -42,7 +42,8 @@ impl ProcessHandle {
         Self::of_pid(pid).ok()
     }
 
-    fn of_pid(pid: Pid) -> io::Result<Self> {
+    /// Opens a handle for the process that currently has this pid.
+    pub(crate) fn of_pid(pid: Pid) -> io::Result<Self> {
         let kind = match ExitEvent::of(pid)? {
             Some(event) => Kind::Notified(event),
             None => Kind::Polled(PolledProcess::begin(pid)?),

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,31 @@ pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: 
     wait_for_all(&asked, grace)
 }
 
+/// Sends `SIGQUIT` to the server that listens on the unix socket `socket`, and kills it if it has not ended after `grace`.
+/// Needs no table of processes. Signals only a process of `account` or of our own user. Does nothing if no such
+/// process listens, or if the system does not tell which one does.
+///
+/// # Errors
+/// Returns an error if the wait for the end fails.
+#[expect(clippy::let_underscore_must_use, reason = "the server may have ended since, which is what we want")]
+pub fn end_listener(socket: &Path, account: u32, grace: Duration) -> io::Result<()> {
+    let listener = || {
+        let peer = host::peer(&UnixStream::connect(socket).ok()?).ok()?;
+        peer.process.filter(|_| users(account).contains(&peer.user))
+    };
+    // Ask again now that the handle is open, because the server could have ended just before, and another process
+    // could have been assigned its pid.
+    let server = listener()
+        .and_then(|pid| ProcessHandle::of_pid(pid).ok())
+        .filter(|server| listener() == Some(server.pid()));
+    let Some(server) = server else { return Ok(()) };
+    let _ = server.signal(Signal::QUIT);
+    if !wait_readable(&server, grace)? {
+        server.kill();
+    }
+    Ok(())
+}
+
 /// Kills every process that has the lock file `path` open and belongs to `account` or to our own user, and then
 /// removes their System V segments. Returns true once the lock is free, and false if a process still holds it after
 /// 10 s. Never kills the calling process.
@@ -45,8 +71,7 @@ pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: 
 /// normal operation.
 ///
 /// # Errors
-/// Returns an error if the system doesn't list its processes, or if [`remove_segments`] fails. Processes that end
-/// during the search cause no error.
+/// Returns an error if [`remove_segments`] fails. Processes that end during the search cause no error.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
     let mut ended = HashSet::new();
@@ -60,8 +85,9 @@ pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
             return Ok(false);
         }
         // Stop all holders first. Otherwise, a holder could react to the end of another one before the signal reaches
-        // it: initdb removes the pid file of a killed server.
-        let holders = holders(path, account)?;
+        // it: initdb removes the pid file of a killed server. Without a table of processes, all holders must end by
+        // themselves.
+        let holders = holders(path, account).unwrap_or_default();
         for signal in [Signal::STOP, Signal::KILL] {
             for holder in &holders {
                 let _ = holder.signal(signal);
@@ -80,7 +106,7 @@ pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
 /// Returns the processes that have `path` open and belong to `account` or to our user.
 fn holders(path: &Path, account: u32) -> io::Result<Vec<ProcessHandle>> {
     let ours = std::process::id();
-    let users = [account, rustix::process::geteuid().as_raw()];
+    let users = users(account);
     let mut found = Vec::new();
     for process in host::pids()?.into_iter().filter(|process| *process != ours) {
         if !host::has_open(process, path) {
@@ -96,6 +122,11 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<ProcessHandle>> {
         }
     }
     Ok(found)
+}
+
+/// Returns the users whose processes we may end for a server of `account`.
+fn users(account: u32) -> [u32; 2] {
+    [account, rustix::process::geteuid().as_raw()]
 }
 
 /// Waits until all processes have exited or `timeout` has passed.

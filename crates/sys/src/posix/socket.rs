@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, listen, recv, sockopt};
+use rustix::process::Pid;
 
 use crate::host;
 
@@ -37,10 +38,19 @@ pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
 }
 
+/// The process at the other end of a unix socket connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Effective uid of the process.
+    pub(crate) user: u32,
+    /// Pid of the process, or `None` if the system doesn't know it.
+    pub(crate) process: Option<Pid>,
+}
+
 /// Returns true if our own user or root opened the other end of a unix socket connection.
 #[must_use]
 pub fn is_from_our_user(stream: &UnixStream) -> bool {
-    host::peer_user(stream).is_ok_and(|user| user == 0 || user == rustix::process::geteuid().as_raw())
+    host::peer(stream).is_ok_and(|peer| peer.user == 0 || peer.user == rustix::process::geteuid().as_raw())
 }
 
 /// Returns true if the connection is open and there is nothing to read.
