@@ -34,6 +34,7 @@ fn a_full_place_fails_at_boot() {
 }
 
 #[test]
+#[cfg_attr(pgfresh_portable, ignore = "needs a place in RAM")]
 fn memory_with_few_inodes_is_passed_over() {
     let Some(scene) = mounts::scene() else { return };
     for files in [300, 1200, 6000] {
