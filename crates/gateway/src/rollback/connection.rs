@@ -1,6 +1,7 @@
 //! Runs a client's session in rollback isolation, after the startup response.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lease::{LeaseTransaction, TransactionGuard};
 use tokio::task::spawn_blocking;
@@ -16,6 +17,10 @@ use crate::notices::Notices;
 use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
 use crate::stream::{Socket, Stream};
+
+/// Time for which a statement can continue after its client has gone. The lease's next client waits for it, for a second
+/// at most.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Everything a session needs besides its two connections.
 pub(crate) struct RollbackConnection {
@@ -113,7 +118,7 @@ async fn drive_until_end(
 /// Returns the client's connection.
 async fn wind_down(mut drive: Drive, lease: TransactionGuard, key: Option<CancelKey>) -> Stream {
     lease.leaving();
-    let left = drive.wind_down(interrupt(key.as_ref())).await;
+    let left = drive.wind_down(PATIENCE, interrupt(key.as_ref())).await;
     drop(key);
     let Drive { client, server, .. } = drive;
     if let Some(transaction) = left {

@@ -171,9 +171,11 @@ impl Drive {
         (self.requests_fault, self.has_faults, self.stops_at_rest) = (false, true, false);
     }
 
-    /// Lets the server finish a disconnected client's work. Returns the transaction, or `None` if the lease must end.
+    /// Lets the server finish a disconnected client's work. `interrupt` cancels a statement that has not ended after
+    /// `patience`. Returns the transaction, or `None` if the lease must end.
     pub(super) async fn wind_down(
         &mut self,
+        patience: Duration,
         interrupt: impl Future<Output = ()>,
     ) -> Option<LeaseTransaction> {
         if self.up.rest.0 > 0 || self.session.broken.is_some() {
@@ -182,6 +184,13 @@ impl Drive {
         self.gate.set(Turn::Nobody).await;
         (self.client_ended, self.discards_output) = (true, true);
         self.up = FrameBuffer::default();
+        // A server finishes the statements that it has received. It undoes a pipeline without its Sync.
+        if !self.session.fail_copy() && !self.session.has_open_pipeline() {
+            let quiet = poll_fn(|context| self.poll_until_quiet(context));
+            if timeout(patience, quiet).await.is_err() {
+                tracing::debug!("canceling the statement of a client that has gone");
+            }
+        }
         self.session.client_disconnected();
         if !self.session.is_idle() || !self.session.to_server.is_empty() {
             if self.turn == Turn::Client {

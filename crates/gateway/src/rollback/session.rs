@@ -396,6 +396,11 @@ impl RollbackSession {
         }
     }
 
+    /// Returns true if the client has sent messages of the extended protocol without a Sync.
+    pub(super) fn has_open_pipeline(&self) -> bool {
+        self.open
+    }
+
     fn close_group(&mut self) {
         if std::mem::take(&mut self.open) {
             self.to_server.extend_from_slice(SYNC);

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::yield_now;
 
 use fixture::{
-    Fixture, Outcome, Pieces, conversation, disconnect, disconnect_after, duplicate, run_without_sockets,
-    wait_until_quiet,
+    Fixture, Outcome, PATIENT, Pieces, conversation, disconnect, disconnect_after, duplicate,
+    run_without_sockets, wait_until_quiet,
 };
 
 use super::*;
@@ -205,9 +205,9 @@ fn client_leaving_within_forwarded_message_ends_session() {
 }
 
 /// Simulates a client that sends `last_words` and then disconnects while its statement is running. The server then
-/// either answers or disconnects, too. Returns the number of interrupts, whether the session gave up before the answer,
+/// either answers or disconnects, too. Without patience, it does so after the interrupt. Returns the number of interrupts, whether the session gave up before the answer,
 /// and whether the session can continue.
-async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, bool) {
+async fn end_while_it_runs(last_words: &[u8], server_ends: bool, patience: Duration) -> (u32, bool, bool) {
     let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
     client.write_all(&[&query(b"SELECT")[..], last_words].concat()).await.unwrap();
     let (interrupts, ended, ended_before) = (Cell::new(0), Cell::new(false), Cell::new(false));
@@ -219,7 +219,7 @@ async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, 
     let session = async {
         assert_eq!(drive.run().await, End::Client);
         ended.set(true);
-        drive.wind_down(async { interrupts.set(interrupts.get() + 1) }).await.is_some()
+        drive.wind_down(patience, async { interrupts.set(interrupts.get() + 1) }).await.is_some()
     };
     let answers = async {
         let (mut stub, mut observed) = (StubServer::new(), vec![0; 4096]);
@@ -230,6 +230,9 @@ async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, 
                     a_while().await;
                     client.socket().finish().unwrap();
                     a_while().await;
+                    while patience.is_zero() && interrupts.get() == 0 {
+                        yield_now().await;
+                    }
                     ended_before.set(ended.get());
                     if server_ends {
                         server.socket().finish().unwrap();
@@ -245,14 +248,17 @@ async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, 
 }
 
 #[test]
-fn vanished_client_is_interrupted_but_terminating_client_finishes() {
+fn statement_outlives_its_client_until_patience_ends() {
     run(async {
-        assert_eq!(end_while_it_runs(TERMINATE, false).await, (0, false, true));
-        assert_eq!(end_while_it_runs(b"", false).await, (1, true, true));
+        assert_eq!(end_while_it_runs(TERMINATE, false, PATIENT).await, (0, false, true));
         // Half of a Terminate message doesn't count as a Terminate.
-        assert_eq!(end_while_it_runs(b"X\0\0\0", false).await, (1, true, true));
+        for last_words in [&b""[..], b"X\0\0\0"] {
+            assert_eq!(end_while_it_runs(last_words, false, PATIENT).await, (0, true, true));
+            assert_eq!(end_while_it_runs(last_words, false, Duration::ZERO).await, (1, true, true));
+        }
         // A session cannot continue after its server has disconnected.
-        assert_eq!(end_while_it_runs(b"", true).await, (1, true, false));
+        assert_eq!(end_while_it_runs(b"", true, Duration::ZERO).await, (1, true, false));
+        assert!(!end_while_it_runs(b"", true, PATIENT).await.2);
     });
 }
 
@@ -316,7 +322,7 @@ fn invalid_message_ends_rollback_session_on_either_side() {
         };
         let (end, ()) = tokio::join!(drive.run(), answers);
         assert!(matches!(end, End::Broken(error) if &*error.sqlstate == "25000"));
-        assert!(drive.wind_down(async {}).await.is_none());
+        assert!(drive.wind_down(PATIENT, async {}).await.is_none());
     });
 }
 

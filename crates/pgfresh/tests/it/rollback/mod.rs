@@ -173,6 +173,13 @@ fn successive_sessions_share_only_data() {
         assert_eq!(next.value("SELECT string_agg(word, ',') FROM item").unwrap(), "kept");
         next.close();
     }
+    // The server finishes the statement of a client that has gone.
+    let mut gone = serve.lingering("shared").unwrap();
+    gone.say(&query("INSERT INTO item (word) VALUES ('late')"));
+    drop(gone);
+    let mut next = serve.lingering("shared").unwrap();
+    assert_eq!(next.value("SELECT string_agg(word, ',') FROM item").unwrap(), "kept,late");
+    next.close();
     // A client may request a new database.
     let new = "-c pgfresh.isolation=rollback -c pgfresh.linger=60s -c pgfresh.reset=1";
     assert_eq!(serve.connect("shared", new).unwrap().value("SELECT count(*) FROM item").unwrap(), "0");

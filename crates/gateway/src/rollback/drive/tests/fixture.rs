@@ -19,6 +19,9 @@ use crate::testing::pair;
 
 const STARTUP_RESPONSE: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
+/// Time for a statement without a client that no test exceeds.
+pub(super) const PATIENT: Duration = Duration::from_hours(1);
+
 /// A session whose client and server ends are controlled by the test.
 pub(super) struct Fixture {
     pub(super) drive: Drive,
@@ -231,7 +234,7 @@ pub(super) async fn disconnect_after(sent: &[u8], last: &[u8]) -> (Option<LeaseT
     assert_eq!(drive.run().await, End::Client);
     let left = tokio::select! {
         () = serve(&mut server, &stub) => panic!("the gateway has closed the server's connection"),
-        left = drive.wind_down(async {}) => left,
+        left = drive.wind_down(PATIENT, async {}) => left,
     };
     // The session must not leave any messages for the next client.
     assert!(left.is_none() || sys::is_idle_socket(&far));
