@@ -194,9 +194,6 @@ fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
         "create" | "drop" | "alter" if second == "database" => StatementKind::Database,
         "create" | "drop" | "alter" | "comment" | "grant" | "revoke" | "refresh" | "reassign"
         | "security" | "import" => StatementKind::Ddl,
-        "insert" => StatementKind::Insert,
-        "update" | "merge" => StatementKind::Update,
-        "delete" => StatementKind::Delete,
         "select" | "values" | "table" | "fetch" | "declare" | "close" | "explain" | "move" => {
             StatementKind::Select
         }
@@ -208,30 +205,50 @@ fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
             StatementKind::Maintenance
         }
         "with" => kind_of_with(tokens),
-        _ => StatementKind::Other,
+        first => writing_kind(first).unwrap_or(StatementKind::Other),
     }
 }
 
 /// Returns the kind of the statement that follows the subqueries of a `WITH`, all of which are in
-/// parentheses.
+/// parentheses. If that one only reads, returns the kind of the first subquery that writes.
 fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     let mut depth = 0_usize;
-    for token in tokens {
-        if token.is("(") {
-            depth += 1;
-        } else if token.is(")") {
-            depth = depth.saturating_sub(1);
-        } else if let (0, OperatorToken::Word(word)) = (depth, token) {
-            match word.to_ascii_lowercase().as_str() {
-                "insert" => return StatementKind::Insert,
-                "update" | "merge" => return StatementKind::Update,
-                "delete" => return StatementKind::Delete,
-                "select" | "values" | "table" => return StatementKind::Select,
-                _ => {}
+    let mut of_subquery = None;
+    for (place, token) in tokens.iter().enumerate() {
+        match token {
+            OperatorToken::Symbol("(") => depth += 1,
+            OperatorToken::Symbol(")") => depth = depth.saturating_sub(1),
+            OperatorToken::Word(word) if depth <= 1 => {
+                let word = word.to_ascii_lowercase();
+                match writing_kind(&word) {
+                    Some(kind) if depth == 0 => return kind,
+                    Some(kind) if begins_subquery(&tokens[..place]) => {
+                        of_subquery.get_or_insert(kind);
+                    }
+                    None if depth == 0 && matches!(word.as_str(), "select" | "values" | "table") => break,
+                    _ => {}
+                }
             }
+            _ => {}
         }
     }
-    StatementKind::Select
+    of_subquery.unwrap_or(StatementKind::Select)
+}
+
+/// Returns true if the next token is the first one of a subquery of a `WITH`, and not that of a list of columns.
+fn begins_subquery(before: &[OperatorToken<'_>]) -> bool {
+    matches!(before, [.., word, parenthesis]
+        if parenthesis.is("(") && (word.is_word("as") || word.is_word("materialized")))
+}
+
+/// Returns the kind of a statement that changes rows, from its first word in lower case. Returns `None` for other words.
+fn writing_kind(first: &str) -> Option<StatementKind> {
+    match first {
+        "insert" => Some(StatementKind::Insert),
+        "update" | "merge" => Some(StatementKind::Update),
+        "delete" => Some(StatementKind::Delete),
+        _ => None,
+    }
 }
 
 /// Formats the tokens as one line of at most `longest` bytes, and an ellipsis if that is too short. Values become `?`, lists of values become `(?, …)`, and several rows of
@@ -364,6 +381,12 @@ mod tests {
                 StatementKind::Insert,
             ),
             ("WITH RECURSIVE a(n) AS (VALUES (1)) SELECT * FROM a", StatementKind::Select),
+            ("WITH a AS (INSERT INTO t VALUES (1) RETURNING id) SELECT * FROM a", StatementKind::Insert),
+            (
+                "WITH a AS (SELECT 1), b(c) AS NOT MATERIALIZED (DELETE FROM t RETURNING *) TABLE b",
+                StatementKind::Delete,
+            ),
+            ("WITH a(update) AS (SELECT (delete) FROM t) SELECT * FROM a", StatementKind::Select),
             ("COPY t FROM STDIN", StatementKind::Copy),
             ("END", StatementKind::Commit),
             ("COMMIT PREPARED 'x'", StatementKind::Commit),

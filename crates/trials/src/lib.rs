@@ -11,6 +11,7 @@
 
 mod contents;
 mod difference;
+mod effect;
 mod judgement;
 mod moment;
 mod points;

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use contract::FaultRequest;
-use pgwire::{SqlLexer, StatementKind, begins_with, has_words, matches_pattern, statement_pattern};
+use pgwire::{StatementKind, begins_with, has_words, matches_pattern, statement_pattern};
 
+use crate::effect::QueryEffect;
 use crate::moment::Moment;
 use crate::recording::{LeaseRecord, RanStatement};
 use crate::steady::SteadyLease;
@@ -108,11 +109,15 @@ impl Class {
             | StatementKind::Update
             | StatementKind::Delete
             | StatementKind::Truncate => true,
-            StatementKind::Copy => has_words(text, &["from", "stdin"]),
-            StatementKind::Select if is_look_up(text) => return None,
-            StatementKind::Select => has_words(text, &["for", "update"]),
+            StatementKind::Copy => {
+                !has_words(text, &["to"]) || QueryEffect::of(text) == QueryEffect::MayWrite
+            }
+            StatementKind::Select => match QueryEffect::of(text) {
+                QueryEffect::LookUp => return None,
+                effect => effect == QueryEffect::MayWrite,
+            },
             StatementKind::Other => {
-                if !begins_with(text, &["call", "do"]) {
+                if !begins_with(text, &["call", "do", "execute"]) {
                     return None;
                 }
                 true
@@ -149,23 +154,6 @@ impl Class {
             Self::Read => &[LostBefore, Timeout],
         }
     }
-}
-
-/// Returns true for a query that reads no table of the user: a look-up in a catalog, a ping, or a setting.
-fn is_look_up(text: &str) -> bool {
-    let mut lexer = SqlLexer::new(text.as_bytes(), true);
-    let (mut reads_table, mut calls) = (false, false);
-    while let Some(token) = lexer.token() {
-        let name = token.name().unwrap_or_default();
-        if (name.starts_with("pg_") && !name.starts_with("pg_advisory") && name != "pg_notify")
-            || matches!(name.as_str(), "information_schema" | "current_setting" | "set_config" | "version")
-        {
-            return true;
-        }
-        reads_table |= token.is_word(b"from") || token.is_word(b"table");
-        calls |= token.is_sign(b'(');
-    }
-    !reads_table && !calls
 }
 
 impl Point {

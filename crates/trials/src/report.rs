@@ -22,7 +22,8 @@ const ABOUT: &str = "      ";
 const SHOWN: usize = 8;
 /// Phrase about the faults that no trial tries.
 const NEVER_TRIED: &str = "two faults in one test, other orders of parallel sessions, statements that run only after a \
-    fault, and faults of statements that pgfresh does not see, such as those of procedures";
+    fault, statements that pgfresh does not see, such as those of procedures, and COMMIT after nothing but DDL and \
+    queries of views, even if these write rows";
 
 /// Findings of the trials, with numbers of their runs.
 #[derive(Debug, Clone, Default, PartialEq)]

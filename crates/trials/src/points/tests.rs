@@ -57,6 +57,23 @@ fn statements_without_stakes_are_left_out() {
 }
 
 #[test]
+fn hidden_writes_give_faults_to_commit() {
+    for write in [
+        "WITH a AS (INSERT INTO t VALUES (1) RETURNING b) SELECT b FROM a",
+        "SELECT pay(4200)",
+        "EXECUTE pay",
+        "COPY t FROM '/file'",
+    ] {
+        let found = names(&["BEGIN", &format!("T:{write}"), "T:COMMIT"]);
+        assert!(found.contains("app:COMMIT:lost after") && found.len() == 7, "{write}: {found:?}");
+        assert_eq!(names(&[write]).len(), 5, "{write}");
+    }
+    for read in ["SELECT count(*) FROM t", "COPY t TO STDOUT"] {
+        assert_eq!(names(&["BEGIN", &format!("T:{read}"), "T:COMMIT"]).len(), 3, "{read}");
+    }
+}
+
+#[test]
 fn equal_statements_are_told_apart_by_number() {
     let texts = [
         "INSERT INTO t VALUES (1)",

@@ -1,5 +1,6 @@
 //! `faults`: finds handlers that lose or double rows or hide errors, and refuses wrong options.
 
+mod hidden_writes;
 mod interruptions;
 mod placeholder;
 mod suites;
