@@ -1,8 +1,9 @@
 //! Writes reports to files and standard output, and their summaries to standard error.
 
 use std::env;
+use std::fmt::Display;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use report::Report;
@@ -97,6 +98,27 @@ impl ReportFile {
     }
 }
 
+/// Writes each of `files` with `write`, also after an error. Returns the first error.
+pub(crate) fn write_each(
+    files: &[ReportFile],
+    write: impl Fn(&ReportFile) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    files.iter().map(write).fold(Ok(()), Result::and)
+}
+
+/// Prints `text` on standard output. Callers write the files first, because a reader that closes its pipe ends pgfresh.
+///
+/// # Errors
+/// Returns the error of the files if there is one, or else that of standard output.
+pub(crate) fn print_after_files(written: Result<(), Failure>, text: impl Display) -> Result<(), Failure> {
+    let printed = output::try_print(text);
+    written?;
+    match printed {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => output::end(&error),
+        printed => printed.map_err(|error| output::could_not_print(&error)),
+    }
+}
+
 /// Writes a file atomically, so that other programs never read a part of it.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     // If the path is a symbolic link, keep the link and replace its target.
@@ -132,15 +154,15 @@ pub(crate) fn expect_writable_path(path: &Path) -> Result<(), Failure> {
 pub(crate) fn print(report: &Report, formats: &[Format]) {
     for format in formats {
         match format {
-            Format::Text => show(report),
+            Format::Text => output::print(text_for_terminal(report)),
             _ => output::print(format.render(report, &|| report.to_html(""))),
         }
     }
 }
 
-/// Prints the report as text that fits the terminal. Elsewhere, its tables are as wide as their contents.
-pub(crate) fn show(report: &Report) {
-    output::print(report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX)));
+/// Formats the report as text that fits the terminal. Elsewhere, its tables are as wide as their contents.
+pub(crate) fn text_for_terminal(report: &Report) -> String {
+    report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX))
 }
 
 /// Prints the summary on standard error and writes the report to its files. `summary` returns lines of at most that
@@ -156,10 +178,8 @@ pub(crate) fn publish(
         let columns = sys::terminal_width(io::stderr()).unwrap_or(usize::MAX);
         print_notice(format_args!("\n{}", summary(columns)));
     }
-    for file in files {
-        file.write(report, page)?;
-    }
-    append_to_step_summary(&report.to_markdown())
+    let written = write_each(files, |file| file.write(report, page));
+    written.and(append_to_step_summary(&report.to_markdown()))
 }
 
 /// Returns true in a job of GitHub, which reads annotations from the output.
@@ -177,7 +197,12 @@ pub(crate) fn append_to_step_summary(markdown: &str) -> Result<(), Failure> {
 }
 
 pub(crate) fn could_not_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(format!("could not write \"{}\": {error}", path.display()))
+    let hint = match error.kind() {
+        ErrorKind::NotFound => "Create its directory first, or name another file.",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Make room on its disk, or name another file.",
+        _ => "Name a file that you may write to.",
+    };
+    Failure::new(format!("could not write \"{}\": {error}", path.display())).hint(hint.to_owned())
 }
 
 #[cfg(test)]

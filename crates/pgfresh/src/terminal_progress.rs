@@ -66,7 +66,7 @@ impl TerminalProgress {
     /// Ends the progress display and writes the files.
     pub(crate) fn conclude(&self, report: &Report) -> Result<(), Failure> {
         self.finish();
-        self.files.iter().try_for_each(|file| file.write(report, &|| report.to_html("")))
+        report_file::write_each(&self.files, |file| file.write(report, &|| report.to_html("")))
     }
 
     pub(crate) fn finish(&self) {

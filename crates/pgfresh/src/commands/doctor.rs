@@ -15,7 +15,6 @@ use crate::context::Context;
 use crate::context::provisioning;
 use crate::disk;
 use crate::failure::Failure;
-use crate::output::print_line;
 use crate::report_file;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
@@ -102,12 +101,14 @@ fn provisioner(context: &Context) -> Result<Result<Provisioner, ProvisionError>,
 fn publish(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
     let mut report = diagnosis.report.clone();
     report.add_data("distributions", diagnosis.samples.iter().map(distribution).collect());
-    if arguments.json {
-        print_line!("{}", report.to_json());
+    let written =
+        report_file::write_each(&arguments.report, |file| file.write(&report, &|| diagnosis.to_html()));
+    let text = if arguments.json {
+        format!("{}\n", report.to_json())
     } else {
-        report_file::show(&report);
-    }
-    arguments.report.iter().try_for_each(|file| file.write(&report, &|| diagnosis.to_html()))
+        report_file::text_for_terminal(&report)
+    };
+    report_file::print_after_files(written, text)
 }
 
 fn distribution(sample: &Sample) -> Value {

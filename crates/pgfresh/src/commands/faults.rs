@@ -34,7 +34,6 @@ use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::lifecycle;
-use crate::output::{print, print_line};
 use crate::report_file;
 use crate::service::ServeOptions;
 use crate::terminal_progress::INTERRUPTED;
@@ -214,16 +213,18 @@ fn lasting(words: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// Prints the report on standard output and writes the files.
+/// Writes the files and prints the report on standard output.
 fn publish(report: &TrialsReport, arguments: &FaultTrials) -> Result<(), Failure> {
     let document = report.report();
-    if arguments.json {
-        print_line!("{}", document.to_json());
+    let written =
+        report_file::write_each(&arguments.report, |file| file.write(&document, &|| document.to_html("")));
+    let written = written.and(report_file::append_to_step_summary(&document.to_markdown()));
+    let text = if arguments.json {
+        format!("{}\n", document.to_json())
     } else {
-        print(report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX)));
-    }
-    arguments.report.iter().try_for_each(|file| file.write(&document, &|| document.to_html("")))?;
-    report_file::append_to_step_summary(&document.to_markdown())
+        report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX))
+    };
+    report_file::print_after_files(written, text)
 }
 
 #[cfg(test)]

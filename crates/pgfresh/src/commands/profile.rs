@@ -10,7 +10,6 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
 use crate::notice::notice;
-use crate::output::print_line;
 use crate::report_file;
 use crate::user_command;
 
@@ -35,17 +34,15 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
     let is_gone = recorder.has_ended();
     let profile = Profile::new(recorder.stop()?, Circumstances { command, ..Circumstances::default() });
     let report = profile.report();
-    if arguments.json {
-        print_line!("{}", report.to_json());
-    }
-    report_file::publish(
+    let written = report_file::publish(
         context.verbosity.is_quiet() || arguments.json,
         &|columns| profile.summary(columns),
         &report,
         &|| profile.to_html(),
         &arguments.report,
-    )
-    .map_err(|failure| failure.after_command(code))?;
+    );
+    let text = if arguments.json { format!("{}\n", report.to_json()) } else { String::new() };
+    report_file::print_after_files(written, text).map_err(|failure| failure.after_command(code))?;
     if is_gone && code == 0 {
         return Err(Failure::new("the server went away while it was watched")
             .detail("What was seen until then is shown.".to_owned()));

@@ -62,18 +62,16 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     }
     let of_report = |failure: Failure| failure.after_command(code);
     let seen = seen.transpose().map_err(of_report)?;
-    if let Some(statements) = &statements {
-        statements.keep(arguments, &settings.folder, &provisioner.cache, code).map_err(of_report)?;
-    }
+    // An output that fails does not stop the others.
+    let kept = statements
+        .as_ref()
+        .map_or(Ok(()), |statements| statements.keep(arguments, &settings.folder, &provisioner.cache, code));
     let plans = plans.zip(statements);
     let explain = |(plans, statements): (PlanOptions, _)| plans.explain(context, &provisioner, &statements);
     let plans = plans.map(explain).transpose().map_err(of_report)?;
-    publish(context, arguments, seen.as_ref(), plans.as_ref()).map_err(of_report)?;
-    let mut exceeds = false;
-    if let Some(plans) = &plans {
-        plans.update_baseline(code).map_err(of_report)?;
-        exceeds = plans.print_failures();
-    }
+    let published = publish(context, arguments, seen.as_ref(), plans.as_ref());
+    let updated = plans.as_ref().map_or(Ok(()), |plans| plans.update_baseline(code));
+    let mut exceeds = plans.as_ref().is_some_and(ExplainedRun::print_failures);
     lagging_tests::print(&lagging);
     if !over.is_empty() {
         over_budget::print(&over, more);
@@ -83,6 +81,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
         unfired_faults::print(&unfired);
         exceeds = true;
     }
+    kept.and(published).and(updated).map_err(of_report)?;
     Ok(ExitCode::from(if exceeds && code == 0 { over_budget::EXIT } else { code }))
 }
 

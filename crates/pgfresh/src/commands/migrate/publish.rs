@@ -7,26 +7,24 @@ use migrations::MigrationReport;
 use crate::cli::CheckMigrations;
 use crate::failure::Failure;
 use crate::notice::print_notice;
-use crate::output::{print, print_line};
 use crate::report_file::{self, Format};
 
-/// Prints the report on standard output, annotations for GitHub on standard error, and writes the files.
+/// Writes the files, and prints annotations for GitHub on standard error and the report on standard output.
 pub(super) fn publish(report: &MigrationReport, arguments: &CheckMigrations) -> Result<(), Failure> {
     let document = report.report();
-    if arguments.json {
-        print_line!("{}", document.to_json());
-    } else {
-        print(report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX)));
-    }
+    let written = report_file::write_each(&arguments.report, |file| match file.format {
+        Format::Markdown => report_file::write(&file.path, &report.to_markdown()),
+        Format::Text => report_file::write(&file.path, &report.to_text(usize::MAX)),
+        _ => file.write(&document, &|| document.to_html("")),
+    });
+    let written = written.and(report_file::append_to_step_summary(&report.to_markdown()));
     if report_file::is_in_github() {
         print_notice(report.to_annotations());
     }
-    for file in &arguments.report {
-        match file.format {
-            Format::Markdown => report_file::write(&file.path, &report.to_markdown())?,
-            Format::Text => report_file::write(&file.path, &report.to_text(usize::MAX))?,
-            _ => file.write(&document, &|| document.to_html(""))?,
-        }
-    }
-    report_file::append_to_step_summary(&report.to_markdown())
+    let text = if arguments.json {
+        format!("{}\n", document.to_json())
+    } else {
+        report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX))
+    };
+    report_file::print_after_files(written, text)
 }

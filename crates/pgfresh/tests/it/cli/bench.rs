@@ -339,7 +339,10 @@ fn unwritable_files_fail_before_measurements() {
     let scene = Scene::new(User::Ourselves);
     let page = scene.directory.join("missing/page.html");
     let outcome = scene.run(["bench", "truncate", "--html", page.to_str().unwrap()]);
-    let expected = format!("pgfresh: could not write \"{}\": No such file or directory\n", page.display());
+    let expected = format!(
+        "pgfresh: could not write \"{}\": No such file or directory\nHINT:  Create its directory first, or name another file.\n",
+        page.display()
+    );
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), expected.as_str()), "{outcome}");
 }
 

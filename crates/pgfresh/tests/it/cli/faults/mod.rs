@@ -2,6 +2,7 @@
 
 mod hidden_writes;
 mod interruptions;
+mod outputs;
 mod placeholder;
 mod suites;
 
