@@ -61,7 +61,8 @@ pub struct TableDifference {
     pub found: u64,
     /// How the rows differ.
     pub kind: DifferenceKind,
-    /// Up to three missing rows or, if no row is missing, surplus rows. Empty for a table whose rows pgfresh did not read.
+    /// Up to three missing rows or, if no row is missing, surplus rows. Leaves out rows that only have numbers which the server
+    /// may have generated. Empty for a table whose rows pgfresh did not read.
     pub rows: Vec<String>,
 }
 
@@ -253,7 +254,7 @@ fn difference(
             let rows = if balance.missing.is_empty() { balance.surplus } else { balance.missing };
             let columns_of = if expected.columns.is_empty() { found } else { expected };
             let show = |row: &Row| shown(row, columns, columns_of);
-            (kind, rows.iter().take(SHOWN_ROWS).map(show).collect())
+            (kind, rows.iter().map(show).filter(|row| !row.is_empty()).take(SHOWN_ROWS).collect())
         }
         _ if expected.count == found.count => return None,
         _ if found.count < expected.count => (DifferenceKind::Lost, Vec::new()),

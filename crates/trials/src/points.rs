@@ -24,7 +24,7 @@ pub enum TriedFault {
     Serialization,
     /// Deadlock.
     Deadlock,
-    /// Canceled statement, as after a timeout.
+    /// Canceled statement, as after a cancel request.
     Timeout,
 }
 
@@ -48,7 +48,7 @@ impl TriedFault {
             Self::LostAfter => "connection lost after it",
             Self::Serialization => "40001, serialization failure",
             Self::Deadlock => "40P01, deadlock",
-            Self::Timeout => "57014, canceled as after a timeout",
+            Self::Timeout => "57014, query canceled",
         }
     }
 }

@@ -436,8 +436,23 @@ impl RepeatableCommand {
     }
 }
 
-/// Quotes a word for a shell, if it needs quotes.
+/// Quotes a word for a shell, if it needs quotes. Escapes control characters, so that the word stays on its line. Bash, zsh and
+/// ksh read such escapes.
 fn in_shell(word: &str) -> String {
+    if word.contains(char::is_control) {
+        let mut quoted = "$'".to_owned();
+        for letter in word.chars() {
+            match letter {
+                '\'' | '\\' => quoted.extend(['\\', letter]),
+                '\n' => quoted.push_str("\\n"),
+                _ if letter.is_control() => {
+                    letter.to_string().bytes().for_each(|byte| quoted += &format!("\\x{byte:02x}"));
+                }
+                _ => quoted.push(letter),
+            }
+        }
+        return quoted + "'";
+    }
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=@%+,{}".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -34,6 +34,10 @@ pub(super) fn failure(error: &clap::Error, arguments: &[OsString]) -> Failure {
     if let Some(hint) = owner_of_option(error, &path) {
         hints = vec![hint];
     }
+    // After "--", these commands take the user's command and no value.
+    if find(&Cli::command(), &path).is_some_and(takes_command) {
+        hints.retain(|hint| !hint.contains(" as a value, use '-- "));
+    }
     if hints.is_empty() {
         hints.push(format!("\"{path} --help\" lists what it accepts."));
     }
@@ -57,6 +61,10 @@ fn is_without_command(error: &clap::Error) -> bool {
     let missing = error.get(ContextKind::InvalidArg);
     error.kind() == ErrorKind::MissingRequiredArgument
         && matches!(missing, Some(ContextValue::Strings(names)) if *names == ["<COMMAND>..."])
+}
+
+fn takes_command(command: &Command) -> bool {
+    command.get_positionals().any(clap::Arg::is_trailing_var_arg_set)
 }
 
 /// Returns the subcommands that the arguments name, ignoring unknown ones.

@@ -19,7 +19,7 @@ use crate::variable::Variable;
 #[command(after_long_help = "Examples:\n  pgfresh faults -- pytest -k checkout\n  \
     pgfresh faults --budget 10m --report faults.xml -- pytest -q {test}\n\n\
     pgfresh runs COMMAND twice to record its statements. It then runs COMMAND once for each pair of a statement and a fault, each \
-    on a server of its own: connection lost before and after COMMIT, serialization failure, deadlock, timeout. It reports runs \
+    on a server of its own: connection lost before and after COMMIT, serialization failure, deadlock, canceled query. It reports runs \
     that hang, and runs that pass with lost or doubled rows. COMMIT comes first, then writes, then reads.\n\
     With {test} in COMMAND, each run has only the test with the fault. pgfresh puts the words there that choose this test: for pytest, go \
     test, node --test, Vitest, Jest, Maven and cargo test. For other runners, it is the name that a client of pgfresh reports.\n\
@@ -27,10 +27,10 @@ use crate::variable::Variable;
     fault; 130 after a signal without findings.")]
 pub(crate) struct FaultTrials {
     /// Time after which no run begins [default: 5m]
-    #[arg(long, value_name = "TIME", default_value = "5m", hide_default_value = true, value_parser = span)]
+    #[arg(long, value_name = "TIME", default_value = "5m", hide_default_value = true, value_parser = span, allow_hyphen_values = true)]
     pub(crate) budget: Duration,
     /// Number of runs at the same time [default: number of processors]
-    #[arg(short, long, value_name = "N", value_parser = number(1..=256))]
+    #[arg(short, long, value_name = "N", value_parser = number(1..=256), allow_negative_numbers = true)]
     pub(crate) jobs: Option<u32>,
     /// Run only faults with this name, or whose names begin so: TEST, TEST:STATEMENT, TEST:STATEMENT:FAULT; repeatable
     #[arg(long, value_name = "NAME", value_parser = name)]

@@ -81,6 +81,15 @@ fn difference_names_table_and_rows() {
 }
 
 #[test]
+fn rows_without_a_value_are_not_shown() {
+    let ignored = ["orders.note".to_owned(), "orders.total".to_owned()];
+    let clean = orders(&[["1", "7", "lamp", "5.00"]]);
+    let clean = SteadyRows::of(clean.clone(), &clean, &ignored);
+    let [difference] = &clean.differences(&orders(&[]))[..] else { panic!() };
+    assert_eq!(difference.to_string(), "public.orders has 0 rows instead of 1");
+}
+
+#[test]
 fn missing_tables_have_lost_their_rows() {
     let lamp = [["1", "7", "lamp", "5.00"]];
     let clean = steady_rows(&lamp);

@@ -108,6 +108,8 @@ fn words_are_quoted_for_a_shell() {
         ("it's (a)", "'it'\\''s (a)'"),
         ("$HOME", "'$HOME'"),
         ("{test}", "{test}"),
+        ("\"a\nb'c\\\"", "$'\"a\\nb\\'c\\\\\"'"),
+        ("\u{1b}[2J\u{9b}ä", "$'\\x1b[2J\\xc2\\x9bä'"),
     ] {
         assert_eq!(in_shell(word), quoted);
     }
