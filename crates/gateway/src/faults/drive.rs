@@ -33,7 +33,7 @@ const MAX_WAITING_BYTES: usize = 256 << 10;
 /// How long a session that must close waits for a client that does not read.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A client's message that requests faults, or would if these were possible.
+/// A client's Query that requests faults, or would if these were possible.
 #[derive(Debug)]
 struct RequestMessage {
     message: Vec<u8>,
@@ -44,7 +44,7 @@ struct RequestMessage {
 #[derive(Debug)]
 enum Event {
     Interrupted(Interruption),
-    /// The client requests faults with a Query or Parse message.
+    /// The client requests faults with a Query.
     Requested(RequestMessage),
     /// The drive can read the session's state.
     ReadsState,
@@ -161,6 +161,11 @@ impl FaultDrive {
                     self.session.close();
                     self.go_on();
                 }
+                Event::Interrupted(Interruption::Request(fault)) => {
+                    let added = self.add(fault.map(|fault| vec![fault])).await;
+                    self.session.execute_request(added);
+                    self.go_on();
+                }
                 Event::Interrupted(Interruption::Delay(time)) => {
                     tokio::select! {
                         () = sleep(time) => {}
@@ -241,8 +246,16 @@ impl FaultDrive {
         self.interruption = self.session.interruption();
     }
 
-    /// Adds faults that the client has requested, or refuses them.
+    /// Adds the faults that a Query requests, and passes it on. The server refuses the Query if a fault is impossible.
     async fn request(&mut self, RequestMessage { message, faults }: RequestMessage) {
+        let is_added = self.add(faults).await;
+        self.session.client_says(&if is_added { message } else { failing_message() });
+        self.go_on();
+    }
+
+    /// Adds faults that the client has requested. Returns false if they are refused: the server's next error then becomes
+    /// the reason.
+    async fn add(&mut self, faults: Result<Vec<Fault>, FaultError>) -> bool {
         let scope = self.scope.clone();
         let add = move |faults: Vec<Fault>| faults.into_iter().try_for_each(|fault| scope.add(fault));
         let added = match faults {
@@ -254,14 +267,8 @@ impl FaultDrive {
                 Err(_) => Err(error("the request has failed".to_owned())),
             },
         };
-        match added {
-            Ok(()) => self.session.client_says(&message),
-            Err(why) => {
-                self.reworded = Some(why.to_bytes());
-                self.session.client_says(&failing_message(message[0], &message[HEADER..]));
-            }
-        }
-        self.go_on();
+        self.reworded = added.err().map(|why| why.to_bytes());
+        self.reworded.is_none()
     }
 
     /// Closes the client's connection after the session has ended. The client first gets the session's last bytes.

@@ -27,7 +27,7 @@ use self::failure::Failure;
 use self::messages::{FLUSH, parts};
 use self::moments::{Strikes, TransactionState, is_slow};
 use super::errors::fatal;
-use super::fault::FaultEffect;
+use super::fault::{Fault, FaultEffect, FaultError};
 use super::lease_faults::LeaseFaults;
 use super::statement::Statement;
 
@@ -70,6 +70,9 @@ pub(crate) enum Interruption {
     /// The session ends, and the last bytes for the client have the reason. The effect is a FATAL error or a failover,
     /// with its consequences for other sessions.
     Fatal(FaultEffect),
+    /// The client executes a statement that requests this fault. The caller adds the fault, or refuses it, and calls
+    /// [`FaultSession::execute_request`].
+    Request(Result<Fault, FaultError>),
 }
 
 /// Bytes and interruptions after an interruption, in order.
@@ -87,6 +90,8 @@ enum Work {
     None,
     /// The server answers the messages before this Execute of the client.
     BeforeExecute(Vec<u8>),
+    /// The caller adds the fault that this Execute of the client requests.
+    Request(Vec<u8>, Statement),
     /// The server answers the messages before the client's Flush.
     Flush,
     /// The server runs statements.

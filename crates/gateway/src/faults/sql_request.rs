@@ -1,10 +1,10 @@
 //! Requests for faults in SQL: `SET pgfresh.fault = '{"error": "40001", "at": "commit"}'`.
 //!
 //! The server accepts this statement as the setting of an unknown extension, so that it answers as to any SET. A string
-//! may begin with several requests.
+//! may begin with several requests. A prepared statement requests its fault at each Execute.
 
 use contract::FaultRequest;
-use pgwire::{SqlLexer, Token, TokenKind, encode, query, split_zero, statement_places};
+use pgwire::{SqlLexer, Token, TokenKind, query, split_zero, statement_places};
 
 use super::fault::{Fault, FaultError};
 
@@ -21,7 +21,7 @@ pub(crate) fn has_request(sql: &[u8]) -> bool {
     names_pgfresh(sql) && statement_places(sql, true).into_iter().any(|place| is_request(&sql[place]))
 }
 
-/// Returns true if a message of the client requests a fault.
+/// Returns true if a message of the client requests a fault, or prepares a statement that does.
 pub(crate) fn requests_fault(tag: u8, body: &[u8]) -> bool {
     statements(tag, body).is_some_and(has_request)
 }
@@ -31,18 +31,23 @@ pub(super) fn is_request(sql: &[u8]) -> bool {
     requested_value(sql).is_some()
 }
 
-/// Returns the faults that a Query or Parse message requests, or the reason to refuse them. Returns `None` for any other
-/// message, and for a message that the server refuses. `has_failed` means that the transaction has failed.
+/// Returns the fault that a statement requests, or the reason to refuse it. Returns `None` for any other statement.
+pub(super) fn requested_fault(sql: &[u8]) -> Option<Result<Fault, FaultError>> {
+    requested_value(sql).map(|value| parse(&value))
+}
+
+/// Returns the faults that a Query message requests, or the reason to refuse them. Returns `None` for any other message,
+/// and for a message that the server refuses. `has_failed` means that the transaction has failed.
 pub(super) fn requested_faults(
     tag: u8,
     body: &[u8],
     has_failed: bool,
 ) -> Option<Result<Vec<Fault>, FaultError>> {
-    let sql = statements(tag, body).filter(|sql| names_pgfresh(sql))?;
+    let sql = statements(tag, body).filter(|sql| tag == b'Q' && names_pgfresh(sql))?;
     let places = statement_places(sql, true);
     let requests: Vec<_> = places.into_iter().map(|place| requested_value(&sql[place])).collect();
     let first = requests.iter().take_while(|request| request.is_some()).count();
-    if tag == b'P' && requests.len() > 1 || first > 0 && has_failed {
+    if first > 0 && has_failed {
         return None;
     }
     // The statements before the request would count as candidates.
@@ -69,13 +74,9 @@ fn statements(tag: u8, body: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns a message that the server refuses, in place of a Query or Parse message.
-pub(super) fn failing_message(tag: u8, body: &[u8]) -> Vec<u8> {
-    if tag == b'Q' {
-        return query(FAILING);
-    }
-    let (name, rest) = split_zero(body);
-    encode(b'P', &[name, b"\0", FAILING, b"\0", split_zero(rest).1].concat())
+/// Returns a message that the server refuses, in place of a Query.
+pub(super) fn failing_message() -> Vec<u8> {
+    query(FAILING)
 }
 
 /// Reads `SET [SESSION | LOCAL] pgfresh.fault =` and returns the value. Returns `None` for any other statement, and for one
@@ -190,13 +191,6 @@ mod tests {
             let found = requested_faults(b'Q', format!("{sql}\0").as_bytes(), true);
             assert_eq!(found.is_some(), is_refused, "{sql}");
         }
-        assert!(requested_faults(b'P', format!("\0{one}; SELECT 1\0\0\0").as_bytes(), false).is_none());
-    }
-
-    #[test]
-    fn failing_parse_keeps_its_name_and_types() {
-        let message = failing_message(b'P', b"name\0SET pgfresh.fault = ''\0\0\x01\0\0\0\x17");
-        let expected = [&b"name\0"[..], FAILING, b"\0\0\x01\0\0\0\x17"].concat();
-        assert_eq!(message, encode(b'P', &expected));
+        assert!(requested_faults(b'P', format!("\0{one}\0\0\0").as_bytes(), false).is_none());
     }
 }

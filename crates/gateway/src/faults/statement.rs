@@ -49,7 +49,7 @@ impl Kind {
 /// One statement of a client.
 #[derive(Debug, Clone)]
 pub(super) struct Statement {
-    /// The text from the first token on, up to [`LONGEST_TEXT`].
+    /// The text from the first token on, up to [`LONGEST_TEXT`] unless it requests a fault.
     pub(super) text: Arc<str>,
     pub(super) kind: Kind,
     /// Place in the string of a Query.
@@ -88,10 +88,12 @@ fn statement(sql: &[u8], place: Range<usize>, standard_strings: bool) -> Option<
     let first = lexer.token()?;
     let start = lexer.position() - first.text.len();
     let text = String::from_utf8_lossy(whole[start..].trim_ascii_end());
-    let text = text[..text.floor_char_boundary(LONGEST_TEXT)].into();
     let rest = std::iter::from_fn(|| lexer.token()).take(MOST_TOKENS);
     let tokens: Vec<Token<'_>> = std::iter::once(first).chain(rest).collect();
     let kind = if is_request(whole) { Kind::Fault } else { kind(&tokens) };
+    // A request must be complete.
+    let end = if kind == Kind::Fault { text.len() } else { text.floor_char_boundary(LONGEST_TEXT) };
+    let text = text[..end].into();
     Some(Statement { text, kind, place: place.start + start..place.end, plain: Arc::default() })
 }
 

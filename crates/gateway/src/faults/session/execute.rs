@@ -4,12 +4,16 @@ use pgwire::split_zero;
 
 use super::failure::Failure;
 use super::messages::{FLUSH, failing_commit_execute, failing_execute, name, parts};
-use super::moments::{PlannedError, StatementFaults};
-use super::{FaultSession, Portal, Prepared, Run, Work};
+use super::moments::{PlannedError, StatementFaults, Strikes};
+use super::{FaultSession, Interruption, Output, Portal, Prepared, Run, Work};
+use crate::faults::sql_request::requested_fault;
 use crate::faults::statement::{Kind, Statement, statements};
 
 /// Name of a statement whose text the session does not know. An error must come before it, because it may be a COMMIT.
 const UNKNOWN: &str = "(a statement that was prepared before the fault)";
+
+/// SQLSTATE of a request that is refused.
+const REFUSED: &str = "22023";
 
 impl FaultSession {
     /// Passes a Parse, Bind, Describe or Close on.
@@ -89,6 +93,12 @@ impl FaultSession {
         if !is_first {
             return self.run_unchanged(message, Some(statement));
         }
+        // A failed transaction refuses the statement.
+        let request = Some(&statement).filter(|one| one.kind == Kind::Fault && !self.state.has_failed());
+        if let Some(fault) = request.and_then(|statement| requested_fault(statement.text.as_bytes())) {
+            self.work = Work::Request(message.to_vec(), statement);
+            return self.emit(Output::Interruption(Interruption::Request(fault)));
+        }
         let StatementFaults { error, before, during, slow, strikes } =
             self.faults_before(&statement, self.state, false);
         self.slow_down(slow);
@@ -98,21 +108,36 @@ impl FaultSession {
         match error {
             None => self.run_unchanged(message, Some(statement)),
             Some(error) => {
-                let failure = Some(self.fail_execute(&error));
-                let (statements, strikes) = (vec![statement], vec![strikes]);
-                self.work = Work::Run(Run {
-                    statements,
-                    strikes,
-                    next: 0,
-                    is_query: false,
-                    failure,
-                    is_invalid: false,
-                });
+                let failure = self.fail_execute(&error);
+                self.run_failing(statement, vec![strikes], failure);
             }
         }
         if let Some(effect) = during {
             self.interrupt(effect, false, false);
         }
+    }
+
+    /// Runs the Execute of a statement that requests a fault, or makes it fail because the fault is refused.
+    pub(in crate::faults) fn execute_request(&mut self, is_added: bool) {
+        match std::mem::replace(&mut self.work, Work::None) {
+            Work::Request(message, statement) if is_added => self.run_unchanged(&message, Some(statement)),
+            Work::Request(_, statement) => {
+                self.send_to_server(failing_execute(REFUSED));
+                self.run_failing(statement, Vec::new(), Failure::sent(REFUSED));
+            }
+            work => self.work = work,
+        }
+    }
+
+    fn run_failing(&mut self, statement: Statement, strikes: Vec<Strikes>, failure: Failure) {
+        self.work = Work::Run(Run {
+            statements: vec![statement],
+            strikes,
+            next: 0,
+            is_query: false,
+            failure: Some(failure),
+            is_invalid: false,
+        });
     }
 
     /// Runs an Execute. There is no statement if the portal is unknown.

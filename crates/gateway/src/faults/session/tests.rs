@@ -404,3 +404,28 @@ fn refused_parse_leaves_the_earlier_statement() {
     assert_eq!(committed, ["INSERT"], "{received:?}");
     assert_eq!(faults.list().faults[0].candidates, 0);
 }
+
+#[test]
+fn prepared_request_is_made_at_each_execute() {
+    let faults = Arc::new(LeaseFaults::default());
+    for (sql, is_added) in [(r#"{"error": "40001"}"#, true), (r#"{"error": "1"}"#, false)] {
+        let mut scene = Scene::new(&faults);
+        let parse = format!("one\0SET pgfresh.fault = '{sql}'\0\0\0");
+        scene = scene.play(&[encode(b'P', parse.as_bytes()), sync()].concat());
+        assert!(scene.interruptions.is_empty());
+        for count in 1..=2 {
+            scene = scene.play(&[encode(b'B', b"\0one\0\0\0\0\0\0\0"), encode(b'E', b"\0\0\0\0\0")].concat());
+            assert_eq!(scene.interruptions.len(), count);
+            assert!(
+                matches!(scene.interruptions.last(), Some(Interruption::Request(fault)) if fault.is_ok() == is_added)
+            );
+            assert!(!scene.session.accepts_client(), "the client waits for the fault");
+            scene.session.execute_request(is_added);
+            scene.deliver();
+            scene = scene.play(&sync());
+        }
+        let received = shown(&scene.received);
+        let refused = received.iter().filter(|message| message.contains("C22023")).count();
+        assert_eq!(refused, if is_added { 0 } else { 2 }, "{received:?}");
+    }
+}

@@ -23,6 +23,7 @@ on_every_major! {
     failover_ends_sessions_and_refuses_new_ones
     open_sessions_obey_at_once_in_any_state
     wrong_request_is_an_error_of_its_statement
+    prepared_request_adds_a_fault_at_each_execute
     large_values_pass_through_sessions_with_faults
     leases_end_while_faults_begin
 }
@@ -231,6 +232,29 @@ fn wrong_request_is_an_error_of_its_statement(major: u32) {
         assert_eq!(one.value("SELECT 1").unwrap(), "1");
         one.rows(&format!("{request}; {request}")).unwrap();
         assert_eq!([(); 3].map(|()| sqlstate(one.rows("SELECT 1"))), ["40001", "40001", "no error"]);
+        one.close();
+    });
+}
+
+fn prepared_request_adds_a_fault_at_each_execute(major: u32) {
+    in_each_isolation(major, |gateway, _| {
+        let mut one = session(gateway);
+        let bind = b"\0request\0\0\0\0\0\0\0";
+        let execute: &[(u8, &[u8])] = &[(b'B', bind), (b'E', b"\0\0\0\0\0"), (b'S', b"")];
+        for (json, expected) in
+            [(r#"{"error": "40001", "statement": "SELECT 1"}"#, "40001"), ("{}", "no error")]
+        {
+            let parse = format!("request\0SET pgfresh.fault = '{json}'\0\0\0");
+            assert_eq!(extended(&mut one, &[(b'P', parse.as_bytes()), (b'S', b"")]), "no error");
+            assert_eq!(one.value("SELECT 1").unwrap(), "1", "a prepared request is no request yet");
+            for _ in 0..3 {
+                let answer = if json == "{}" { "22023" } else { "no error" };
+                assert_eq!(extended(&mut one, execute), answer);
+                assert_eq!(sqlstate(one.rows("SELECT 1")), expected);
+                assert_eq!(one.value("SELECT 1").unwrap(), "1");
+            }
+            one.rows("DEALLOCATE request").unwrap();
+        }
         one.close();
     });
 }

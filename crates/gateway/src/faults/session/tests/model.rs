@@ -185,7 +185,7 @@ impl Server {
         let ends = statement.kind.commits() || statement.kind.rolls_back();
         match () {
             () if self.status == b'E' && !ends => Err(self.fails("25P02")),
-            () if statement.text.contains("pgfresh.") => Err(self.fails("42P01")),
+            () if statement.text.contains("pgfresh.\"") => Err(self.fails("42P01")),
             () if statement.text.contains("nothing") => Err(self.fails("42703")),
             () => Ok(()),
         }
