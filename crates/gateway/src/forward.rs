@@ -9,7 +9,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pgwire::{Conversation, FramePrefix, SessionTraces, SqlLexer, TERMINATE, split_zero};
+use pgwire::{Conversation, FramePrefix, SessionTraces, SqlLexer, TERMINATE, Token, TokenKind, split_zero};
 use tokio::time::timeout;
 
 use crate::buffer::BUFFER;
@@ -395,10 +395,18 @@ fn gateway_statement(sql: &[u8]) -> Option<GatewayStatement> {
     if verbs.iter().any(|word| verb.is_word(word)) {
         return lexer.token()?.is_word(b"database").then_some(GatewayStatement::ChangesDatabase);
     }
-    // Only SET requests a fault, and only a semicolon separates it from a statement before it. Most statements have neither,
-    // so the gateway need not read on.
-    let may_request = verb.is_word(b"set") || sql.contains(&b';');
+    // Only SET and set_config request a fault, and only a semicolon separates them from a statement before them. Most
+    // statements have none of these, so the gateway need not read on.
+    let may_request = verb.is_word(b"set")
+        || verb.is_word(b"select") && lexer.token().is_some_and(|next| may_be_set_config(&next))
+        || sql.contains(&b';');
     (may_request && has_request(sql)).then_some(GatewayStatement::RequestsFault)
+}
+
+/// Returns true if a call of `set_config` can begin with this token.
+fn may_be_set_config(token: &Token<'_>) -> bool {
+    [&b"set_config"[..], b"pg_catalog"].iter().any(|name| token.is_word(name))
+        || token.kind == TokenKind::QuotedName
 }
 
 #[cfg(test)]

@@ -28,11 +28,15 @@ pub(crate) fn requests_fault(tag: u8, body: &[u8]) -> bool {
 
 /// Returns true if a statement requests a fault.
 pub(super) fn is_request(sql: &[u8]) -> bool {
-    requested_value(sql).is_some()
+    requested_fault(sql).is_some()
 }
 
 /// Returns the fault that a statement requests, or the reason to refuse it. Returns `None` for any other statement.
 pub(super) fn requested_fault(sql: &[u8]) -> Option<Result<Fault, FaultError>> {
+    if calls_set_config(sql) {
+        let what = "set_config requests no fault".to_owned();
+        return Some(Err(FaultError { what, hint: "Use SET pgfresh.fault.".to_owned() }));
+    }
     requested_value(sql).map(|value| parse(&value))
 }
 
@@ -45,7 +49,7 @@ pub(super) fn requested_faults(
 ) -> Option<Result<Vec<Fault>, FaultError>> {
     let sql = statements(tag, body).filter(|sql| tag == b'Q' && names_pgfresh(sql))?;
     let places = statement_places(sql, true);
-    let requests: Vec<_> = places.into_iter().map(|place| requested_value(&sql[place])).collect();
+    let requests: Vec<_> = places.into_iter().map(|place| requested_fault(&sql[place])).collect();
     let first = requests.iter().take_while(|request| request.is_some()).count();
     if first > 0 && has_failed {
         return None;
@@ -53,11 +57,11 @@ pub(super) fn requested_faults(
     // The statements before the request would count as candidates.
     if requests[first..].iter().any(Option::is_some) {
         return Some(Err(FaultError {
-            what: "SET pgfresh.fault comes after another statement of its string".to_owned(),
+            what: "the request for a fault comes after another statement of its string".to_owned(),
             hint: "Send it alone.".to_owned(),
         }));
     }
-    (first > 0).then(|| requests.into_iter().flatten().map(|value| parse(&value)).collect())
+    (first > 0).then(|| requests.into_iter().flatten().collect())
 }
 
 /// Returns false for most strings that contain no request, so that the gateway need not split these.
@@ -79,9 +83,9 @@ pub(super) fn failing_message() -> Vec<u8> {
     query(FAILING)
 }
 
-/// Reads `SET [SESSION | LOCAL] pgfresh.fault =` and returns the value. Returns `None` for any other statement, and for one
-/// that goes on, which the server refuses.
-fn requested_value(sql: &[u8]) -> Option<Token<'_>> {
+/// Reads `SET [SESSION | LOCAL] pgfresh.fault =` and returns the tokens of the value, at most two. Returns `None` for any
+/// other statement.
+fn requested_value(sql: &[u8]) -> Option<Vec<Token<'_>>> {
     // A literal with a prefix is refused, so that it does not matter how the server reads a backslash.
     let mut lexer = SqlLexer::new(sql, true);
     if !lexer.token()?.is_word(b"set") {
@@ -91,12 +95,36 @@ fn requested_value(sql: &[u8]) -> Option<Token<'_>> {
     if first.is_word(b"session") || first.is_word(b"local") {
         first = lexer.token()?;
     }
-    let is_name = first.is_word(SPACE) && lexer.token()?.is_sign(b'.') && lexer.token()?.is_word(b"fault");
+    let is_name = is_called(&first, b"pgfresh.fault")
+        || is_called(&first, SPACE) && lexer.token()?.is_sign(b'.') && is_called(&lexer.token()?, b"fault");
     let sign = lexer.token()?;
     if !is_name || !(sign.is_sign(b'=') || sign.is_word(b"to")) {
         return None;
     }
-    lexer.token().filter(|_| lexer.token().is_none())
+    let value: Vec<_> = std::iter::from_fn(|| lexer.token()).take(2).collect();
+    (!value.is_empty()).then_some(value)
+}
+
+/// Returns true if a token has this name, with or without quotes. The server ignores the case of a setting in both.
+fn is_called(token: &Token<'_>, name: &[u8]) -> bool {
+    let quoted = token.text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+    token.is_name() && quoted.unwrap_or(token.text).eq_ignore_ascii_case(name)
+}
+
+/// Returns true for `SELECT set_config('pgfresh.fault', …`, which would set a value without a fault.
+fn calls_set_config(sql: &[u8]) -> bool {
+    let mut lexer = SqlLexer::new(sql, true);
+    let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).take(6).collect();
+    let [select, tokens @ ..] = &tokens[..] else { return false };
+    let call = match tokens {
+        [space, dot, call @ ..] if is_called(space, b"pg_catalog") && dot.is_sign(b'.') => call,
+        call => call,
+    };
+    let [function, bracket, name, ..] = call else { return false };
+    select.is_word(b"select")
+        && is_called(function, b"set_config")
+        && bracket.is_sign(b'(')
+        && name.text.eq_ignore_ascii_case(b"'pgfresh.fault'")
 }
 
 /// Returns the text of a literal without a prefix. Any other literal is `None`.
@@ -109,13 +137,15 @@ fn literal(token: &[u8]) -> Option<String> {
     text.strip_prefix(delimiter)?.strip_suffix(delimiter).map(str::to_owned)
 }
 
-fn parse(value: &Token<'_>) -> Result<Fault, FaultError> {
+fn parse(value: &[Token<'_>]) -> Result<Fault, FaultError> {
     let wrong = |why: String| FaultError {
         what: format!("pgfresh.fault is no JSON of a fault: {why}"),
         hint: JSON_HINT.to_owned(),
     };
-    let text =
-        Some(value).filter(|value| value.kind == TokenKind::Text).and_then(|value| literal(value.text));
+    let text = match value {
+        [value] if value.kind == TokenKind::Text => literal(value.text),
+        _ => None,
+    };
     let text = text.ok_or_else(|| wrong("it is no plain string".to_owned()))?;
     // The parser would accept an array of the members' values.
     if text.trim_start().starts_with('[') {
@@ -143,6 +173,9 @@ mod tests {
             r#"SET pgfresh.fault = '{"error": "40001", "at": "commit"}'"#,
             r#"set session PGFRESH.fault to '{"error":"40001","at":"commit"}';"#,
             r#"/* x */ SET LOCAL pgfresh . fault=$j${"error": "40001", "at": "commit"}$j$"#,
+            r#"SET "pgfresh"."fault" = '{"error": "40001", "at": "commit"}'"#,
+            r#"SET SESSION pgfresh."Fault" TO '{"error": "40001", "at": "commit"}'"#,
+            r#"SET "pgfresh.fault" = '{"error": "40001", "at": "commit"}'"#,
         ] {
             assert_eq!(request(sql), words, "{sql}");
         }
@@ -152,7 +185,9 @@ mod tests {
             "SHOW pgfresh.fault",
             "",
             "SET pgfresh.fault =",
-            "SET pgfresh.fault = '{}' x",
+            r#"SET """pgfresh"."fault" = '{}'"#,
+            "SELECT set_config('pgfresh.faults', '{}', false)",
+            "SELECT 'set_config', ('pgfresh.fault')",
         ] {
             assert_eq!(request(sql), None, "{sql}");
         }
@@ -164,11 +199,18 @@ mod tests {
             ("''", "pgfresh.fault is no JSON of a fault: EOF while parsing"),
             ("'[]'", "pgfresh.fault is no JSON of a fault: it is an array"),
             ("DEFAULT", "pgfresh.fault is no JSON of a fault: it is no plain string"),
+            ("-1", "pgfresh.fault is no JSON of a fault: it is no plain string"),
+            ("'{}'\n'{}'", "pgfresh.fault is no JSON of a fault: trailing characters"),
+            ("E'{}'", "pgfresh.fault is no JSON of a fault: it is no plain string"),
             (r#"'{"eror": "40001"}'"#, "pgfresh.fault is no JSON of a fault: unknown field `eror`"),
             (r#"'{"error": "00000"}'"#, "\"00000\" is no SQLSTATE of an error"),
         ] {
             let error = request(&format!("SET pgfresh.fault = {value}")).unwrap().unwrap_err();
             assert!(error.starts_with(reason), "{error}");
+        }
+        for call in ["set_config", "pg_catalog.set_config", "\"set_config\""] {
+            let error = request(&format!("SELECT {call}('pgfresh.fault', '{{}}', false)")).unwrap();
+            assert_eq!(error, Err("set_config requests no fault".to_owned()));
         }
     }
 

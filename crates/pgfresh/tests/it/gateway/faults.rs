@@ -229,6 +229,12 @@ fn wrong_request_is_an_error_of_its_statement(major: u32) {
         one.rows("ROLLBACK").unwrap();
         let request = r#"SET pgfresh.fault = '{"error": "40001", "statement": "SELECT 1"}'"#;
         assert_eq!(sqlstate(one.rows(&format!("BEGIN; {request}"))), "22023");
+        let call = "SELECT set_config('pgfresh.fault', '{}', false)";
+        assert_eq!(sqlstate(one.rows(call)), "22023");
+        for name in [r#""pgfresh"."fault""#, r#"SESSION "pgfresh.fault""#] {
+            one.rows(&request.replace("pgfresh.fault", name)).unwrap();
+            assert_eq!(sqlstate(one.rows("SELECT 1")), "40001", "{name}");
+        }
         assert_eq!(one.value("SELECT 1").unwrap(), "1");
         one.rows(&format!("{request}; {request}")).unwrap();
         assert_eq!([(); 3].map(|()| sqlstate(one.rows("SELECT 1"))), ["40001", "40001", "no error"]);
