@@ -12,13 +12,25 @@ use crate::stream::Stream;
 const STATE: &[u8] = b"SELECT name, statement FROM pg_catalog.pg_prepared_statements \
     WHERE name <> '_pgfresh_fault' \
     UNION ALL SELECT NULL, pg_catalog.current_setting('standard_conforming_strings')";
+/// Lifts the client's timeout until the end of the gateway's own transaction or savepoint.
+const NO_TIMEOUT: &[u8] = b"SELECT pg_catalog.set_config('statement_timeout', '0', true)";
 /// Statement for sessions that begin while the lease is read-only.
 const READ_ONLY: &[u8] = b"SET default_transaction_read_only = on";
 
 /// Tells `session` what the server knows: the prepared statements, and how it reads strings. Returns the bytes for the
-/// client that came in between.
-pub(super) async fn read_state(inner: &mut Stream, session: &mut FaultSession) -> io::Result<Vec<u8>> {
-    run(inner, STATE, |row| {
+/// client that came in between. `in_block` means that a transaction block of the client is open. A savepoint protects it
+/// from errors of the query.
+pub(super) async fn read_state(
+    inner: &mut Stream,
+    session: &mut FaultSession,
+    in_block: bool,
+) -> io::Result<Vec<u8>> {
+    let (begin, end): (&[u8], &[&[u8]]) = if in_block {
+        (b"SAVEPOINT _pgfresh_fault", &[b"ROLLBACK TO SAVEPOINT _pgfresh_fault", b"RELEASE _pgfresh_fault"])
+    } else {
+        (b"BEGIN", &[b"ROLLBACK"])
+    };
+    let mut between = run(inner, &[begin, NO_TIMEOUT, STATE], |row| {
         let mut values =
             columns(row).map(|value| value.map(|value| String::from_utf8_lossy(value).into_owned()));
         match (values.next().flatten(), values.next().flatten()) {
@@ -27,19 +39,23 @@ pub(super) async fn read_state(inner: &mut Stream, session: &mut FaultSession) -
             _ => {}
         }
     })
-    .await
+    .await?;
+    between.extend(run(inner, end, |_| ()).await?);
+    Ok(between)
 }
 
 /// Makes transactions of the session read-only. Returns the bytes for the client that came in between.
 pub(super) async fn make_read_only(inner: &mut Stream) -> io::Result<Vec<u8>> {
-    run(inner, READ_ONLY, |_| ()).await
+    run(inner, &[READ_ONLY], |_| ()).await
 }
 
-/// Runs a statement that the client does not see. Calls `see` for each row. Returns the server's other messages for the
-/// client. If the session ends meanwhile, they contain the error with which it ended.
-async fn run(inner: &mut Stream, sql: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
+/// Runs statements that the client does not see, up to the first error. Calls `see` for each row. Returns the server's other
+/// messages for the client. If the session ends meanwhile, they contain the error with which it ended.
+async fn run(inner: &mut Stream, all: &[&[u8]], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
     // A Query would remove the client's unnamed statement.
-    inner.write_all(&[&own_execution(sql)[..], SYNC].concat()).await?;
+    let mut messages: Vec<u8> = all.iter().flat_map(|sql| own_execution(sql)).collect();
+    messages.extend_from_slice(SYNC);
+    inner.write_all(&messages).await?;
     let (mut bytes, mut between, mut error) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let mut at = 0;

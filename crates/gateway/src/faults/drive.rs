@@ -221,7 +221,7 @@ impl FaultDrive {
 
     async fn read_state(&mut self) {
         self.has_unread_state = false;
-        match read_state(&mut self.inner, &mut self.session).await {
+        match read_state(&mut self.inner, &mut self.session, self.status == b'T').await {
             Ok(between) => self.down.add(&between),
             Err(error) => tracing::debug!(%error, "could not read the state of a session"),
         }

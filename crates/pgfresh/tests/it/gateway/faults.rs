@@ -24,6 +24,7 @@ on_every_major! {
     open_sessions_obey_at_once_in_any_state
     wrong_request_is_an_error_of_its_statement
     prepared_request_adds_a_fault_at_each_execute
+    request_leaves_transactions_with_short_timeouts_alone
     large_values_pass_through_sessions_with_faults
     leases_end_while_faults_begin
 }
@@ -262,6 +263,29 @@ fn prepared_request_adds_a_fault_at_each_execute(major: u32) {
             one.rows("DEALLOCATE request").unwrap();
         }
         one.close();
+    });
+}
+
+fn request_leaves_transactions_with_short_timeouts_alone(major: u32) {
+    in_each_isolation(major, |gateway, _| {
+        let (mut working, mut admin) = (session(gateway), session(gateway));
+        for number in 0..10_000 {
+            let parse = format!("s{number}\0SELECT {number}\0\0\0");
+            working.send(b'P', parse.as_bytes()).unwrap();
+        }
+        assert_eq!(extended(&mut working, &[(b'S', b"")]), "no error");
+        working.rows("BEGIN; CREATE TABLE kept (); SELECT 1").unwrap();
+        working.rows("SET statement_timeout = '5ms'").unwrap();
+        fault(&mut admin, r#"{"error": "40001", "statement": "SELECT 9999"}"#);
+        assert_eq!(working.value("SHOW statement_timeout").unwrap(), "5ms");
+        let run: &[(u8, &[u8])] = &[(b'B', b"\0s9999\0\0\0\0\0\0\0"), (b'E', b"\0\0\0\0\0"), (b'S', b"")];
+        working.rows("SET statement_timeout = 0; SAVEPOINT a").unwrap();
+        assert_eq!(extended(&mut working, run), "40001");
+        working.rows("ROLLBACK TO a").unwrap();
+        working.rows("COMMIT").unwrap();
+        working.rows("SELECT FROM kept").unwrap();
+        working.close();
+        admin.close();
     });
 }
 
