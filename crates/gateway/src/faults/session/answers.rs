@@ -170,6 +170,11 @@ impl FaultSession {
         if let Work::Run(Run { statements, next, failure: Some(failure), .. }) = &mut self.work {
             if failure.at == *next && failure.is_raised_by(message) {
                 failure.has_fired = true;
+                if let Some(effect) = failure.end.take() {
+                    // The fault's own strike counts.
+                    *next += 1;
+                    return self.interrupt(effect, true, false);
+                }
                 let statement = statements.get(failure.at).map_or("", |statement| &statement.text);
                 let severity = field(message, b'S').unwrap_or(b"ERROR");
                 let occasion = Occasion { major, process, statement, is_commit: failure.is_commit };

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::messages::{MISSING_TABLE, failing, failing_query};
 use crate::faults::errors::field;
+use crate::faults::fault::FaultEffect;
 use crate::faults::statement::Statement;
 
 /// A change of the client's string, which moves the positions in the server's errors.
@@ -26,6 +27,8 @@ pub(super) struct Failure {
     pub(super) is_commit: bool,
     /// Whether the statement runs before it fails.
     pub(super) is_after: bool,
+    /// End of the connection in place of the error.
+    pub(super) end: Option<FaultEffect>,
     /// Whether the server has raised the error.
     pub(super) has_fired: bool,
     /// Tags of the answers that the server sends first. The client does not get them.
@@ -40,6 +43,7 @@ impl Failure {
             at,
             is_commit: false,
             is_after: false,
+            end: None,
             has_fired: false,
             answers: answers.into_iter().collect(),
             shift: None,

@@ -2,7 +2,7 @@
 
 use contract::FaultMoment;
 
-use super::FaultSession;
+use super::{FAILOVER, FaultSession};
 use crate::faults::fault::FaultEffect;
 use crate::faults::lease_faults::Strike;
 use crate::faults::statement::{Kind, Statement};
@@ -62,6 +62,11 @@ impl PlannedError {
     fn new(effect: &FaultEffect, is_after: bool, is_commit: bool) -> Option<Self> {
         let FaultEffect::Error { sqlstate, .. } = effect else { return None };
         Some(Self { sqlstate: sqlstate.clone(), is_after, is_commit })
+    }
+
+    /// Returns an error in place of a statement, at which the connection ends.
+    pub(super) fn of_end() -> Self {
+        Self { sqlstate: FAILOVER.to_owned(), is_after: false, is_commit: false }
     }
 }
 

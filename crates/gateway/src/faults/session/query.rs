@@ -18,26 +18,32 @@ impl FaultSession {
         let found = statements(sql, self.standard_strings);
         self.prepared.remove(&b""[..]);
         let mut state = self.state;
-        let (mut strikes, mut during, mut failing) = (Vec::new(), None::<FaultEffect>, None);
+        let (mut strikes, mut during, mut failing, mut end) = (Vec::new(), None::<FaultEffect>, None, None);
         for (at, statement) in found.iter().enumerate() {
             let faults = self.faults_before(statement, state, true);
             let StatementFaults { error, before, during: effect, slow, strikes: of_statement } = faults;
             self.slow_down(slow);
-            if let Some(effect) = before {
-                // The server gets no statement of the string.
-                self.take_back(&strikes);
+            if at == 0
+                && let Some(effect) = before
+            {
                 return self.interrupt(effect, true, false);
             }
             strikes.push(of_statement);
             during = during.or(effect);
-            failing = error.map(|error| (at, error));
+            // The server runs the statements before this one, and keeps those that the string commits.
+            failing =
+                error.or_else(|| before.as_ref().map(|_| PlannedError::of_end())).map(|error| (at, error));
+            end = before;
             if failing.is_some() || during.as_ref().is_some_and(|effect| !is_slow(effect)) {
                 break;
             }
             state = state.after(statement.kind);
         }
         let planned = failing.map(|(at, error)| plan(sql, &found, at, &error));
-        let failure = self.send_query(message, planned);
+        let mut failure = self.send_query(message, planned);
+        if let Some(failure) = &mut failure {
+            failure.end = end;
+        }
         self.begin_run(found, strikes, failure, during);
     }
 

@@ -429,3 +429,20 @@ fn prepared_request_is_made_at_each_execute() {
         assert_eq!(refused, if is_added { 0 } else { 2 }, "{received:?}");
     }
 }
+
+#[test]
+fn end_within_string_keeps_its_earlier_commits() {
+    for (sql, commits) in [("BEGIN; INSERT; COMMIT; SELECT 1", true), ("INSERT; SELECT 1", false)] {
+        for end in [Some("57P01"), None] {
+            let faults = fault(|fault| {
+                fault.statement = Some("SELECT".to_owned());
+                fault.error = end.map(str::to_owned);
+                fault.connection = Some("reset".to_owned()).filter(|_| end.is_none());
+            });
+            let (received, interruptions, committed) = outcome(&faults, &queries(&[sql]));
+            assert_eq!((interruptions.len(), !committed.is_empty()), (1, commits), "{sql} {received:?}");
+            assert_eq!(received.iter().any(|message| message.contains("C57P01")), end.is_some());
+            assert_eq!(faults.list().faults[0].fired, 1);
+        }
+    }
+}
