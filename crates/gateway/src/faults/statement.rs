@@ -102,19 +102,23 @@ fn kind(tokens: &[Token<'_>]) -> Kind {
         tokens.get(at).is_some_and(|token| words.iter().any(|word| token.is_word(word.as_bytes())))
     };
     let has = |word: &str| tokens.iter().any(|token| token.is_word(word.as_bytes()));
+    // The server refuses COMMIT before other words.
+    if (is(0, &["commit"]) || is(0, &["end"])) && !is(1, &["prepared"]) {
+        return chains(tokens).map_or(Kind::Plain, |chain| Kind::Commit { chain });
+    }
     // `AND CHAIN` but not `AND NO CHAIN`.
     let chain = tokens.windows(2).any(|pair| pair[0].is_word(b"and") && pair[1].is_word(b"chain"));
     let Some(first) = tokens.first() else { return Kind::Plain };
     match first.text.to_ascii_lowercase().as_slice() {
         b"begin" | b"start" => Kind::Begin,
         b"commit" | b"rollback" if is(1, &["prepared"]) => Kind::Alone,
-        b"commit" | b"end" => Kind::Commit { chain },
         b"rollback" if is(1, &["to"]) || is(1, &["work", "transaction"]) && is(2, &["to"]) => {
             Kind::RollbackTo
         }
         b"rollback" | b"abort" => Kind::Rollback { chain },
         b"prepare"
-            if is(1, &["transaction"])
+            if tokens.len() == 3
+                && is(1, &["transaction"])
                 && tokens.get(2).is_some_and(|token| token.kind == TokenKind::Text) =>
         {
             Kind::PrepareTransaction
@@ -131,6 +135,20 @@ fn kind(tokens: &[Token<'_>]) -> Kind {
     }
 }
 
+/// Returns whether COMMIT or END begins another transaction. Returns `None` if it has other words.
+fn chains(tokens: &[Token<'_>]) -> Option<bool> {
+    let words: Vec<_> = tokens[1..].iter().map(|token| token.text.to_ascii_lowercase()).collect();
+    let words: Vec<_> = words.iter().map(Vec::as_slice).collect();
+    let rest = match &words[..] {
+        [b"work" | b"transaction", rest @ ..] | rest => rest,
+    };
+    match rest {
+        [] | [b"and", b"no", b"chain"] => Some(false),
+        [b"and", b"chain"] => Some(true),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +162,10 @@ mod tests {
             ("END", Kind::Commit { chain: false }),
             ("COMMIT AND NO CHAIN", Kind::Commit { chain: false }),
             ("commit work and chain", Kind::Commit { chain: true }),
+            ("end transaction and no chain", Kind::Commit { chain: false }),
+            ("commit garbage", Kind::Plain),
+            ("commit and chain and chain", Kind::Plain),
+            ("PREPARE TRANSACTION 'a' garbage", Kind::Plain),
             ("COMMIT PREPARED 'a'", Kind::Alone),
             ("PREPARE TRANSACTION 'a'", Kind::PrepareTransaction),
             ("PREPARE transaction AS SELECT 1", Kind::Plain),
