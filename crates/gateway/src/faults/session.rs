@@ -88,8 +88,8 @@ enum Output {
 enum Work {
     /// The session can read the client's next message.
     None,
-    /// The server answers the messages before this Execute of the client.
-    BeforeExecute(Vec<u8>),
+    /// The server answers the messages before this Execute, Query or function call of the client.
+    Before(Vec<u8>),
     /// The caller adds the fault that this Execute of the client requests.
     Request(Vec<u8>, Statement),
     /// The server answers the messages before the client's Flush.
@@ -269,6 +269,7 @@ impl FaultSession {
                 self.pass_to_server(message);
             }
             b'Q' | b'F' | b'H' if self.is_skipping => {}
+            b'Q' | b'F' if self.unanswered > 0 => self.hold(message),
             b'Q' => self.query(message),
             b'F' => self.function_call(message),
             b'H' => {

@@ -146,10 +146,14 @@ impl FaultSession {
             return;
         }
         match &mut self.work {
-            Work::BeforeExecute(execute) => {
-                let execute = std::mem::take(execute);
+            Work::Before(message) => {
+                let message = std::mem::take(message);
                 self.work = Work::None;
-                self.execute_portal(&execute);
+                match parts(&message).tag {
+                    b'Q' => self.query(&message),
+                    b'F' => self.function_call(&message),
+                    _ => self.execute_portal(&message),
+                }
             }
             Work::Flush => self.work = Work::None,
             _ => {}

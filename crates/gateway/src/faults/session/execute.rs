@@ -70,14 +70,15 @@ impl FaultSession {
         statements(sql, self.standard_strings).into_iter().next().map_or(Prepared::Empty, Prepared::Known)
     }
 
-    /// Processes an Execute once the server has answered all messages before it, because these may fail.
+    /// Processes an Execute once the server has answered all messages before it.
     pub(super) fn execute(&mut self, message: &[u8]) {
-        if self.unanswered > 0 {
-            self.send_to_server(FLUSH.to_vec());
-            self.work = Work::BeforeExecute(message.to_vec());
-        } else {
-            self.execute_portal(message);
-        }
+        if self.unanswered > 0 { self.hold(message) } else { self.execute_portal(message) }
+    }
+
+    /// Keeps a message until the server has answered those before it, because they may fail.
+    pub(super) fn hold(&mut self, message: &[u8]) {
+        self.send_to_server(FLUSH.to_vec());
+        self.work = Work::Before(message.to_vec());
     }
 
     pub(super) fn execute_portal(&mut self, message: &[u8]) {

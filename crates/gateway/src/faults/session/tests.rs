@@ -446,3 +446,19 @@ fn end_within_string_keeps_its_earlier_commits() {
         }
     }
 }
+
+#[test]
+fn query_waits_for_answers_before_it() {
+    let faults = fault(|fault| {
+        (fault.error, fault.statement) = (Some("40001".to_owned()), Some("SELECT 5".to_owned()));
+    });
+    let before = [encode(b'P', b"\0SELECT 1\0\0\0"), encode(b'B', b"\0\0\0\0\0\0\0\0"), encode(b'D', b"P\0")];
+    let (received, ..) = outcome(&faults, &[before.concat(), query(b"SELECT 5")].concat());
+    let tags: String = received.iter().map(|message| &message[..1]).collect();
+    assert_eq!(tags, "12TEZ", "{received:?}");
+    // The server skips the Query after an error.
+    let invalid = encode(b'P', b"\0nothing\0\0\0");
+    let (received, ..) = outcome(&faults, &[invalid, query(b"SELECT 5"), sync()].concat());
+    let tags: String = received.iter().map(|message| &message[..1]).collect();
+    assert_eq!(tags, "EZ", "{received:?}");
+}
