@@ -57,7 +57,7 @@ impl HitConnection {
         let Self { client, faults, scope, .. } = self;
         tokio::select! {
             () = sleep(time) => {}
-            () = client_leaves(&client) => return Delayed::ClientLeft,
+            () = closes_writing_side(&client) => return Delayed::ClientLeft,
             () = lease_ends(&faults, &scope) => {}
         }
         if scope.has(&faults) { Delayed::Over(client) } else { Delayed::LeaseEnded(client) }
@@ -67,16 +67,28 @@ impl HitConnection {
 /// Keeps a connection open without reading or writing, until the client closes it or the lease is over.
 pub(super) async fn stay_silent(client: &Stream, faults: &Arc<LeaseFaults>, scope: &FaultScope) {
     tokio::select! {
-        () = client_leaves(client) => {}
+        () = closes_writing_side(client) => {}
         () = lease_ends(faults, scope) => {}
     }
 }
 
-/// Waits until the client closes its connection.
-pub(super) async fn client_leaves(client: &Stream) {
-    match client.disconnect_watcher() {
+/// Waits until the peer closes its writing side.
+pub(super) async fn closes_writing_side(peer: &Stream) {
+    match peer.disconnect_watcher() {
         Ok(watcher) => watcher.writing_side_closed().await,
         // The process has no descriptor left. The caller's other conditions still end its wait.
+        Err(_) => pending().await,
+    }
+}
+
+/// Waits until the client no longer reads either. A client on another machine counts as disconnected once it has closed its
+/// writing side.
+pub(super) async fn disconnects(client: &Stream) {
+    match client.disconnect_watcher() {
+        Ok(watcher) => {
+            watcher.writing_side_closed().await;
+            watcher.disconnected().await;
+        }
         Err(_) => pending().await,
     }
 }

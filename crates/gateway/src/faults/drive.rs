@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::begin::{make_read_only, read_state};
-use super::connect::{client_leaves, reset, stay_silent};
+use super::connect::{closes_writing_side, disconnects, reset, stay_silent};
 use super::fault::{Fault, FaultError};
 use super::hold::HoldSender;
 use super::lease_faults::LeaseFaults;
@@ -167,12 +167,7 @@ impl FaultDrive {
                     self.go_on();
                 }
                 Event::Interrupted(Interruption::Delay(time)) => {
-                    tokio::select! {
-                        () = sleep(time) => {}
-                        () = client_leaves(&self.client) => return,
-                        () = must_close(&mut notices, &presence, &order) => self.session.close(),
-                    }
-                    self.go_on();
+                    self.delay(time, must_close(&mut notices, &presence, &order)).await;
                 }
                 Event::Interrupted(Interruption::Bandwidth(rate)) => {
                     self.up_pace.limit(Some(rate));
@@ -197,6 +192,18 @@ impl FaultDrive {
                 }
             }
         }
+    }
+
+    /// Waits for `time`, but no longer than until the client disconnects or the session ends.
+    async fn delay(&mut self, time: Duration, must_close: impl Future<Output = ()>) {
+        tokio::select! {
+            () = sleep(time) => {}
+            // The bytes that are late still arrive.
+            () = disconnects(&self.client) => {}
+            () = closes_writing_side(&self.inner) => {}
+            () = must_close => self.session.close(),
+        }
+        self.go_on();
     }
 
     /// Prepares the session before the client's next message.

@@ -1,6 +1,8 @@
 //! Delays: each ends with its lease, with a reset, with its client, and with pgfresh, wherever it is.
 
 use std::fs;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -12,6 +14,8 @@ use crate::common::{depth, on_every_major, wait_until};
 
 on_every_major! {
     delays_end_with_lease_client_and_pgfresh
+    half_closed_client_waits_for_its_answer
+    delay_ends_with_its_server
 }
 
 /// Name of the lease.
@@ -133,11 +137,9 @@ fn play(gateway: Gateway, delay: Delay) -> Option<Gateway> {
         End::Client => {
             drop(client);
             wait_until("the end of the client's connection", || half_closed(&gateway) == 0);
-            // The lease goes on, without the delayed statement.
-            let is_committed = ["after statement", "during statement", "after commit"].contains(&delay.at);
-            if !is_committed {
-                assert_eq!(count(&gateway, "accounts"), "1", "{delay:?}");
-            }
+            // The lease goes on, with the delayed statement.
+            let expected = if delay.at == "connect" { "1" } else { "2" };
+            wait_until("the delayed statement", || count(&gateway, "accounts") == expected);
             assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{NAME}"), "").0 / 100, 2);
             return Some(gateway);
         }
@@ -161,6 +163,37 @@ fn play(gateway: Gateway, delay: Delay) -> Option<Gateway> {
     assert_eq!(count(&gateway, "accounts"), "1", "{delay:?}");
     assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{NAME}"), "").0 / 100, 2);
     Some(gateway)
+}
+
+/// A client that closes its writing side gets its answer after the delay.
+fn half_closed_client_waits_for_its_answer(major: u32) {
+    let gateway = Gateway::start(major, TEMPLATE, &["--linger", "60s"]);
+    let (address, secret) = (gateway.serve.address(), gateway.serve.secret());
+    assert_eq!(gateway.http("POST", "/v1/databases", &json!({"name": NAME}).to_string()).0, 201);
+    let fault = json!({"delay": "1s", "statement": "INSERT"});
+    assert_eq!(gateway.http("POST", &format!("/v1/databases/{NAME}/faults"), &fault.to_string()).0, 201);
+    let mut client = Client::open(&address, secret, &startup(NAME, &[])).unwrap();
+    let begun = Instant::now();
+    client.say(&query("INSERT INTO accounts VALUES (9, 9)"));
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let tags: Vec<u8> = client.until_ready().iter().map(|message| message.0).collect();
+    assert_eq!(tags, b"CZ");
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+}
+
+/// A server that ends takes its sessions with it, late or not.
+fn delay_ends_with_its_server(major: u32) {
+    let gateway = Gateway::start(major, TEMPLATE, &["--isolation", "server", "--linger", "60s"]);
+    for at in ["before statement", "after statement"] {
+        let delay = Delay { at, extended: false, end: End::Release };
+        let mut client = begin(&gateway, delay);
+        assert_eq!(gateway.http("POST", &format!("/v1/databases/{NAME}/crash"), "").0 / 100, 2);
+        let mut last = client.until_ready();
+        while last.last().is_some_and(|message| message.0 != 0) {
+            last.push(client.read());
+        }
+        assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{NAME}"), "").0 / 100, 2);
+    }
 }
 
 fn delays_end_with_lease_client_and_pgfresh(major: u32) {
