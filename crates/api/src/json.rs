@@ -62,10 +62,15 @@ impl<T: Serialize> IntoResponse for Json<T> {
 /// Returns 400 if the JSON is invalid or contains an unknown name, so that clients notice misspelled names.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| {
+    let wrong = |why: &str| {
         Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidBody, "cannot read the body as JSON")
-            .detail(format!("It has an error: {error}."))
-    })
+            .detail(format!("It has an error: {why}."))
+    };
+    // The parser would accept an array of the members' values.
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(wrong("it is an array"));
+    }
+    serde_json::from_slice(body).map_err(|error| wrong(&error.to_string()))
 }
 
 #[cfg(test)]
@@ -82,7 +87,7 @@ mod tests {
     fn empty_body_parses_and_unknown_fields_are_errors() {
         assert_eq!(parse(b" \n"), Ok(Named { name: None }));
         assert_eq!(parse(br#"{"name":"a"}"#), Ok(Named { name: Some("a".into()) }));
-        for wrong in [&br#"{"nmae":"a"}"#[..], b"[]", b"{", br#"{"name":1}"#] {
+        for wrong in [&br#"{"nmae":"a"}"#[..], b"[]", b"{", br#"{"name":1}"#, br#" ["a"]"#] {
             assert_eq!(parse::<Named>(wrong).unwrap_err().status, StatusCode::BAD_REQUEST);
         }
     }

@@ -18,9 +18,12 @@ pub struct PreparedPattern {
 pub struct PlainStatement(String);
 
 impl PreparedPattern {
-    /// Reads a pattern.
+    /// Reads a pattern. Comments before its first token do not count.
     #[must_use]
     pub fn new(pattern: &str) -> Self {
+        let mut lexer = SqlLexer::new(pattern.as_bytes(), true);
+        let start = lexer.token().map_or(0, |first| lexer.position() - first.text.len());
+        let pattern = pattern.get(start..).unwrap_or(pattern);
         Self { parts: pattern.split(ANY).map(plain).collect() }
     }
 
@@ -101,6 +104,8 @@ mod tests {
             ("SELECT … FROM orders", "select a from items", false),
             ("… orders", "DELETE FROM orders", true),
             ("SELECT", "WITH x AS (SELECT 1) SELECT", false),
+            ("/* a */ -- b\n SELECT a", "SELECT a", true),
+            ("/* a */ … orders", "DELETE FROM orders", true),
         ] {
             assert_eq!(matches_pattern(pattern, statement), expected, "{pattern} {statement}");
         }

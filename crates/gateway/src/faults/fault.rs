@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use contract::{FaultKind, FaultMoment, FaultRequest, MOST_FAULTS};
+use pgwire::SqlLexer;
 
 use crate::duration::parse_span;
+
+/// Maximum number before the unit of a rate.
+const MOST_UNITS: u64 = 999_999_999_999;
 
 /// A fault that a client has requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +129,7 @@ impl Fault {
         if statement.is_some() && !moment.has_statement() {
             return Err(FaultError::new("a connection has no statement", "Leave statement or at out."));
         }
-        if statement.as_deref().is_some_and(|text| text.trim().is_empty()) {
+        if statement.as_deref().is_some_and(|text| !has_token(text)) {
             return Err(FaultError::new("statement is empty", "Leave it out for all statements."));
         }
         Ok(())
@@ -152,12 +156,18 @@ impl Fault {
     }
 }
 
+/// Returns true if a text consists of more than white space and comments.
+fn has_token(text: &str) -> bool {
+    SqlLexer::new(text.as_bytes(), true).token().is_some()
+}
+
 fn effect(request: &FaultRequest) -> Result<FaultEffect, FaultError> {
     let FaultRequest { error, connection, delay, bandwidth, duration, read_only, .. } = request;
     let time = |name: &str, text: &Option<String>| match text.as_deref() {
         None => Ok(None),
         Some(text) => parse_span(text).map(Some).ok_or_else(|| {
-            FaultError::new(format!("{name} is \"{text}\""), "Write a number and ms, s, min or h: \"2s\".")
+            let hint = "Write a number and ms, s, min or h: \"2s\". The maximum is \"8784h\".";
+            FaultError::new(format!("{name} is \"{text}\""), hint)
         }),
     };
     let duration = time("duration", duration)?;
@@ -217,9 +227,10 @@ fn bandwidth_of(text: &str) -> Result<u64, FaultError> {
         "MB" => Some(1_000_000),
         _ => None,
     };
-    let rate = count.parse::<u64>().ok().zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
-    rate.filter(|rate| *rate > 0).ok_or_else(|| {
-        FaultError::new(format!("bandwidth is \"{text}\""), "Write a number and B, kB or MB: \"10kB\".")
+    let count = count.parse::<u64>().ok().filter(|count| (1..=MOST_UNITS).contains(count));
+    count.zip(unit).map(|(count, unit)| count * unit).ok_or_else(|| {
+        let hint = format!("Write a number and B, kB or MB: \"10kB\". The maximum is \"{MOST_UNITS}MB\".");
+        FaultError::new(format!("bandwidth is \"{text}\""), hint)
     })
 }
 

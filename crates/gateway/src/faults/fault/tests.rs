@@ -113,3 +113,21 @@ fn schema_allows_what_the_gateway_accepts() {
     }
     assert!(accepted > 1000 && refused > 1000, "{accepted} {refused}");
 }
+
+#[test]
+fn wrong_values_have_a_reason_and_maximum() {
+    let of = |edit: fn(&mut FaultRequest)| {
+        let mut request = FaultRequest::default();
+        edit(&mut request);
+        let error = Fault::try_from(request).unwrap_err();
+        format!("{}. {}", error.what, error.hint)
+    };
+    let delay = of(|fault| fault.delay = Some("99999h".to_owned()));
+    assert!(delay.ends_with("The maximum is \"8784h\"."), "{delay}");
+    let bandwidth = of(|fault| fault.bandwidth = Some("1000000000000MB".to_owned()));
+    assert!(bandwidth.ends_with("The maximum is \"999999999999MB\"."), "{bandwidth}");
+    let statement = of(|fault| {
+        (fault.error, fault.statement) = (Some("40001".to_owned()), Some("/* all */".to_owned()));
+    });
+    assert!(statement.starts_with("statement is empty."), "{statement}");
+}
