@@ -40,7 +40,9 @@ impl HitConnection {
         let Self { client, effect, faults, scope } = self;
         match effect {
             FaultEffect::Error { sqlstate, .. } => {
-                client.send_and_close(&fatal(&sqlstate, scope.leases.major())).await;
+                // Only an open session hears of a crash. Afterwards, the server refuses new ones.
+                let sqlstate = if sqlstate == "57P02" { "57P03" } else { &sqlstate };
+                client.send_and_close(&fatal(sqlstate, scope.leases.major())).await;
             }
             FaultEffect::Silence => {
                 tokio::select! {
