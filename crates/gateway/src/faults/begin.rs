@@ -5,7 +5,7 @@ use std::io;
 use pgwire::{Frame, columns};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::session::{FaultSession, SYNC, own_execution};
+use super::session::{FaultSession, SYNC, close_own_execution, own_execution};
 use crate::stream::Stream;
 
 /// Query for the prepared statements, and for `standard_conforming_strings` in a row without a name.
@@ -53,7 +53,8 @@ pub(super) async fn make_read_only(inner: &mut Stream) -> io::Result<Vec<u8>> {
 /// messages for the client. If the session ends meanwhile, they contain the error with which it ended.
 async fn run(inner: &mut Stream, all: &[&[u8]], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
     // A Query would remove the client's unnamed statement.
-    let mut messages: Vec<u8> = all.iter().flat_map(|sql| own_execution(sql)).collect();
+    let mut messages = close_own_execution();
+    messages.extend(all.iter().flat_map(|sql| own_execution(sql)));
     messages.extend_from_slice(SYNC);
     inner.write_all(&messages).await?;
     let (mut bytes, mut between, mut error) = (Vec::new(), Vec::new(), Vec::new());

@@ -21,7 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use self::messages::{SYNC, own_execution};
+pub(super) use self::messages::{SYNC, close_own_execution, own_execution};
 
 use self::failure::Failure;
 use self::messages::{FLUSH, parts};

@@ -31,10 +31,14 @@ pub(in crate::faults) fn own_execution(sql: &[u8]) -> Vec<u8> {
         parse(OWN, sql),
         encode(b'B', &[OWN, OWN, b"\0\0\0\0\0\0"].concat()),
         encode(b'E', &[OWN, b"\0\0\0\0"].concat()),
-        encode(b'C', &[b"P", OWN].concat()),
-        encode(b'C', &[b"S", OWN].concat()),
+        close_own_execution(),
     ];
     messages.concat()
+}
+
+/// Returns messages that close the portal and the statement of an own execution, also of one that has failed.
+pub(in crate::faults) fn close_own_execution() -> Vec<u8> {
+    [encode(b'C', &[b"P", OWN].concat()), encode(b'C', &[b"S", OWN].concat())].concat()
 }
 
 /// Returns messages that describe the statement of a Query and then fail. The server answers the description with 1, t,
