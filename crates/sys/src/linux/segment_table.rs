@@ -9,7 +9,7 @@ use crate::posix::segments::Segment;
 
 /// Asks for the last index in the kernel's table of segments. Source: `linux/shm.h`.
 const SHM_INFO: libc::c_int = 14;
-/// Asks for the segment at an index, whoever may read it. Source: `linux/shm.h`, Linux 4.17.
+/// Asks for the segment at an index, even without the right to read it. Source: `linux/shm.h`, Linux 4.17.
 const SHM_STAT_ANY: libc::c_int = 15;
 
 /// Returns the segments that `account` owns and the process `creator` created. Returns none if the kernel has no System V
