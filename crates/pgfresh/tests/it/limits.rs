@@ -119,11 +119,10 @@ fn a_shutdown_ends_waits_for_databases() {
     assert!(gateway.serve.end());
     for client in waiting {
         let error = client.join().unwrap().unwrap_err();
-        assert_eq!(
-            (error.sqlstate.as_str(), error.message.as_str()),
-            ("57P01", "pgfresh is shutting down"),
-            "{error:?}"
-        );
+        // On a busy machine, the gateway may not have read a client's first message. It then closes the connection.
+        let is_unread = error.sqlstate == "08006";
+        let is_told = error.sqlstate == "57P01" && error.message == "pgfresh is shutting down";
+        assert!(is_told || is_unread, "{error:?}");
     }
 }
 
