@@ -1,10 +1,9 @@
 //! Too little space, or too few rights: pgfresh reports a clear error and leaves nothing behind.
 
-use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::connection::Connection;
+use crate::common::client::{Client, failure, startup};
 use crate::common::gateway::Gateway;
 use crate::common::{Outcome, ground, majors, mounts, postgres, wait_until};
 
@@ -105,24 +104,22 @@ fn a_shutdown_ends_waits_for_databases() {
     let options = ["--space", "64MB", "--linger", "60s"];
     let mut gateway = Gateway::start(15, "CREATE TABLE t (v text)", &options);
     let _sessions: Vec<_> = (0..4).map(|at| gateway.connect(&format!("lease_{at}"), "").unwrap()).collect();
-    let address = gateway.address();
-    let folder = format!("/proc/{}/fd", gateway.serve.child.id());
-    let descriptors = || fs::read_dir(&folder).unwrap().count();
-    let before = descriptors();
-    let waiting: Vec<_> = (0..12)
-        .map(|at| {
-            let address = address.clone();
-            thread::spawn(move || Connection::open(&address, &format!("waits_{at}"), &[]).map(drop))
-        })
-        .collect();
-    wait_until("the gateway to have all clients", || descriptors() >= before + waiting.len());
+    let (address, secret) = (gateway.serve.address(), gateway.serve.secret().to_owned());
+    let enter = |at| Client::enter(&address, &secret, &startup(&format!("waits_{at}"), &[]));
+    let waiting: Vec<_> = (0..12).map(|at| enter(at).ok().unwrap()).collect();
+    // Once the gateway has read a password, the client waits for its database.
+    let is_read = |fields: &Vec<String>| fields[4].ends_with(":00000000");
+    wait_until("the gateway to have all clients", || gateway.connections().iter().all(is_read));
+    let answers: Vec<_> =
+        waiting.into_iter().map(|mut client| thread::spawn(move || client.read())).collect();
     assert!(gateway.serve.end());
-    for client in waiting {
-        let error = client.join().unwrap().unwrap_err();
-        // On a busy machine, the gateway may not have read a client's first message. It then closes the connection.
-        let is_unread = error.sqlstate == "08006";
-        let is_told = error.sqlstate == "57P01" && error.message == "pgfresh is shutting down";
-        assert!(is_told || is_unread, "{error:?}");
+    for answer in answers {
+        let error = failure(&answer.join().unwrap());
+        assert_eq!(
+            (error.sqlstate.as_str(), error.message.as_str()),
+            ("57P01", "pgfresh is shutting down"),
+            "{error:?}"
+        );
     }
 }
 

@@ -61,6 +61,12 @@ impl Client {
 
     /// Opens a session that is ready for queries, or returns the error that ended it.
     pub(crate) fn open(address: &str, password: &str, startup: &[u8]) -> Result<Self, Failure> {
+        let mut client = Self::enter(address, password, startup)?;
+        client.greeted().map(|()| client)
+    }
+
+    /// Opens a connection up to the password, or returns the error that ended it.
+    pub(crate) fn enter(address: &str, password: &str, startup: &[u8]) -> Result<Self, Failure> {
         let mut client = Self::knock(address);
         client.say(startup);
         let said = client.read();
@@ -69,7 +75,7 @@ impl Client {
         }
         assert_eq!(said, (b'R', vec![0, 0, 0, 3]), "a request for a password");
         client.say(&message(b'p', format!("{password}\0").as_bytes()));
-        client.greeted().map(|()| client)
+        Ok(client)
     }
 
     /// Reads the startup response, until the server is ready for the first query.

@@ -1,5 +1,6 @@
 //! Running `pgfresh serve` with a template, and direct access to its PostgreSQL server.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -7,6 +8,9 @@ use serde_json::Value;
 use super::connection::{Address, Connection, Rows, SqlError};
 use super::serve::Serve;
 use super::{Scene, User, WAIT_TIMEOUT, ground, postgres, wait_until};
+
+/// State of a listening socket. Source: `TCP_LISTEN` in `include/net/tcp_states.h`.
+const LISTENS: &str = "0A";
 
 /// Running `pgfresh serve`. Dropping it stops it and proves that it leaves nothing.
 pub(crate) struct Gateway {
@@ -37,6 +41,19 @@ impl Gateway {
     /// Returns the address of the gateway.
     pub(crate) fn address(&self) -> Address {
         Address::Tcp { address: self.serve.address(), password: self.serve.secret().to_owned() }
+    }
+
+    /// Returns the fields of the kernel's table for each connection that the gateway has accepted over TCP, or will accept:
+    /// among them 3, the state, and 4, the lengths of the queues. Source: proc(5), `/proc/net/tcp`.
+    pub(crate) fn connections(&self) -> Vec<Vec<String>> {
+        let port = format!(":{:04X}", self.serve.ready["port"].as_u64().unwrap());
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let fields = |line: &str| line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+        table
+            .lines()
+            .map(fields)
+            .filter(|fields| fields[1].ends_with(&port) && fields[3] != LISTENS)
+            .collect()
     }
 
     /// Returns the address of the server itself.

@@ -1,6 +1,5 @@
 //! Delays: each ends with its lease, with a reset, with its client, and with pgfresh, wherever it is.
 
-use std::fs;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
@@ -83,13 +82,7 @@ impl Delay {
 
 /// Counts the gateway's connections that their clients have closed. Source: `CLOSE_WAIT` in `include/net/tcp_states.h`.
 fn half_closed(gateway: &Gateway) -> usize {
-    let port = format!(":{:04X}", gateway.serve.ready["port"].as_u64().unwrap());
-    let table = fs::read_to_string("/proc/net/tcp").unwrap();
-    let is_half_closed = |line: &&str| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        fields[1].ends_with(&port) && fields[3] == "08"
-    };
-    table.lines().filter(is_half_closed).count()
+    gateway.connections().iter().filter(|fields| fields[3] == "08").count()
 }
 
 fn count(gateway: &Gateway, table: &str) -> String {
