@@ -15,7 +15,7 @@ pub(crate) mod permissions;
 pub(crate) mod poll;
 pub(crate) mod polled_directory;
 mod polled_process;
-mod polling;
+pub(crate) mod polling;
 pub(crate) mod process_facts;
 pub(crate) mod segments;
 pub(crate) mod socket;
