@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags, ioctl_ficlone, openat, unlinkat};
 use rustix::io::Errno;
 
-use crate::refusals::note_refusal;
+use crate::refusals::{is_refused, note_refusal};
 
 /// Creates the file `name` in `directory` with mode 0600 as a clone of `from`, and opens it for writing. Returns
 /// `None`, and leaves no file, if the file systems don't support clones. Source: `ioctl_ficlone(2)`, Linux 4.5.
@@ -38,7 +38,7 @@ pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -
 /// errors.
 pub fn sync_filesystem(file: &File) -> io::Result<()> {
     match rustix::fs::syncfs(file) {
-        Err(error @ (Errno::NOSYS | Errno::PERM)) => {
+        Err(error) if is_refused(error) => {
             note_refusal("syncfs", &error.into());
             rustix::fs::sync();
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-use crate::refusals::note_refusal;
+use crate::refusals::{is_refused, note_refusal};
 use crate::wait_readable;
 
 /// A descriptor that becomes readable when a process exits. It never refers to another process.
@@ -21,6 +21,7 @@ impl ExitEvent {
     /// Returns `ESRCH` if there is no such process.
     pub(crate) fn of(process: Pid) -> io::Result<Option<Self>> {
         match pidfd_open(process, PidfdFlags::empty()) {
+            // `EPERM` can only come from a filter, because `pidfd_open` itself never returns it.
             Err(error) if is_refused(error) => {
                 note_refusal("pidfd_open", &error.into());
                 Ok(None)
@@ -51,11 +52,4 @@ impl AsFd for ExitEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// Returns true if an error means that the kernel doesn't support process handles or that a system call
-/// filter rejects them. `EPERM` can only come from such a filter, because `pidfd_open` itself never returns
-/// it. Source: the manual pages `pidfd_open` and `seccomp`.
-fn is_refused(error: Errno) -> bool {
-    matches!(error, Errno::NOSYS | Errno::PERM)
 }

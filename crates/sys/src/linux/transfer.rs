@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::refusals::note_refusal;
+use crate::refusals::{is_refused, note_refusal};
 
 /// Copies up to `length` bytes between the current offsets of two files, inside the kernel. Returns the
 /// number of copied bytes, which is less than `length` only at the end of `from`. Source: sendfile(2), which
@@ -21,8 +21,8 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
             Err(Errno::INTR) => {}
             // Some file systems (e.g. FUSE and the one in gVisor) don't support this call, and filters of system calls
             // can refuse it. Then copy the bytes through our own memory.
-            Err(error @ (Errno::INVAL | Errno::NOSYS | Errno::PERM)) if done == 0 => {
-                if error != Errno::INVAL {
+            Err(error) if done == 0 && (error == Errno::INVAL || is_refused(error)) => {
+                if is_refused(error) {
                     note_refusal("sendfile", &error.into());
                 }
                 let mut limited = io::Read::take(from, length);
