@@ -240,7 +240,7 @@ fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     // Ask only a postmaster. If this process asked initdb or its server, initdb would remove the pid file. If a signal
     // then killed this process, a sweep couldn't find the server's shared memory.
     let recorded = recorded_server(&RunDirectory::data_at(&path));
-    let socket = path.join("socket").join(SOCKET);
+    let socket = RunDirectory::socket_directory_at(&path).join(SOCKET);
     end_holders(&server, &path, |lock| match recorded {
         Some(RecordedServer { pid, is_postmaster: true }) => {
             // Without a table of processes, the kernel still tells which process listens on a socket.
@@ -271,7 +271,7 @@ fn end_holders(lock: &Path, path: &Path, ask: impl FnOnce(&Path) -> io::Result<(
 /// Returns the account under which the server in the run directory `path` runs. This account owns the socket
 /// directory.
 pub(crate) fn account_of(path: &Path) -> u32 {
-    let owner = Directory::open(&path.join("socket")).and_then(|socket| socket.owner());
+    let owner = Directory::open(&RunDirectory::socket_directory_at(path)).and_then(|socket| socket.owner());
     owner.unwrap_or_else(|_| sys::user())
 }
 

@@ -166,6 +166,12 @@ impl RunDirectory {
         fs::read_link(path.join(PERSISTENT)).unwrap_or_else(|_| path.join(DATA))
     }
 
+    /// Returns the path of the socket directory inside the run directory at `path`, like [`Self::data_at`].
+    #[must_use]
+    pub fn socket_directory_at(path: &Path) -> PathBuf {
+        path.join(SOCKET)
+    }
+
     /// Makes the server use persistent data, which survives the removal of the run directory.
     ///
     /// # Errors
