@@ -154,15 +154,19 @@ pub(crate) fn expect_writable_path(path: &Path) -> Result<(), Failure> {
 pub(crate) fn print(report: &Report, formats: &[Format]) {
     for format in formats {
         match format {
-            Format::Text => output::print(text_for_terminal(report)),
+            Format::Text => output::print(for_output(false, report, |columns| report.to_text(columns))),
             _ => output::print(format.render(report, &|| report.to_html(""))),
         }
     }
 }
 
-/// Formats the report as text that fits the terminal. Elsewhere, its tables are as wide as their contents.
-pub(crate) fn text_for_terminal(report: &Report) -> String {
-    report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX))
+/// Formats a report as JSON or as text. `text` gets the number of columns of the terminal. Elsewhere, tables are as wide as
+/// their contents.
+pub(crate) fn for_output(json: bool, report: &Report, text: impl Fn(usize) -> String) -> String {
+    if json {
+        return format!("{}\n", report.to_json());
+    }
+    text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX))
 }
 
 /// Prints the summary on standard error and writes the report to its files. `summary` returns lines of at most that

@@ -103,11 +103,7 @@ fn publish(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
     report.add_data("distributions", diagnosis.samples.iter().map(distribution).collect());
     let written =
         report_file::write_each(&arguments.report, |file| file.write(&report, &|| diagnosis.to_html()));
-    let text = if arguments.json {
-        format!("{}\n", report.to_json())
-    } else {
-        report_file::text_for_terminal(&report)
-    };
+    let text = report_file::for_output(arguments.json, &report, |columns| report.to_text(columns));
     report_file::print_after_files(written, text)
 }
 

@@ -13,7 +13,6 @@ mod workers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
-use std::io;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -137,13 +136,12 @@ fn no_such_table(name: &str) -> Failure {
 /// Describes trials without a run with a fault. They prove nothing about the application, so they fail.
 fn no_fault(report: &TrialsReport) -> Failure {
     let failure = Failure::new("no fault was tried");
-    let left_out = report.left_out.first();
-    failure.hint(match left_out {
-        _ if !report.not_run.is_empty() => {
-            "Set a larger --budget, or use --only for a part of the tests.".to_owned()
-        }
-        Some(test) => format!("The test \"{}\" was left out: {}.", test.test, test.because),
-        None => "Faults need statements that read or write tables, in the same order in each run.".to_owned(),
+    failure.hint(if !report.not_run.is_empty() {
+        "Set a larger --budget, or use --only for a part of the tests.".to_owned()
+    } else if let Some(test) = report.left_out.first() {
+        format!("The test \"{}\" was left out: {}.", test.test, test.because)
+    } else {
+        "Faults need statements that read or write tables, in the same order in each run.".to_owned()
     })
 }
 
@@ -219,11 +217,7 @@ fn publish(report: &TrialsReport, arguments: &FaultTrials) -> Result<(), Failure
     let written =
         report_file::write_each(&arguments.report, |file| file.write(&document, &|| document.to_html("")));
     let written = written.and(report_file::append_to_step_summary(&document.to_markdown()));
-    let text = if arguments.json {
-        format!("{}\n", document.to_json())
-    } else {
-        report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX))
-    };
+    let text = report_file::for_output(arguments.json, &document, |columns| report.to_text(columns));
     report_file::print_after_files(written, text)
 }
 

@@ -1,7 +1,5 @@
 //! Prints the report of a check and writes its files.
 
-use std::io;
-
 use migrations::MigrationReport;
 
 use crate::cli::CheckMigrations;
@@ -21,10 +19,6 @@ pub(super) fn publish(report: &MigrationReport, arguments: &CheckMigrations) -> 
     if report_file::is_in_github() {
         print_notice(report.to_annotations());
     }
-    let text = if arguments.json {
-        format!("{}\n", document.to_json())
-    } else {
-        report.to_text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX))
-    };
+    let text = report_file::for_output(arguments.json, &document, |columns| report.to_text(columns));
     report_file::print_after_files(written, text)
 }
