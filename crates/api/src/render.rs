@@ -25,14 +25,14 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
     let is_page = request.uri().path() == "/" && accepts_html(request.headers());
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = if is_page { on_a_page(&problem) } else { in_words(&problem, plain) };
+        response = if is_page { on_a_page(&problem) } else { error_response(&problem, plain) };
     }
     (HEADERS, response).into_response()
 }
 
 /// Renders an error as JSON. With `plain`, also puts the message at the top level, where integresql's clients expect
 /// it.
-fn in_words(problem: &Problem, plain: bool) -> Response {
+fn error_response(problem: &Problem, plain: bool) -> Response {
     let error = problem.description.clone();
     let body = ErrorBody { message: plain.then(|| error.message.clone()), error };
     (problem.status, problem.header.clone().map(|header| [*header]), Json(body)).into_response()
@@ -77,7 +77,7 @@ mod tests {
     #[tokio::test]
     async fn lease_error_response_keeps_message_and_sqlstate() {
         let error = LeaseError::UnknownTemplate { name: "shop".into(), known: vec!["base".into()] };
-        let response = in_words(&Problem::from(error), false);
+        let response = error_response(&Problem::from(error), false);
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         assert_eq!(
             text(response).await,
@@ -89,7 +89,7 @@ mod tests {
     async fn integresql_finds_the_message_where_it_looks() {
         let problem = Problem::new(StatusCode::LOCKED, ErrorCode::InUse, "template is already initialized");
         assert_eq!(
-            text(in_words(&problem, true)).await,
+            text(error_response(&problem, true)).await,
             r#"{"error":{"code":"55006","message":"template is already initialized"},"message":"template is already initialized"}"#
         );
     }

@@ -117,9 +117,9 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Creates the state of a new session. `greeting` is the server's startup response.
-    pub(crate) fn new(is_replication: bool, greeting: &[u8]) -> Self {
-        let traces = SessionTraces::of_session(greeting);
+    /// Creates the state of a new session. `startup_response` is the server's startup response.
+    pub(crate) fn new(is_replication: bool, startup_response: &[u8]) -> Self {
+        let traces = SessionTraces::of_session(startup_response);
         Self { conversation: Conversation::new(is_replication), traces }
     }
 }
@@ -271,8 +271,8 @@ impl Forward {
                 let count = ready!(client.poll_receive(context, buffer)).unwrap_or(0);
                 let before = conversation.client_side();
                 let mut found = None;
-                let passed = conversation.client_says(&buffer[..count], |frame| {
-                    traces.client_says(frame);
+                let passed = conversation.observe_client(&buffer[..count], |frame| {
+                    traces.observe_client(frame);
                     if let Some(statement) = statement(frame).and_then(gateway_statement) {
                         found = Some(statement);
                     }
@@ -312,7 +312,7 @@ impl Forward {
             }
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
-                conversation.server_says(&buffer[..count]);
+                conversation.observe_server(&buffer[..count]);
                 if let Some(tap) = tap {
                     tap.observe_server(&buffer[..count]);
                 }
@@ -367,7 +367,7 @@ impl Forward {
         }
         BUFFER.with_borrow_mut(|buffer| {
             let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
-            conversation.server_says(&buffer[..count]);
+            conversation.observe_server(&buffer[..count]);
             if let Some(tap) = tap {
                 tap.observe_server_without_client(&buffer[..count]);
             }

@@ -114,7 +114,7 @@ fn start(
         state.leases.vacate();
     }
     let stands_in = role == ServerRole::Replica && !has_replica(state, &database);
-    let changes = GreetingChanges { version_negotiated, stands_in };
+    let changes = StartupResponseChanges { version_negotiated, stands_in };
     let begin = SessionStart {
         socket,
         unread,
@@ -134,18 +134,21 @@ fn start(
 }
 
 /// Differences between the server's startup response and the one that a client gets.
-struct GreetingChanges {
+struct StartupResponseChanges {
     /// Whether the gateway has negotiated the protocol version, so that the server's own message must not follow.
     version_negotiated: bool,
     /// Whether the database stands in for a replica.
     stands_in: bool,
 }
 
-impl GreetingChanges {
-    fn apply(&self, greeting: Vec<u8>) -> Vec<u8> {
-        let greeting = if self.version_negotiated { without_negotiation(greeting) } else { greeting };
+impl StartupResponseChanges {
+    fn apply(&self, startup_response: Vec<u8>) -> Vec<u8> {
+        let startup_response =
+            if self.version_negotiated { without_negotiation(startup_response) } else { startup_response };
         let reports = if self.stands_in { &STANDBY_SETTINGS[..] } else { &[] };
-        reports.iter().fold(greeting, |greeting, name| with_parameter(&greeting, name, "on"))
+        reports
+            .iter()
+            .fold(startup_response, |startup_response, name| with_parameter(&startup_response, name, "on"))
     }
 }
 
@@ -158,7 +161,7 @@ struct SessionStart {
     replication: bool,
     /// When the client's startup message arrived.
     since: Instant,
-    changes: GreetingChanges,
+    changes: StartupResponseChanges,
     listeners: SessionListeners,
     maintenance: Option<MaintenanceGuard>,
     notices: Notices,
@@ -168,10 +171,10 @@ impl SessionStart {
     /// Hands the session to a worker thread.
     fn with(self, connected: Connected, state: &GatewayState) {
         let Self { socket, unread, presence, replication, since, maintenance, notices, .. } = self;
-        let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
-        let observed = Observed::new(replication, &greeting);
-        let mut response = self.changes.apply(greeting.clone());
-        let facts = facts(state, self.database, greeting);
+        let Connected { backend: Backend { stream, startup_response, seat }, guard } = connected;
+        let observed = Observed::new(replication, &startup_response);
+        let mut response = self.changes.apply(startup_response.clone());
+        let facts = facts(state, self.database, startup_response);
         let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
         let tap = state.taps.tap(&facts.scope.name, key.as_ref(), since, self.listeners);
         let tap = tap.filter(|_| !replication);
@@ -185,13 +188,13 @@ impl SessionStart {
     /// Hands the session of a lease in rollback isolation to a worker thread.
     fn in_transaction(self, mut lease: TransactionGuard, state: &GatewayState) {
         let Self { socket, unread, presence, since, notices, .. } = self;
-        let Some((stream, greeting, transaction)) = lease.lend() else {
+        let Some((stream, startup_response, transaction)) = lease.lend() else {
             // The server has terminated its session, so the lease is over, too.
             let message = error_message::server_gone().to_bytes();
             return send_last_message(state, socket, unread, message, presence);
         };
-        let mut response = self.changes.apply(greeting.clone());
-        let facts = facts(state, self.database, greeting);
+        let mut response = self.changes.apply(startup_response.clone());
+        let facts = facts(state, self.database, startup_response);
         let gate = Arc::new(Gate::new());
         let session = RollbackSession::new(transaction, &response);
         let Ok(key) = state.keys.issue(&mut response, &stream, Some(Arc::clone(&gate))) else { return };
@@ -203,10 +206,10 @@ impl SessionStart {
     }
 }
 
-/// Returns the facts of a session in the database `name`. `greeting` is the server's startup response.
-fn facts(state: &GatewayState, name: String, greeting: Vec<u8>) -> SessionFacts {
+/// Returns the facts of a session in the database `name`.
+fn facts(state: &GatewayState, name: String, startup_response: Vec<u8>) -> SessionFacts {
     let scope = FaultScope { registry: Arc::clone(&state.faults), leases: state.leases.clone(), name };
-    SessionFacts { scope, greeting }
+    SessionFacts { scope, startup_response }
 }
 
 /// Returns true if the lease has its own server with a replica. If not, a copy stands in for the replica.
@@ -457,7 +460,7 @@ impl Session {
     /// Makes the backend discard the session's state and returns the backend to the pool for the next client.
     async fn return_backend(self, mut server: Stream) {
         let Self { facts, seat, key, guard, maintenance: _maintenance, .. } = self;
-        let SessionFacts { scope: FaultScope { leases, .. }, greeting } = facts;
+        let SessionFacts { scope: FaultScope { leases, .. }, startup_response } = facts;
         // Don't reuse the backend if a cancel signal may still be in transit. Also, no backend must wait in a database
         // that a client may be about to drop.
         let wanted = || !leases.has_maintenance_sessions();
@@ -472,7 +475,7 @@ impl Session {
             && unread.is_empty()
             && stream.set_nonblocking(false).is_ok()
         {
-            guard.give_back(Backend { stream, greeting, seat });
+            guard.give_back(Backend { stream, startup_response, seat });
         }
     }
 }
@@ -503,12 +506,12 @@ fn final_message(conversation: &Conversation, end: Option<End>, close_requested:
 /// Makes the backend discard all session state. Returns true if this succeeded and the backend is idle.
 async fn discard_session_state(server: &mut Stream) -> io::Result<bool> {
     let mut conversation = Conversation::new(false);
-    conversation.client_says(DISCARD_ALL, |_| ());
+    conversation.observe_client(DISCARD_ALL, |_| ());
     server.write_all(DISCARD_ALL).await?;
     let (mut chunk, mut answer) = ([0; 1024], Vec::new());
     while !conversation.is_idle() {
         let count = server.read(&mut chunk).await?;
-        conversation.server_says(&chunk[..count]);
+        conversation.observe_server(&chunk[..count]);
         answer.extend_from_slice(&chunk[..count]);
         if count == 0 || conversation.has_failed() {
             return Ok(false);

@@ -146,20 +146,20 @@ impl Tap {
     /// Observes bytes in transit to the server.
     pub(crate) fn observe_client(&mut self, bytes: &[u8]) {
         let now = Instant::now();
-        self.transcriber.iter().for_each(|transcriber| transcriber.client_says(bytes, now));
-        self.track(now, |tracker, tell| tracker.client_says(bytes, now, tell));
+        self.transcriber.iter().for_each(|transcriber| transcriber.observe_client(bytes, now));
+        self.track(now, |tracker, tell| tracker.observe_client(bytes, now, tell));
     }
 
     /// Observes bytes in transit to the client.
     pub(crate) fn observe_server(&mut self, bytes: &[u8]) {
         let now = Instant::now();
-        self.transcriber.iter().for_each(|transcriber| transcriber.server_says(bytes, now));
-        self.track(now, |tracker, tell| tracker.server_says(bytes, now, tell));
+        self.transcriber.iter().for_each(|transcriber| transcriber.observe_server(bytes, now));
+        self.track(now, |tracker, tell| tracker.observe_server(bytes, now, tell));
     }
 
     /// Observes bytes from the server after the client has left. Only a transcript needs them.
     pub(crate) fn observe_server_without_client(&self, bytes: &[u8]) {
-        self.transcriber.iter().for_each(|transcriber| transcriber.server_says(bytes, Instant::now()));
+        self.transcriber.iter().for_each(|transcriber| transcriber.observe_server(bytes, Instant::now()));
     }
 
     fn track(

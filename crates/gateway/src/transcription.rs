@@ -104,13 +104,13 @@ impl Transcription {
 
 impl SessionTranscriber {
     /// Copies bytes in transit to the server.
-    pub(crate) fn client_says(&self, bytes: &[u8], now: Instant) {
-        self.follow(|builder| builder.client_says(bytes, now), true);
+    pub(crate) fn observe_client(&self, bytes: &[u8], now: Instant) {
+        self.follow(|builder| builder.observe_client(bytes, now), true);
     }
 
     /// Reads bytes in transit to the client.
-    pub(crate) fn server_says(&self, bytes: &[u8], now: Instant) {
-        self.follow(|builder| builder.server_says(bytes, now), false);
+    pub(crate) fn observe_server(&self, bytes: &[u8], now: Instant) {
+        self.follow(|builder| builder.observe_server(bytes, now), false);
     }
 
     /// Passes bytes to the builder. Cuts this transcript if all of them together are too large, unless its last request is

@@ -106,9 +106,9 @@ impl MigrationBudget {
             {
                 continue;
             }
-            let limit = in_words(limit);
+            let limit = format_time(limit);
             let found = match timeout {
-                Some(timeout) => format!("is {}", in_words(timeout)),
+                Some(timeout) => format!("is {}", format_time(timeout)),
                 None => "is not set".to_owned(),
             };
             over.push(OverMigrationBudget {
@@ -183,7 +183,7 @@ impl TimeLimit {
                     "{} is {range} on {}, the budget is {}",
                     self.key,
                     lock.relation,
-                    in_words(self.limit)
+                    format_time(self.limit)
                 ),
             };
             let is_same = |other: &ReportedStatement| {
@@ -213,7 +213,7 @@ fn blocking<'l>(locks: &'l [RelationLock], modes: &RangeInclusive<LockMode>) -> 
 }
 
 /// Writes a time in the largest unit that needs no fraction, up to seconds.
-fn in_words(time: Duration) -> String {
+fn format_time(time: Duration) -> String {
     if time.subsec_millis() == 0 {
         format!("{} s", time.as_secs())
     } else {

@@ -316,7 +316,7 @@ impl Comparison<'_> {
     }
 
     /// Formats the gain. If there are too few rounds for an interval, adds the smallest and the largest gain.
-    fn gain_in_words(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(String, String)> {
+    fn format_gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(String, String)> {
         Some(match self.gain(ours, of)? {
             (factor @ Factor::Interval(_), _) => (factor.to_string(), String::new()),
             (Factor::Point(point), ratios) => match (ratios.min(), ratios.max()) {
@@ -363,7 +363,7 @@ impl Comparison<'_> {
             |timed: &Timed| suite(timed).median().map_or_else(String::new, |median| median.to_string());
         let mut lines = Vec::new();
         if let [stock, ours] = self.timed
-            && let Some((gain, rounds)) = self.gain_in_words(ours, suite)
+            && let Some((gain, rounds)) = self.format_gain(ours, suite)
         {
             let (before, after) = (median(stock), median(ours));
             lines.push(format!(
@@ -422,7 +422,7 @@ impl Comparison<'_> {
         });
         let gains = self.timed.iter().skip(1).filter_map(|timed| {
             let (factor, _) = self.gain(timed, suite)?;
-            let (words, rounds) = self.gain_in_words(timed, suite)?;
+            let (words, rounds) = self.format_gain(timed, suite)?;
             let note = format!("as fast{}", if rounds.is_empty() { format!(", {words}") } else { rounds });
             Some(Tile::new("Gain", Quantity::new(factor.point(), Unit::Ratio), note))
         });
@@ -442,7 +442,7 @@ impl Comparison<'_> {
                 let of = |timed: &Timed| timed.sum(phases);
                 let point =
                     self.gain(timed, of).map(|(factor, _)| Quantity::new(factor.point(), Unit::Ratio));
-                let words = self.gain_in_words(timed, of).map(|(gain, rounds)| gain + &rounds);
+                let words = self.format_gain(timed, of).map(|(gain, rounds)| gain + &rounds);
                 table.add_row([timed.name().into(), name.into(), point.into(), words.into()]);
             }
         }

@@ -52,7 +52,7 @@ impl Conversation {
     /// Reads bytes from the client and calls `see` for each frame: immediately, or if the frame contains a
     /// statement, after the statement's first kilobyte. Returns the number of bytes that the caller must
     /// forward. These are all bytes, or the bytes before a Terminate.
-    pub fn client_says(&mut self, bytes: &[u8], mut see: impl FnMut(FramePrefix<'_>)) -> usize {
+    pub fn observe_client(&mut self, bytes: &[u8], mut see: impl FnMut(FramePrefix<'_>)) -> usize {
         let Self { client, owed, unsynchronized, .. } = self;
         let wanted = |tag| if matches!(tag, b'Q' | b'P') { STATEMENT } else { 0 };
         client.decode(bytes, wanted, |frame| {
@@ -70,7 +70,7 @@ impl Conversation {
     }
 
     /// Reads bytes from the server.
-    pub fn server_says(&mut self, bytes: &[u8]) {
+    pub fn observe_server(&mut self, bytes: &[u8]) {
         let Self { server, owed, status, previous_status, last, .. } = self;
         let status_of_ready = |tag| usize::from(tag == b'Z');
         server.decode(bytes, status_of_ready, |frame| {
@@ -190,15 +190,15 @@ mod tests {
     fn a_fully_answered_session_is_idle() {
         let mut talk = Conversation::new(false);
         assert!(talk.is_idle());
-        talk.client_says(&encode(b'Q', b"SELECT 1\0"), |_| ());
+        talk.observe_client(&encode(b'Q', b"SELECT 1\0"), |_| ());
         assert!(!talk.is_idle());
-        talk.server_says(&encode(b'D', b"ZZZZZZ\0\0\0\x05I"));
+        talk.observe_server(&encode(b'D', b"ZZZZZZ\0\0\0\x05I"));
         assert!(!talk.is_idle());
-        talk.server_says(&ready(b'I'));
+        talk.observe_server(&ready(b'I'));
         assert!(talk.is_idle());
-        talk.server_says(&encode(b'A', b"1234news\0\0"));
+        talk.observe_server(&encode(b'A', b"1234news\0\0"));
         assert!(talk.is_idle());
-        talk.server_says(&encode(b'E', b"SFATAL\0\0"));
+        talk.observe_server(&encode(b'E', b"SFATAL\0\0"));
         assert!(!talk.is_idle() && talk.ends_in_error());
     }
 
@@ -214,7 +214,7 @@ mod tests {
             (b'T', true),
             (b'I', false),
         ] {
-            talk.server_says(&ready(status));
+            talk.observe_server(&ready(status));
             assert_eq!(talk.has_run_in_block(), expected, "{}", char::from(status));
         }
     }
@@ -233,8 +233,8 @@ mod tests {
             ([encode(b'Q', b"x\0"), vec![b'Q']].concat(), ready(b'I')),
         ] {
             let mut talk = Conversation::new(false);
-            talk.client_says(&client, |_| ());
-            talk.server_says(&server);
+            talk.observe_client(&client, |_| ());
+            talk.observe_server(&server);
             assert!(!talk.is_idle(), "{client:?} {server:?}");
         }
         assert!(!Conversation::new(true).is_idle());
@@ -244,8 +244,8 @@ mod tests {
     fn a_copy_is_part_of_its_statement() {
         let mut talk = Conversation::new(false);
         let copy = [encode(b'Q', b"COPY\0"), encode(b'd', b"X"), encode(b'c', b"")].concat();
-        talk.client_says(&copy, |_| ());
-        talk.server_says(&[encode(b'G', b"\0\0\0"), encode(b'C', b"COPY 1\0"), ready(b'I')].concat());
+        talk.observe_client(&copy, |_| ());
+        talk.observe_server(&[encode(b'G', b"\0\0\0"), encode(b'C', b"COPY 1\0"), ready(b'I')].concat());
         assert!(talk.is_idle());
     }
 
@@ -253,10 +253,10 @@ mod tests {
     fn terminate_counts_only_at_message_boundaries() {
         let query = encode(b'Q', b"X\0\0\0\x04X");
         let mut talk = Conversation::new(false);
-        assert_eq!(talk.client_says(&query, |_| ()), query.len());
-        assert_eq!(talk.client_says(&[&query[..], b"X\0\0\0\x04XX"].concat(), |_| ()), query.len());
+        assert_eq!(talk.observe_client(&query, |_| ()), query.len());
+        assert_eq!(talk.observe_client(&[&query[..], b"X\0\0\0\x04XX"].concat(), |_| ()), query.len());
         assert!(talk.is_terminated());
-        assert_eq!(talk.client_says(&query, |_| ()), 0);
+        assert_eq!(talk.observe_client(&query, |_| ()), 0);
     }
 
     fn messages(tags: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
@@ -269,8 +269,8 @@ mod tests {
     /// Returns all results for a conversation that arrives in chunks of `chunk` bytes.
     fn told(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
         let mut talk = Conversation::new(false);
-        let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();
-        server.chunks(chunk).for_each(|chunk| talk.server_says(chunk));
+        let passed = client.chunks(chunk).map(|chunk| talk.observe_client(chunk, |_| ())).sum();
+        server.chunks(chunk).for_each(|chunk| talk.observe_server(chunk));
         (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
     }
 

@@ -64,8 +64,8 @@ fn read_packet(bytes: &[u8]) {
 /// Returns all results for a conversation, including the number of the client's bytes to forward.
 fn converse((client, server, chunk): Chunks<'_>) -> (usize, bool, bool, bool, bool) {
     let mut talk = Conversation::new(false);
-    let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();
-    server.chunks(chunk).for_each(|chunk| talk.server_says(chunk));
+    let passed = client.chunks(chunk).map(|chunk| talk.observe_client(chunk, |_| ())).sum();
+    server.chunks(chunk).for_each(|chunk| talk.observe_server(chunk));
     assert!(talk.is_terminated() || passed == client.len());
     (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
 }
@@ -79,8 +79,8 @@ fn follow((client, server, chunk): Chunks<'_>) -> Vec<(String, bool, Option<Stri
             done.push((statement.to_string(), ran, error.map(|error| error.sqlstate), rests));
         }
     };
-    client.chunks(chunk).for_each(|chunk| follow.client_says(chunk, now, &mut tell));
-    server.chunks(chunk).for_each(|chunk| follow.server_says(chunk, now, &mut tell));
+    client.chunks(chunk).for_each(|chunk| follow.observe_client(chunk, now, &mut tell));
+    server.chunks(chunk).for_each(|chunk| follow.observe_server(chunk, now, &mut tell));
     done
 }
 
@@ -88,8 +88,8 @@ fn follow((client, server, chunk): Chunks<'_>) -> Vec<(String, bool, Option<Stri
 fn transcribe((client, server, chunk): Chunks<'_>) -> Vec<(Vec<u8>, Option<Vec<String>>)> {
     let now = Instant::now();
     let mut builder = TranscriptBuilder::new(String::new(), &StartupParams::new([]), now);
-    client.chunks(chunk).for_each(|chunk| builder.client_says(chunk, now));
-    server.chunks(chunk).for_each(|chunk| builder.server_says(chunk, now));
+    client.chunks(chunk).for_each(|chunk| builder.observe_client(chunk, now));
+    server.chunks(chunk).for_each(|chunk| builder.observe_server(chunk, now));
     builder.close(now);
     let requests = builder.finish().requests;
     let all: Vec<u8> = requests.iter().flat_map(|request| request.messages.to_vec()).collect();

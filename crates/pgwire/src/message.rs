@@ -64,10 +64,10 @@ pub(crate) fn answer_length(
 /// consists of the process id (4 bytes) and a secret. Returns `None` if the response contains no key, in
 /// which case clients can't cancel queries.
 #[must_use]
-pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
+pub fn cancel_key(startup_response: &[u8]) -> Option<Range<usize>> {
     let mut at = 0;
     loop {
-        let (frame, length) = Frame::first(&greeting[at..]).ok()??;
+        let (frame, length) = Frame::first(&startup_response[at..]).ok()??;
         if frame.tag == b'K' && frame.body.len() > 4 {
             return Some(at + HEADER..at + length);
         }
@@ -131,8 +131,8 @@ mod tests {
             let body = vec![9; 4 + secret];
             let length = u32::try_from(4 + body.len()).unwrap().to_be_bytes();
             let ready = b"Z\0\0\0\x05I";
-            let greeting = [b"R\0\0\0\x08\0\0\0\0K", &length[..], &body, ready].concat();
-            assert_eq!(cancel_key(&greeting), Some(14..14 + 4 + secret));
+            let startup_response = [b"R\0\0\0\x08\0\0\0\0K", &length[..], &body, ready].concat();
+            assert_eq!(cancel_key(&startup_response), Some(14..14 + 4 + secret));
         }
         for none in [&b""[..], b"Z\0\0\0\x05I", b"K\0\0\0\x08abcd", b"K\0\0\0\xffabcdefgh", b"S\0\0\0\0K"] {
             assert_eq!(cancel_key(none), None, "{none:?}");

@@ -46,19 +46,19 @@ pub fn unsupported_protocol(version: u32, supported: SupportedProtocols) -> Vec<
 
 /// Removes the server's own negotiation message from the start of a startup response.
 #[must_use]
-pub fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
-    if let Ok(Some((b'v', length))) = Frame::header(&greeting) {
-        greeting.drain(..greeting.len().min(length));
+pub fn without_negotiation(mut startup_response: Vec<u8>) -> Vec<u8> {
+    if let Ok(Some((b'v', length))) = Frame::header(&startup_response) {
+        startup_response.drain(..startup_response.len().min(length));
     }
-    greeting
+    startup_response
 }
 
 /// Makes a startup response report a setting with this value.
 #[must_use]
-pub fn with_parameter(greeting: &[u8], name: &str, value: &str) -> Vec<u8> {
+pub fn with_parameter(startup_response: &[u8], name: &str, value: &str) -> Vec<u8> {
     let status = encode(b'S', [name, "\0", value, "\0"].concat().as_bytes());
-    let mut response = Vec::with_capacity(greeting.len() + status.len());
-    for Frame { tag, body } in frames(greeting) {
+    let mut response = Vec::with_capacity(startup_response.len() + status.len());
+    for Frame { tag, body } in frames(startup_response) {
         match tag {
             b'S' if split_zero(body).0 == name.as_bytes() => continue,
             b'Z' => response.extend_from_slice(&status),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_told_without_it() {
+    fn startup_response_omits_unknown_extension() {
         let ready = b"Z\0\0\0\x05I";
         assert_eq!(without_negotiation([&b"v\0\0\0\x06ab"[..], ready].concat()), ready);
         assert_eq!(without_negotiation(ready.to_vec()), ready);
@@ -111,7 +111,7 @@ mod tests {
         let other = status("a\0b\0");
         let expected = [other.clone(), status("x\0on\0"), ready.clone()].concat();
         assert_eq!(with_parameter(&[other.clone(), ready.clone()].concat(), "x", "on"), expected);
-        let greeting = [status("x\0off\0"), other, ready].concat();
-        assert_eq!(with_parameter(&greeting, "x", "on"), expected);
+        let startup_response = [status("x\0off\0"), other, ready].concat();
+        assert_eq!(with_parameter(&startup_response, "x", "on"), expected);
     }
 }

@@ -164,8 +164,8 @@ mod tests {
                 sent.push(statement.map(|statement| statement.as_ref().clone()));
             }
         };
-        client.chunks(chunk).for_each(|bytes| tracker.client_says(bytes, now, &mut tell));
-        server.chunks(chunk).for_each(|bytes| tracker.server_says(bytes, now, &mut tell));
+        client.chunks(chunk).for_each(|bytes| tracker.observe_client(bytes, now, &mut tell));
+        server.chunks(chunk).for_each(|bytes| tracker.observe_server(bytes, now, &mut tell));
         sent
     }
 

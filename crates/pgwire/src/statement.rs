@@ -146,7 +146,7 @@ impl StatementTracker {
     }
 
     /// Processes bytes that the client sent at `now`.
-    pub fn client_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
+    pub fn observe_client(&mut self, bytes: &[u8], now: Instant, emit: &mut dyn FnMut(StatementEvent)) {
         let mut client = std::mem::take(&mut self.client);
         let keeps_whole = self.keeps_whole;
         let wanted = |tag| match tag {
@@ -159,21 +159,21 @@ impl StatementTracker {
         };
         client.decode(bytes, wanted, |FramePrefix { tag, length, body }| {
             let body = &body[..body.len().min(wanted(tag))];
-            self.asks(FramePrefix { tag, length, body }, now, tell);
+            self.handle_message(FramePrefix { tag, length, body }, now, emit);
         });
         self.client = client;
     }
 
-    fn asks(&mut self, frame: FramePrefix<'_>, now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
+    fn handle_message(&mut self, frame: FramePrefix<'_>, now: Instant, emit: &mut dyn FnMut(StatementEvent)) {
         let FramePrefix { tag, length, body } = frame;
         match tag {
             b'd' | b'H' | b'X' => return,
-            b'c' | b'f' => return self.ends_copy(),
+            b'c' | b'f' => return self.end_copy(),
             _ => {}
         }
         if self.since.is_none() {
             self.since = Some(now);
-            tell(StatementEvent::Requested);
+            emit(StatementEvent::Requested);
         }
         self.unsynchronized = !matches!(tag, b'Q' | b'F' | b'S');
         let (first, rest) = split_zero(body);
@@ -198,11 +198,11 @@ impl StatementTracker {
             }
             b'B' => {
                 let (name, values) = split_zero(rest);
-                self.last = self.binds(name, values, is_whole);
+                self.last = self.handle_bind(name, values, is_whole);
                 remember(&mut self.portals, first, &self.last);
                 self.bound = true;
             }
-            b'E' => self.executes(first),
+            b'E' => self.handle_execute(first),
             b'C' if body.first() == Some(&b'S') => drop(self.prepared.remove(&first[1..])),
             b'C' if body.first() == Some(&b'P') => drop(self.portals.remove(&first[1..])),
             _ => {}
@@ -210,7 +210,7 @@ impl StatementTracker {
     }
 
     /// Returns the portal for a Bind of the prepared statement `name`.
-    fn binds(&mut self, name: &[u8], values: &[u8], is_whole: bool) -> Portal {
+    fn handle_bind(&mut self, name: &[u8], values: &[u8], is_whole: bool) -> Portal {
         let digest = Some(digest(values));
         let Some(Prepared { statement, sent, runs }) = self.prepared.get_mut(name) else {
             return Portal { values: digest, ..Portal::default() };
@@ -220,7 +220,7 @@ impl StatementTracker {
         Portal { statement: Arc::clone(statement), values: digest, sent }
     }
 
-    fn executes(&mut self, portal: &[u8]) {
+    fn handle_execute(&mut self, portal: &[u8]) {
         self.last = self.portals.get(portal).unwrap_or(&self.last).clone();
         let bound = std::mem::take(&mut self.bound);
         match self.steps.back_mut() {
@@ -237,7 +237,7 @@ impl StatementTracker {
 
     /// Ends the COPY of the client's last statement. The server never responds to messages it received during
     /// the COPY, not even to a Sync, so forget them.
-    fn ends_copy(&mut self) {
+    fn end_copy(&mut self) {
         let copy = self.steps.iter().rposition(|step| !matches!(step, Step::Sync(_)));
         if let Some(at) = copy.filter(|at| matches!(self.steps[*at], Step::Execute(..))) {
             self.steps.truncate(at + 1);
@@ -245,7 +245,7 @@ impl StatementTracker {
     }
 
     /// Processes bytes that the server sent at `now`.
-    pub fn server_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
+    pub fn observe_server(&mut self, bytes: &[u8], now: Instant, emit: &mut dyn FnMut(StatementEvent)) {
         let mut server = std::mem::take(&mut self.server);
         let wanted = |tag| match tag {
             b'Z' => 1,
@@ -256,16 +256,16 @@ impl StatementTracker {
         server.decode(bytes, wanted, |FramePrefix { tag, body, .. }| match tag {
             b'C' | b'I' | b's' => {
                 self.rows += rows(&body[..body.len().min(wanted(tag))]);
-                self.completes(now, tell);
+                self.handle_complete(now, emit);
             }
-            b'E' => self.fails(&body[..body.len().min(wanted(tag))]),
-            b'Z' => self.is_ready(!body.starts_with(b"I"), now, tell),
+            b'E' => self.handle_error(&body[..body.len().min(wanted(tag))]),
+            b'Z' => self.handle_ready(!body.starts_with(b"I"), now, emit),
             _ => {}
         });
         self.server = server;
     }
 
-    fn completes(&mut self, now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
+    fn handle_complete(&mut self, now: Instant, emit: &mut dyn FnMut(StatementEvent)) {
         let Some(Step::Execute(execution, count)) = self.steps.front_mut() else { return };
         let (execution, last) = (execution.clone(), *count == 1);
         *count -= 1;
@@ -276,12 +276,12 @@ impl StatementTracker {
             self.executed = Some(execution);
         } else {
             let rests = self.steps.is_empty().then_some(true);
-            self.done(execution, rests, now, tell);
+            self.emit_completed(execution, rests, now, emit);
         }
     }
 
     /// Handles an error. The server then skips all messages until the next Sync.
-    fn fails(&mut self, body: &[u8]) {
+    fn handle_error(&mut self, body: &[u8]) {
         let ErrorResponse { sqlstate, message, .. } = ErrorResponse::read(body);
         self.error = Some(StatementError { sqlstate: sqlstate.into_owned(), message: message.into_owned() });
         while let Some(Step::Execute(..)) = self.steps.front() {
@@ -291,7 +291,7 @@ impl StatementTracker {
         }
     }
 
-    fn is_ready(&mut self, in_transaction: bool, now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
+    fn handle_ready(&mut self, in_transaction: bool, now: Instant, emit: &mut dyn FnMut(StatementEvent)) {
         while let Some(Step::Execute(..)) = self.steps.front() {
             self.steps.pop_front();
         }
@@ -304,21 +304,21 @@ impl StatementTracker {
             (_, None) => prepared(Arc::clone(&self.last.statement)),
         };
         let rests = (self.steps.is_empty() && !self.unsynchronized).then_some(in_transaction);
-        self.done(execution, rests, now, tell);
+        self.emit_completed(execution, rests, now, emit);
     }
 
-    fn done(
+    fn emit_completed(
         &mut self,
         execution: Execution,
         rests: Option<bool>,
         now: Instant,
-        tell: &mut dyn FnMut(StatementEvent),
+        emit: &mut dyn FnMut(StatementEvent),
     ) {
         let Some(begun) = self.since else { return };
         self.since = rests.is_none().then_some(now);
         let Execution { portal: Portal { statement, values, sent }, bound: ran } = execution;
         let (error, rows) = (self.error.take(), std::mem::take(&mut self.rows));
-        tell(StatementEvent::Completed(Completed {
+        emit(StatementEvent::Completed(Completed {
             statement,
             begun,
             ran,
@@ -401,18 +401,18 @@ mod tests {
         words.split(' ').filter(|word| !word.is_empty()).flat_map(one).collect()
     }
 
-    /// Plays a dialogue, delivering bytes in chunks. Calls `tell` for each event with the number of the turn.
-    fn play(talk: &str, chunk: usize, begin: Instant, mut tell: impl FnMut(usize, StatementEvent)) {
+    /// Plays a dialogue, delivering bytes in chunks. Calls `emit` for each event with the number of the turn.
+    fn play(talk: &str, chunk: usize, begin: Instant, mut emit: impl FnMut(usize, StatementEvent)) {
         let mut follow = StatementTracker::default();
         for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
             let from_client = talk.split_inclusive(['>', '<']).nth(turn).unwrap().ends_with('>');
             let now = begin + Duration::from_millis(turn as u64);
-            let mut tell = |event| tell(turn, event);
+            let mut emit = |event| emit(turn, event);
             for part in messages(words.trim_end_matches(['>', '<'])).chunks(chunk) {
                 if from_client {
-                    follow.client_says(part, now, &mut tell);
+                    follow.observe_client(part, now, &mut emit);
                 } else {
-                    follow.server_says(part, now, &mut tell);
+                    follow.observe_server(part, now, &mut emit);
                 }
             }
         }
@@ -421,7 +421,7 @@ mod tests {
     /// Returns a dialogue's events. In the dialogue, `>` precedes the client's turns and `<` the server's.
     /// Each turn takes one millisecond. An event has the format `STATEMENT FROM..TO`, with the prefix `-` if
     /// the statement wasn't run. The error follows, then `idle` or `open` if the server is idle.
-    fn told_in(talk: &str, chunk: usize) -> Vec<String> {
+    fn events_in(talk: &str, chunk: usize) -> Vec<String> {
         let (begin, mut told) = (Instant::now(), Vec::new());
         play(talk, chunk, begin, |turn, event| match event {
             StatementEvent::Requested => told.push(format!("asked {turn}")),
@@ -435,8 +435,8 @@ mod tests {
         told
     }
 
-    fn told(talk: &str) -> Vec<String> {
-        told_in(talk, usize::MAX)
+    fn events(talk: &str) -> Vec<String> {
+        events_in(talk, usize::MAX)
     }
 
     /// Returns each statement of a dialogue, a number for its bound values (in order of first appearance),
@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn a_query_lasts_until_the_server_is_ready() {
         assert_eq!(
-            told("> Q:BEGIN < C:BEGIN Z:T > Q:a;_b < T D C:a C:b Z:I"),
+            events("> Q:BEGIN < C:BEGIN Z:T > Q:a;_b < T D C:a C:b Z:I"),
             ["asked 0", "BEGIN 0..1 open", "asked 2", "a; b 2..3 idle"]
         );
     }
@@ -485,7 +485,7 @@ mod tests {
     #[test]
     fn a_syncs_commit_belongs_to_its_statement() {
         assert_eq!(
-            told("> P:,INSERT B:, D:P E:,0000 S < 1 2 n C:INSERT < Z:I"),
+            events("> P:,INSERT B:, D:P E:,0000 S < 1 2 n C:INSERT < Z:I"),
             ["asked 0", "INSERT 0..2 idle"]
         );
     }
@@ -494,7 +494,7 @@ mod tests {
     fn prepared_statements_run_by_name() {
         let talk = "> P:one,SELECT D:S S < 1 t n Z:I > B:p,one E:p,0 S < 2 C:S Z:I > C:Sone S < 3 Z:I";
         assert_eq!(
-            told(talk),
+            events(talk),
             ["asked 0", "-SELECT 0..1 idle", "asked 2", "SELECT 2..3 idle", "asked 4", "-SELECT 4..5 idle"]
         );
     }
@@ -502,44 +502,44 @@ mod tests {
     #[test]
     fn pipelined_statements_are_sequential() {
         let talk = "> P:,a B:, E:, P:,b B:, E:, S Q:c < 1 2 C:a < 1 2 C:b < Z:I < C:c Z:I";
-        assert_eq!(told(talk), ["asked 0", "a 0..1", "b 1..3", "c 3..4 idle"]);
+        assert_eq!(events(talk), ["asked 0", "a 0..1", "b 1..3", "c 3..4 idle"]);
     }
 
     #[test]
     fn messages_after_an_error_are_skipped() {
         assert_eq!(
-            told("> P:,a B:, E:, B:, E:, S < 1 2 E:C42P01,Mno < Z:E > Q:ROLLBACK < C:R Z:I"),
+            events("> P:,a B:, E:, B:, E:, S < 1 2 E:C42P01,Mno < Z:E > Q:ROLLBACK < C:R Z:I"),
             ["asked 0", "a 0..2 42P01 open", "asked 3", "ROLLBACK 3..4 idle"]
         );
-        assert_eq!(told("> P:,wrong D:S S < E:C42601,Mno Z:I"), ["asked 0", "-wrong 0..1 42601 idle"]);
+        assert_eq!(events("> P:,wrong D:S S < E:C42601,Mno Z:I"), ["asked 0", "-wrong 0..1 42601 idle"]);
     }
 
     #[test]
     fn a_sync_during_copy_is_unanswered() {
         let talk = "> P:,COPY B:, E:, S < 1 2 G:x > d:xxxx c S < C:COPY Z:I > Q:b < C:b Z:I";
-        assert_eq!(told(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
+        assert_eq!(events(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
         // The client sends the second statement's data before the server responds to the first statement.
         let talk = "> P:,a B:, E:, S Q:COPY d:xxxx c Q:b < 1 2 C:a Z:I < G:x C:COPY Z:I < C:b Z:I";
-        assert_eq!(told(talk), ["asked 0", "a 0..1", "COPY 1..2", "b 2..3 idle"]);
+        assert_eq!(events(talk), ["asked 0", "a 0..1", "COPY 1..2", "b 2..3 idle"]);
     }
 
     #[test]
     fn rows_fetched_in_parts_are_one_run() {
         let talk = "> P:,a B:, E:, H < 1 2 s > E:, S < C:a Z:I";
-        assert_eq!(told(talk), ["asked 0", "a 0..1 open", "asked 2", "-a 2..3 idle"]);
-        assert_eq!(told("> P:,a B:, E:, S < 1 2 s Z:I"), ["asked 0", "a 0..1 idle"], "no more was wanted");
+        assert_eq!(events(talk), ["asked 0", "a 0..1 open", "asked 2", "-a 2..3 idle"]);
+        assert_eq!(events("> P:,a B:, E:, S < 1 2 s Z:I"), ["asked 0", "a 0..1 idle"], "no more was wanted");
     }
 
     #[test]
     fn a_batch_may_have_any_length() {
         let (mut follow, mut runs, now) = (StatementTracker::default(), 0, Instant::now());
         let rows = messages("B:, E:,").repeat(3 * MOST);
-        follow.client_says(&messages("P:,INSERT"), now, &mut |_| ());
-        follow.client_says(&rows, now, &mut |_| ());
-        follow.client_says(&messages("S"), now, &mut |_| ());
+        follow.observe_client(&messages("P:,INSERT"), now, &mut |_| ());
+        follow.observe_client(&rows, now, &mut |_| ());
+        follow.observe_client(&messages("S"), now, &mut |_| ());
         assert!(!follow.is_lost());
         let answers = [messages("C:INSERT").repeat(3 * MOST), messages("Z:I")].concat();
-        follow.server_says(&answers, now, &mut |told| match told {
+        follow.observe_server(&answers, now, &mut |told| match told {
             StatementEvent::Completed(completed) => runs += usize::from(completed.ran),
             StatementEvent::Requested => {}
         });
@@ -555,7 +555,7 @@ mod tests {
     #[test]
     fn a_length_that_cannot_be_ends_it() {
         let mut follow = StatementTracker::default();
-        follow.client_says(b"Q\0\0\0\x03", Instant::now(), &mut |_| ());
+        follow.observe_client(b"Q\0\0\0\x03", Instant::now(), &mut |_| ());
         assert!(follow.is_lost());
     }
 
@@ -563,7 +563,7 @@ mod tests {
         #[test]
         fn chunks_of_any_size_tell_the_same(chunk in 1_usize..40) {
             let talk = "> P:,INSERT_INTO_t B:, E:, S < 1 2 E:C23505,Mdouble_key Z:I > Q:SELECT_1 < T D C:S Z:I";
-            prop_assert_eq!(told_in(talk, chunk), told(talk));
+            prop_assert_eq!(events_in(talk, chunk), events(talk));
         }
 
         #[test]
@@ -575,12 +575,12 @@ mod tests {
             let (mut follow, now) = (StatementTracker::default(), Instant::now());
             for (at, tag) in tags.iter().enumerate() {
                 match at % 2 {
-                    0 => follow.client_says(&message(*tag, &client), now, &mut |_| ()),
-                    _ => follow.server_says(&message(*tag, &server), now, &mut |_| ()),
+                    0 => follow.observe_client(&message(*tag, &client), now, &mut |_| ()),
+                    _ => follow.observe_server(&message(*tag, &server), now, &mut |_| ()),
                 }
             }
-            follow.client_says(&client, now, &mut |_| ());
-            follow.server_says(&server, now, &mut |_| ());
+            follow.observe_client(&client, now, &mut |_| ());
+            follow.observe_server(&server, now, &mut |_| ());
         }
     }
 }

@@ -36,14 +36,14 @@ impl SessionTraces {
     /// Returns a session's initial state, based on the server's startup response. We can check statements only if the
     /// encoding is ASCII-safe and `standard_conforming_strings` is on.
     #[must_use]
-    pub fn of_session(greeting: &[u8]) -> Self {
-        let has = |setting: &[u8]| greeting.windows(setting.len()).any(|window| window == setting);
+    pub fn of_session(startup_response: &[u8]) -> Self {
+        let has = |setting: &[u8]| startup_response.windows(setting.len()).any(|window| window == setting);
         let encoding = has(b"client_encoding\0UTF8\0") || has(b"client_encoding\0SQL_ASCII\0");
         Self { left: !(encoding && has(b"standard_conforming_strings\0on\0")) }
     }
 
     /// Checks a frame from the client. `body` may contain only the first part of the frame's body.
-    pub fn client_says(&mut self, FramePrefix { tag, length, body }: FramePrefix<'_>) {
+    pub fn observe_client(&mut self, FramePrefix { tag, length, body }: FramePrefix<'_>) {
         if self.left || !matches!(tag, b'Q' | b'P' | b'F') {
             return;
         }

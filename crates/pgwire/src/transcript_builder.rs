@@ -98,7 +98,7 @@ impl TranscriptBuilder {
     }
 
     /// Processes bytes that the client sent at `now`. Nothing counts after a Terminate.
-    pub fn client_says(&mut self, bytes: &[u8], now: Instant) {
+    pub fn observe_client(&mut self, bytes: &[u8], now: Instant) {
         let mut rest = bytes;
         while let [first, ..] = rest
             && !self.has_client_ended
@@ -155,7 +155,7 @@ impl TranscriptBuilder {
     }
 
     /// Processes bytes that the server sent at `now`.
-    pub fn server_says(&mut self, bytes: &[u8], now: Instant) {
+    pub fn observe_server(&mut self, bytes: &[u8], now: Instant) {
         if self.is_finished {
             return;
         }

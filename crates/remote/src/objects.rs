@@ -64,18 +64,20 @@ impl From<object_store::Error> for StoreError {
         match &error {
             Cause::NotFound { .. } => Self::Absent,
             Cause::AlreadyExists { .. } | Cause::Precondition { .. } => Self::Exists,
-            Cause::PermissionDenied { .. } => Self::Refused(format!("permission denied: {}", words(&error))),
-            Cause::Unauthenticated { .. } => {
-                Self::Refused(format!("the credentials are not accepted: {}", words(&error)))
+            Cause::PermissionDenied { .. } => {
+                Self::Refused(format!("permission denied: {}", brief_message(&error)))
             }
-            Cause::Generic { .. } | Cause::JoinError { .. } => Self::Broken(words(&error)),
+            Cause::Unauthenticated { .. } => {
+                Self::Refused(format!("the credentials are not accepted: {}", brief_message(&error)))
+            }
+            Cause::Generic { .. } | Cause::JoinError { .. } => Self::Broken(brief_message(&error)),
             _ => Self::Refused(innermost(&error)),
         }
     }
 }
 
 /// Formats an error for a message. If the server responded, only the HTTP status is included.
-fn words(error: &(dyn std::error::Error + 'static)) -> String {
+fn brief_message(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<HttpError>() {

@@ -42,7 +42,7 @@ impl TriedFault {
 
     /// Returns the fault in words that follow a statement.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::LostBefore => "connection lost before it",
             Self::LostAfter => "connection lost after it",

@@ -149,7 +149,7 @@ impl TrialsReport {
                 text += &hang("", &point.label, columns);
                 label = Some(&point.label);
             }
-            let faults: Vec<_> = alike.iter().map(|finding| finding.point.fault.words()).collect();
+            let faults: Vec<_> = alike.iter().map(|finding| finding.point.fault.description()).collect();
             text += &hang(STATEMENT, &point.statement(), columns);
             text += &hang(&format!("{ABOUT}fault: "), &faults.join("; "), columns);
             text += &hang(ABOUT, &kind.sentence(), columns);
@@ -247,7 +247,7 @@ impl TrialsReport {
             table.add_row([
                 point.label.as_str().into(),
                 report::Cell::statement(point.statement()),
-                point.fault.words().into(),
+                point.fault.description().into(),
                 kind.sentence().into(),
                 self.again(finding).into(),
             ]);
@@ -301,7 +301,7 @@ impl TrialsReport {
             .iter()
             .map(|test| (test.test.as_str(), "all faults".to_owned(), test.because.as_str()));
         let not_run = self.not_run.iter().map(|point| {
-            let fault = format!("{}: {}", point.statement(), point.fault.words());
+            let fault = format!("{}: {}", point.statement(), point.fault.description());
             (point.label.as_str(), fault, self.not_run_because.as_str())
         });
         left_out.chain(not_run).collect()
@@ -364,7 +364,8 @@ impl TrialsReport {
         let mut failures = Vec::new();
         for finding in self.findings.iter().filter(|finding| finding.point.label == test.label) {
             let TrialFinding { point, kind, output } = finding;
-            let failure = format!("{}: {}: {}", point.statement(), point.fault.words(), kind.sentence());
+            let failure =
+                format!("{}: {}: {}", point.statement(), point.fault.description(), kind.sentence());
             measured.notes.push(format!("{failure}\nagain: {}\n{output}", self.again(finding)));
             failures.push(failure);
         }

@@ -256,7 +256,7 @@ impl FaultDrive {
     /// Adds the faults that a Query requests, and passes it on. The server refuses the Query if a fault is impossible.
     async fn request(&mut self, RequestMessage { message, faults }: RequestMessage) {
         let is_added = self.add(faults).await;
-        self.session.client_says(&if is_added { message } else { failing_message() });
+        self.session.observe_client(&if is_added { message } else { failing_message() });
         self.go_on();
     }
 
@@ -427,8 +427,8 @@ impl FaultDrive {
                 (*status, *rests) = (message[HEADER], true);
             }
             match reworded.take_if(|_| tag == b'E') {
-                Some(error) => session.server_says(&error),
-                None => session.server_says(message),
+                Some(error) => session.observe_server(&error),
+                None => session.observe_server(message),
             }
             down.rest = (length - wanted, true);
             self.interruption = self.session.interruption();
@@ -472,7 +472,7 @@ impl FaultDrive {
             *rests = false;
             match requested_faults(tag, &message[HEADER..], *status == b'E') {
                 Some(faults) => self.requested = Some(RequestMessage { message: message.to_vec(), faults }),
-                None => session.client_says(message),
+                None => session.observe_client(message),
             }
             up.rest = (length - wanted, true);
             self.interruption = self.session.interruption();

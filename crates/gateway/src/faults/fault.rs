@@ -135,9 +135,9 @@ impl Fault {
         Ok(())
     }
 
-    /// Returns the fault in words, as reports name it.
+    /// Returns the fault as reports name it, such as "40001 at commit".
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn description(&self) -> String {
         let effect = match &self.effect {
             FaultEffect::Error { sqlstate, .. } => sqlstate.clone(),
             FaultEffect::Reset => "connection lost".to_owned(),

@@ -244,14 +244,14 @@ fn shortened(statement: &str) -> &str {
 
 fn unfired(all: &[Requested]) -> Vec<String> {
     let unfired = all.iter().filter(|requested| requested.fired == 0 && !requested.is_planned);
-    unfired.map(Requested::unfired_words).collect()
+    unfired.map(Requested::describe_unfired).collect()
 }
 
 impl Requested {
     fn describe(&self, number: u64) -> FaultDescription {
         FaultDescription {
             number,
-            fault: self.fault.words(),
+            fault: self.fault.description(),
             times: self.fault.times,
             fired: self.fired,
             candidates: self.candidates,
@@ -260,14 +260,14 @@ impl Requested {
     }
 
     /// Returns the fault in words, and the reason for which it never fired.
-    fn unfired_words(&self) -> String {
+    fn describe_unfired(&self) -> String {
         let Self { fault, candidates, .. } = self;
         let what = match fault.moment {
             FaultMoment::Connect => "connection",
             FaultMoment::Commit | FaultMoment::BeforeCommit | FaultMoment::AfterCommit => "commit",
             _ => "statement",
         };
-        let words = fault.words();
+        let words = fault.description();
         match candidates {
             0 => format!("{words} (no such {what})"),
             1 if fault.nth > 1 => format!("{words} (only 1 such {what})"),

@@ -213,7 +213,7 @@ impl FaultSession {
         }
     }
 
-    /// Returns how many bytes of a message's body [`Self::client_says`] or [`Self::server_says`] needs at least. A shorter
+    /// Returns how many bytes of a message's body [`Self::observe_client`] or [`Self::observe_server`] needs at least. A shorter
     /// body must be complete.
     pub(crate) fn wanted(side: Side, tag: u8) -> usize {
         match (side, tag) {
@@ -230,12 +230,12 @@ impl FaultSession {
     }
 
     /// Processes a message of the client: its header, and at least [`Self::wanted`] bytes of its body.
-    pub(crate) fn client_says(&mut self, message: &[u8]) {
+    pub(crate) fn observe_client(&mut self, message: &[u8]) {
         self.passes_client = false;
         let tag = parts(message).tag;
         match tag {
             _ if self.has_ended => {}
-            _ if self.cut.is_some() => self.client_says_before_cut(message),
+            _ if self.cut.is_some() => self.observe_client_before_cut(message),
             b'd' | b'c' | b'f' => self.copy_data(message),
             // The server ignores these messages during a COPY.
             b'H' | b'S' if self.is_copying => self.pass_to_server(message),
@@ -297,7 +297,7 @@ impl FaultSession {
     }
 
     /// Passes the messages on that the server reads before the connection ends.
-    fn client_says_before_cut(&mut self, message: &[u8]) {
+    fn observe_client_before_cut(&mut self, message: &[u8]) {
         self.pass_to_server(message);
         let tag = parts(message).tag;
         let Some(Cut { after_answer, .. }) = &self.cut else { return };

@@ -162,7 +162,7 @@ mod tests {
     fn request(sql: &str) -> Option<Result<String, String>> {
         let body = [sql.as_bytes(), b"\0"].concat();
         let found = requested_faults(b'Q', &body, false)?;
-        let words = |faults: Vec<Fault>| faults.iter().map(Fault::words).collect::<Vec<_>>().join(", ");
+        let words = |faults: Vec<Fault>| faults.iter().map(Fault::description).collect::<Vec<_>>().join(", ");
         Some(found.map(words).map_err(|error| error.what))
     }
 

@@ -11,21 +11,21 @@ use crate::stream::Stream;
 pub(crate) struct SessionFacts {
     pub(crate) scope: FaultScope,
     /// The server's startup response.
-    pub(crate) greeting: Vec<u8>,
+    pub(crate) startup_response: Vec<u8>,
 }
 
 impl SessionFacts {
     /// Returns the process id of the backend, as the client knows it. It is 0 if the server has reported none.
     pub(crate) fn process(&self) -> u32 {
-        let key = pgwire::cancel_key(&self.greeting);
-        let process = key.and_then(|place| self.greeting[place].first_chunk().copied());
+        let key = pgwire::cancel_key(&self.startup_response);
+        let process = key.and_then(|place| self.startup_response[place].first_chunk().copied());
         process.map_or(0, u32::from_be_bytes)
     }
 
     /// Returns true if `standard_conforming_strings` was on when the session began.
     pub(super) fn standard_strings(&self) -> bool {
         let on = b"standard_conforming_strings\0on\0";
-        self.greeting.windows(on.len()).any(|window| window == on)
+        self.startup_response.windows(on.len()).any(|window| window == on)
     }
 
     /// Returns the session's order to obey faults. Without one, the session itself is about to request a fault, so this

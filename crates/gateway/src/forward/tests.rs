@@ -485,7 +485,7 @@ fn statements_about_databases_are_known() {
         (encode(b'P', b"DROP DATABASE x"), false),
     ] {
         let mut found = false;
-        Conversation::new(false).client_says(&message, |frame| {
+        Conversation::new(false).observe_client(&message, |frame| {
             let statement = statement(frame).and_then(gateway_statement);
             found |= matches!(statement, Some(GatewayStatement::ChangesDatabase));
         });

@@ -154,7 +154,7 @@ impl RollbackSession {
 
     /// Processes a complete message from the client.
     pub(super) fn client_message(&mut self, tag: u8, body: &[u8]) {
-        self.traces.client_says(FramePrefix { tag, length: body.len(), body });
+        self.traces.observe_client(FramePrefix { tag, length: body.len(), body });
         self.transaction.leaves_nothing &= self.traces.leaves_nothing();
         match tag {
             b'Q' => self.query(body),

@@ -84,8 +84,8 @@ fn client_receives(up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> 
 /// Like [`client_receives`], except that with `closing`, pgfresh has asked the server to terminate the session.
 fn client_receives_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     let mut conversation = Conversation::new(false);
-    conversation.client_says(up, |_| ());
-    conversation.server_says(down);
+    conversation.observe_client(up, |_| ());
+    conversation.observe_server(down);
     final_message(&conversation, end, closing)
 }
 

@@ -24,8 +24,8 @@ impl Session {
                 collector.add(&done);
             }
         };
-        tracker.client_says(client, Instant::now(), &mut tell);
-        tracker.server_says(server, Instant::now(), &mut tell);
+        tracker.observe_client(client, Instant::now(), &mut tell);
+        tracker.observe_server(server, Instant::now(), &mut tell);
     }
 
     /// Sends a Query. `status` is the state of the transaction afterwards.

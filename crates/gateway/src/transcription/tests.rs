@@ -12,8 +12,8 @@ fn session(transcription: &Arc<Transcription>, database: &str, backend: i32) -> 
 
 /// Lets the client run a statement of this length, with a short answer.
 fn run(session: &SessionTranscriber, length: usize) {
-    session.client_says(&query(&vec![b' '; length]), Instant::now());
-    session.server_says(&[encode(b'C', b"OK\0"), encode(b'Z', b"I")].concat(), Instant::now());
+    session.observe_client(&query(&vec![b' '; length]), Instant::now());
+    session.observe_server(&[encode(b'C', b"OK\0"), encode(b'Z', b"I")].concat(), Instant::now());
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn open_and_closed_sessions_come_in_order() {
     let (first, second) = (session(&transcription, "one", 1), session(&transcription, "two", 2));
     let third = session(&transcription, "three", 3);
     for session in [&third, &first] {
-        session.client_says(&query(b"LOCK TABLE t"), Instant::now());
+        session.observe_client(&query(b"LOCK TABLE t"), Instant::now());
     }
     run(&second, 5);
     drop(third);
@@ -45,13 +45,13 @@ fn limit_holds_for_all_sessions_together() {
     let transcription = transcription(100_000);
     let (one, two) = (session(&transcription, "one", 1), session(&transcription, "two", 2));
     run(&one, 60_000);
-    two.client_says(&query(b"ALTER TABLE"), Instant::now());
+    two.observe_client(&query(b"ALTER TABLE"), Instant::now());
     // The first session exceeds the limit, so this request and all later ones are missing.
-    one.client_says(&query(&vec![b' '; 50_000]), Instant::now());
+    one.observe_client(&query(&vec![b' '; 50_000]), Instant::now());
     assert!(transcription.bytes.load(Ordering::Relaxed) < 70_000);
     run(&one, 5);
     // The other session is cut only when it exceeds the limit, too.
-    two.server_says(&[encode(b'C', b"OK\0"), encode(b'Z', b"I")].concat(), Instant::now());
+    two.observe_server(&[encode(b'C', b"OK\0"), encode(b'Z', b"I")].concat(), Instant::now());
     run(&two, 5);
     run(&two, 50_000);
     let found: Vec<_> = transcription
@@ -67,9 +67,9 @@ fn tags_of_one_request_count_for_the_limit() {
     let transcription = transcription(100_000);
     let session = session(&transcription, "one", 1);
     run(&session, 5);
-    session.client_says(&query(b"SELECT;SELECT"), Instant::now());
+    session.observe_client(&query(b"SELECT;SELECT"), Instant::now());
     let tags = encode(b'C', b"SELECT 0\0").repeat(10_000);
-    session.server_says(&tags, Instant::now());
+    session.observe_server(&tags, Instant::now());
     assert!(transcription.bytes.load(Ordering::Relaxed) < 10_000);
     let transcripts = transcription.finish();
     assert_eq!((transcripts[0].requests.len(), transcripts[0].is_cut), (1, true));

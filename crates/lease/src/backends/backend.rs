@@ -23,7 +23,7 @@ use crate::lsn::Lsn;
 use crate::table::ParamsId;
 
 /// Maximum size of the server's startup response, in bytes. Usually, the response is about a kilobyte.
-const LONGEST_GREETING: usize = 1 << 20;
+const LONGEST_STARTUP_RESPONSE: usize = 1 << 20;
 /// Timeout for starting a backend.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for pgfresh's own statements in an idle backend.
@@ -63,7 +63,7 @@ pub struct Backend {
     pub stream: UnixStream,
     /// All messages from the server so far, from the negotiation to ReadyForQuery, including the parameters and the
     /// cancel key.
-    pub greeting: Vec<u8>,
+    pub startup_response: Vec<u8>,
     /// The seat that the backend occupies as long as the connection is open.
     pub seat: Seat,
 }
@@ -72,18 +72,18 @@ impl Backend {
     /// Returns true if the session's user was a superuser when the backend started.
     pub(crate) fn is_superuser(&self) -> bool {
         const IS_SUPERUSER: &[u8] = b"is_superuser\0on\0";
-        self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
+        self.startup_response.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
     }
 
     /// Returns the oid of the backend's database, or `None` if the backend has exited or has no database.
     pub(crate) fn database(&self, admin: &AdminPool) -> Result<Option<u32>, LeaseError> {
-        process_of(&self.greeting).map_or(Ok(None), |process| admin.database_of(process))
+        process_of(&self.startup_response).map_or(Ok(None), |process| admin.database_of(process))
     }
 
     /// Returns true if the startup response would be the same for a database with another name. A notice may contain
     /// the name, for example in a warning about the collation version.
-    pub(crate) fn may_greet_another(&self) -> bool {
-        frames(&self.greeting).all(|frame| frame.tag != b'N')
+    pub(crate) fn may_serve_another(&self) -> bool {
+        frames(&self.startup_response).all(|frame| frame.tag != b'N')
     }
 
     /// Starts a session in `database` through the socket in `directory`.
@@ -108,9 +108,9 @@ impl Backend {
         let mut stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
         stream.set_read_timeout(Some(timeout)).map_err(io("bound the wait for the server"))?;
         stream.write_all(&params.startup_message(database)).map_err(io("write to the server"))?;
-        let greeting = read_greeting(&mut stream)?;
+        let startup_response = read_startup_response(&mut stream)?;
         stream.set_read_timeout(None).map_err(io("bound the wait for the server"))?;
-        Ok(Self { stream, greeting, seat: Seat::default() })
+        Ok(Self { stream, startup_response, seat: Seat::default() })
     }
 
     /// Starts a backend for an expected client. Returns `None` if the server refuses or is slow.
@@ -121,7 +121,7 @@ impl Backend {
     /// Makes the backend open `tables`, which loads their definitions ahead of its client, and then discards the
     /// session's state. Returns `None` if the server refuses or is slow.
     pub(crate) fn practise(self, tables: &[&str]) -> Option<Self> {
-        let Self { stream, greeting, seat } = self;
+        let Self { stream, startup_response, seat } = self;
         let mut session = AdminConnection::adopt(stream, UNASKED_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
         for table in tables.iter().take(MOST_TABLES) {
@@ -133,7 +133,7 @@ impl Backend {
             tracing::debug!(%error, "a backend could not look at all tables");
         }
         session.query("DISCARD ALL").ok()?;
-        Some(Self { stream: session.release().ok()?, greeting, seat })
+        Some(Self { stream: session.release().ok()?, startup_response, seat })
     }
 }
 
@@ -163,7 +163,7 @@ impl WaitingBackend {
 
     /// Returns true if the backend can serve the next client. May wait for the backend's answer.
     pub(crate) fn will_serve(&self) -> bool {
-        will_serve(&self.backend.stream, &self.backend.greeting)
+        will_serve(&self.backend.stream, &self.backend.startup_response)
     }
 
     /// Runs `work` in the backend's session.
@@ -171,10 +171,11 @@ impl WaitingBackend {
         self,
         work: impl FnOnce(&mut AdminConnection) -> Result<T, E>,
     ) -> Result<(Self, T), E> {
-        let Self { params, backend: Backend { stream, greeting, seat }, stamp, since, is_used } = self;
+        let Self { params, backend: Backend { stream, startup_response, seat }, stamp, since, is_used } =
+            self;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let done = work(&mut session)?;
-        let backend = Backend { stream: session.release()?, greeting, seat };
+        let backend = Backend { stream: session.release()?, startup_response, seat };
         Ok((Self { params, backend, stamp, since, is_used }, done))
     }
 }
@@ -182,15 +183,15 @@ impl WaitingBackend {
 /// Returns true if the backend with this startup response is waiting for a message and has no pending signal. Another
 /// session may have signaled the backend to terminate or to cancel its statement. Until the kernel schedules the
 /// backend and the signal takes effect, the connection seems alive.
-pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
-    let is_asleep = process_of(greeting).is_some_and(sys::is_asleep);
+pub(crate) fn will_serve(stream: &UnixStream, startup_response: &[u8]) -> bool {
+    let is_asleep = process_of(startup_response).is_some_and(sys::is_asleep);
     // Check the socket last, because an exiting backend sends its last message before it sleeps again.
     sys::is_idle_socket(stream) && (is_asleep || answers(stream))
 }
 
 /// Returns the process id from a startup response.
-fn process_of(greeting: &[u8]) -> Option<u32> {
-    let number = greeting[cancel_key(greeting)?].first_chunk().copied()?;
+fn process_of(startup_response: &[u8]) -> Option<u32> {
+    let number = startup_response[cancel_key(startup_response)?].first_chunk().copied()?;
     Some(u32::from_be_bytes(number))
 }
 
@@ -311,26 +312,26 @@ pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
 }
 
 /// Reads messages up to and including the first ReadyForQuery.
-fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
-    let mut greeting = Vec::with_capacity(1024);
+fn read_startup_response(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
+    let mut startup_response = Vec::with_capacity(1024);
     // Start of the message that is still incomplete.
     let mut start = 0;
     loop {
         loop {
-            let rest = &greeting[start..];
+            let rest = &startup_response[start..];
             match Frame::header(rest) {
                 Ok(None) => break,
-                Ok(Some((_, length))) if start + length <= LONGEST_GREETING => {}
+                Ok(Some((_, length))) if start + length <= LONGEST_STARTUP_RESPONSE => {}
                 _ => return Err(malformed("a message of impossible length")),
             }
             let Ok(Some((frame, length))) = Frame::first(rest) else { break };
             let end = start + length;
             match frame.tag {
-                b'Z' if greeting.len() == end => return Ok(greeting),
+                b'Z' if startup_response.len() == end => return Ok(startup_response),
                 // Another session may have terminated the backend just after it became ready. Continue with the error.
-                b'Z' if greeting[end] == b'E' => start = end,
+                b'Z' if startup_response[end] == b'E' => start = end,
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
-                b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),
+                b'E' => return Err(LeaseError::Refused(startup_response[start..end].to_vec())),
                 // Any authentication message except "ok" means that a test changed pg_hba.conf.
                 b'R' if frame.body != [0, 0, 0, 0] => return Err(malformed("a request to authenticate")),
                 _ => start = end,
@@ -339,9 +340,9 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
         let mut chunk = [0; 4096];
         match stream.read(&mut chunk) {
             Ok(0) => return Err(malformed("nothing more")),
-            Ok(count) => greeting.extend_from_slice(&chunk[..count]),
+            Ok(count) => startup_response.extend_from_slice(&chunk[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(LeaseError::Io { verb: "read the server's greeting", source }),
+            Err(source) => return Err(LeaseError::Io { verb: "read the server's startup response", source }),
         }
     }
 }
@@ -358,19 +359,19 @@ mod tests {
     const READY: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
     const ENDS: &[u8] = b"E\0\0\0\x0cC57P01\0\0";
 
-    fn greeting(words: &[u8]) -> Result<Vec<u8>, LeaseError> {
+    fn startup_response(words: &[u8]) -> Result<Vec<u8>, LeaseError> {
         let (mut server, mut client) = UnixStream::pair().unwrap();
         server.write_all(words).unwrap();
-        read_greeting(&mut client)
+        read_startup_response(&mut client)
     }
 
     #[test]
     fn server_error_after_ready_is_a_refusal() {
-        assert_eq!(greeting(READY).unwrap(), READY);
+        assert_eq!(startup_response(READY).unwrap(), READY);
         let both = [READY, ENDS].concat();
-        let Err(LeaseError::Refused(words)) = greeting(&both) else { panic!("it was let in") };
+        let Err(LeaseError::Refused(words)) = startup_response(&both) else { panic!("it was let in") };
         assert_eq!(words, ENDS);
         let notice = [READY, b"N\0\0\0\x05\0"].concat();
-        assert!(matches!(greeting(&notice), Err(LeaseError::Io { .. })));
+        assert!(matches!(startup_response(&notice), Err(LeaseError::Io { .. })));
     }
 }

@@ -141,7 +141,7 @@ mod tests {
 
     fn spare((name, params): &SpareKind) -> Spare {
         let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
-        let backend = Backend { stream, greeting: Vec::new(), seat: Seat::default() };
+        let backend = Backend { stream, startup_response: Vec::new(), seat: Seat::default() };
         let waiting =
             WaitingBackend { params: params.clone(), backend, stamp: "".into(), since: None, is_used: false };
         Spare { address: DatabaseAddress::new(5, name), waiting }

@@ -444,7 +444,7 @@ impl TemplateCatalog {
     }
 
     /// Returns true if both catalogs would produce the same note.
-    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_note(&self, other: &Self) -> bool {
         self.tables == other.tables
             && self.sequences == other.sequences
             && self.classes == other.classes

@@ -94,7 +94,7 @@ mod tests {
                 let text = write(&catalog, leaves_traces, SUBJECT).unwrap();
                 let (noted, functions) = read(&text, SUBJECT).unwrap();
                 prop_assert_eq!(functions, leaves_traces);
-                prop_assert!(noted.says_the_same_as(&catalog));
+                prop_assert!(noted.has_same_note(&catalog));
             }
         }
 

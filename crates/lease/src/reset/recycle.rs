@@ -393,14 +393,14 @@ fn settle_classes(
 ) -> Result<Lsn, NotRecyclable> {
     let catalog = used.catalog;
     let session = own_session(admin, used)?;
-    let sql = format!("BEGIN; {}COMMIT; {MARK}", tell_planner(catalog, changed));
+    let sql = format!("BEGIN; {}COMMIT; {MARK}", restore_planner_estimates(catalog, changed));
     let mark = mark_of(&session.query(&sql)?);
     used.files = Some(FileMap::new(changed, &catalog.classes));
     Ok(mark)
 }
 
 /// Returns statements that restore the planner's size estimates in `pg_class` where they differ from the template's.
-fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> String {
+fn restore_planner_estimates(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> String {
     let columns = planner_columns(catalog.major).collect::<Vec<_>>().join(", ");
     let mut sql = String::new();
     for (oid, class) in changed {

@@ -131,7 +131,7 @@ impl LeaseTransaction {
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
     pub(crate) params: StartupParams,
-    pub(crate) greeting: Vec<u8>,
+    pub(crate) startup_response: Vec<u8>,
     pub(crate) stamp: CatalogStamp,
     /// How far pgfresh had read the log before the session started. `None` if comparing stamps is enough.
     pub(crate) since: Option<Lsn>,
@@ -146,7 +146,7 @@ pub(crate) struct TransactionSession {
     timeout: String,
     is_superuser: bool,
     /// Whether the startup response would be the same for a lease with another name.
-    pub(crate) may_greet_another: bool,
+    pub(crate) may_serve_another: bool,
     /// Sequences used by the last lease. The next one will probably use them, too.
     touched: BTreeSet<u32>,
 }
@@ -159,13 +159,13 @@ impl TransactionSession {
         stamp: CatalogStamp,
         since: Option<Lsn>,
     ) -> Result<Self, SessionError> {
-        let (is_superuser, may_greet_another) = (backend.is_superuser(), backend.may_greet_another());
-        let Backend { stream, greeting, seat } = backend;
+        let (is_superuser, may_serve_another) = (backend.is_superuser(), backend.may_serve_another());
+        let Backend { stream, startup_response, seat } = backend;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
         let timeout = read_timeout(&mut session)?;
         Ok(Self {
             params,
-            greeting,
+            startup_response,
             stamp,
             since,
             stream: Some(session.release()?),
@@ -174,14 +174,14 @@ impl TransactionSession {
             has_leftovers: false,
             timeout,
             is_superuser,
-            may_greet_another,
+            may_serve_another,
             touched: BTreeSet::new(),
         })
     }
 
     /// Returns true if the next client can use the session. May wait for the server's answer.
     pub(crate) fn will_serve(&self) -> bool {
-        self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.greeting))
+        self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.startup_response))
     }
 
     /// Lends the connection to a client. If the session has a `transaction_timeout`, begins the lease's transaction

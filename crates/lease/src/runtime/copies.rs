@@ -253,7 +253,7 @@ impl Inner {
         match template.recall(self.options.major) {
             // There is a note, which pgfresh hasn't used because `paranoid` is enabled. Compare the note with the
             // catalog.
-            Some((noted, _)) if !noted.says_the_same_as(&catalog) => {
+            Some((noted, _)) if !noted.has_same_note(&catalog) => {
                 self.report("compare a template with its note", "the note in the cache differs from it");
             }
             None if self.can_note(template) => template.remember(&catalog, leaves_traces),
@@ -374,7 +374,7 @@ impl Inner {
             let backend = Backend::start_ahead(&self.options.directory, &params, &address.name);
             // The database will have a different name when the client connects, so the startup response must not
             // contain the name.
-            let backend = backend.filter(Backend::may_greet_another);
+            let backend = backend.filter(Backend::may_serve_another);
             // Practice only with the first backend. The others cost clients no more than a backend started on demand.
             let backend =
                 if is_first { backend.and_then(|backend| backend.practise(&tables)) } else { backend };

@@ -170,7 +170,7 @@ impl Inner {
         // The database is fresh now. Reuse its session only if the session is as good as a new one.
         if copy.leaves_traces
             || !leaves_nothing
-            || !session.may_greet_another
+            || !session.may_serve_another
             || !self.may_wait(&session.params, &session.stamp)
             || self.is_maintained()
         {

@@ -142,7 +142,7 @@ impl FakeServer {
     }
 
     /// Makes a backend send `words` and, if `ends` is set, exit.
-    pub(crate) fn say(&self, pid: u32, words: &[u8], ends: bool) {
+    pub(crate) fn send(&self, pid: u32, words: &[u8], ends: bool) {
         let mut state = self.lock();
         let mut stream = &state.open[&pid];
         stream.write_all(words).unwrap();
@@ -154,7 +154,7 @@ impl FakeServer {
 
     /// Terminates a backend the way `pg_terminate_backend()` does.
     pub(crate) fn terminate(&self, pid: u32) {
-        self.say(pid, &error("57P01"), true);
+        self.send(pid, &error("57P01"), true);
     }
 
     /// Returns the queries received by a backend since the last call.
@@ -224,8 +224,8 @@ impl FakeServer {
             state.last_pid
         };
         let key = [&pid.to_be_bytes()[..], b"key!"].concat();
-        let greeting = [encode(b'R', &[0; 4]), encode(b'K', &key), encode(b'Z', b"I")].concat();
-        let _ = stream.write_all(&greeting);
+        let startup_response = [encode(b'R', &[0; 4]), encode(b'K', &key), encode(b'Z', b"I")].concat();
+        let _ = stream.write_all(&startup_response);
         self.answer(&mut stream, pid);
         self.lock().open.remove(&pid);
     }
@@ -297,8 +297,8 @@ impl FakeServer {
 
 /// Returns the process id from a backend's startup response.
 pub(crate) fn pid_of(backend: &Backend) -> u32 {
-    let key = pgwire::cancel_key(&backend.greeting).unwrap();
-    u32::from_be_bytes(backend.greeting[key.start..key.start + 4].try_into().unwrap())
+    let key = pgwire::cancel_key(&backend.startup_response).unwrap();
+    u32::from_be_bytes(backend.startup_response[key.start..key.start + 4].try_into().unwrap())
 }
 
 /// Returns a client's startup parameters.

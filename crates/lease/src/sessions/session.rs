@@ -284,7 +284,7 @@ impl Inner {
         let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
         let start = || Backend::connect(&self.options.directory, params, name);
         let is_full =
-            |error: &LeaseError| matches!(error, LeaseError::Refused(words) if says(words, b"C53300\0"));
+            |error: &LeaseError| matches!(error, LeaseError::Refused(words) if has_field(words, b"C53300\0"));
         let backend = self.admin.with_room(ROOM_TIMEOUT, start, is_full)?;
         Ok(Backend { seat, ..backend })
     }
@@ -381,7 +381,7 @@ impl LeasedSession {
         if self.client.is_closed() {
             drop(backend);
             self.leave(false);
-            return Err(told_to_end());
+            return Err(session_terminated());
         }
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(self)) }))
     }
@@ -454,7 +454,7 @@ impl SessionGuard {
             && !stay.client.is_closed()
             && !copy.leaves_traces
             && !stay.stamp.is_empty()
-            && backend.may_greet_another()
+            && backend.may_serve_another()
             && stay.inner.may_wait(&stay.params, &stay.stamp)
             && has_unlimited(backend.is_superuser(), &stay.stamp)
         {
@@ -490,7 +490,7 @@ impl TransactionGuard {
     pub fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, LeaseTransaction)> {
         let session = self.session.as_mut()?;
         let stream = session.lend().ok()?;
-        Some((stream, session.greeting.clone(), session.transaction.clone()))
+        Some((stream, session.startup_response.clone(), session.transaction.clone()))
     }
 
     /// Records that the client has disconnected and is about to return the session.
@@ -525,25 +525,25 @@ impl Drop for TransactionGuard {
 }
 
 /// Returns true if a server error message contains this field.
-fn says(words: &[u8], field: &[u8]) -> bool {
+fn has_field(words: &[u8], field: &[u8]) -> bool {
     words.windows(field.len()).any(|window| window == field)
 }
 
 /// Returns the error that the server sends when it terminates a session.
-fn told_to_end() -> LeaseError {
+fn session_terminated() -> LeaseError {
     let words = ErrorResponse::fatal("57P01", "terminating connection due to administrator command");
     LeaseError::Refused(words.to_bytes())
 }
 
 /// Returns true if the error means that a client or pgfresh terminated the session before it began.
 fn is_closed(error: &LeaseError) -> bool {
-    matches!(error, LeaseError::Refused(words) if says(words, b"C57P01\0"))
+    matches!(error, LeaseError::Refused(words) if has_field(words, b"C57P01\0"))
 }
 
 /// Returns true if the error means that the database no longer exists.
 fn is_gone(error: &LeaseError) -> bool {
     match error {
-        LeaseError::Refused(words) => says(words, b"C3D000\0"),
+        LeaseError::Refused(words) => has_field(words, b"C3D000\0"),
         LeaseError::NotLeased(_) => true,
         _ => false,
     }

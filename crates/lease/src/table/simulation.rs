@@ -545,7 +545,7 @@ impl Simulation {
 
 /// Prints directly to stderr, so that the message appears even if the test succeeds.
 #[expect(clippy::let_underscore_must_use, reason = "a test may have nowhere to write")]
-fn say(what: &str) {
+fn print(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 
@@ -586,13 +586,13 @@ fn simulation_leaves_no_dirty_database_or_forgotten_client() {
                 }
             }
             Err(panic) => {
-                say(&format!(
+                print(&format!(
                     "PGFRESH_SIMULATION_SEED={seed} PGFRESH_SIMULATION_EVENTS={length} repeats this"
                 ));
                 std::panic::resume_unwind(panic);
             }
         }
     }
-    say(&format!("simulated {events} events from seed {first}: {answered:?}"));
+    print(&format!("simulated {events} events from seed {first}: {answered:?}"));
     assert!(answered["session"] > events / 20, "hardly any client got a session: {answered:?}");
 }

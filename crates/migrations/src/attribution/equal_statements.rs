@@ -58,7 +58,7 @@ impl<'a> SqlFiles<'a> {
             let best = places.iter().max_by_key(preference);
             let length = best.map_or(0, length);
             if let Some((file, start)) = best
-                && texts[at..at + length].iter().any(|text| says_something(text))
+                && texts[at..at + length].iter().any(|text| is_specific(text))
             {
                 last = *file;
                 let path = Some(self.files[*file].path);
@@ -74,7 +74,7 @@ impl<'a> SqlFiles<'a> {
 }
 
 /// Returns false for statements that many files have.
-fn says_something(words: &str) -> bool {
+fn is_specific(words: &str) -> bool {
     let first = words.split(' ').next().unwrap_or_default();
     !["begin", "start", "commit", "end", "rollback", "set", "reset", ""].contains(&first)
 }

@@ -74,7 +74,7 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
         analysis
             .findings
             .iter()
-            .for_each(|found| notice!("{}", in_words(found, &analysis, statements.len() > 1)));
+            .for_each(|found| notice!("{}", describe(found, &analysis, statements.len() > 1)));
     }
     Ok(if planned.len() < statements.len() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -142,7 +142,7 @@ fn to_json_with(found: &PlanFinding, analysis: &Analysis) -> Value {
 }
 
 /// Describes a finding. The statement is named only if there are several.
-fn in_words(found: &PlanFinding, analysis: &Analysis, names_statement: bool) -> String {
+fn describe(found: &PlanFinding, analysis: &Analysis, names_statement: bool) -> String {
     let statement = &analysis.statements[found.statement].normalized;
     let of = if names_statement { format!(" in {}", ::report::cut(statement, 60)) } else { String::new() };
     let costs = match found.cost_after {

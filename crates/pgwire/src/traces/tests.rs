@@ -10,7 +10,7 @@ use super::*;
 const STATEMENTS: &str = include_str!("statements.txt");
 
 /// The relevant part of a server's startup response.
-const GREETING: &[u8] =
+const STARTUP_RESPONSE: &[u8] =
     b"S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0Z\0\0\0\x05I";
 
 #[test]
@@ -63,22 +63,23 @@ fn only_complete_messages_are_checked() {
         (b'd', b"DO", 2, true),
         (b'B', b"DO\0DO\0", 6, true),
     ] {
-        let mut traces = SessionTraces::of_session(GREETING);
-        traces.client_says(FramePrefix { tag, length, body });
+        let mut traces = SessionTraces::of_session(STARTUP_RESPONSE);
+        traces.observe_client(FramePrefix { tag, length, body });
         assert_eq!(traces.leaves_nothing(), clean, "{}", body.escape_ascii());
         // Once a session has left state, the state never disappears.
-        traces.client_says(FramePrefix { tag: b'Q', length: query.len(), body: query });
+        traces.observe_client(FramePrefix { tag: b'Q', length: query.len(), body: query });
         assert_eq!(traces.leaves_nothing(), clean);
     }
 }
 
 #[test]
 fn only_text_that_can_be_read_is_trusted() {
-    let replaced = |from: &str, to: &str| String::from_utf8_lossy(GREETING).replace(from, to).into_bytes();
-    assert!(SessionTraces::of_session(GREETING).leaves_nothing());
+    let replaced =
+        |from: &str, to: &str| String::from_utf8_lossy(STARTUP_RESPONSE).replace(from, to).into_bytes();
+    assert!(SessionTraces::of_session(STARTUP_RESPONSE).leaves_nothing());
     assert!(SessionTraces::of_session(&replaced("UTF8", "SQL_ASCII")).leaves_nothing());
-    for greeting in [replaced("UTF8", "SJIS"), replaced("\0on\0", "\0off\0"), Vec::new()] {
-        assert!(!SessionTraces::of_session(&greeting).leaves_nothing());
+    for startup_response in [replaced("UTF8", "SJIS"), replaced("\0on\0", "\0off\0"), Vec::new()] {
+        assert!(!SessionTraces::of_session(&startup_response).leaves_nothing());
     }
 }
 
@@ -203,7 +204,7 @@ proptest! {
             black_box(leaves_nothing(bytes));
             let mut traces = SessionTraces::of_session(bytes);
             for tag in *b"QPF" {
-                traces.client_says(FramePrefix { tag, length: bytes.len(), body: bytes });
+                traces.observe_client(FramePrefix { tag, length: bytes.len(), body: bytes });
             }
         }
     }

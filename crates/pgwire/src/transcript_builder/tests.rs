@@ -49,9 +49,9 @@ fn play(turns: &[(bool, Vec<u8>)]) -> TranscriptBuilder {
     let (mut builder, now) = (builder(), Instant::now());
     for (is_client, bytes) in turns {
         if *is_client {
-            builder.client_says(bytes, now);
+            builder.observe_client(bytes, now);
         } else {
-            builder.server_says(bytes, now);
+            builder.observe_server(bytes, now);
         }
     }
     builder
@@ -89,12 +89,12 @@ fn each_request_has_its_times() {
     let (mut builder, began) = (builder(), Instant::now());
     let at = |milliseconds| began + Duration::from_millis(milliseconds);
     let sql = query(b"SELECT 1");
-    builder.client_says(&sql[..1], at(1));
-    builder.client_says(&sql[1..], at(2));
-    builder.client_says(&query(b"SELECT 2"), at(3));
-    builder.server_says(&[done("SELECT 1"), ready(b'I')].concat(), at(4));
-    builder.server_says(&done("SELECT 1"), at(5));
-    builder.server_says(&ready(b'I'), at(6));
+    builder.observe_client(&sql[..1], at(1));
+    builder.observe_client(&sql[1..], at(2));
+    builder.observe_client(&query(b"SELECT 2"), at(3));
+    builder.observe_server(&[done("SELECT 1"), ready(b'I')].concat(), at(4));
+    builder.observe_server(&done("SELECT 1"), at(5));
+    builder.observe_server(&ready(b'I'), at(6));
     let times: Vec<_> = builder
         .finish()
         .requests
@@ -225,14 +225,14 @@ fn fatal_error_is_the_outcome_of_its_request() {
 #[test]
 fn nothing_counts_after_terminate() {
     let mut session = play(&[(true, [query(b"one"), encode(b'X', b""), query(b"two")].concat())]);
-    session.client_says(&query(b"three"), Instant::now());
+    session.observe_client(&query(b"three"), Instant::now());
     assert_eq!(requests(&session.finish()), [(query(b"one"), String::new())]);
 }
 
 #[test]
 fn invalid_length_cuts_the_transcript() {
     let mut session = play(&[(true, [&query(b"one")[..], b"Q\0\0\0\x03"].concat()), (false, ready(b'I'))]);
-    session.client_says(&query(b"two"), Instant::now());
+    session.observe_client(&query(b"two"), Instant::now());
     let transcript = session.finish();
     assert!(transcript.is_cut);
     assert_eq!(requests(&transcript), [(query(b"one"), "I".to_owned())]);
@@ -244,8 +244,8 @@ fn cut_transcript_keeps_answered_requests() {
     let before = session.size();
     session.cut();
     assert!(session.size() < before && session.running().is_none());
-    session.client_says(&query(b"three"), Instant::now());
-    session.server_says(&[ready(b'I'), ready(b'I')].concat(), Instant::now());
+    session.observe_client(&query(b"three"), Instant::now());
+    session.observe_server(&[ready(b'I'), ready(b'I')].concat(), Instant::now());
     let transcript = session.finish();
     assert!(transcript.is_cut);
     assert_eq!(requests(&transcript), [(query(b"one"), "I".to_owned())]);
@@ -267,17 +267,17 @@ fn running_statement_is_the_unanswered_one() {
     assert_eq!(session.running(), None);
     let begin = Instant::now();
     let later = begin + Duration::from_secs(1);
-    session.client_says(&[bind("p", "one"), bind("q", "two"), sync()].concat(), begin);
+    session.observe_client(&[bind("p", "one"), bind("q", "two"), sync()].concat(), begin);
     let text =
         |session: &TranscriptBuilder| session.running().map(|running| (running.statement, running.since));
     assert_eq!(text(&session), Some(("SELECT 1".to_owned(), begin)));
-    session.server_says(&[encode(b'2', b""), done("SELECT 1"), encode(b'2', b"")].concat(), later);
+    session.observe_server(&[encode(b'2', b""), done("SELECT 1"), encode(b'2', b"")].concat(), later);
     assert_eq!(text(&session), Some(("SELECT 2".to_owned(), later)));
-    session.server_says(&[done("SELECT 1"), ready(b'I')].concat(), later);
+    session.observe_server(&[done("SELECT 1"), ready(b'I')].concat(), later);
     assert!(!session.is_running());
-    session.client_says(&query("é".repeat(1000).as_bytes()), later);
+    session.observe_client(&query("é".repeat(1000).as_bytes()), later);
     assert!(session.running().unwrap().statement.starts_with("éé"));
-    session.server_says(&ready(b'I'), later);
-    session.client_says(&[encode(b'F', b"\0\0\0\x05"), encode(b'H', b"")].concat(), later);
+    session.observe_server(&ready(b'I'), later);
+    session.observe_client(&[encode(b'F', b"\0\0\0\x05"), encode(b'H', b"")].concat(), later);
     assert_eq!(session.running().unwrap().statement, "(a function is called)");
 }

@@ -6,8 +6,8 @@ use report::{
     Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Report, Table, Tile, Unit, as_f64,
 };
 
-use super::summary::cost_in_words;
-use super::{PlanReport, count, json, tests_in_words, without_columns};
+use super::summary::cost_change;
+use super::{PlanReport, count, json, test_list, without_columns};
 use crate::numbers::{bytes, cost};
 use crate::{BaselineChanges, ChangedPlan};
 
@@ -39,7 +39,7 @@ impl PlanReport {
 
     /// Adds everything to the report of the same run.
     pub fn add_to(&self, report: &mut Report, command: &str) {
-        report.add_environment("statistics", self.statistics.words());
+        report.add_environment("statistics", self.statistics.description());
         let major = self.statistics.major();
         report.add_environment("plans", format!("by PostgreSQL {}, production has {major}", self.postgres));
         report.add_findings(self.findings());
@@ -82,7 +82,7 @@ impl PlanReport {
         self.analysis.findings.iter().filter_map(|finding| {
             let statement = self.analysis.statements.get(finding.statement)?;
             let shown = report::cut(&without_columns(&statement.normalized), NAME_WIDTH);
-            let tests = tests_in_words(&finding.tests, MAX_NAMES);
+            let tests = test_list(&finding.tests, MAX_NAMES);
             let remedy = match self.suggestion(finding) {
                 Some(index) => format!("{}; it takes about {}.", index.sql, bytes(as_f64(index.bytes))),
                 None => finding.change.clone(),
@@ -101,7 +101,7 @@ impl PlanReport {
         let numbers = ["size", "statements", "writers"].map(Column::right);
         let mut table = Table::new("Suggested indexes", words.into_iter().chain(numbers));
         for index in &self.analysis.suggestions {
-            let best = index.gains.first().map(|gain| cost_in_words(gain.before, gain.after));
+            let best = index.gains.first().map(|gain| cost_change(gain.before, gain.after));
             let number = |number: usize| Cell::from(Quantity::new(as_f64(number as u64), Unit::Count));
             let replaces = (!index.replaces.is_empty()).then(|| index.replaces.join(", "));
             table.add_row([
@@ -128,7 +128,7 @@ impl PlanReport {
             table.add_row([
                 Cell::statement(statement.normalized.clone()),
                 Cell::statement(worst.shape.to_string()),
-                tests_in_words(&statement.tests, MAX_NAMES).into(),
+                test_list(&statement.tests, MAX_NAMES).into(),
                 number(worst.plan.root.total_cost),
                 number(worst.plan.root.rows),
                 sequential.map(|size| Quantity::new(size, Unit::Bytes)).into(),
@@ -151,7 +151,7 @@ impl PlanReport {
             table.add_row([
                 Cell::statement(statement.normalized.clone()),
                 over.limits.join("; ").into(),
-                tests_in_words(&statement.tests, MAX_NAMES).into(),
+                test_list(&statement.tests, MAX_NAMES).into(),
             ]);
         }
         (!self.over_budget.is_empty()).then_some(table)
@@ -228,7 +228,7 @@ impl PlanReport {
 fn changes_table(title: &str, changes: &[ChangedPlan]) -> Option<Table> {
     let mut table = Table::new(title, ["statement", "plan", "tests"].map(Column::left));
     for change in changes {
-        let tests = (!change.tests.is_empty()).then(|| tests_in_words(&change.tests, MAX_NAMES));
+        let tests = (!change.tests.is_empty()).then(|| test_list(&change.tests, MAX_NAMES));
         table.add_row([
             Cell::statement(change.statement.clone()),
             Cell::statement(change.difference_text()),

@@ -68,7 +68,7 @@ impl StatisticsSummary {
     }
 
     /// Returns the date and the size in a few words.
-    fn words(&self) -> String {
+    fn description(&self) -> String {
         let Self { day, tables, bytes: size, .. } = self;
         format!(
             "statistics of {day}, {}, {}",
@@ -90,7 +90,7 @@ fn count(number_of: usize, one: &str, several: &str) -> String {
 }
 
 /// Returns the number of tests with the names of some.
-fn tests_in_words(tests: &[String], shown: usize) -> String {
+fn test_list(tests: &[String], shown: usize) -> String {
     let named: Vec<_> = tests.iter().take(shown).map(String::as_str).collect();
     let more = if tests.len() > shown { ", …" } else { "" };
     format!("{}: {}{more}", count(tests.len(), "test", "tests"), named.join(", "))

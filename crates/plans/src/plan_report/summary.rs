@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use report::{cut, hang};
 
-use super::{PlanReport, count, tests_in_words, without_columns};
+use super::{PlanReport, count, test_list, without_columns};
 use crate::numbers::{bytes, cost};
 use crate::{BaselineChanges, ChangedPlan, ExplainedStatement, OverPlanBudget, PlanFinding};
 
@@ -50,7 +50,8 @@ impl PlanReport {
     #[must_use]
     pub fn summary(&self, columns: usize) -> String {
         let mut lines = Lines::new(columns);
-        lines.text += &hang("", &format!("production's plans ({})", self.statistics.words()), lines.columns);
+        lines.text +=
+            &hang("", &format!("production's plans ({})", self.statistics.description()), lines.columns);
         lines.add("explained", &self.explained());
         let statements = self.statements_with_findings();
         for (statement, findings) in statements.iter().take(MAX_STATEMENTS) {
@@ -157,7 +158,7 @@ impl PlanReport {
             let Some(statement) = self.analysis.statements.get(*statement) else { continue };
             let shown = cut(&without_columns(&statement.normalized), WIDTH);
             text += &format!("\n{shown}\n    {}", limits.join("; "));
-            text += &format!("\n    {}", tests_in_words(&statement.tests, MAX_NAMES));
+            text += &format!("\n    {}", test_list(&statement.tests, MAX_NAMES));
         }
         if over.len() > MAX_MESSAGES {
             text += &format!("\n… and {} more", over.len() - MAX_MESSAGES);
@@ -176,7 +177,7 @@ impl PlanReport {
         for change in changes.changed.iter().take(MAX_MESSAGES) {
             text += &format!("\n{}", cut(&without_columns(&change.statement), WIDTH));
             text += &change.difference("    ");
-            text += &format!("\n    {}", tests_in_words(&change.tests, MAX_NAMES));
+            text += &format!("\n    {}", test_list(&change.tests, MAX_NAMES));
         }
         if changes.changed.len() > MAX_MESSAGES {
             text += &format!("\n… and {} more", changes.changed.len() - MAX_MESSAGES);
@@ -273,6 +274,6 @@ fn seconds(from: f64, to: f64) -> String {
 }
 
 /// Returns a cost in words.
-pub(super) fn cost_in_words(before: f64, after: f64) -> String {
+pub(super) fn cost_change(before: f64, after: f64) -> String {
     format!("{} → {}", cost(before), cost(after))
 }

@@ -209,7 +209,7 @@ fn set(name: &str, value: &str, local: bool) -> String {
 }
 
 /// Returns the list of EXPLAIN's options with a blank behind it.
-fn explain_words(options: &[&str]) -> String {
+fn explain_prefix(options: &[&str]) -> String {
     if options.is_empty() { "EXPLAIN ".to_owned() } else { format!("EXPLAIN ({}) ", options.join(", ")) }
 }
 
@@ -218,7 +218,7 @@ fn custom(
     statement: &BoundStatement,
     options: &[&str],
 ) -> Result<Vec<String>, Positioned> {
-    let words = explain_words(options);
+    let words = explain_prefix(options);
     let sql = format!("{words}{}", statement.text);
     run_bound(connection, &sql, &statement.parameters).map_err(|error| (error, Some(words.chars().count())))
 }
@@ -248,7 +248,7 @@ fn generic(
     let values: Vec<String> = (0..count_parameters(&statement.text)).map(value).collect();
     let more: &[&str] = if major >= FIRST_WITH_GENERIC_PLAN { &["GENERIC_PLAN"] } else { &[] };
     let options = [options, more].concat();
-    let execute = format!("{}EXECUTE {PREPARED} ({})", explain_words(&options), values.join(", "));
+    let execute = format!("{}EXECUTE {PREPARED} ({})", explain_prefix(&options), values.join(", "));
     let force = "SET LOCAL plan_cache_mode = force_generic_plan";
     connection.query(force).and_then(|_| run_bound(connection, &execute, &[])).map_err(|error| (error, None))
 }

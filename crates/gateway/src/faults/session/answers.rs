@@ -16,7 +16,7 @@ const INVALID: &[u8] = b"42";
 
 impl FaultSession {
     /// Processes a message of the server: its header, and at least [`Self::wanted`] bytes of its body.
-    pub(crate) fn server_says(&mut self, message: &[u8]) {
+    pub(crate) fn observe_server(&mut self, message: &[u8]) {
         self.passes_server = false;
         let parts = parts(message);
         match parts.tag {

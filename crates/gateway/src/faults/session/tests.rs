@@ -30,7 +30,7 @@ impl Scene {
     fn play(mut self, messages: &[u8]) -> Self {
         for frame in frames(messages) {
             assert!(self.session.accepts_client(), "{:?}", self.session);
-            self.session.client_says(&encode(frame.tag, frame.body));
+            self.session.observe_client(&encode(frame.tag, frame.body));
             self.deliver();
             if self.session.has_ended {
                 return self;
@@ -50,7 +50,7 @@ impl Scene {
                 return;
             }
             for frame in frames(&self.server.receive(&bytes)) {
-                self.session.server_says(&encode(frame.tag, frame.body));
+                self.session.observe_server(&encode(frame.tag, frame.body));
             }
         }
     }
@@ -263,7 +263,7 @@ fn answers_wait_for_flush_or_sync() {
     assert_eq!(shown(&scene.received).len(), 5);
     let large = encode(b'D', &vec![0; SERVER_BUFFER]);
     let mut scene = Scene::new(&faults).play(&execution("SELECT 1"));
-    scene.session.server_says(&large);
+    scene.session.observe_server(&large);
     assert!(scene.session.to_client.ends_with(&large));
 }
 
@@ -272,23 +272,23 @@ fn delay_holds_message_or_answer() {
     let delay =
         |at: &str| fault(|fault| (fault.delay, fault.at) = (Some("2s".to_owned()), Some(at.to_owned())));
     let mut scene = Scene::new(&delay("before statement"));
-    scene.session.client_says(&query(b"INSERT"));
+    scene.session.observe_client(&query(b"INSERT"));
     assert!(scene.session.to_server.is_empty() && !scene.session.accepts_client());
     assert_eq!(scene.session.interruption(), Some(Interruption::Delay(Duration::from_secs(2))));
     assert_eq!(scene.session.interruption(), None);
     assert_eq!(scene.session.to_server, query(b"INSERT"));
 
     let mut closing = Scene::new(&delay("before statement"));
-    closing.session.client_says(&query(b"INSERT"));
+    closing.session.observe_client(&query(b"INSERT"));
     assert!(closing.session.interruption().is_some());
     closing.session.close();
     assert_eq!(closing.session.interruption(), None);
     assert!(closing.session.to_server.is_empty(), "a session that closes runs no delayed statement");
 
     let mut scene = Scene::new(&delay("after statement"));
-    scene.session.client_says(&query(b"INSERT"));
+    scene.session.observe_client(&query(b"INSERT"));
     for frame in frames(&scene.server.receive(&std::mem::take(&mut scene.session.to_server))) {
-        scene.session.server_says(&encode(frame.tag, frame.body));
+        scene.session.observe_server(&encode(frame.tag, frame.body));
     }
     assert!(scene.session.to_client.is_empty());
     assert_eq!(scene.session.interruption(), Some(Interruption::Delay(Duration::from_secs(2))));
@@ -344,9 +344,9 @@ fn statement_of_unknown_text_counts() {
             (fault.error, fault.statement) = (Some("40001".to_owned()), statement.map(str::to_owned));
         });
         let mut scene = Scene::new(&faults);
-        scene.session.client_says(&encode(b'B', b"\0known\0\0\0\0\0\0\0"));
+        scene.session.observe_client(&encode(b'B', b"\0known\0\0\0\0\0\0\0"));
         scene.session.unanswered = 0;
-        scene.session.client_says(&encode(b'E', b"\0\0\0\0\0"));
+        scene.session.observe_client(&encode(b'E', b"\0\0\0\0\0"));
         assert_eq!(faults.list().faults[0].candidates, candidates);
     }
 }

@@ -58,9 +58,9 @@ fn enter(
 
 fn lend(fake: &FakeLeases, name: &str) -> Lent {
     let mut guard = enter(fake, name, &params("a"), None).unwrap();
-    let (stream, greeting, transaction) = guard.lend().expect("it is there");
-    let key = pgwire::cancel_key(&greeting).unwrap();
-    let pid = u32::from_be_bytes(greeting[key.start..key.start + 4].try_into().unwrap());
+    let (stream, startup_response, transaction) = guard.lend().expect("it is there");
+    let key = pgwire::cancel_key(&startup_response).unwrap();
+    let pid = u32::from_be_bytes(startup_response[key.start..key.start + 4].try_into().unwrap());
     Lent { guard, pid, stream, transaction }
 }
 
@@ -194,7 +194,7 @@ fn incompletely_returned_session_ends_with_its_lease() {
                 lent.leave(Savepoint::Gone);
             }
             "ended without a word" => {
-                fake.server.say(pid, b"", true);
+                fake.server.send(pid, b"", true);
                 lent.leave(Savepoint::Gone);
             }
             _ => {

@@ -78,7 +78,7 @@ fn core_forgets_database_dropped_by_sql() {
 
 fn waiting_backend() -> WaitingBackend {
     let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
-    let backend = Backend { stream, greeting: Vec::new(), seat: Seat::default() };
+    let backend = Backend { stream, startup_response: Vec::new(), seat: Seat::default() };
     let params = StartupParams::new([("user", "postgres")]);
     WaitingBackend { params, backend, stamp: "".into(), since: None, is_used: false }
 }

@@ -107,9 +107,9 @@ fn ended_or_talking_idle_backend_is_not_reused() {
         let pid = fake.leave_waiting("db", &params);
         match what {
             "terminated" => fake.server.terminate(pid),
-            "ended without a word" => fake.server.say(pid, b"", true),
-            "notice" => fake.server.say(pid, &encode(b'N', b"SWARNING\0\0"), false),
-            _ => fake.server.say(pid, b"N", false),
+            "ended without a word" => fake.server.send(pid, b"", true),
+            "notice" => fake.server.send(pid, &encode(b'N', b"SWARNING\0\0"), false),
+            _ => fake.server.send(pid, b"N", false),
         }
         let connected = fake.connect("db", &params);
         assert_ne!(pid_of(&connected.backend), pid, "{what}");
@@ -334,7 +334,7 @@ fn session_start_error_is_forwarded_and_session_uncounted() {
         fake.server.refuse(&[sqlstate]);
         let error = fake.enter("db", &params(sqlstate), None).unwrap_err();
         let LeaseError::Refused(words) = &error else { panic!("{error:?}") };
-        assert!(says(words, format!("C{sqlstate}\0").as_bytes()));
+        assert!(has_field(words, format!("C{sqlstate}\0").as_bytes()));
         assert_eq!(fake.sessions("db"), (1, 1), "{sqlstate}");
     }
     drop(stays);
@@ -359,7 +359,7 @@ fn idle_backends_make_room_for_client_session() {
     // the server's error.
     fake.server.refuse(&["53300"; 1000]);
     let error = fake.enter("db", &params("c"), None).unwrap_err();
-    assert!(matches!(&error, LeaseError::Refused(words) if says(words, b"C53300\0")), "{error:?}");
+    assert!(matches!(&error, LeaseError::Refused(words) if has_field(words, b"C53300\0")), "{error:?}");
     assert_eq!(fake.sessions("db"), (0, 0));
 }
 

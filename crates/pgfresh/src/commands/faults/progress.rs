@@ -23,7 +23,7 @@ impl TrialsProgress {
     }
 
     /// Shows a step before the first fault. `what` is a phrase.
-    pub(super) fn say(&self, what: &str) {
+    pub(super) fn show_step(&self, what: &str) {
         lock(&self.0).show_at_once(what);
     }
 }

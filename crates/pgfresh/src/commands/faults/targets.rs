@@ -97,7 +97,7 @@ impl Recorder<'_> {
     }
 
     fn record_all(self) -> Result<Targets, Failure> {
-        self.progress.say("running the command twice without faults");
+        self.progress.show_step("running the command twice without faults");
         let mut targets = Targets::default();
         match self.record_twice(&self.arguments.command, Scope::All, None) {
             Recorded::Target(target) => targets.add(target),
@@ -117,7 +117,7 @@ impl Recorder<'_> {
     }
 
     fn record_tests(self, command: &TestCommand) -> Result<Targets, Failure> {
-        self.progress.say("running all tests without faults");
+        self.progress.show_step("running all tests without faults");
         let whole = self.runner.run(&command.for_all(), &Purpose::Record, None)?;
         let mut targets = Targets::default();
         match whole.end {
@@ -206,7 +206,7 @@ impl Recorder<'_> {
         limit: Duration,
     ) -> Recorded {
         let first = tests.first().map_or("", String::as_str);
-        self.progress.say(&format!("running {first} twice without faults"));
+        self.progress.show_step(&format!("running {first} twice without faults"));
         let mut target = match self.record_twice(words, Scope::Test, Some(limit)) {
             Recorded::Target(target) => target,
             other => return other,

@@ -24,12 +24,12 @@ fn pid_of(session: &mut AdminConnection) -> Pid {
 
 /// Makes a backend wait in the leased database `name` for the next client with `params`.
 fn leave_backend(server: &LeaseFixture, name: &str, params: &StartupParams) -> Pid {
-    let Connected { backend: Backend { stream, greeting, seat }, guard } =
+    let Connected { backend: Backend { stream, startup_response, seat }, guard } =
         server.connect_with(name, None, params).unwrap();
     let mut session = AdminConnection::adopt(stream, WAIT_TIMEOUT).unwrap();
     let pid = pid_of(&mut session);
     session.query("DISCARD ALL").unwrap();
-    guard.give_back(Backend { stream: session.release().unwrap(), greeting, seat });
+    guard.give_back(Backend { stream: session.release().unwrap(), startup_response, seat });
     pid
 }
 

@@ -17,11 +17,18 @@ const SETUP: &str = "CREATE TABLE t (id int); \
 const LEASES: usize = 6;
 
 /// Asserts that the server has warned about this database, and about no other.
-fn assert_is_about(name: &str, greeting: &[u8], what: &str) {
-    let greeting = String::from_utf8_lossy(greeting);
+fn assert_is_about(name: &str, startup_response: &[u8], what: &str) {
+    let startup_response = String::from_utf8_lossy(startup_response);
     let expected = format!("database \"{name}\" has ");
-    assert!(greeting.contains(&expected), "{what}: {name} is not told of itself: {greeting:?}");
-    assert_eq!(greeting.matches("database \"").count(), 1, "{what}: {name} hears of others: {greeting:?}");
+    assert!(
+        startup_response.contains(&expected),
+        "{what}: {name} is not told of itself: {startup_response:?}"
+    );
+    assert_eq!(
+        startup_response.matches("database \"").count(),
+        1,
+        "{what}: {name} hears of others: {startup_response:?}"
+    );
 }
 
 fn open(major: u32) -> LeaseFixture {
@@ -40,13 +47,13 @@ fn warnings_concern_the_clients_own_database() {
         for number in 0..LEASES {
             let name = format!("clone_{number}");
             let connected = server.connect_with(&name, None, &params("postgres")).unwrap();
-            let Backend { stream, greeting, .. } = connected.backend;
-            assert_is_about(&name, &greeting, "clone");
+            let Backend { stream, startup_response, .. } = connected.backend;
+            assert_is_about(&name, &startup_response, "clone");
             let mut session = AdminConnection::adopt(stream, WAIT_TIMEOUT).unwrap();
             session.query("INSERT INTO t VALUES (1); DISCARD TEMP").unwrap();
             session.query("DISCARD ALL").unwrap();
             let stream = session.release().unwrap();
-            connected.guard.give_back(Backend { stream, greeting, seat: Seat::default() });
+            connected.guard.give_back(Backend { stream, startup_response, seat: Seat::default() });
             wait_until("a ready database", || server.leases.status().ready[0].1 > 0);
         }
         assert_eq!(server.leases.status().warm, 0, "a backend that has named its database is not used again");
@@ -58,8 +65,8 @@ fn warnings_concern_the_clients_own_database() {
             let Entered::Transaction(mut guard) = server.leases.connect(&request).unwrap() else {
                 panic!("a transaction was asked for")
             };
-            let (stream, greeting, transaction) = guard.lend().unwrap();
-            assert_is_about(&name, &greeting, "rollback");
+            let (stream, startup_response, transaction) = guard.lend().unwrap();
+            assert_is_about(&name, &startup_response, "rollback");
             guard.leave(stream, transaction);
         }
     }

@@ -62,24 +62,24 @@ impl Client {
     /// Opens a session that is ready for queries, or returns the error that ended it.
     pub(crate) fn open(address: &str, password: &str, startup: &[u8]) -> Result<Self, Failure> {
         let mut client = Self::enter(address, password, startup)?;
-        client.greeted().map(|()| client)
+        client.read_startup_response().map(|()| client)
     }
 
     /// Opens a connection up to the password, or returns the error that ended it.
     pub(crate) fn enter(address: &str, password: &str, startup: &[u8]) -> Result<Self, Failure> {
         let mut client = Self::knock(address);
-        client.say(startup);
+        client.send(startup);
         let said = client.read();
         if said.0 == b'E' {
             return Err(failure(&said));
         }
         assert_eq!(said, (b'R', vec![0, 0, 0, 3]), "a request for a password");
-        client.say(&message(b'p', format!("{password}\0").as_bytes()));
+        client.send(&message(b'p', format!("{password}\0").as_bytes()));
         Ok(client)
     }
 
     /// Reads the startup response, until the server is ready for the first query.
-    pub(crate) fn greeted(&mut self) -> Result<(), Failure> {
+    pub(crate) fn read_startup_response(&mut self) -> Result<(), Failure> {
         for message in self.until_ready() {
             match message.0 {
                 b'K' => self.key = message.1,
@@ -91,7 +91,7 @@ impl Client {
         Ok(())
     }
 
-    pub(crate) fn say(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
 
@@ -124,7 +124,7 @@ impl Client {
 
     /// Sends a query, and returns all messages of the answer.
     pub(crate) fn ask(&mut self, sql: &str) -> Vec<Message> {
-        self.say(&query(sql));
+        self.send(&query(sql));
         self.until_ready()
     }
 
@@ -140,7 +140,7 @@ impl Client {
 
     /// Ends the session as a driver does, and waits until the gateway closes the connection.
     pub(crate) fn close(mut self) {
-        self.say(&message(b'X', b""));
+        self.send(&message(b'X', b""));
         let mut rest = Vec::new();
         let _ = self.stream.read_to_end(&mut rest);
     }

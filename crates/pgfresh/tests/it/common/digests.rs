@@ -37,7 +37,7 @@ impl DigestFixture {
     /// Connects `user` to the lease `name`. Returns the session, the startup response, and the right to be in the database.
     pub(crate) fn connect(&self, name: &str, user: &str) -> (AdminConnection, Vec<u8>, SessionGuard) {
         let Connected { backend, guard } = self.server.connect_with(name, None, &params(user)).unwrap();
-        (AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), backend.greeting, guard)
+        (AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), backend.startup_response, guard)
     }
 
     /// Returns the digest of the database of the lease `name`.

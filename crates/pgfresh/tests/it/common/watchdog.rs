@@ -60,9 +60,9 @@ fn watch() {
         thread::sleep(Duration::from_secs(1));
         for entry in watched().iter_mut().filter(|entry| entry.until < Instant::now()) {
             let processes = processes_about(&entry.place);
-            say(&format!("test {} does not end; its processes are:\n{}", entry.test, describe(&processes)));
+            print(&format!("test {} does not end; its processes are:\n{}", entry.test, describe(&processes)));
             if entry.killed {
-                say(&format!(
+                print(&format!(
                     "it did not end without those that were killed; we are:\n{}",
                     threads(std::process::id())
                 ));
@@ -77,7 +77,7 @@ fn watch() {
 }
 
 /// Prints directly, because the runner keeps the output of macros until the test ends, also in a test's threads.
-fn say(text: &str) {
+fn print(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

@@ -51,7 +51,7 @@ impl Serve {
     /// Sends a cancel request, and waits until it has had its effect.
     fn cancel(&self, key: &[u8]) {
         let mut client = Client::knock(&self.address());
-        client.say(&packet(80_877_102, key));
+        client.send(&packet(80_877_102, key));
         assert_eq!(client.stream.read(&mut [0]).unwrap(), 0);
     }
 
@@ -138,7 +138,7 @@ fn refused_sessions_get_the_reason(major: u32) {
         (b"\x16\x03\x01\x02\0\x01".to_vec(), "08P01"),
     ] {
         let mut client = Client::knock(&serve.address());
-        client.say(&bytes);
+        client.send(&bytes);
         assert_eq!(failure(&client.read()).sqlstate, state, "{bytes:?}");
         assert_eq!(client.read().0, 0);
     }
@@ -183,20 +183,20 @@ fn a_dialogue_may_be_cut_anywhere(major: u32) {
         cut(&mut client, &opening);
         assert_eq!(client.read().0, b'R');
         cut(&mut client, &password);
-        client.greeted().unwrap();
+        client.read_startup_response().unwrap();
         cut(&mut client, &rest);
         (client.until_ready(), client.until_ready())
     };
-    let whole = dialogue(&|client, bytes| client.say(bytes));
+    let whole = dialogue(&|client, bytes| client.send(bytes));
     assert_eq!(whole.0.iter().map(|message| message.0).collect::<Vec<_>>(), b"TDCZ");
-    let bytewise = dialogue(&|client, bytes| bytes.iter().for_each(|byte| client.say(&[*byte])));
+    let bytewise = dialogue(&|client, bytes| bytes.iter().for_each(|byte| client.send(&[*byte])));
     assert_eq!(bytewise, whole);
     for at in 0..opening.len().max(password.len()) {
         let pieces = dialogue(&|client, bytes| {
             let (one, other) = bytes.split_at(at.min(bytes.len()));
-            client.say(one);
+            client.send(one);
             thread::yield_now();
-            client.say(other);
+            client.send(other);
         });
         assert_eq!(pieces, whole, "cut at {at}");
     }
@@ -206,7 +206,7 @@ fn bytes_behind_an_encryption_request_are_refused(major: u32) {
     let serve = start(major);
     for code in [80_877_103, 80_877_104] {
         let mut client = Client::knock(&serve.address());
-        client.say(&[packet(code, b""), startup("injected", &[])].concat());
+        client.send(&[packet(code, b""), startup("injected", &[])].concat());
         assert_eq!(failure(&client.read()).sqlstate, "08P01");
     }
 }
@@ -216,11 +216,11 @@ fn the_server_negotiates_the_protocol(major: u32) {
     for minor in [2, 9999] {
         let body = b"user\0postgres\0database\0newer\0_pq_.unheard_of\0x\0\0";
         let mut client = Client::knock(&serve.address());
-        client.say(&packet(0x0003_0000 + minor, body));
+        client.send(&packet(0x0003_0000 + minor, body));
         let (tag, said) = client.read();
         assert_eq!((tag, &said[8..]), (b'v', &b"_pq_.unheard_of\0"[..]));
         assert_eq!(client.read().0, b'R');
-        client.say(&message(b'p', format!("{}\0", serve.secret()).as_bytes()));
+        client.send(&message(b'p', format!("{}\0", serve.secret()).as_bytes()));
         assert!(client.until_ready().iter().all(|message| message.0 != b'v'));
         // The answer equals the server's own.
         let directory = serve.session("postgres").value("SHOW unix_socket_directories").unwrap();
@@ -237,7 +237,7 @@ fn a_key_cancels_only_its_session(major: u32) {
     let serve = start(major);
     let mut session = serve.session("slow");
     let key = session.key.clone();
-    session.say(&query("SELECT pg_sleep(60)"));
+    session.send(&query("SELECT pg_sleep(60)"));
     // The test waits until the statement runs: an earlier cancel request has no effect on any server.
     let mut watcher = serve.session("slow");
     let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
@@ -269,7 +269,7 @@ fn a_key_cancels_only_its_session(major: u32) {
     });
     let mut second = second.unwrap();
     assert_ne!(second.key, key);
-    second.say(&query("SELECT pg_sleep(0.3), 7"));
+    second.send(&query("SELECT pg_sleep(0.3), 7"));
     serve.cancel(&key);
     assert!(second.until_ready().iter().all(|message| message.0 != b'E'));
 }
@@ -383,7 +383,7 @@ fn large_values_pass_through_in_little_memory(major: u32) {
     session.value("SELECT 1").unwrap();
     let before = serve.memory();
     // The server sends 200 MB to a client that does not read at first.
-    session.say(&query("SELECT repeat('x', 200 << 20)"));
+    session.send(&query("SELECT repeat('x', 200 << 20)"));
     thread::sleep(Duration::from_millis(300));
     let (mut chunk, mut count, mut tail) = (vec![0; 1 << 20], 0, Vec::new());
     while !tail.ends_with(b"Z\0\0\0\x05I") {
@@ -399,10 +399,10 @@ fn large_values_pass_through_in_little_memory(major: u32) {
     bind.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
     bind.extend(value);
     bind.extend(b"\0\0");
-    session.say(&message(b'P', b"\0SELECT length($1::text)\0\0\0"));
-    session.say(&message(b'B', &bind));
+    session.send(&message(b'P', b"\0SELECT length($1::text)\0\0\0"));
+    session.send(&message(b'B', &bind));
     assert!(serve.memory() < before + FLAT);
-    session.say(&[message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat());
+    session.send(&[message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat());
     let answer = session.until_ready();
     assert!(answer.iter().any(|message| message.1.ends_with(b"104857600")), "{answer:?}");
     assert!(serve.memory() < before + FLAT);
@@ -412,25 +412,25 @@ fn copies_go_both_ways(major: u32) {
     let serve = start(major);
     let mut session = serve.session("copy");
     session.value("CREATE TABLE t (n int, word text)").unwrap();
-    session.say(&query("COPY t FROM STDIN"));
+    session.send(&query("COPY t FROM STDIN"));
     assert_eq!(session.read().0, b'G');
     let mut sum: u64 = 0;
     for chunk in 0..100 {
         let rows: Vec<_> = (0..1000).map(|n| format!("{}\tX\n", chunk * 1000 + n)).collect();
         let rows = rows.concat();
         sum += rows.len() as u64;
-        session.say(&message(b'd', rows.as_bytes()));
+        session.send(&message(b'd', rows.as_bytes()));
     }
-    session.say(&message(b'c', b""));
+    session.send(&message(b'c', b""));
     session.until_ready();
     assert_eq!(session.value("SELECT count(DISTINCT n) FROM t").unwrap(), "100000");
     let rows = session.ask("COPY t TO STDOUT");
     let copied: u64 = rows.iter().filter(|row| row.0 == b'd').map(|row| row.1.len() as u64).sum();
     assert_eq!(copied, sum);
     // The client aborts the COPY.
-    session.say(&query("COPY t FROM STDIN"));
-    session.say(&message(b'd', b"1\tX\n"));
-    session.say(&message(b'f', b"no more\0"));
+    session.send(&query("COPY t FROM STDIN"));
+    session.send(&message(b'd', b"1\tX\n"));
+    session.send(&message(b'f', b"no more\0"));
     assert_eq!(session.until_ready()[1].0, b'E');
     assert_eq!(session.value("SELECT count(*) FROM t").unwrap(), "100000");
 }
@@ -464,11 +464,11 @@ fn a_client_may_end_before_its_answer(major: u32) {
     let serve = start(major);
     for end in ["half", "terminate"] {
         let mut session = serve.session("ends");
-        session.say(&query("CREATE TABLE IF NOT EXISTS t AS SELECT pg_sleep(0.2)"));
+        session.send(&query("CREATE TABLE IF NOT EXISTS t AS SELECT pg_sleep(0.2)"));
         if end == "half" {
             session.stream.shutdown(Shutdown::Write).unwrap();
         } else {
-            session.say(&message(b'X', b""));
+            session.send(&message(b'X', b""));
         }
         let answer = session.until_ready();
         assert_eq!(answer.last().unwrap().0, b'Z', "{end}");
@@ -477,7 +477,7 @@ fn a_client_may_end_before_its_answer(major: u32) {
     // The server completes a statement whose client has gone, and the backend ends.
     let mut session = serve.session("ends");
     let backend = session.value("SELECT pg_backend_pid()").unwrap();
-    session.say(&query("SELECT pg_sleep(0.2); CREATE TABLE gone ()"));
+    session.send(&query("SELECT pg_sleep(0.2); CREATE TABLE gone ()"));
     drop(session);
     let mut watcher = serve.session("ends");
     wait_until("the statement to have its effect", || {
@@ -567,7 +567,7 @@ fn sessions_get_errors_when_the_server_ends(major: u32) {
     serve.end();
     let mut serve = start(major);
     let mut session = serve.session("last");
-    session.say(&query("SELECT pg_sleep(60)"));
+    session.send(&query("SELECT pg_sleep(60)"));
     assert!(serve.end());
     assert_eq!(failure(&session.read()).sqlstate, "57P01");
     assert_eq!(session.read().0, 0);

@@ -331,15 +331,15 @@ fn invalid_handshakes_affect_no_other_client() {
     let handshakes = (vec(any::<u8>(), 0..300), any::<bool>(), any::<bool>());
     let checked = runner.run(&handshakes, |(nonsense, begins_as_tls, leaves)| {
         let mut client = Client::knock(&serve.address());
-        client.say(&packet(SSL_REQUEST, &[]));
+        client.send(&packet(SSL_REQUEST, &[]));
         let mut answer = [0];
         client.stream.read_exact(&mut answer).unwrap();
         prop_assert_eq!(answer[0], b'S');
         if begins_as_tls {
-            client.say(&[0x16, 3, 1, 0, 40, 1]);
+            client.send(&[0x16, 3, 1, 0, 40, 1]);
         } else {
             // The startup packet is unencrypted, as an attacker could insert it.
-            client.say(&startup("slipped_in", &[]));
+            client.send(&startup("slipped_in", &[]));
         }
         // The server may have closed its end already.
         let _ = client.stream.write_all(&nonsense);

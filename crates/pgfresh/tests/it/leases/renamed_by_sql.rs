@@ -90,7 +90,7 @@ impl Played {
         else {
             panic!("a clone was asked for")
         };
-        (AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), backend.greeting, guard)
+        (AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), backend.startup_response, guard)
     }
 
     fn expect_rows(session: &mut AdminConnection, name: &str, rows: &BTreeSet<String>) {
@@ -116,14 +116,14 @@ impl Played {
             self.leases.remove(name);
         }
         let row = format!("row {}", self.next());
-        let (mut session, greeting, guard) = self.connect(name, Duration::from_mins(10));
+        let (mut session, startup_response, guard) = self.connect(name, Duration::from_mins(10));
         Self::expect_rows(&mut session, name, &self.databases[name].rows);
         session.query(&format!("INSERT INTO e VALUES ('{row}')")).unwrap();
         self.databases.get_mut(name).unwrap().rows.insert(row);
         if gives_back {
             session.query("DISCARD ALL").unwrap();
             let stream = session.release().unwrap();
-            guard.give_back(Backend { stream, greeting, seat: Seat::default() });
+            guard.give_back(Backend { stream, startup_response, seat: Seat::default() });
         }
     }
 
@@ -157,11 +157,11 @@ impl Played {
         for (session, ..) in &mut sessions {
             Self::expect_rows(session, &name, &none);
         }
-        for (mut session, greeting, guard) in sessions {
+        for (mut session, startup_response, guard) in sessions {
             session.query("INSERT INTO e VALUES ('of another lease')").unwrap();
             session.query("DISCARD ALL").unwrap();
             let stream = session.release().unwrap();
-            guard.give_back(Backend { stream, greeting, seat: Seat::default() });
+            guard.give_back(Backend { stream, startup_response, seat: Seat::default() });
         }
         if self.random.chance(30) {
             let (name, params) = (format!("r{}", self.next()), params("postgres"));

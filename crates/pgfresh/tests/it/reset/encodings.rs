@@ -27,12 +27,12 @@ fn server_in(encoding: &str, sql: &str) -> LeaseFixture {
 
 /// Runs `sql` in a session with `params`, returns its backend to the pool, and resets the database.
 fn visit(server: &LeaseFixture, params: &StartupParams, sql: &str) -> Vec<Option<String>> {
-    let Connected { backend: Backend { stream, greeting, seat }, guard } =
+    let Connected { backend: Backend { stream, startup_response, seat }, guard } =
         server.connect_with("a", None, params).unwrap();
     let mut session = AdminConnection::adopt(stream, WAIT_TIMEOUT).unwrap();
     let rows = session.query(sql).unwrap().concat();
     session.query("DISCARD ALL").unwrap();
-    guard.give_back(Backend { stream: session.release().unwrap(), greeting, seat });
+    guard.give_back(Backend { stream: session.release().unwrap(), startup_response, seat });
     server.leases.reset("a", false).unwrap();
     rows
 }

@@ -80,7 +80,7 @@ fn play(
 ) -> Result<(), TestCaseError> {
     for (statements, end, as_guest) in sessions {
         let user = if *as_guest { "guest" } else { "postgres" };
-        let (mut session, greeting, guard) = fixture.connect(name, user);
+        let (mut session, startup_response, guard) = fixture.connect(name, user);
         for statement in statements {
             // Many statements fail on purpose, and their effects until then count as well.
             let _ = session.query(statement);
@@ -89,7 +89,7 @@ fn play(
             let _ = session.query("ROLLBACK");
             let _ = session.query("DISCARD ALL");
             if let Ok(stream) = session.release() {
-                guard.give_back(Backend { stream, greeting, seat: Seat::default() });
+                guard.give_back(Backend { stream, startup_response, seat: Seat::default() });
             }
         }
     }

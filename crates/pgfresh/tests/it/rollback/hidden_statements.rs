@@ -23,7 +23,7 @@ fn prepared_statements_of_pgfresh_are_not_seen() {
         // A failed commit leaves no visible statement, either.
         session.ask("INSERT INTO child VALUES (1)");
         assert_eq!(session.value(names).unwrap(), "", "PostgreSQL {major}");
-        session.say(&[parse("mine", "SELECT 1"), run("SELECT 2"), sync()].concat());
+        session.send(&[parse("mine", "SELECT 1"), run("SELECT 2"), sync()].concat());
         session.until_ready();
         assert_eq!(session.value(names).unwrap(), "mine", "PostgreSQL {major}");
         let cursors = "SELECT count(*) FROM pg_cursors WHERE name LIKE '%pgfresh%'";
@@ -149,7 +149,7 @@ fn portals_end_with_their_transaction() {
             for (at, bytes) in group.iter().enumerate() {
                 let bytes = if bytes[0] == b'Q' { bytes.clone() } else { [&bytes[..], &sync()].concat() };
                 let said = [&mut rollback, &mut plain].map(|client| {
-                    client.say(&bytes);
+                    client.send(&bytes);
                     client.until_ready().iter().map(told).collect::<Vec<_>>()
                 });
                 let [found, expected] = said;

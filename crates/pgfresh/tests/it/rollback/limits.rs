@@ -31,7 +31,7 @@ fn statements_outside_transactions_get_a_hint() {
             assert!(hint(&answer).contains("isolation \"clone\""), "{sql}: {}", hint(&answer));
             assert_eq!(tags(&answer).chars().last(), Some('I'), "{sql} on PostgreSQL {major}");
         }
-        session.say(&[run("VACUUM"), sync()].concat());
+        session.send(&[run("VACUUM"), sync()].concat());
         assert!(hint(&session.until_ready()).contains("isolation \"clone\""));
         // A plain server refuses this statement, too, and isolation "clone" would not help.
         session.ask("BEGIN");
@@ -120,7 +120,7 @@ fn idle_timeouts_count_in_client_transactions() {
                 let answer = session.value("SELECT 2");
                 assert_eq!(answer.unwrap_or_else(|error| error.message), "2", "{ended} after {set}");
             }
-            session.say(&[run("SELECT 3"), sync()].concat());
+            session.send(&[run("SELECT 3"), sync()].concat());
             assert_eq!(tags(&session.until_ready()).chars().last(), Some('I'));
             pause();
             assert_eq!(session.value("SELECT 2").unwrap(), "2", "{set}, extended");
@@ -200,22 +200,22 @@ fn extended_protocol_copies_swallow_a_sync() {
     let serve = start(15);
     let mut session = serve.rollback("copy");
     // libpq sends the Sync before the server has requested data.
-    session.say(&[run("COPY seed FROM STDIN"), sync()].concat());
+    session.send(&[run("COPY seed FROM STDIN"), sync()].concat());
     let mut begun = String::new();
     while !begun.ends_with('G') {
         begun.push(char::from(session.read().0));
     }
     assert_eq!(begun, "12nG");
-    session.say(&[message(b'd', b"7\n"), message(b'c', b""), sync()].concat());
+    session.send(&[message(b'd', b"7\n"), message(b'c', b""), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "CZI");
-    session.say(&[run("COPY seed FROM STDIN"), message(b'H', b"")].concat());
-    session.say(&[message(b'd', b"x\n"), message(b'c', b""), sync()].concat());
+    session.send(&[run("COPY seed FROM STDIN"), message(b'H', b"")].concat());
+    session.send(&[message(b'd', b"x\n"), message(b'c', b""), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "12nGEZI");
     assert_eq!(session.value("SELECT count(*) FROM seed").unwrap(), "3");
     // If parsing fails, an older statement of that name stays.
-    session.say(&[parse("named", "BEGIN"), parse("named", "SELECT 1"), sync()].concat());
+    session.send(&[parse("named", "BEGIN"), parse("named", "SELECT 1"), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "1EZI");
-    session.say(&[super::bind("", "named"), super::execute(""), sync()].concat());
+    session.send(&[super::bind("", "named"), super::execute(""), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "2CZT");
 }
 

@@ -166,7 +166,7 @@ fn successive_sessions_share_only_data() {
         [query("COPY item (word) FROM STDIN"), message(b'd', b"half\n")].concat(),
     ] {
         let mut broken = serve.lingering("shared").unwrap();
-        broken.say(&mess);
+        broken.send(&mess);
         thread::sleep(std::time::Duration::from_millis(100));
         drop(broken);
         let mut next = serve.lingering("shared").unwrap();
@@ -175,7 +175,7 @@ fn successive_sessions_share_only_data() {
     }
     // The server finishes the statement of a client that has gone.
     let mut gone = serve.lingering("shared").unwrap();
-    gone.say(&query("INSERT INTO item (word) VALUES ('late')"));
+    gone.send(&query("INSERT INTO item (word) VALUES ('late')"));
     drop(gone);
     let mut next = serve.lingering("shared").unwrap();
     assert_eq!(next.value("SELECT string_agg(word, ',') FROM item").unwrap(), "kept,late");
@@ -196,9 +196,9 @@ fn deferred_constraints_are_checked_at_the_clients_commit() {
     let answer = session.ask("COMMIT");
     assert_eq!((tags(&answer).as_str(), failure(&answer[0]).sqlstate.as_str()), ("EZI", "23503"));
     // In the extended protocol, the error follows the statement's tag and replaces that of COMMIT.
-    session.say(&[run(wrong), sync()].concat());
+    session.send(&[run(wrong), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "12nCEZI");
-    session.say(&[run("BEGIN"), run(wrong), run("COMMIT"), run("SELECT 1"), sync()].concat());
+    session.send(&[run("BEGIN"), run(wrong), run("COMMIT"), run("SELECT 1"), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "12nC12nC12nEZI");
     // The constraint is deferred again afterwards.
     session.value("BEGIN; INSERT INTO child VALUES (1); INSERT INTO parent VALUES (1); COMMIT").unwrap();
@@ -218,10 +218,10 @@ fn cancel_requests_hit_only_client_statements() {
     let key = session.key.clone();
     let cancel = || {
         let mut client = Client::knock(&address);
-        client.say(&packet(80_877_102, &key));
+        client.send(&packet(80_877_102, &key));
         assert_eq!(client.read().0, 0);
     };
-    session.say(&query("SELECT pg_sleep(60)"));
+    session.send(&query("SELECT pg_sleep(60)"));
     let mut watcher = serve.connect("postgres", "").unwrap();
     let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     wait_until("the statement to run", || watcher.value(running).unwrap() == "1");
@@ -236,7 +236,7 @@ fn cancel_requests_hit_only_client_statements() {
         move || {
             for _ in 0..200 {
                 let mut client = Client::knock(&address);
-                client.say(&packet(80_877_102, &key));
+                client.send(&packet(80_877_102, &key));
                 client.read();
             }
         }
@@ -321,13 +321,13 @@ fn large_values_and_copies_pass_in_little_memory() {
     let mut session = serve.rollback("large");
     let value = session.ask("SELECT repeat('x', 20 << 20)");
     assert_eq!(value.iter().find(|message| message.0 == b'D').unwrap().1.len(), 6 + (20 << 20));
-    session.say(&query("COPY item (word) FROM STDIN"));
+    session.send(&query("COPY item (word) FROM STDIN"));
     assert_eq!(session.read().0, b'G');
     let row = [vec![b'y'; 1 << 20], b"\n".to_vec()].concat();
     for _ in 0..20 {
-        session.say(&message(b'd', &row));
+        session.send(&message(b'd', &row));
     }
-    session.say(&message(b'c', b""));
+    session.send(&message(b'c', b""));
     assert_eq!(tags(&session.until_ready()), "CZI");
     assert_eq!(session.value("SELECT sum(length(word)) FROM item").unwrap(), (20 << 20).to_string());
     let copied = session.ask("COPY item (word) TO STDOUT");

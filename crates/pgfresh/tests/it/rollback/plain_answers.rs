@@ -61,7 +61,7 @@ impl Step {
     }
 
     pub(super) fn ask(&self, client: &mut Client) -> Vec<String> {
-        client.say(&self.bytes());
+        client.send(&self.bytes());
         let answers = (0..self.readies()).flat_map(|_| client.until_ready());
         let answers: Vec<_> = answers.collect();
         let news = answers.iter().filter(|message| message.0 != b'S' || is_news(client, &message.1));

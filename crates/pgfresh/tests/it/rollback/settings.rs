@@ -46,7 +46,7 @@ impl Pair {
     /// Says these bytes on both sides, which must answer alike.
     fn ask(&mut self, bytes: &[u8], said: &str) {
         let [found, expected] = [&mut self.rollback, &mut self.plain].map(|client| {
-            client.say(bytes);
+            client.send(bytes);
             let mut all: Vec<_> = client.until_ready().iter().map(told).collect();
             // PostgreSQL 13 repeats reports, and their order depends on all that was set before.
             all.retain(|message| !message.starts_with("S "));

@@ -137,7 +137,7 @@ fn transcribed_sessions_get_the_same_answers() {
 /// Sends requests and returns each with its outcome.
 fn ask_all(client: &mut Client, requests: &[Vec<u8>]) -> Vec<Request> {
     let ask = |bytes: &Vec<u8>| {
-        client.say(bytes);
+        client.send(bytes);
         (bytes.clone(), Some(outcome(&client.until_ready())))
     };
     requests.iter().map(ask).collect()
@@ -210,7 +210,7 @@ fn pipelined_requests_are_told_apart() {
             _ => [query("COPY seed FROM STDIN"), message(b'd', b"7\n"), message(b'c', b"")].concat(),
         })
         .collect();
-    client.say(&requests.concat());
+    client.send(&requests.concat());
     let outcomes = requests.iter().map(|_| Some(outcome(&client.until_ready())));
     let expected: Vec<Request> = requests.iter().cloned().zip(outcomes).collect();
     client.close();
@@ -228,29 +228,29 @@ fn unfinished_statements_keep_their_end() {
     };
     // A cancelled statement has an error.
     let mut cancelled = serve.connect("cancelled", "").unwrap();
-    cancelled.say(&query("SELECT pg_sleep(600)"));
+    cancelled.send(&query("SELECT pg_sleep(600)"));
     wait_for("PgSleep");
     let mut request = Client::knock(&serve.address());
-    request.say(&packet(80_877_102, &cancelled.key));
+    request.send(&packet(80_877_102, &cancelled.key));
     request.read();
     assert_eq!(tags(&cancelled.until_ready()), "TEZI");
     // So has one whose session the server ends.
     let mut ended = serve.connect("ended", "").unwrap();
     let pid = u32::from_be_bytes(*ended.key.first_chunk().unwrap());
-    ended.say(&query("BEGIN; SELECT pg_sleep(600)"));
+    ended.send(&query("BEGIN; SELECT pg_sleep(600)"));
     wait_for("PgSleep");
     cancelled.value(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
     while ended.read().0 != 0 {}
     // A client leaves while the server still works.
     let mut left = serve.connect("left", "").unwrap();
     left.value("CREATE TABLE made ()").unwrap();
-    left.say(&[query("SELECT pg_sleep(0.2); DROP TABLE made"), message(b'X', b"")].concat());
+    left.send(&[query("SELECT pg_sleep(0.2); DROP TABLE made"), message(b'X', b"")].concat());
     drop(left);
     let mut after = serve.connect("left", "").unwrap();
     wait_until("the statement to end", || after.value("SELECT to_regclass('made')").unwrap().is_empty());
     // A session is still open, and its statement waits.
     let mut open = serve.connect("open", "").unwrap();
-    open.say(&query("SELECT pg_sleep(600)"));
+    open.send(&query("SELECT pg_sleep(600)"));
     wait_for("PgSleep");
     let sessions = transcribed.sessions();
     let last = |database: &str| {

@@ -176,11 +176,11 @@ fn transcribe(
         let mut rest = client.as_slice();
         while !rest.is_empty() {
             let part = rest.split_off(..rest.len().min(*chunk.next().unwrap())).unwrap();
-            builder.client_says(part, now);
+            builder.observe_client(part, now);
         }
         while !answer.is_empty() {
             let part = answer.split_off(..answer.len().min(*chunk.next().unwrap())).unwrap();
-            builder.server_says(part, now);
+            builder.observe_server(part, now);
         }
         sent = until;
     }
@@ -219,8 +219,8 @@ proptest! {
     ) {
         let told = |chunk| {
             let (mut builder, now) = (builder(), Instant::now());
-            client.chunks(chunk).for_each(|part| builder.client_says(part, now));
-            server.chunks(chunk).for_each(|part| builder.server_says(part, now));
+            client.chunks(chunk).for_each(|part| builder.observe_client(part, now));
+            server.chunks(chunk).for_each(|part| builder.observe_server(part, now));
             builder.close(now);
             without_times(&builder.finish())
         };

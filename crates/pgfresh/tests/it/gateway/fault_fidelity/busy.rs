@@ -75,7 +75,7 @@ impl Work {
             client.ask("BEGIN");
             client.ask("INSERT INTO entry VALUES (5, 'struck')");
         }
-        client.say(&self.messages());
+        client.send(&self.messages());
         cut();
         let mut seen = Vec::new();
         while let (tag @ 1.., body) = client.read() {

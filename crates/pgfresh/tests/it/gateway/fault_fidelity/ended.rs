@@ -22,7 +22,7 @@ on_every_major! {
 /// Sends a startup message, and returns all messages up to the end of the connection.
 fn refusal(address: &str, database: &str) -> Vec<String> {
     let mut client = Client::knock(address);
-    client.say(&startup(database, &[]));
+    client.send(&startup(database, &[]));
     until_end(&mut client)
 }
 
@@ -92,7 +92,7 @@ fn sessions_end_as_in_a_crash(major: u32) {
         let (address, secret) = (gateway.serve.address(), gateway.serve.secret());
         let mut client = Client::open(&address, secret, &startup(isolation, &[])).unwrap();
         faulty.request(isolation, &json!({"error": "57P02"}));
-        client.say(&simple("SELECT 1").bytes);
+        client.send(&simple("SELECT 1").bytes);
         let seen = until_end(&mut client);
         drop(client);
         faulty.end(isolation);
@@ -105,8 +105,8 @@ fn crash(real: &Real<'_>) -> Vec<String> {
     real.wait();
     let network = network(real.gateway);
     let mut client = Client::knock(&network.address);
-    client.say(&startup(Real::DATABASE, &[]));
-    client.greeted().unwrap();
+    client.send(&startup(Real::DATABASE, &[]));
+    client.read_startup_response().unwrap();
     let mut victim = real.connect();
     let pid = victim.value("SELECT pg_backend_pid()").unwrap().parse().unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
@@ -121,8 +121,8 @@ fn failover_ends_refuses_and_becomes_read_only(major: u32) {
     let real = Real::new(&gateway);
     let network = network(&gateway);
     let mut terminated = Client::knock(&network.address);
-    terminated.say(&startup(Real::DATABASE, &[]));
-    terminated.greeted().unwrap();
+    terminated.send(&startup(Real::DATABASE, &[]));
+    terminated.read_startup_response().unwrap();
     let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
     real.connect().rows(others).unwrap();

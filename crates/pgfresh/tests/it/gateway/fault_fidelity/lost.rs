@@ -71,7 +71,7 @@ impl Loss {
             }
         }
         prepare();
-        client.say(&if self.extended { synced(run(self.moment.2)) } else { simple(self.moment.2) }.bytes);
+        client.send(&if self.extended { synced(run(self.moment.2)) } else { simple(self.moment.2) }.bytes);
         client
             .stream
             .set_read_timeout(Some(if self.is_silent { SILENCE } else { Duration::from_mins(1) }))
@@ -86,7 +86,7 @@ impl Loss {
             });
             if self.is_silent {
                 // A silent connection takes what the client sends.
-                client.say(&simple("SELECT 1").bytes);
+                client.send(&simple("SELECT 1").bytes);
             }
         }
         seen
@@ -115,8 +115,8 @@ fn lost_connections_equal_a_broken_network(major: u32) {
         println!("{loss:?} in isolation {isolation} on PostgreSQL {major}");
         real.refresh();
         let mut client = Client::knock(&network.address);
-        client.say(&startup(Real::DATABASE, &[]));
-        client.greeted().unwrap();
+        client.send(&startup(Real::DATABASE, &[]));
+        client.read_startup_response().unwrap();
         let (moment, place, text) = loss.moment;
         let expected = loss.play(&mut client, || network.cut(text, place, loss.is_silent));
         drop(client);

@@ -101,7 +101,7 @@ fn begin(gateway: &Gateway, delay: Delay) -> Client {
     assert_eq!(gateway.http("POST", &path, &fault.to_string()).0, 201);
     let client = if delay.at == "connect" {
         let mut client = Client::knock(&address);
-        client.say(&startup(NAME, &[]));
+        client.send(&startup(NAME, &[]));
         client
     } else {
         let mut client = Client::open(&address, secret, &startup(NAME, &[])).unwrap();
@@ -109,7 +109,7 @@ fn begin(gateway: &Gateway, delay: Delay) -> Client {
             client.ask("BEGIN");
             client.ask("INSERT INTO accounts VALUES (9, 9)");
         }
-        client.say(&delay.messages());
+        client.send(&delay.messages());
         client
     };
     wait_until("the delay", || gateway.http("GET", &path, "").1["faults"][0]["fired"] == 1);
@@ -167,7 +167,7 @@ fn half_closed_client_waits_for_its_answer(major: u32) {
     assert_eq!(gateway.http("POST", &format!("/v1/databases/{NAME}/faults"), &fault.to_string()).0, 201);
     let mut client = Client::open(&address, secret, &startup(NAME, &[])).unwrap();
     let begun = Instant::now();
-    client.say(&query("INSERT INTO accounts VALUES (9, 9)"));
+    client.send(&query("INSERT INTO accounts VALUES (9, 9)"));
     client.stream.shutdown(Shutdown::Write).unwrap();
     let tags: Vec<u8> = client.until_ready().iter().map(|message| message.0).collect();
     assert_eq!(tags, b"CZ");
