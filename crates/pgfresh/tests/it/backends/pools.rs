@@ -1,7 +1,9 @@
 //! Pools of sessions: each session of a lease finds a waiting backend once a few leases have shown how many come, and none shows
 //! anything of an earlier lease.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::common::connection::Connection;
 use crate::common::depth::rounds;
@@ -17,6 +19,8 @@ const LASTING: &str = "-c pgfresh.linger=1h";
 const TEMPLATE: &str = "CREATE TABLE t (id int); CREATE ROLE guest; CREATE SCHEMA away";
 /// Number of leases after which all databases that were ready before the first are used up.
 const LEASES_TO_LEARN: u32 = 12;
+/// Time in which pgfresh usually starts the backends for a pool.
+const TIME_TO_START: Duration = Duration::from_secs(10);
 
 on_every_major! {
     later_sessions_of_a_pool_find_waiting_backends
@@ -40,23 +44,34 @@ impl Gateway {
 
     /// Runs enough leases for pgfresh to learn the size of their pools.
     fn teach(&self, options: &str, size: usize) {
-        for lease in 0..LEASES_TO_LEARN {
-            self.pool(&format!("taught_{lease}"), options, size, true)
-                .into_iter()
-                .for_each(Connection::close);
-        }
+        (0..LEASES_TO_LEARN).for_each(|_| self.lease_pool("taught", options, size));
     }
 
-    /// Waits until `least` backends wait in each ready database in which any waits, and in at least one. A copy that pgfresh made
+    /// Opens the sessions of a pool in a new lease, all at the same time, and closes them.
+    fn lease_pool(&self, name: &str, options: &str, size: usize) {
+        static LEASES: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("{name}_{}", LEASES.fetch_add(1, Ordering::Relaxed));
+        self.pool(&name, options, size, true).into_iter().for_each(Connection::close);
+    }
+
+    /// Waits until `size` backends wait in each ready database in which any waits, and in at least one. A copy that pgfresh made
     /// while a client waited has none, and pgfresh chooses it only if there is no other.
-    fn wait_for_backends(&self, least: usize) {
+    ///
+    /// If a backend takes more than a second to start, pgfresh forgets its startup parameters until the next client, because
+    /// starting backends ahead of clients must not slow a busy server down. So this opens another lease from time to time.
+    fn wait_for_backends(&self, options: &str, size: usize) {
         let sql = "SELECT min(waiting), count(*) FROM (SELECT count(pid) AS waiting FROM pg_database \
             JOIN pg_stat_activity USING (datname) WHERE datname LIKE 'pgfresh\\_ready\\_%' GROUP BY datname) AS ready";
         let number = |value: &Option<String>| value.as_deref().map_or(0, |text| text.parse().unwrap());
+        let mut last_lease = Instant::now();
         wait_until("backends in each ready database", || {
             let rows = self.direct("postgres", sql).unwrap();
             let (waiting, ready): (usize, usize) = (number(&rows[0][0]), number(&rows[0][1]));
-            ready > 0 && waiting >= least
+            if last_lease.elapsed() > TIME_TO_START {
+                self.lease_pool("reminded", options, size);
+                last_lease = Instant::now();
+            }
+            ready > 0 && waiting >= size
         });
     }
 
@@ -77,7 +92,7 @@ fn later_sessions_of_a_pool_find_waiting_backends(major: u32) {
         let gateway = Gateway::start_without_notes(major, TEMPLATE, &[]);
         gateway.teach(options, size);
         for (lease, at_once) in [false, true, false].into_iter().enumerate() {
-            gateway.wait_for_backends(size);
+            gateway.wait_for_backends(options, size);
             let moment = gateway.now();
             let mut pool = gateway.pool(&format!("measured_{lease}"), options, size, at_once);
             assert_eq!(older(&mut pool, &moment), size, "{options}, lease {lease}");
@@ -156,7 +171,7 @@ fn pools_leave_room_in_a_small_server(major: u32) {
 fn definitions_spare_backends_that_no_client_used(major: u32) {
     let gateway = Gateway::start_without_notes(major, TEMPLATE, &[]);
     gateway.teach(LASTING, 3);
-    gateway.wait_for_backends(3);
+    gateway.wait_for_backends(LASTING, 3);
     let moment = gateway.now();
     let mut pool = gateway.pool("defined", LASTING, 1, false);
     let pid = pool[0].value("SELECT pg_backend_pid()").unwrap();
