@@ -2,41 +2,42 @@
 
 use crate::{Plan, PlanMode, Shape};
 
-/// Everything that the planner of a scratch server says about a suite's statements.
+/// Result of an analysis: what the scratch server's plans show about a suite's statements.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Analysis {
-    /// Explained statements, one for each normalised text, most expensive first.
+    /// Explained statements, one for each normalized text, most expensive first.
     pub statements: Vec<ExplainedStatement>,
-    /// Findings: those that a suggested index solves come first, the most expensive first.
+    /// Findings. Those that a suggested index solves come first, and each group is sorted by cost, highest first.
     pub findings: Vec<PlanFinding>,
-    /// Indexes to create, a minimal set for all statements together.
+    /// Indexes to create: a minimal set for all statements together.
     pub suggestions: Vec<IndexSuggestion>,
-    /// Existing indexes, as they stand in SQL, that no plan uses although the suite reads their tables. Neither unique
-    /// indexes nor those of constraints or foreign keys.
+    /// Existing indexes, as SQL names, that no plan uses although the suite reads their tables. Excludes unique indexes
+    /// and indexes that a constraint or foreign key needs.
     pub unused: Vec<String>,
-    /// Statements without a plan, by cause.
+    /// Statements without a plan, grouped by cause.
     pub unexplained: Vec<Unexplained>,
-    /// Sentences, without a full stop, on what EXPLAIN does not show, and on work that [`crate::Limits`] left out.
+    /// Sentences, without a full stop, about limitations of EXPLAIN and about work that [`crate::Limits`] cut off.
     pub notes: Vec<String>,
 }
 
-/// All plans of one normalised statement.
+/// All plans of a normalized statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedStatement {
     /// Normalised text.
     pub normalized: String,
     /// Number of runs with any values.
     pub runs: u64,
-    /// Names of the tests that ran it, sorted.
+    /// Names of the tests that ran the statement, sorted.
     pub tests: Vec<String>,
-    /// Plans of different shapes, most expensive first. Several value sets with one shape have one plan here, the most expensive one.
+    /// Plans with different shapes, most expensive first. If several value sets lead to the same shape, only the most
+    /// expensive of their plans is listed.
     pub plans: Vec<ExplainedPlan>,
 }
 
 /// A plan of a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedPlan {
-    /// Kind of the plan. A generic plan is listed if the server would choose it.
+    /// Kind of the plan. A generic plan is only listed if the server would choose it.
     pub mode: PlanMode,
     /// The plan.
     pub plan: Plan,
@@ -44,18 +45,18 @@ pub struct ExplainedPlan {
     pub shape: Shape,
     /// Names of the tests that ran the statement, with any values, sorted.
     pub tests: Vec<String>,
-    /// Tables that the plan reads sequentially, largest first. Partitions count as their partitioned table.
+    /// Tables that the plan reads sequentially, largest first. Partitions count as part of their partitioned table.
     pub sequential: Vec<SequentialRead>,
 }
 
 /// A table that a plan reads sequentially.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SequentialRead {
-    /// Table as it stands in SQL, such as `shop.orders`.
+    /// Name of the table in SQL, such as `shop.orders`.
     pub table: String,
-    /// Estimated number of rows of the table.
+    /// Estimated row count of the table.
     pub rows: f64,
-    /// Size of the read part of the table in bytes. A LIMIT can make it smaller than the table.
+    /// Number of bytes that the plan reads. With a LIMIT, this can be less than the table's size.
     pub bytes: u64,
 }
 
@@ -64,7 +65,7 @@ pub struct SequentialRead {
 pub enum PlanFindingKind {
     /// A sequential scan of a large table.
     SequentialScan,
-    /// An index scan that discards most of the rows that the index gives.
+    /// An index scan that discards most of the rows that the index finds.
     DiscardingScan,
     /// A sort that exceeds `work_mem`.
     LargeSort,
@@ -72,15 +73,15 @@ pub enum PlanFindingKind {
     LargeHash,
     /// A nested loop with many repetitions.
     NestedLoop,
-    /// A generic plan that costs far more than the custom plan.
+    /// A generic plan that is far more expensive than the custom plan.
     GenericPlan,
     /// An OFFSET that grows from call to call.
     GrowingOffset,
-    /// A foreign key without an index, through which the suite deletes or updates referenced rows.
+    /// A foreign key without an index, in a table whose referenced rows the suite deletes or updates.
     ForeignKeyWithoutIndex,
 }
 
-/// A problem of one statement's plan.
+/// A problem in a statement's plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanFinding {
     /// Kind of the problem.
@@ -89,66 +90,68 @@ pub struct PlanFinding {
     pub statement: usize,
     /// Names of the tests that ran the statement, with any values, sorted.
     pub tests: Vec<String>,
-    /// Type of the plan's node in PostgreSQL's words, such as `Seq Scan`.
+    /// Node type as PostgreSQL calls it, such as `Seq Scan`.
     pub node: String,
-    /// Table as it stands in SQL. `None` if the node reads several.
+    /// Name of the table in SQL. `None` if the node reads several tables.
     pub table: Option<String>,
-    /// Estimated rows: of the table for scans, of the input for sorts and hashes, repetitions for nested loops.
+    /// Estimated rows: the table's rows for a scan, the input rows for a sort or hash, and the repetitions for a nested
+    /// loop.
     pub rows: f64,
-    /// Bytes that the node reads or has to hold. 0 if that does not matter.
+    /// Bytes that the node reads or has to hold in memory. 0 where size isn't the problem.
     pub bytes: u64,
-    /// Cost of the statement's plan today, in the planner's units. The cost of the check for a foreign key.
+    /// Cost of the statement's current plan, in the planner's units. For a foreign key, the cost of its check.
     pub cost: f64,
-    /// Cost after the change. `None` if unknown.
+    /// Cost after the suggested change. `None` if unknown.
     pub cost_after: Option<f64>,
-    /// Estimated duration of the problem's part of one call, in seconds, from and to. `None` if pages and rows do not
-    /// tell it.
+    /// Shortest and longest estimated time that one call spends on the problem, in seconds. `None` if it can't be
+    /// estimated from pages and rows.
     pub seconds: Option<(f64, f64)>,
-    /// Facts behind the finding, in one or two sentences.
+    /// Facts that support the finding, in one or two sentences.
     pub evidence: String,
-    /// Change to make, in one or two sentences or as SQL.
+    /// Change to make, as one or two sentences or as SQL.
     pub change: String,
-    /// Index of the suggestion in [`Analysis::suggestions`] that solves it.
+    /// Index of the suggestion in [`Analysis::suggestions`] that solves the problem. `None` if no suggestion does.
     pub suggestion: Option<usize>,
 }
 
 /// An index to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexSuggestion {
-    /// Statement in SQL, such as `CREATE INDEX ON shop.orders (customer_id)`.
+    /// SQL statement, such as `CREATE INDEX ON shop.orders (customer_id)`.
     pub sql: String,
-    /// Table as it stands in SQL.
+    /// Name of the table in SQL.
     pub table: String,
     /// Estimated size in bytes.
     pub bytes: u64,
-    /// Statements that use the index, largest gain first.
+    /// Statements that benefit from the index, largest gain first.
     pub gains: Vec<IndexGain>,
-    /// Existing indexes, as they stand in SQL, that the new index makes superfluous.
+    /// Existing indexes, as SQL names, that the new index makes redundant.
     pub replaces: Vec<String>,
-    /// Number of distinct statements of the suite that add or change rows of the table and have to maintain the index.
+    /// Number of distinct statements in the suite that insert or change rows of the table, so that they have to
+    /// maintain the index.
     pub writers: usize,
 }
 
-/// The gain of one statement from an index.
+/// How much one statement gains from an index.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct IndexGain {
     /// Index of the statement in [`Analysis::statements`].
     pub statement: usize,
-    /// Cost without any suggestion.
+    /// Cost without any suggested index.
     pub before: f64,
-    /// Cost with all suggestions.
+    /// Cost with all suggested indexes.
     pub after: f64,
-    /// Whether the costs are those of a foreign key's check, which the statement causes for each row.
+    /// Whether the costs belong to a foreign-key check, which runs for each row that the statement deletes or updates.
     pub foreign_key: bool,
 }
 
-/// Statements without a plan, for one cause.
+/// Statements that have no plan for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unexplained {
-    /// Cause in a sentence's words, such as `PostgreSQL cannot explain utility statements`.
+    /// Reason as a clause, such as `PostgreSQL cannot explain utility statements`.
     pub cause: String,
     /// Number of distinct normalised statements.
     pub count: usize,
-    /// One of the statements, normalised.
+    /// An example: the normalized text of one of these statements.
     pub example: String,
 }

@@ -1,4 +1,4 @@
-//! Explains a suite's statements, finds problems, and looks for indexes.
+//! Analyzes a suite: explains its statements, finds problems in their plans, and looks for indexes that solve them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use crate::{
     PlanFindingKind, PlanMode, Planner, Shape, SuiteStatement, Unexplained, has_parameters,
 };
 
-/// Limit of EXPLAIN that concerns every suite.
+/// Limitation of EXPLAIN that applies to every suite.
 const NOT_SEEN: &str = "EXPLAIN shows no statements inside functions and triggers, and pgfresh explains the checks of foreign keys only \
      where an index is missing";
 
-/// Explains each statement with each of its value sets, and returns what the plans show.
+/// Explains each statement with each of its value sets, and returns plans, findings and index suggestions.
 ///
-/// Statements with the same normalized text count as one. The work is bounded by [`Limits::value_sets`], [`Limits::explains`] and
-/// [`Limits::candidates`]; [`Analysis::notes`] says what was left out.
+/// Statements with the same normalized text count as one statement. [`Limits::value_sets`], [`Limits::explains`] and
+/// [`Limits::candidates`] bound the work. If a limit is reached, [`Analysis::notes`] describes what was left out.
 pub fn analyze(planner: &mut dyn Planner, statements: &[SuiteStatement], limits: &Limits) -> Analysis {
     let groups = groups(statements);
     let catalog = match planner.catalog() {
@@ -47,20 +47,20 @@ pub fn analyze(planner: &mut dyn Planner, statements: &[SuiteStatement], limits:
     run.analysis
 }
 
-/// All recorded statements with one normalised text.
+/// All recorded statements with the same normalized text.
 struct Group<'a> {
     normalized: &'a str,
     records: Vec<&'a SuiteStatement>,
 }
 
-/// A group with its plans.
+/// A group of statements with its plans.
 struct Explained<'a> {
     statement: ExplainedStatement,
-    /// Values of each plan of the statement, at the same places.
+    /// For each plan in `statement`, at the same index: the text and values that it was made with.
     questions: Vec<&'a BoundStatement>,
-    /// Values of all runs.
+    /// Text and values of all runs.
     values: Vec<&'a BoundStatement>,
-    /// Generic plan and the most expensive custom plan.
+    /// The generic plan and the most expensive custom plan, if the statement was prepared.
     generic: Option<(Plan, Plan)>,
 }
 
@@ -86,7 +86,7 @@ fn groups(statements: &[SuiteStatement]) -> Vec<Group<'_>> {
     groups.into_values().collect()
 }
 
-/// Returns the analysis if the scratch server answers nothing.
+/// Returns an analysis without plans, for a scratch server that can't be used.
 fn nothing(groups: &[Group<'_>], error: &ExplainError) -> Analysis {
     let unexplained = groups.first().map(|group| Unexplained {
         cause: error.to_string(),
@@ -96,7 +96,7 @@ fn nothing(groups: &[Group<'_>], error: &ExplainError) -> Analysis {
     Analysis { unexplained: unexplained.into_iter().collect(), ..Analysis::default() }
 }
 
-/// Returns a key that errors with one cause share, and the cause in words.
+/// Returns a key that is the same for errors with the same cause, and a description of the cause.
 fn cause(error: &ExplainError) -> (String, String) {
     match error {
         ExplainError::Refused { code, .. } if code == "42P01" => (
@@ -108,28 +108,28 @@ fn cause(error: &ExplainError) -> (String, String) {
     }
 }
 
-/// The state of one analysis.
+/// State of one analysis.
 struct Run<'a> {
     tables: &'a Tables<'a>,
     limits: &'a Limits,
     analysis: Analysis,
-    /// Names of the indexes in any plan.
+    /// Names of all indexes that a plan uses.
     used: BTreeSet<String>,
-    /// Number of value sets beyond [`Limits::value_sets`].
+    /// Number of value sets that weren't explained because of [`Limits::value_sets`].
     skipped_values: usize,
 }
 
-/// A problem with its place.
+/// A problem, with the statement and tests it belongs to.
 struct Found {
     problem: Problem,
     statement: usize,
-    /// Place of the item whose plan has the problem. `None` if indexes do not concern it.
+    /// Index of the item whose plan has the problem. `None` if an index can't solve it.
     item: Option<usize>,
     tests: BTreeSet<String>,
 }
 
 impl Run<'_> {
-    /// Explains all groups. Those without a plan are counted by cause.
+    /// Explains all groups. Counts groups without a plan by cause.
     fn explain<'r>(&mut self, planner: &mut dyn Planner, groups: Vec<Group<'r>>) -> Vec<Explained<'r>> {
         let mut explained = Vec::new();
         let mut causes: BTreeMap<String, Unexplained> = BTreeMap::new();
@@ -164,13 +164,13 @@ impl Run<'_> {
         let mut plans: Vec<(ExplainedPlan, &'r BoundStatement)> = Vec::new();
         let mut refused = None;
         for record in records {
-            // A statement without the values of its parameters has no custom plan.
+            // A custom plan requires parameter values. Without them, only a generic plan is possible.
             let has_values =
                 !record.statement.parameters.is_empty() || !has_parameters(&record.statement.text);
             let mode = if has_values { PlanMode::Custom } else { PlanMode::Generic };
             match planner.explain(&record.statement, mode, &[], &[]) {
                 Ok(plan) => self.add_plan(&mut plans, mode, plan, record),
-                // The planner takes as long for the statement's other values.
+                // Planning would take just as long with other values, so give up on this statement.
                 Err(error) if !matches!(error, ExplainError::Refused { .. } | ExplainError::Utility) => {
                     return Err(error);
                 }
@@ -214,7 +214,7 @@ impl Run<'_> {
         })
     }
 
-    /// Adds a plan, or its tests to a plan of the same shape, of which the more expensive one stays.
+    /// Adds a plan. If a plan of the same shape exists, merges their tests and keeps the more expensive plan.
     fn add_plan<'r>(
         &mut self,
         plans: &mut Vec<(ExplainedPlan, &'r BoundStatement)>,
@@ -243,7 +243,7 @@ impl Run<'_> {
         }
     }
 
-    /// Finds problems and indexes in the plans.
+    /// Finds problems in the plans, and indexes that solve them.
     fn judge(&mut self, cached: &mut CachedPlanner<'_>, explained: &[Explained<'_>]) {
         let mut items = Vec::new();
         let mut tests: Vec<BTreeSet<String>> = Vec::new();
@@ -312,8 +312,7 @@ impl Run<'_> {
         }
     }
 
-    /// Adds the checks of foreign keys to the items, one for each foreign key. The result has them by the place of the
-    /// item.
+    /// Adds an item for each foreign-key check that the plans cause. Returns the checks by the index of their item.
     fn checks(
         &self,
         cached: &mut CachedPlanner<'_>,
@@ -353,7 +352,8 @@ impl Run<'_> {
         found
     }
 
-    /// Turns problems into findings with the indexes that solve them, one for each statement, kind and table.
+    /// Turns problems into findings, and adds the index that solves a problem. Keeps one finding for each statement,
+    /// kind and table.
     fn finish(
         &mut self,
         cached: &mut CachedPlanner<'_>,
@@ -401,7 +401,8 @@ impl Run<'_> {
         });
     }
 
-    /// Returns the place of the suggestion that a plan uses for a problem's table, or for any table if the problem has none.
+    /// Returns the index of a suggestion that `plan` uses for the problem's table, or for any table if the problem has
+    /// no table.
     fn solution(&self, plan: &Plan, problem: &Problem, advice: &Advice) -> Option<usize> {
         let name = problem.table.map(|place| self.tables.table(place));
         let name = name.map(|table| short_name(&table.schema, &table.name));
@@ -430,10 +431,11 @@ fn finding(problem: Problem, statement: usize, tests: BTreeSet<String>, tables: 
     }
 }
 
-/// Keeps the more expensive of two findings, with the tests of both.
+/// Keeps the more important of two findings, with the tests of both.
 fn merge(known: &mut PlanFinding, other: PlanFinding) {
     let tests: BTreeSet<String> = known.tests.iter().chain(&other.tests).cloned().collect();
-    // Of two findings, one without a solution says more.
+    // A finding without a solution outranks a finding with one, because the problem remains after all indexes have been
+    // created.
     let rank = |finding: &PlanFinding| (finding.suggestion.is_none(), finding.cost);
     if rank(&other).partial_cmp(&rank(known)) == Some(std::cmp::Ordering::Greater) {
         *known = other;

@@ -1,4 +1,4 @@
-//! Baseline: the shapes of all statements' plans in a file for git, and the differences of a run from it.
+//! Stores the shapes of all plans in a baseline file for git, and compares later runs with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::{Analysis, ExplainedStatement};
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
-/// Line between two shapes of one statement.
+/// Line that separates two shapes of the same statement.
 const OR: &str = "or";
 
 /// Lines of a shape.
@@ -16,18 +16,18 @@ type Lines = Vec<String>;
 
 /// The shapes of a suite's plans.
 ///
-/// The file is JSON with sorted keys and a line for each node of a plan, so that a diff shows which nodes changed.
+/// The file is JSON with sorted keys and one line for each plan node, so that a diff shows which nodes changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Baseline {
-    /// Day of the statistics, such as `2026-11-20`.
+    /// Day on which the statistics were read, such as `2026-11-20`.
     pub statistics: String,
     /// Major version of PostgreSQL that chose the plans.
     pub postgres: u32,
-    /// Shapes by normalized statement. A statement has several if its plan depends on its values.
+    /// Shapes by normalized statement. A statement whose plan depends on its values has several shapes.
     shapes: BTreeMap<String, BTreeSet<Lines>>,
 }
 
-/// Contents of a file. The fields are in the order of their names.
+/// Contents of a file. The fields are sorted by name, because they are written in this order.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -37,13 +37,13 @@ struct File {
     statistics: String,
 }
 
-/// Reason why a text is no baseline.
+/// Reason why a text isn't a baseline.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
-    /// The text is not JSON, or lacks a field.
+    /// The text isn't JSON, or a field is missing.
     #[error("it is no baseline of plans: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// A newer pgfresh has written the file.
+    /// The file has an unknown format version, so a newer pgfresh has written it.
     #[error("its format is {0}, and this pgfresh reads format {FORMAT}")]
     Format(u32),
 }
@@ -51,15 +51,15 @@ pub enum BaselineError {
 /// Differences between a run and its baseline.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BaselineChanges {
-    /// Day of the baseline's statistics.
+    /// Day on which the baseline's statistics were read.
     pub statistics: String,
     /// Major version of PostgreSQL in the baseline.
     pub postgres: u32,
-    /// Statements with a plan whose shape the baseline lacks.
+    /// Statements that have a plan whose shape isn't in the baseline.
     pub changed: Vec<ChangedPlan>,
-    /// Statements that the baseline lacks.
+    /// Statements that aren't in the baseline.
     pub new: Vec<ChangedPlan>,
-    /// Statements that the run lacks.
+    /// Statements that are in the baseline but not in the run.
     pub vanished: Vec<ChangedPlan>,
 }
 
@@ -68,11 +68,12 @@ pub struct BaselineChanges {
 pub struct ChangedPlan {
     /// Normalized text.
     pub statement: String,
-    /// Names of the tests that ran it. Empty if none did.
+    /// Names of the tests that ran the statement. Empty if the run doesn't contain the statement.
     pub tests: Vec<String>,
-    /// Shapes in the baseline, in lines that the word `or` separates. Empty if there are none.
+    /// Lines of the shapes in the baseline. The line `or` separates shapes. Empty if the baseline doesn't contain the
+    /// statement.
     pub before: Vec<String>,
-    /// Shapes in this run, likewise.
+    /// Lines of the shapes in this run, in the same form.
     pub after: Vec<String>,
 }
 
@@ -85,13 +86,13 @@ impl Baseline {
         Self { statistics, postgres, shapes }
     }
 
-    /// Parses the text of a file.
+    /// Parses the contents of a baseline file.
     ///
     /// # Errors
     ///
-    /// If the text is not a baseline, or one of a newer pgfresh.
+    /// Returns an error if the text isn't a baseline, or if a newer pgfresh wrote it.
     pub fn parse(text: &str) -> Result<Self, BaselineError> {
-        /// The field that all versions of the format have.
+        /// The only field that exists in all versions of the format.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
@@ -106,11 +107,11 @@ impl Baseline {
         Ok(Self { statistics, postgres, shapes })
     }
 
-    /// Returns the text of the file. Equal baselines have equal texts.
+    /// Returns the contents of a baseline file. Equal baselines produce equal files.
     ///
     /// # Panics
     ///
-    /// Never: all keys are strings.
+    /// Never panics, because all keys are strings.
     #[must_use]
     pub fn to_json(&self) -> String {
         let plans = self.shapes.iter().map(|(statement, shapes)| (statement.clone(), join(shapes))).collect();
@@ -119,7 +120,7 @@ impl Baseline {
         serde_json::to_string_pretty(&file).expect("all keys are strings") + "\n"
     }
 
-    /// Compares the plans of a run with this baseline.
+    /// Compares the plans in `analysis` with this baseline.
     #[must_use]
     pub fn changes(&self, analysis: &Analysis) -> BaselineChanges {
         let mut changes = BaselineChanges {

@@ -1,4 +1,4 @@
-//! Queries with a client's values, by the extended protocol.
+//! Runs queries with parameter values through the extended protocol.
 
 use pgwire::{Frame, columns, encode};
 use server::{AdminConnection, SessionError};
@@ -27,7 +27,7 @@ pub fn run_bound(
 
 #[allow(clippy::cast_possible_truncation)]
 pub(crate) fn parse_message(sql: &str, parameters: &[BoundValue]) -> Vec<u8> {
-    // A zero byte would end the text early, and the server finds the message malformed.
+    // A zero byte would end the text early and make the message malformed, so replace it.
     let sql = sql.replace('\0', "\u{fffd}");
     let count = (parameters.len() as u16).to_be_bytes();
     let mut body = [b"\0", sql.as_bytes(), b"\0", &count].concat();
@@ -35,7 +35,7 @@ pub(crate) fn parse_message(sql: &str, parameters: &[BoundValue]) -> Vec<u8> {
     encode(b'P', &body)
 }
 
-/// Encodes Parse, Bind, Execute and Sync. The client declared the types and chose the formats of the values.
+/// Encodes Parse, Bind, Execute and Sync. Types and formats of the values are those that the client used.
 #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 fn messages(sql: &str, parameters: &[BoundValue]) -> Vec<u8> {
     let count = (parameters.len() as u16).to_be_bytes();

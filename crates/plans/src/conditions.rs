@@ -1,39 +1,39 @@
-//! Conditions of plans, which PostgreSQL prints as fully parenthesised expressions.
+//! Splits the conditions in plans, which PostgreSQL prints as fully parenthesized expressions.
 //!
-//! A text of another form yields fewer parts and never an error, because PostgreSQL itself checks every index that
-//! comes from it.
+//! Unexpected text yields fewer parts, never an error. This is safe because PostgreSQL checks every index that results
+//! from a condition.
 
 use pgwire::{SqlLexer, Token, TokenKind};
 
 use crate::names::unquoted;
 
-/// A column of one of the plan's relations.
+/// A reference to a column of a relation in the plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Reference {
     /// Alias of the relation in the plan.
     pub(crate) alias: String,
-    /// Column, or `*` for the whole row.
+    /// Name of the column, or `*` for the whole row.
     pub(crate) column: String,
 }
 
-/// One condition of several that AND connects.
+/// One of the conditions that AND connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Test<'a> {
     /// `left operator right`, or `left operator ANY (right)`.
     Comparison { left: &'a str, operator: &'a str, right: &'a str, any: bool },
     /// `of IS NULL` or `of IS NOT NULL`.
     Null { of: &'a str, not: bool },
-    /// A Boolean column, or `NOT` with one.
+    /// A Boolean column, alone or after `NOT`.
     Boolean { of: &'a str, not: bool },
 }
 
-/// A token with its place.
+/// A token with its position in the text.
 #[derive(Debug, Clone, Copy)]
 struct Placed<'a> {
     token: Token<'a>,
     start: usize,
     end: usize,
-    /// Number of parentheses and brackets around the token. Those themselves count as inside.
+    /// Number of parentheses and brackets around the token. A parenthesis or bracket counts as inside itself.
     depth: usize,
 }
 
@@ -43,12 +43,12 @@ impl Placed<'_> {
     }
 }
 
-/// Returns the parts that AND connects, without the parentheses around all of them.
+/// Returns the parts that AND connects, without parentheses that enclose the whole text.
 pub(crate) fn conjuncts(text: &str) -> Vec<&str> {
     split(text, b"and")
 }
 
-/// Returns the parts that OR connects, without the parentheses around all of them.
+/// Returns the parts that OR connects, without parentheses that enclose the whole text.
 pub(crate) fn disjuncts(text: &str) -> Vec<&str> {
     split(text, b"or")
 }
@@ -67,7 +67,7 @@ fn split<'a>(text: &'a str, word: &[u8]) -> Vec<&'a str> {
     parts
 }
 
-/// Returns the condition's kind and operands. `None` for conditions that no index can serve.
+/// Returns the condition's kind and operands. `None` for a condition that an index can't serve.
 pub(crate) fn test(text: &str) -> Option<Test<'_>> {
     let text = without_parentheses(text);
     let tokens = tokens(text);
@@ -100,7 +100,7 @@ pub(crate) fn test(text: &str) -> Option<Test<'_>> {
     (!left.is_empty() && !right.is_empty()).then_some(Test::Comparison { left, operator, right, any })
 }
 
-/// Returns the test `of IS [NOT] NULL`.
+/// Parses `of IS NULL` or `of IS NOT NULL`.
 fn text_before_null<'a>(text: &'a str, outer: &[&Placed<'_>]) -> Option<Test<'a>> {
     let [.., before_last, last] = outer else { return None };
     if !last.token.is_word(b"null") {
@@ -112,7 +112,7 @@ fn text_before_null<'a>(text: &'a str, outer: &[&Placed<'_>]) -> Option<Test<'a>
     (is.token.is_word(b"is") && !of.is_empty()).then_some(Test::Null { of, not })
 }
 
-/// Returns all columns in the text, without duplicates, in their order.
+/// Returns all columns in the text, without duplicates, in order of appearance.
 pub(crate) fn references(text: &str) -> Vec<Reference> {
     let mut found = Vec::new();
     for (reference, _, _) in places(text) {
@@ -123,7 +123,7 @@ pub(crate) fn references(text: &str) -> Vec<Reference> {
     found
 }
 
-/// Returns the column if the text is nothing else, except for parentheses.
+/// Returns the column if the text consists of a single column, with or without parentheses.
 pub(crate) fn single_reference(text: &str) -> Option<Reference> {
     let text = without_parentheses(text);
     match places(text).pop() {
@@ -132,7 +132,7 @@ pub(crate) fn single_reference(text: &str) -> Option<Reference> {
     }
 }
 
-/// Returns the text without the alias before each of its columns.
+/// Returns the text with `alias` removed before each column.
 pub(crate) fn without_alias(text: &str, alias: &str) -> String {
     let mut rest = text.to_owned();
     for (reference, start, end) in places(text).into_iter().rev() {
@@ -144,7 +144,7 @@ pub(crate) fn without_alias(text: &str, alias: &str) -> String {
     rest
 }
 
-/// Returns each column with its first and last place.
+/// Returns each column reference with its start and end in the text.
 fn places(text: &str) -> Vec<(Reference, usize, usize)> {
     let tokens = tokens(text);
     let sign = |index: Option<usize>, byte| {
@@ -172,7 +172,7 @@ fn places(text: &str) -> Vec<(Reference, usize, usize)> {
     found
 }
 
-/// Returns the text without white space and parentheses that enclose all of it.
+/// Returns the text without white space and without parentheses that enclose the whole text.
 pub(crate) fn without_parentheses(text: &str) -> &str {
     let mut text = text.trim();
     loop {
@@ -190,7 +190,7 @@ pub(crate) fn without_parentheses(text: &str) -> &str {
     }
 }
 
-/// Splits a list at its outer commas.
+/// Splits a list at the commas outside of parentheses and brackets.
 pub(crate) fn list(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
     let mut start = 0;
@@ -204,7 +204,7 @@ pub(crate) fn list(text: &str) -> Vec<&str> {
     items
 }
 
-/// Returns all tokens. Only boundaries between characters are places.
+/// Returns all tokens that start and end at character boundaries.
 fn tokens(text: &str) -> Vec<Placed<'_>> {
     let mut lexer = SqlLexer::new(text.as_bytes(), true);
     let mut depth = 0_usize;
@@ -223,7 +223,8 @@ fn tokens(text: &str) -> Vec<Placed<'_>> {
     tokens
 }
 
-/// Returns the words and signs of a text outside parentheses, for callers that read more than conditions.
+/// Returns the words and signs outside of parentheses, with their positions. Also works for texts other than
+/// conditions.
 pub(crate) fn outer_words(text: &str) -> Vec<(&str, usize)> {
     tokens(text)
         .into_iter()

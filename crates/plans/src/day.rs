@@ -1,10 +1,10 @@
-//! Days of the calendar.
+//! Formats calendar days.
 
-/// Returns the day of a time in seconds since 1970, in UTC, such as `2026-11-20`.
+/// Returns the UTC date of a time in seconds since 1970, such as `2026-11-20`.
 ///
 /// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
 pub(crate) fn day(seconds: u64) -> String {
-    // Years begin in March, and eras of 400 years in the year 0.
+    // In this algorithm, a year begins in March, and an era has 400 years and begins in the year 0.
     let days = seconds / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! Definitions of indexes, as `pg_get_indexdef` prints them.
+//! Parses index definitions, as `pg_get_indexdef` prints them.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::Candidate;
 use crate::conditions::{list, outer_words};
 use crate::names::{full_name, short_name};
 
-/// The parts of an index's definition.
+/// The parts of an index definition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct IndexDefinition {
     /// Schema of the table.
@@ -15,16 +15,16 @@ pub(crate) struct IndexDefinition {
     pub(crate) table: String,
     /// Access method, such as `btree`.
     pub(crate) method: String,
-    /// Columns and expressions as SQL, with their operator class and order.
+    /// Key columns and expressions as SQL, with operator class and sort order.
     pub(crate) keys: Vec<String>,
-    /// Further columns, after INCLUDE.
+    /// Columns of the INCLUDE clause.
     pub(crate) included: Vec<String>,
-    /// Condition of a partial index.
+    /// Condition of a partial index. `None` for other indexes.
     pub(crate) predicate: Option<String>,
 }
 
 impl IndexDefinition {
-    /// Reads a definition of an index of a table. Returns `None` for a text of another form.
+    /// Parses a definition of an index on `table`. Returns `None` if the definition has an unexpected form.
     pub(crate) fn parse(schema: &str, table: &str, definition: &str) -> Option<Self> {
         let words = outer_words(definition);
         let method = words.windows(2).find(|pair| pair[0].0.eq_ignore_ascii_case("using"))?[1];
@@ -45,7 +45,8 @@ impl IndexDefinition {
         })
     }
 
-    /// Returns true if each search that `self` serves is one that `other` serves, too: the keys begin those of `other`.
+    /// Returns true if `other` also serves every search that `self` serves, because its keys begin with the keys of
+    /// `self`.
     pub(crate) fn is_part_of(&self, other: &Self) -> bool {
         let stored = |column: &String| other.keys.contains(column) || other.included.contains(column);
         (&self.schema, &self.table, &self.method) == (&other.schema, &other.table, &other.method)
@@ -58,7 +59,7 @@ impl IndexDefinition {
             && self.included.iter().all(stored)
     }
 
-    /// Returns the definition for [`crate::Planner::create`].
+    /// Returns the definition in the form that [`crate::Planner::create`] expects.
     pub(crate) fn candidate(&self) -> Candidate {
         Candidate {
             schema: self.schema.clone(),
@@ -84,7 +85,7 @@ impl IndexDefinition {
     }
 }
 
-/// Prints the statement that creates the index.
+/// Writes the SQL statement that creates the index.
 impl fmt::Display for IndexDefinition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let method = if self.method == "btree" { String::new() } else { format!("USING {} ", self.method) };
@@ -93,11 +94,11 @@ impl fmt::Display for IndexDefinition {
     }
 }
 
-/// Returns the text between the next parenthesis and its counterpart.
+/// Returns the text inside the parentheses that begin at `from`.
 fn parenthesised(text: &str, from: usize) -> Option<&str> {
     let rest = text[from..].trim_start();
     let rest = rest.strip_prefix('(')?;
-    // The text ends with the first parenthesis that closes more than it opens.
+    // The text ends at the first closing parenthesis without a counterpart inside the text.
     let mut lexer = pgwire::SqlLexer::new(rest.as_bytes(), true);
     let mut depth = 0_usize;
     while let Some(token) = lexer.token() {

@@ -1,6 +1,7 @@
-//! A planner for tests, which knows sequential scans and B-trees for equality.
+//! Fakes a planner for unit tests, which only supports sequential scans and B-trees that are searched for equal values.
 //!
-//! Its statements are `table: a b`, for a search of a table by equality of columns.
+//! Its statements have the form `table: a b`, which means a search in `table` with equality conditions on columns `a`
+//! and `b`.
 
 use serde_json::{Value, json};
 
@@ -10,12 +11,12 @@ use crate::{
     Plan, PlanMode, Planner, RelationKind, SuiteStatement,
 };
 
-/// Parses a plan of nodes from [`node`].
+/// Returns a plan from a tree of nodes that [`node`] made.
 pub(crate) fn plan(root: &Value) -> Plan {
     Plan::parse(&json!([{ "Plan": root }])).unwrap()
 }
 
-/// Returns a node with costs, rows, width, and further properties.
+/// Returns a plan node with costs, row count, a fixed width, and further properties.
 pub(crate) fn node(kind: &str, cost: (f64, f64), rows: f64, properties: &Value, children: &[Value]) -> Value {
     let mut node = json!({
         "Node Type": kind, "Startup Cost": cost.0, "Total Cost": cost.1, "Plan Rows": rows, "Plan Width": 64,
@@ -26,7 +27,7 @@ pub(crate) fn node(kind: &str, cost: (f64, f64), rows: f64, properties: &Value, 
     node
 }
 
-/// Returns a table with columns, each with its number of distinct values.
+/// Returns a table with columns. Each column has a name and a number of distinct values.
 pub(crate) fn table(name: &str, rows: f64, pages: u64, columns: &[(&str, f64)]) -> CatalogTable {
     let column = |(name, distinct): &(&str, f64)| CatalogColumn {
         name: (*name).to_owned(),
@@ -47,7 +48,7 @@ pub(crate) fn table(name: &str, rows: f64, pages: u64, columns: &[(&str, f64)]) 
     }
 }
 
-/// Returns an index that nothing but searches needs.
+/// Returns an index that no constraint needs, so it only serves searches.
 pub(crate) fn index(name: &str, table: &str, keys: &str) -> CatalogIndex {
     CatalogIndex {
         schema: "public".to_owned(),
@@ -60,7 +61,7 @@ pub(crate) fn index(name: &str, table: &str, keys: &str) -> CatalogIndex {
     }
 }
 
-/// Returns a recorded statement of one test.
+/// Returns a statement that one test ran.
 pub(crate) fn recorded(text: &str, name: &str) -> SuiteStatement {
     SuiteStatement {
         statement: BoundStatement { text: text.to_owned(), ..BoundStatement::default() },
@@ -73,9 +74,9 @@ pub(crate) fn recorded(text: &str, name: &str) -> SuiteStatement {
 #[derive(Debug, Default)]
 pub(crate) struct FakePlanner {
     pub(crate) catalog: Catalog,
-    /// All candidates.
+    /// All candidates created so far.
     pub(crate) created: Vec<Candidate>,
-    /// Number of EXPLAINs.
+    /// Number of EXPLAINs so far.
     pub(crate) explains: usize,
 }
 
@@ -84,7 +85,7 @@ impl FakePlanner {
         Self { catalog: Catalog { tables, ..Catalog::default() }, ..Self::default() }
     }
 
-    /// Returns the cost of a search, and the index for it. `None` stands for a sequential scan.
+    /// Returns the cost of a search, and the index it uses. `None` stands for a sequential scan.
     fn best(
         &self,
         table: &CatalogTable,

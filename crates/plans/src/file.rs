@@ -1,5 +1,5 @@
-//! Files of statistics: our own format, which has a line for each relation and each column, and the output of
-//! `pg_dump --statistics-only`.
+//! Parses and writes statistics files. Reads two formats: pgfresh's own JSON format, with a line for each relation and
+//! column, and the output of `pg_dump --statistics-only`.
 
 mod dump;
 pub(crate) mod validation;
@@ -12,46 +12,46 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::Statistics;
 use crate::statistics::FORMAT;
 
-/// Reasons why a file has no valid statistics. The messages contain no values.
+/// Reason why a file doesn't contain valid statistics. The messages don't contain column values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StatisticsFileError {
-    /// The file is not UTF-8.
+    /// The file isn't UTF-8.
     #[error("line {line}: a byte is not UTF-8")]
     Encoding {
-        /// Line from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// The text does not have the expected form.
+    /// The text doesn't have the expected form.
     #[error("line {line}: {reason}")]
     Syntax {
-        /// Line from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Reason without values.
+        /// Reason, without column values.
         reason: String,
     },
-    /// A field has a value that PostgreSQL cannot have written.
+    /// A field has a value that PostgreSQL can't have written.
     #[error("{place}: {reason}")]
     Invalid {
-        /// Relation and column.
+        /// Relation and column that the field belongs to.
         place: String,
-        /// Reason without values.
+        /// Reason, without column values.
         reason: String,
     },
-    /// Another version of pgfresh wrote the file.
+    /// A pgfresh with a different format version wrote the file.
     #[error("the file has format {0}, but this pgfresh reads format {FORMAT}")]
     Format(u32),
 }
 
-/// Depths of JSON at which each element has its own line: the file's fields, the settings and relations, and the columns
-/// of a relation.
+/// JSON depths at which each element gets its own line: the file's fields (1), settings and relations (2), and the
+/// columns of a relation (4).
 const LINES: [usize; 3] = [1, 2, 4];
 
 impl Statistics {
-    /// Parses a file in our format, or the output of `pg_dump --statistics-only`, and checks all fields.
+    /// Parses a file in pgfresh's format, or the output of `pg_dump --statistics-only`, and checks all fields.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the line, or the relation and the column, and what is wrong there.
+    /// Returns an error that names the position (line, or relation and column) and describes the problem.
     pub fn parse(file: &[u8]) -> Result<Self, StatisticsFileError> {
         let text = std::str::from_utf8(file)
             .map_err(|error| StatisticsFileError::Encoding { line: line(&file[..error.valid_up_to()]) })?;
@@ -69,11 +69,11 @@ impl Statistics {
         Ok(statistics)
     }
 
-    /// Returns the statistics in the file format. Equal statistics give equal files.
+    /// Returns the statistics in pgfresh's file format. Equal statistics produce equal files.
     ///
     /// # Panics
     ///
-    /// Never: all fields can be written as JSON.
+    /// Never panics, because all fields can be written as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut bytes = Vec::new();
@@ -84,18 +84,18 @@ impl Statistics {
     }
 }
 
-/// Field that says whether the others can be understood.
+/// The field that determines whether this pgfresh can read the file.
 #[derive(Deserialize)]
 struct Head {
     format: Option<u32>,
 }
 
-/// Returns the number of the line that follows `before`, from 1.
+/// Returns the line number, from 1, of the position after `before`.
 fn line(before: &[u8]) -> usize {
     before.split(|byte| *byte == b'\n').count()
 }
 
-/// Describes a JSON error without the value that the message of `serde_json` may repeat before ", expected".
+/// Describes a JSON error. Omits the part before ", expected", where the message of `serde_json` may quote a value.
 fn syntax(error: &serde_json::Error) -> StatisticsFileError {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
@@ -103,7 +103,7 @@ fn syntax(error: &serde_json::Error) -> StatisticsFileError {
     StatisticsFileError::Syntax { line: error.line(), reason: reason.unwrap_or_else(|| message.to_owned()) }
 }
 
-/// Begins a line for each element at the depths of [`LINES`].
+/// JSON formatter that starts a new line for each element at the depths in [`LINES`].
 struct Lines {
     depth: usize,
 }

@@ -1,8 +1,8 @@
-//! Reads statistics from production's server, or from a file.
+//! Reads statistics from the production server, or from a file.
 //!
-//! The server is read in one read-only transaction with one snapshot, which takes no lock beyond ACCESS SHARE and waits
-//! for none longer than a second. All queries use the simple protocol and leave no state in the session, so that a pooler
-//! may give the session to other clients afterwards. Neither errors nor logs contain values of columns.
+//! A server import is a read-only transaction with a single snapshot. It only takes ACCESS SHARE locks, and waits for a
+//! lock at most one second. All queries use the simple protocol and leave no session state behind, because a pooler may
+//! give the session to another client afterwards. Neither errors nor logs contain column values.
 
 mod array;
 mod catalog;
@@ -25,13 +25,14 @@ pub(crate) use catalog::MOST_PAGES;
 pub use error::ImportError;
 pub use server::StatisticsServer;
 
-/// How long a server may take for one answer. It cancels each query after a minute, unless it has stopped.
+/// Maximum time to wait for a response from the server. A working server cancels each query after a minute, so a longer
+/// wait means that the server has stopped.
 const SILENCE: Duration = Duration::from_mins(2);
 
-/// Statistics that were read, and a list of what could not be read.
+/// Imported statistics, and a list of the parts that couldn't be read.
 #[derive(Debug)]
 pub struct Import {
-    /// Statistics, in the order of names.
+    /// Statistics, sorted by name.
     pub statistics: Statistics,
     /// Relations with incomplete statistics.
     pub gaps: Gaps,
@@ -40,15 +41,15 @@ pub struct Import {
 /// Relations whose statistics are incomplete.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    /// Tables whose columns the role may not read.
+    /// Tables whose columns the role isn't allowed to read.
     pub without_privilege: Vec<RelationName>,
     /// Tables whose statistics row-level security hides from the role.
     pub row_security: Vec<RelationName>,
-    /// Relations that another session had locked: they have neither their real size nor a definition.
+    /// Relations that another session had locked. Their file size and definition are missing.
     pub locked: Vec<RelationName>,
     /// Tables and materialized views that have never been analyzed.
     pub never_analyzed: Vec<RelationName>,
-    /// Objects of CREATE STATISTICS whose contents the server does not show.
+    /// Objects of CREATE STATISTICS whose contents the server doesn't show.
     pub extended: Vec<RelationName>,
 }
 
@@ -61,22 +62,22 @@ impl Gaps {
     }
 }
 
-/// Reads the statistics of the database.
+/// Reads the statistics of the database that `server` points to.
 ///
 /// # Errors
 ///
-/// Returns an error if the server cannot be reached, or a query fails or takes longer than a minute.
+/// Returns an error if the server can't be reached, or if a query fails or takes longer than a minute.
 pub fn read(server: StatisticsServer) -> Result<Import, ImportError> {
     read_within(server, SILENCE)
 }
 
-/// Reads in another thread, because the driver waits for an answer without a limit.
+/// Reads in a second thread, because the driver waits for responses without a timeout.
 fn read_within(server: StatisticsServer, silence: Duration) -> Result<Import, ImportError> {
     let location = server.location();
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let answered = sender.clone();
-        // After the limit, the receiver is gone.
+        // After a timeout, the receiver no longer exists, so ignore send errors.
         let result = read_all(&server, Box::new(move || drop(answered.send(None))));
         drop(sender.send(Some(result)));
     });

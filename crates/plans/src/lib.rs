@@ -1,9 +1,10 @@
-//! Shows which plans a test suite's statements would get in production, from production's statistics alone.
+//! Shows which plans a test suite's statements would get in production, using nothing from production but its
+//! statistics.
 //!
-//! [`Statistics`] are those of production's planner: sizes of tables and indexes, and statistics of columns.
-//! A scratch copy of the template gets these statistics and sparse files of production's sizes, so that its planner
-//! chooses production's plans. pgfresh executes no statement of the suite there. This crate prints nothing and knows nothing about
-//! the command line.
+//! [`Statistics`] contain what production's planner knows: the sizes of tables and indexes, and column statistics.
+//! pgfresh gives them to a scratch copy of the template, together with sparse files of the same sizes as in production.
+//! The scratch server's planner then chooses the same plans as production. pgfresh never executes the suite's
+//! statements there. This crate doesn't print anything and doesn't depend on the command line.
 
 mod analysis;
 mod analyze;

@@ -1,7 +1,7 @@
-//! Names in SQL.
+//! Quotes and unquotes SQL names.
 
-/// Keywords that PostgreSQL does not accept as the name of a table or column without quotes. Source: `kwlist.h` of 13 to
-/// 18, reserved words and those of functions or types.
+/// Keywords that PostgreSQL doesn't accept as a table or column name without quotes. Source: `kwlist.h` of versions 13
+/// to 18, the reserved keywords and those allowed as function or type names.
 pub(crate) const RESERVED: &[&str] = &[
     "all",
     "analyse",
@@ -106,7 +106,7 @@ pub(crate) const RESERVED: &[&str] = &[
     "with",
 ];
 
-/// Returns a name as it stands in SQL, in quotes if it needs them.
+/// Returns `name` in SQL notation, quoted if necessary.
 pub(crate) fn sql_name(name: &str) -> String {
     let is_plain = |(index, byte): (usize, u8)| {
         byte.is_ascii_lowercase() || byte == b'_' || index > 0 && (byte.is_ascii_digit() || byte == b'$')
@@ -118,17 +118,17 @@ pub(crate) fn sql_name(name: &str) -> String {
     }
 }
 
-/// Returns a qualified name as it stands in SQL, without the schema if it is `public`.
+/// Returns a qualified name in SQL notation. Omits the schema if it is `public`.
 pub(crate) fn short_name(schema: &str, name: &str) -> String {
     if schema == "public" { sql_name(name) } else { full_name(schema, name) }
 }
 
-/// Returns a name with its schema as it stands in SQL.
+/// Returns a qualified name in SQL notation, always with the schema.
 pub(crate) fn full_name(schema: &str, name: &str) -> String {
     format!("{}.{}", sql_name(schema), sql_name(name))
 }
 
-/// Returns the name that a token of SQL stands for.
+/// Returns the name that an SQL token stands for.
 pub(crate) fn unquoted(token: &str) -> String {
     match token.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(name) => name.replace("\"\"", "\""),

@@ -1,8 +1,8 @@
-//! Numbers in sentences, and small calculations with those of the planner.
+//! Formats numbers for sentences, and does small calculations with the planner's numbers.
 
 use report::{Quantity, Unit, grouped};
 
-/// Returns a rounded number with commas, such as `774,288`, or in millions, such as `48 million`.
+/// Returns a rounded number with thousands separators, such as `774,288`, or in millions, such as `48 million`.
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();
@@ -17,12 +17,13 @@ pub(crate) fn number(value: f64) -> String {
     cost(value)
 }
 
-/// Returns a cost with commas and without decimals, such as `774,288`.
+/// Returns a cost with thousands separators and without decimals, such as `774,288`.
 pub(crate) fn cost(value: f64) -> String {
     grouped(format_args!("{value:.0}"))
 }
 
-/// Returns a number of distinct values. A negative one counts in rows, as in `pg_stats.n_distinct`.
+/// Returns a number of distinct values. A negative `distinct` is minus their ratio to `rows`, as in
+/// `pg_stats.n_distinct`.
 pub(crate) fn distinct_values(distinct: f64, rows: f64) -> f64 {
     if distinct < 0.0 { -distinct * rows } else { distinct }
 }
@@ -32,18 +33,18 @@ pub(crate) fn aligned(size: f64) -> f64 {
     (size / 8.0).ceil() * 8.0
 }
 
-/// Returns a number without its fraction, at least 0.
+/// Returns `value` without its fractional part. Negative values become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "such casts saturate")]
 pub(crate) fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// Returns a size, such as `4.29 GB`.
+/// Formats a number of bytes, such as `4.29 GB`.
 pub(crate) fn bytes(value: f64) -> String {
     Quantity::new(value.round(), Unit::Bytes).to_string()
 }
 
-/// Returns a fraction in per cent, such as `97 %`. Nothing but 1 is `100 %`, and nothing but 0 is `0 %`.
+/// Formats a fraction as a percentage, such as `97 %`. Only exactly 1 is `100 %`, and only exactly 0 is `0 %`.
 pub(crate) fn percent(fraction: f64) -> String {
     let percent = fraction * 100.0;
     if percent < 1.0 && percent > 0.0 {

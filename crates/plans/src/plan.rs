@@ -1,48 +1,48 @@
-//! Plans: the output of `EXPLAIN (FORMAT JSON)` as a tree.
+//! Parses the output of `EXPLAIN (FORMAT JSON)` into a tree of plan nodes.
 
 use serde_json::{Map, Value};
 
-/// A plan of one statement.
+/// The plan of a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// The plan's outermost node.
+    /// The outermost node.
     pub root: Node,
 }
 
-/// A node of a plan.
+/// A plan node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Node type in PostgreSQL's words, such as `Seq Scan`.
+    /// Node type as PostgreSQL calls it, such as `Seq Scan`.
     pub kind: String,
-    /// Estimated cost before the first row, in the planner's units.
+    /// Estimated cost until the first row, in the planner's units.
     pub startup_cost: f64,
-    /// Estimated cost of all rows, in the planner's units.
+    /// Estimated cost until the last row, in the planner's units.
     pub total_cost: f64,
     /// Estimated number of rows.
     pub rows: f64,
-    /// Estimated width of a row, in bytes.
+    /// Estimated width of a row in bytes.
     pub width: f64,
-    /// All other properties, under PostgreSQL's names, such as `Relation Name`, `Schema`, `Alias`, `Index Name`,
-    /// `Index Cond` and `Filter`.
+    /// All other properties under PostgreSQL's names, such as `Relation Name`, `Schema`, `Alias`, `Index Name`, `Index
+    /// Cond` and `Filter`.
     pub properties: Map<String, Value>,
-    /// Nodes that give this node its rows, in PostgreSQL's order.
+    /// Nodes whose rows this node reads, in PostgreSQL's order.
     pub children: Vec<Node>,
 }
 
-/// Reason why a text is no plan.
+/// Error for a text that isn't a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the server's plan lacks {path}")]
 pub struct PlanError {
-    /// Path of the missing or wrong property.
+    /// Path of the property that is missing or has the wrong type.
     pub path: String,
 }
 
 impl Plan {
-    /// Parses the output of `EXPLAIN (FORMAT JSON)`: an array with one object, which has the property `Plan`.
+    /// Parses the output of `EXPLAIN (FORMAT JSON)`: an array whose only element is an object with the property `Plan`.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// Returns an error if a property is missing or has the wrong type.
     pub fn parse(explained: &Value) -> Result<Self, PlanError> {
         let plan = explained.get(0).and_then(|first| first.get("Plan"));
         let plan =
@@ -91,14 +91,14 @@ impl Node {
         })
     }
 
-    /// Returns a property that is a text, such as `Relation Name`.
+    /// Returns a string property, such as `Relation Name`.
     #[must_use]
     pub fn text(&self, property: &str) -> Option<&str> {
         self.properties.get(property).and_then(Value::as_str)
     }
 }
 
-/// Properties that have a field of their own.
+/// Properties that [`Node`] has a separate field for.
 const PARSED: &[&str] = &["Node Type", "Startup Cost", "Total Cost", "Plan Rows", "Plan Width", "Plans"];
 
 #[cfg(test)]

@@ -1,23 +1,24 @@
-//! Budgets for plans: limits that no statement of a suite may exceed in production.
+//! Checks plans against a budget: limits that no statement of a suite may exceed in production.
 
 use crate::numbers::{bytes, cost};
 use crate::{Analysis, ExplainedStatement};
 
-/// Limits for the plan of each statement. `None` means no limit.
+/// Limits for each statement's plan. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PlanBudget {
     /// Maximum total cost of a plan, in the planner's units.
     pub cost: Option<f64>,
-    /// Maximum size in bytes of a table that a plan reads sequentially. With a LIMIT, the part that it reads counts.
+    /// Maximum number of bytes that a plan may read sequentially from a table. With a LIMIT, only the part that the
+    /// plan reads counts.
     pub sequential_bytes: Option<u64>,
 }
 
-/// A statement whose plan exceeds the budget.
+/// A statement that exceeds the budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverPlanBudget {
     /// Index of the statement in [`Analysis::statements`].
     pub statement: usize,
-    /// Exceeded limits with the measured values, such as `cost 774,288, 100,000 allowed`.
+    /// The exceeded limits with the measured values, such as `cost 774,288, 100,000 allowed`.
     pub limits: Vec<String>,
 }
 
@@ -28,7 +29,7 @@ impl PlanBudget {
         *self == Self::default()
     }
 
-    /// Returns the statements with a plan that exceeds a limit, in the order of the analysis.
+    /// Returns the statements whose plan exceeds a limit, in the order of the analysis.
     #[must_use]
     pub fn exceeded(&self, analysis: &Analysis) -> Vec<OverPlanBudget> {
         let statements = analysis.statements.iter().enumerate();

@@ -1,7 +1,8 @@
 //! Removes personal data from statistics.
 //!
-//! Values of selected columns become tokens, or are left out. The planner's other numbers stay: fractions, widths, counts
-//! of distinct values, correlations. So do names of tables, columns and indexes. See [`Redaction::apply`].
+//! Values of selected columns are replaced with tokens or removed. Other planner input stays unchanged: fractions,
+//! widths, numbers of distinct values, correlations, and the names of tables, columns and indexes. See
+//! [`Redaction::apply`].
 
 mod names;
 mod selection;
@@ -18,25 +19,25 @@ use crate::{ColumnStatistics, ExtendedStatistics, RelationName, RelationStatisti
 
 pub use self::selection::{ColumnPattern, PatternError};
 
-/// Columns to redact.
+/// Selects the columns to redact.
 #[derive(Debug, Clone)]
 pub struct Redaction {
     patterns: Vec<ColumnPattern>,
-    /// Whether names such as `email` select a column.
+    /// Whether columns are selected by names such as `email`.
     by_name: bool,
     all: bool,
 }
 
-/// Reasons why the columns cannot be redacted.
+/// Reason why columns can't be redacted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RedactError {
-    /// A pattern is wrong.
+    /// A pattern is malformed.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// `all` or `none` contradicts another word.
+    /// `all` is combined with another word.
     #[error("\"{0}\" cannot stand beside \"{1}\"")]
     Contradiction(String, String),
-    /// A pattern selects nothing, so it may be misspelled.
+    /// A pattern doesn't select any column, so it may be misspelled.
     #[error("no column with statistics matches \"{0}\"")]
     Unmatched(String),
 }
@@ -56,16 +57,16 @@ impl RedactError {
     }
 }
 
-/// Text in place of a literal.
+/// Replacement for a literal.
 const LITERAL: &str = "?";
 
 impl Redaction {
-    /// Parses the words of `--redact`: `all`, `none`, or patterns of columns. Columns whose names suggest personal data
-    /// are redacted unless there is `none`.
+    /// Parses the words after `--redact`: `all`, `none`, or column patterns. Without `none`, columns whose names suggest
+    /// personal data are redacted, too.
     ///
     /// # Errors
     ///
-    /// Returns an error if a pattern is wrong, or `all` and `none` contradict the other words.
+    /// Returns an error if a pattern is malformed, or if `all` is combined with another word.
     pub fn parse(words: &[String]) -> Result<Self, RedactError> {
         let has = |word: &str| words.iter().any(|other| other == word);
         if has("all")
@@ -78,14 +79,14 @@ impl Redaction {
         Ok(Self { patterns, by_name: !has("none"), all: has("all") })
     }
 
-    /// Redacts all values of the selected columns, and of everything that has their values: partitions, child tables,
-    /// generated columns, expressions of indexes, extended statistics. Texts become tokens that have the order of the
-    /// texts. Other values are left out, and so are texts whose type is unknown. Definitions of indexes that use a
-    /// selected column lose their literals.
+    /// Redacts all values of the selected columns, and all values derived from them: those of partitions, child tables,
+    /// generated columns, index expressions and extended statistics. Replaces texts with tokens that sort in the same
+    /// order. Removes other values, and texts whose type is unknown. Removes the literals from index definitions that use
+    /// a selected column.
     ///
     /// # Errors
     ///
-    /// Returns an error if a pattern matches no column.
+    /// Returns an error if a pattern doesn't match any column.
     pub fn apply(&self, statistics: &mut Statistics) -> Result<(), RedactError> {
         let mut selection = Selection::new(self, &statistics.relations);
         let mut plan = Vec::with_capacity(statistics.relations.len());
@@ -121,7 +122,7 @@ impl Redaction {
     }
 }
 
-/// Makes the tokens of all selected columns whose values have the type of a text.
+/// Creates the tokens for all selected columns with a text type.
 fn tokens(
     statistics: &Statistics,
     plan: &[selection::Selected],
@@ -148,7 +149,7 @@ fn tokens(
     all
 }
 
-/// Returns the name of a column inside its relation.
+/// Returns a key that identifies a column within its relation.
 fn key(column: &ColumnStatistics) -> String {
     match column.number {
         Some(number) => number.to_string(),
@@ -156,7 +157,7 @@ fn key(column: &ColumnStatistics) -> String {
     }
 }
 
-/// Returns true if every token is a valid value of the type.
+/// Returns true if every token is a valid value of the type `type_name`.
 fn is_text(type_name: &str) -> bool {
     let name = type_name.split('(').next().unwrap_or_default();
     let is_array = type_name.ends_with("[]");
@@ -164,7 +165,7 @@ fn is_text(type_name: &str) -> bool {
         && (matches!(name, "text" | "character varying" | "character" | "name") || name.ends_with(".citext"))
 }
 
-/// Returns true if the most common elements of a column are texts.
+/// Returns true if the most common elements of a column with the type `type_name` are texts.
 fn has_text_elements(type_name: &str) -> bool {
     type_name == "tsvector" || type_name.strip_suffix("[]").is_some_and(is_text)
 }
@@ -184,14 +185,15 @@ fn redact_column(column: &mut ColumnStatistics, tokens: Option<&Tokens>) {
     });
 }
 
-/// Replaces the values of a slot. Returns false if one has no token.
+/// Replaces the values of `slot` with their tokens. If a value doesn't have a token, removes all values and returns
+/// false.
 fn replace(slot: &mut Slot, tokens: &Tokens) -> bool {
     let values = slot.values.take().unwrap_or_default();
     slot.values = values.iter().map(|value| tokens.token(value)).collect();
     slot.values.is_some()
 }
 
-/// Redacts an object of CREATE STATISTICS, whose column at each position is selected or not.
+/// Redacts an object of CREATE STATISTICS. `selected` says for each of its columns whether to redact it.
 fn redact_extended(
     object: &mut ExtendedStatistics,
     selected: &[bool],
@@ -220,7 +222,7 @@ fn redact_extended(
             redact_column(expression, None);
         }
     }
-    // An expression is a piece of SQL, and may compare a column with a value.
+    // A column name can be an SQL expression here, which may compare a column with a literal value.
     let is_redacted = |name: &String| positions.iter().any(|at| columns[*at] == *name);
     let names = object.columns.iter_mut();
     let names = names.chain(object.expressions.iter_mut().map(|expression| &mut expression.column));
@@ -236,8 +238,8 @@ fn redact_extended(
     }
 }
 
-/// Replaces the texts and numbers in a definition, such as that of an index. Definitions that are otherwise equal remain
-/// equal.
+/// Replaces the text and number literals in a definition, such as an index definition. Definitions that only differ in
+/// literals become equal.
 #[must_use]
 pub fn without_literals(definition: &str) -> String {
     let bytes = definition.as_bytes();
@@ -256,7 +258,7 @@ pub fn without_literals(definition: &str) -> String {
 }
 
 impl RelationStatistics {
-    /// Returns the table of an index.
+    /// Returns the table that this index belongs to. `None` for other relations.
     fn indexed_table(&self) -> Option<RelationName> {
         let name = self.table.clone()?;
         Some(RelationName { schema: self.schema.clone(), name })

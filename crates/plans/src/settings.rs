@@ -1,6 +1,6 @@
-//! Settings that the planner reads.
+//! Lists the settings that influence the planner.
 
-/// Names, in addition to those that begin with [`SWITCH`].
+/// Names of planner settings. Settings that begin with [`SWITCH`] also count.
 pub(crate) const SETTINGS: [&str; 36] = [
     "constraint_exclusion",
     "cpu_index_tuple_cost",
@@ -39,12 +39,12 @@ pub(crate) const SETTINGS: [&str; 36] = [
     "seq_page_cost",
     "work_mem",
 ];
-/// Prefix of the switches for kinds of plans.
+/// Prefix of the settings that switch plan types on and off.
 pub(crate) const SWITCH: &str = "enable_";
-/// Maximum length of a value.
+/// Maximum length of a setting's value.
 const VALUE: usize = 40;
 
-/// Returns true if the planner reads the setting.
+/// Returns true if the setting `name` influences the planner.
 pub(crate) fn is_planner_setting(name: &str) -> bool {
     let is_switch = |rest: &str| {
         !rest.is_empty() && rest.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
@@ -52,7 +52,7 @@ pub(crate) fn is_planner_setting(name: &str) -> bool {
     SETTINGS.contains(&name) || name.strip_prefix(SWITCH).is_some_and(is_switch)
 }
 
-/// Returns true if `value` is a number with or without a unit, or a word.
+/// Returns true if `value` is a word, or a number with or without a unit.
 pub(crate) fn is_plausible_value(value: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
     (1..=VALUE).contains(&value.len()) && value.bytes().all(is_part)

@@ -1,4 +1,4 @@
-//! Shapes: plans without numbers and values, for comparisons and for a baseline in git.
+//! Reduces plans to shapes, without numbers and values, so that they can be compared and stored in a baseline in git.
 
 use std::fmt;
 
@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Node, Plan};
 
-/// Minimum number of similar neighbours that share one line, because the number of scanned partitions depends on values.
+/// Minimum number of similar adjacent subtrees to merge. Merging is necessary because the number of scanned partitions
+/// depends on the values.
 const SIMILAR: usize = 3;
 
 /// The shape of a plan: one line for each node, indented by two spaces for each level.
 ///
-/// A line has the kind of the node, its join type, and the relation or index that it reads. Costs, rows, values,
-/// aliases, conditions and numbers of workers are left out.
+/// A line contains the node type, the join type, and the relation or index that the node reads. It omits costs, row
+/// counts, values, aliases, conditions and worker counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Shape {
@@ -57,7 +58,8 @@ fn append(node: &Node, depth: usize, lines: &mut Vec<String>) {
     }
 }
 
-/// Appends one subtree for similar ones: equal parts of each line, with `*` in place of the rest of a name.
+/// Appends one subtree in place of several similar ones. Where their names differ, keeps the common prefix and adds
+/// `*`.
 fn append_merged(similar: &[Node], depth: usize, lines: &mut Vec<String>) {
     let mut shapes = similar.iter().map(|node| {
         let mut lines = Vec::new();
@@ -83,7 +85,7 @@ fn common(word: &str, other: &str) -> String {
     equal.map(|(letter, _)| letter).chain(['*']).collect()
 }
 
-/// Returns true if two trees differ in nothing but the names of relations and indexes.
+/// Returns true if two subtrees differ only in the names of relations and indexes.
 fn is_similar(left: &Node, right: &Node) -> bool {
     head(left) == head(right)
         && left.text("Relation Name").is_some() == right.text("Relation Name").is_some()
@@ -108,12 +110,12 @@ fn line(node: &Node) -> String {
     line
 }
 
-/// Returns a name without white space, so that each name is one word of a line.
+/// Returns a name with underscores in place of white space, so that each name is one word of a line.
 fn one_word(name: &str) -> String {
     name.split_whitespace().collect::<Vec<_>>().join("_")
 }
 
-/// Returns the kind of a node in the words of PostgreSQL's text format, such as `Parallel Hash Left Join`.
+/// Returns the node type as PostgreSQL's text format prints it, such as `Parallel Hash Left Join`.
 fn head(node: &Node) -> String {
     let mut words = Vec::new();
     match node.text("Parent Relationship") {

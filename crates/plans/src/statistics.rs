@@ -1,7 +1,7 @@
-//! Production's statistics: sizes of relations and statistics of their columns.
+//! Holds production's statistics: relation sizes and column statistics.
 //!
-//! The file format is these types as JSON. Objects are matched by name, never by number, because a column's number
-//! differs after columns were dropped.
+//! The file format is the JSON form of these types. Objects are matched by name and never by number, because dropped
+//! columns change the numbers of the following columns.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,20 +13,20 @@ use crate::names::{full_name, short_name};
 /// Version of the file format.
 pub(crate) const FORMAT: u32 = 1;
 
-/// Size of a page in bytes. The import and the scratch copy refuse servers with another one.
+/// Page size in bytes. The import and the scratch copy reject servers with a different page size.
 pub(crate) const PAGE_SIZE: u32 = 8192;
 
 /// Statistics of one database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Statistics {
-    /// Version of the file format. 1 at present.
+    /// Version of the file format, currently 1.
     pub format: u32,
-    /// Version of the server in its own numbers, such as 150004.
+    /// Server version as PostgreSQL numbers it, such as 150004.
     pub server_version: u32,
-    /// When the statistics were read, in seconds since 1970. 0 if the file does not say it.
+    /// When the statistics were read, in seconds since 1970. 0 if the file doesn't contain the time.
     pub taken: u64,
-    /// Settings that the planner reads, such as `random_page_cost`, as `SHOW` prints them.
+    /// Settings that influence the planner, such as `random_page_cost`, as `SHOW` prints them.
     pub settings: BTreeMap<String, String>,
     /// Tables, partitioned tables, materialized views and indexes.
     pub relations: Vec<RelationStatistics>,
@@ -36,7 +36,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Puts relations and columns into the order of their names.
+    /// Sorts relations and columns by name.
     pub(crate) fn sort(&mut self) {
         self.relations.sort_by_cached_key(RelationStatistics::relation_name);
         for relation in &mut self.relations {
@@ -60,50 +60,52 @@ pub struct RelationStatistics {
     pub name: String,
     /// Kind of the relation.
     pub kind: RelationKind,
-    /// Size in pages of 8 KiB: the file's size if it could be read, otherwise `relpages`.
+    /// Size in pages of 8 KiB. This is the file's size if it could be read, otherwise `relpages`.
     pub pages: u32,
-    /// Pages at the last VACUUM or ANALYZE, `pg_class.relpages`.
+    /// Number of pages at the last VACUUM or ANALYZE, `pg_class.relpages`.
     pub analyzed_pages: u32,
-    /// Rows at the last VACUUM or ANALYZE, `pg_class.reltuples`. -1 if there was none.
+    /// Number of rows at the last VACUUM or ANALYZE, `pg_class.reltuples`. -1 if there was none.
     pub rows: f64,
-    /// All-visible pages, `pg_class.relallvisible`.
+    /// Number of all-visible pages, `pg_class.relallvisible`.
     pub all_visible: u32,
-    /// Table of an index. It has the schema of the index.
+    /// Name of the table that an index belongs to. The table has the same schema as the index. `None` for other
+    /// relations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// `pg_get_indexdef` of an index. Two indexes with the same definition but for their names are the same.
+    /// Definition of an index, as `pg_get_indexdef` prints it. Two indexes are the same if their definitions differ
+    /// only in the index name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
-    /// Tables that this one inherits from, or the partitioned table of a partition.
+    /// Tables that this table inherits from. For a partition, its partitioned table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parents: Vec<RelationName>,
     /// Generated columns, each with the columns that its expression reads.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub generated: BTreeMap<String, Vec<String>>,
-    /// Height of a B-tree, `btm_fastlevel`, if it could be read.
+    /// Height of a B-tree, `btm_fastlevel`. `None` if it couldn't be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
-    /// Statistics of columns, or of the expressions of an index.
+    /// Statistics of columns or, for an index, of its expressions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ColumnStatistics>,
 }
 
 impl RelationStatistics {
-    /// Returns the name with its schema.
+    /// Returns the relation's name with its schema.
     #[must_use]
     pub fn relation_name(&self) -> RelationName {
         RelationName { schema: self.schema.clone(), name: self.name.clone() }
     }
 
-    /// Returns the number of rows as the planner estimates it: the density at the last ANALYZE, times today's pages. 0
-    /// without an ANALYZE.
+    /// Returns the row count as the planner estimates it: the row density at the last ANALYZE, multiplied by the
+    /// current number of pages. 0 if there was no ANALYZE.
     #[must_use]
     pub fn estimated_rows(&self) -> f64 {
         scaled(self.rows, self.pages, self.analyzed_pages)
     }
 }
 
-/// Returns the number of rows of a table that had `rows` in `analyzed_pages` and has `pages` today.
+/// Returns the current row count of a table that had `rows` rows in `analyzed_pages` pages and now has `pages` pages.
 pub(crate) fn scaled(rows: f64, pages: u32, analyzed_pages: u32) -> f64 {
     if rows <= 0.0 || analyzed_pages == 0 {
         return 0.0;
@@ -122,7 +124,7 @@ pub struct RelationName {
 }
 
 impl RelationName {
-    /// Returns the name with its schema as it stands in SQL.
+    /// Returns the name in SQL notation, always with the schema.
     #[must_use]
     pub fn full_name(&self) -> String {
         full_name(&self.schema, &self.name)
@@ -130,7 +132,7 @@ impl RelationName {
 }
 
 impl fmt::Display for RelationName {
-    /// Writes the name as it stands in SQL, without the schema if it is `public`.
+    /// Writes the name in SQL notation. Omits the schema if it is `public`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&short_name(&self.schema, &self.name))
     }
@@ -152,7 +154,7 @@ pub enum RelationKind {
     Index,
     /// An index on a partitioned table, which has no file.
     PartitionedIndex,
-    /// Any of these kinds: the output of `pg_dump` does not say which.
+    /// The kind isn't known, because the output of `pg_dump` doesn't contain it.
     Unknown,
 }
 
@@ -168,17 +170,17 @@ impl RelationKind {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnStatistics {
-    /// Name of the table's column. The index's column, such as `lower`, if this is an expression of an index. The
-    /// expression itself, if it belongs to extended statistics. Empty if the statistics have only the `number`.
+    /// Name of the table's column. For an index expression, the index column's name, such as `lower`. For extended
+    /// statistics, the expression itself. Empty if the statistics only have a `number`.
     pub column: String,
-    /// Position of an index's column, from 1. Only for the output of `pg_dump`, which does not name these columns.
+    /// Position of an index column, from 1. Only used for the output of `pg_dump`, which doesn't name index columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<i16>,
-    /// Type of the column in SQL, such as `character varying(20)`, with the schema if it is not in `pg_catalog`. Empty
-    /// if it is unknown: in the output of `pg_dump`, and for expressions of extended statistics.
+    /// SQL type of the column, such as `character varying(20)`. Includes the schema unless it is `pg_catalog`. Empty if
+    /// unknown, that is, in the output of `pg_dump` and for expressions of extended statistics.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub type_name: String,
-    /// Whether tokens replace the values, or values are left out.
+    /// Whether values were replaced with tokens or removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
     /// Whether the statistics include child tables.
@@ -187,18 +189,18 @@ pub struct ColumnStatistics {
     pub null_fraction: f32,
     /// Average width in bytes.
     pub width: i32,
-    /// Number of distinct values, or minus their number divided by the number of rows.
+    /// Number of distinct values or, if negative, minus their ratio to the row count.
     pub distinct: f32,
     /// Further statistics, at most five.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<Slot>,
 }
 
-/// One slot of `pg_statistic`. The meaning of numbers and values depends on the kind.
+/// One slot of `pg_statistic`. The kind determines what numbers and values mean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slot {
-    /// PostgreSQL's number of the kind: 1 most common values, 2 histogram bounds, 3 correlation, 4 most common
+    /// PostgreSQL's number for the kind of slot: 1 most common values, 2 histogram bounds, 3 correlation, 4 most common
     /// elements, 5 element counts, 6 range lengths, 7 range bounds.
     pub kind: i16,
     /// Frequencies or counts.
@@ -209,8 +211,8 @@ pub struct Slot {
     pub values: Option<Vec<String>>,
 }
 
-/// Extended statistics of one object of `CREATE STATISTICS`. Expressions stand for themselves wherever a column's name
-/// is expected, in the words of `pg_get_statisticsobjdef_expressions`.
+/// Extended statistics from one object of `CREATE STATISTICS`. Where a column name is expected, an expression is
+/// written as `pg_get_statisticsobjdef_expressions` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendedStatistics {
@@ -222,8 +224,7 @@ pub struct ExtendedStatistics {
     pub table: RelationName,
     /// Whether the statistics include child tables.
     pub inherited: bool,
-    /// Columns of the object, in the order of the table's columns, then its expressions in their order. The values of
-    /// `common` have this order.
+    /// Columns of the object in table order, followed by its expressions. The values in `common` have the same order.
     pub columns: Vec<String>,
     /// Number of distinct combinations, `pg_stats_ext.n_distinct`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -249,26 +250,26 @@ pub struct DistinctCombinations {
     pub count: f64,
 }
 
-/// Degree to which some columns determine another one.
+/// Degree to which some columns determine another column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dependency {
-    /// Columns that determine.
+    /// Columns that determine the other column.
     pub columns: Vec<String>,
-    /// Column that they determine.
+    /// Column whose value depends on `columns`.
     pub determines: String,
-    /// Fraction of the rows that agree, from 0 to 1.
+    /// Fraction of the rows that follow the dependency, from 0 to 1.
     pub degree: f64,
 }
 
-/// A combination of values of an extended statistics object.
+/// A common combination of values in the columns of an extended statistics object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommonCombination {
-    /// Values in the object's order. `None` for NULL.
+    /// Values in the order of the object's columns. `None` for NULL.
     pub values: Vec<Option<String>>,
-    /// Fraction of the rows.
+    /// Fraction of the rows that have this combination.
     pub frequency: f64,
-    /// Fraction of the rows if the columns were independent.
+    /// Fraction of the rows that would have this combination if the columns were independent.
     pub base_frequency: f64,
 }

@@ -1,16 +1,17 @@
-//! Look-ups in a catalog.
+//! Looks up tables and settings in a catalog.
 
 use std::collections::HashMap;
 
 use crate::statistics::PAGE_SIZE;
 use crate::{Catalog, CatalogTable, Node};
 
-/// Returns the size of pages in bytes.
+/// Returns the size of `pages` pages in bytes.
 pub(crate) fn page_bytes(pages: u64) -> f64 {
     f64::from(PAGE_SIZE) * report::as_f64(pages)
 }
 
-/// The tables of a catalog by name.
+/// Index of a catalog's tables by name. Other modules refer to a table by its place, which is its position in the
+/// catalog.
 #[derive(Debug)]
 pub(crate) struct Tables<'a> {
     catalog: &'a Catalog,
@@ -37,7 +38,7 @@ impl<'a> Tables<'a> {
         found
     }
 
-    /// Returns the place of a table and those of the partitioned tables above it, innermost first.
+    /// Returns the places of a table and of the partitioned tables above it, innermost first.
     fn ancestors(&self, place: usize) -> Vec<usize> {
         let mut places = vec![place];
         while let Some((schema, name)) = &self.catalog.tables[places[places.len() - 1]].parent {
@@ -59,12 +60,12 @@ impl<'a> Tables<'a> {
         self.places.get(&(schema, name)).copied()
     }
 
-    /// Returns the table at a place.
+    /// Returns the table at `place`.
     pub(crate) fn table(&self, place: usize) -> &'a CatalogTable {
         &self.catalog.tables[place]
     }
 
-    /// Returns the place of the relation that a node reads. A name without a schema must be unique.
+    /// Returns the place of the relation that `node` reads. If the node has no schema, the name must be unique.
     pub(crate) fn of_node(&self, node: &Node) -> Option<usize> {
         let name = node.text("Relation Name")?;
         if let Some(schema) = node.text("Schema") {
@@ -77,7 +78,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Returns the place of the outermost partitioned table above a table, or the table's own place.
+    /// Returns the place of the outermost partitioned table above a table, or `place` itself if the table isn't a
+    /// partition.
     pub(crate) fn root(&self, place: usize) -> usize {
         self.ancestors(place).pop().unwrap_or(place)
     }
@@ -92,13 +94,13 @@ impl<'a> Tables<'a> {
         self.sizes[place].1
     }
 
-    /// Returns the value of a setting in a session with `settings`.
+    /// Returns the value of a setting. `settings` are the session's own settings, which take precedence.
     fn setting<'s>(&'s self, name: &str, settings: &'s [(String, String)]) -> Option<&'s String> {
         let of_session = settings.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         of_session.or_else(|| self.catalog.settings.get(name))
     }
 
-    /// Returns a setting that is a size, such as `4MB`, in bytes. `settings` are those of the session.
+    /// Returns the value in bytes of a size setting, such as `4MB`. `settings` are the session's own settings.
     pub(crate) fn memory(&self, name: &str, settings: &[(String, String)]) -> Option<f64> {
         let value = self.setting(name, settings)?;
         let unit = value.trim_start_matches(|letter: char| letter.is_ascii_digit());
@@ -114,7 +116,7 @@ impl<'a> Tables<'a> {
         Some(number * factor)
     }
 
-    /// Returns the factor by which hash tables may exceed `work_mem`. `settings` are those of the session.
+    /// Returns the factor by which hash tables may exceed `work_mem`. `settings` are the session's own settings.
     pub(crate) fn hash_multiplier(&self, settings: &[(String, String)]) -> f64 {
         let value = self.setting("hash_mem_multiplier", settings);
         value.and_then(|value| value.parse().ok()).unwrap_or(1.0)

@@ -1,20 +1,21 @@
-//! How much of each node one execution of a plan runs.
+//! Determines how often and how far one execution of a plan runs each node.
 
 use serde_json::Value;
 
 use crate::{Node, Plan};
 
-/// A node with the part of it that the plan executes.
+/// A node, with the part of it that one execution of the plan runs.
 #[derive(Debug)]
 pub(crate) struct Visit<'a> {
     pub(crate) node: &'a Node,
-    /// Place of the parent in the list of all visits.
+    /// Index of the parent node in the list of all visits. `None` for the outermost node.
     pub(crate) parent: Option<usize>,
-    /// Part of the node's rows that its parents fetch, from 0 to 1. A LIMIT makes it smaller than 1.
+    /// Fraction of the node's rows that its parents fetch, from 0 to 1. Less than 1 below a LIMIT.
     pub(crate) fraction: f64,
     /// Number of executions.
     pub(crate) loops: f64,
-    /// Number of processes that share the work, as the planner counts: the leader does less the more workers there are.
+    /// Number of processes that share the work, as the planner counts them. The leader contributes less the more
+    /// workers it has.
     pub(crate) processes: f64,
 }
 
@@ -59,7 +60,7 @@ fn descend<'a>(visits: &[Visit<'a>], at: usize, child: &'a Node) -> Visit<'a> {
             visit.loops *= outer.map_or(1.0, |outer| (outer.rows * fraction).max(1.0));
             visit.fraction = 1.0;
         }
-        // Its input runs once for all repetitions.
+        // Materialize stores its rows, so its input runs only once even if Materialize itself is repeated.
         "Materialize" => visit.loops = visits[at].parent.map_or(1.0, |parent| visits[parent].loops),
         "Limit" => {
             let whole = child.total_cost - child.startup_cost;
@@ -68,7 +69,7 @@ fn descend<'a>(visits: &[Visit<'a>], at: usize, child: &'a Node) -> Visit<'a> {
         }
         _ => {}
     }
-    // A node that needs all of its input before its first row.
+    // The node reads its whole input before it returns its first row, so a LIMIT above doesn't shorten its input.
     if node.kind != "Limit" && child.total_cost > 0.0 && node.startup_cost >= 0.95 * child.total_cost {
         visit.fraction = 1.0;
     }

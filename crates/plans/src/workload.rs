@@ -1,30 +1,30 @@
-//! The suite's plans as questions to the planner: each with its cost for any set of candidate indexes.
+//! Computes what each plan of a suite would cost with a given set of candidate indexes.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::tables::Tables;
 use crate::{BoundStatement, CandidateId, Node, Plan, PlanMode, Planner};
 
-/// One plan to improve.
+/// A plan to improve.
 #[derive(Debug)]
 pub(crate) struct Item {
-    /// Place of the statement in [`crate::Analysis::statements`].
+    /// Index of the statement in [`crate::Analysis::statements`].
     pub(crate) statement: usize,
     /// Text and values to explain.
     pub(crate) question: BoundStatement,
     pub(crate) mode: PlanMode,
-    /// Plan without candidates.
+    /// Plan without candidate indexes.
     pub(crate) before: Plan,
-    /// Whether the question is the check of a foreign key, which the statement causes.
+    /// Whether `question` is a foreign-key check that the statement causes, not the statement itself.
     pub(crate) foreign_key: bool,
-    /// Places of the tables in the catalog. Partitions count as their outermost partitioned table.
+    /// Places of the tables that the plan reads. Partitions count as part of their outermost partitioned table.
     pub(crate) tables: BTreeSet<usize>,
-    /// Places of the tables to which the statement adds rows or whose rows it changes.
+    /// Places of the tables in which the statement inserts or changes rows.
     pub(crate) writes: BTreeSet<usize>,
 }
 
 impl Item {
-    /// Creates an item of a plan without candidates.
+    /// Creates an item from a plan without candidate indexes.
     pub(crate) fn new(
         statement: usize,
         question: BoundStatement,
@@ -42,13 +42,13 @@ impl Item {
     }
 }
 
-/// The cost of an item with certain candidates.
+/// Cost and indexes of an item's plan with certain candidates.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) cost: f64,
-    /// Candidates in the plan.
+    /// Candidates that the plan uses.
     pub(crate) used: BTreeSet<CandidateId>,
-    /// Names of all indexes in the plan.
+    /// Names of all indexes that the plan uses.
     pub(crate) indexes: BTreeSet<String>,
 }
 
@@ -63,11 +63,11 @@ impl Outcome {
 
 type Question = (usize, Vec<CandidateId>, Vec<(String, String)>);
 
-/// A planner that remembers the outcomes for sets of indexes, and answers a bounded number of questions.
+/// A planner that caches the outcome for each set of indexes, and only explains a limited number of statements.
 pub(crate) struct CachedPlanner<'a> {
     planner: &'a mut dyn Planner,
     answers: HashMap<Question, Option<Outcome>>,
-    /// Table of each candidate.
+    /// Place of each candidate's table.
     homes: HashMap<CandidateId, usize>,
     left: usize,
 }
@@ -78,28 +78,28 @@ impl<'a> CachedPlanner<'a> {
         Self { planner, answers: HashMap::new(), homes: HashMap::new(), left: limit }
     }
 
-    /// Returns the planner itself, whose answers are neither remembered nor counted.
+    /// Returns the underlying planner. Its results are neither cached nor counted.
     pub(crate) fn planner(&mut self) -> &mut dyn Planner {
         self.planner
     }
 
-    /// Whether the limit is reached.
+    /// Returns true if the limit has been reached.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.left == 0
     }
 
-    /// Remembers the table of a candidate, by its position in the catalog.
+    /// Records that `candidate` is an index on `table`, given by its place in the catalog.
     pub(crate) fn home(&mut self, candidate: CandidateId, table: usize) {
         self.homes.insert(candidate, table);
     }
 
-    /// Explains a statement of our own. `None` if there is no plan, or the limit is reached.
+    /// Explains a statement that pgfresh wrote. Returns `None` if there is no plan or the limit has been reached.
     pub(crate) fn ask(&mut self, question: &BoundStatement, mode: PlanMode) -> Option<Plan> {
         self.left = self.left.checked_sub(1)?;
         self.planner.explain(question, mode, &[], &[]).ok()
     }
 
-    /// Returns an item's plan with certain candidates and without certain existing indexes.
+    /// Returns an item's plan with the candidates in `visible` and without the existing indexes in `hidden`.
     pub(crate) fn plan(
         &mut self,
         item: &Item,
@@ -111,7 +111,7 @@ impl<'a> CachedPlanner<'a> {
         self.planner.explain(&item.question, item.mode, &visible, hidden).ok()
     }
 
-    /// Returns an item's cost with certain candidates and without certain existing indexes.
+    /// Returns an item's cost with the candidates in `visible` and without the existing indexes in `hidden`.
     pub(crate) fn outcome(
         &mut self,
         (place, item): (usize, &Item),
@@ -133,7 +133,7 @@ impl<'a> CachedPlanner<'a> {
         outcome
     }
 
-    /// Returns the candidates on the item's tables. Others cannot change its plan.
+    /// Returns the visible candidates on the item's tables. Other candidates can't change its plan.
     fn relevant(&self, item: &Item, visible: &BTreeSet<CandidateId>) -> Vec<CandidateId> {
         let is_relevant =
             |id: &&CandidateId| self.homes.get(id).is_some_and(|home| item.tables.contains(home));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use server::{AdminConnection, SessionError, identifier};
 
-/// Maximum number of rows to read from a table. For a larger table, [`Table`] has only the number of rows.
+/// Maximum number of rows to read from a table. For a larger table, [`Table`] only has the row count.
 const MAX_ROWS: usize = 2000;
-/// Maximum length of a value in characters. The query replaces a longer value by its beginning and a digest.
+/// Maximum length of a value in characters. The query replaces a longer value with its beginning and a digest.
 const MAX_VALUE: usize = 200;
 
-/// Tables and columns of all schemas but the system's, one row for each column.
+/// Selects the tables of all user schemas, with one row for each column.
 const COLUMNS: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), a.attname, \
       a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%', false), \
       CASE WHEN t.typname IN ('int2', 'int4', 'int8') THEN 'integer' \
@@ -23,8 +23,8 @@ const COLUMNS: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), 
     WHERE c.relkind = 'r' AND c.relpersistence <> 't' \
       AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
     ORDER BY 1, a.attnum";
-/// Last values of the sequences that belong to no column and no default. The server calls
-/// `nextval` for none of them by itself, so clients do.
+/// Selects the last values of sequences that don't belong to a column or a default. The server never calls `nextval` on
+/// these sequences by itself, so only clients do.
 const SEQUENCES: &str = "SELECT s.seqrelid::pg_catalog.regclass, pg_catalog.pg_sequence_last_value(s.seqrelid) \
     FROM pg_catalog.pg_sequence s \
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_depend d \
@@ -32,12 +32,12 @@ const SEQUENCES: &str = "SELECT s.seqrelid::pg_catalog.regclass, pg_catalog.pg_s
         d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = s.seqrelid AND d.refobjsubid > 0 \
         OR d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND d.refobjid = s.seqrelid))";
 
-/// Rows of all tables of a database, at one moment.
+/// Rows of all tables of a database at one point in time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Tables by their qualified names.
     pub(crate) tables: BTreeMap<String, Table>,
-    /// Last values of the sequences for which clients call `nextval`, by their names.
+    /// Last values of the sequences that only clients advance, by sequence name.
     pub(crate) sequences: BTreeMap<String, i64>,
 }
 
@@ -47,11 +47,11 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
     /// Number of rows.
     pub(crate) count: u64,
-    /// The rows with their values as text. `None` for a large table.
+    /// The rows. `None` for a table with more than [`MAX_ROWS`] rows.
     pub(crate) rows: Option<Vec<Row>>,
 }
 
-/// Values of a row as text, in the order of the columns.
+/// A row's values as text, in column order. `None` for NULL.
 pub(crate) type Row = Vec<Option<String>>;
 
 /// A column of a table.
@@ -61,18 +61,18 @@ pub(crate) struct Column {
     pub(crate) content: ColumnContent,
 }
 
-/// Content of a column, which decides how its values can differ from attempt to attempt.
+/// Kind of values in a column, which determines how its values can differ between attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnContent {
     /// The server generates the values with a sequence.
     Generated,
-    /// An integer in a column whose name says that it refers to a row.
+    /// An integer in a column that, judging by its name, refers to a row (`order_id`).
     Reference,
-    /// Another integer, which a client can have taken from a sequence.
+    /// Any other integer. A client can have taken it from a sequence.
     Integer,
-    /// Text or a document, which can contain numbers from a sequence.
+    /// Text, bytes, an array or a document, which can contain numbers from a sequence.
     Text,
-    /// A date or time, which can be the time of the attempt.
+    /// A date or time, which can be the time when the attempt ran.
     Time,
     /// Any other value.
     Plain,
@@ -109,7 +109,7 @@ impl Contents {
     }
 }
 
-/// Returns true if the name of an integer column says that it refers to a row: `id`, `order_id` or `orderId`.
+/// Returns true if the name of an integer column suggests a reference to a row: `id`, `order_id` or `orderId`.
 fn is_reference(name: &str) -> bool {
     let is_word = |name: &str| name.eq_ignore_ascii_case("id");
     is_word(name) || name.ends_with("Id") || name.rsplit_once('_').is_some_and(|(_, last)| is_word(last))
@@ -119,7 +119,8 @@ impl Table {
     fn read(&mut self, name: &str, session: &mut AdminConnection) -> Result<(), SessionError> {
         let value = |column: &Column| {
             let text = format!("{}::pg_catalog.text", identifier(&column.name));
-            // Neither the length nor the digest of a text may depend on numbers in it, nor may the digest contain any.
+            // Generated numbers differ between runs, so the length and the digest of a text must not depend on its
+            // numbers. The digest must not contain digits either.
             let (text_to_cut, digits) = match column.content {
                 ColumnContent::Text => {
                     (format!("pg_catalog.regexp_replace({text}, '[0-9]+', '…', 'g')"), "'ghijklmnop'")

@@ -1,18 +1,19 @@
-//! Compares the rows after a run with a fault with those after runs without faults: lost, doubled and changed rows.
+//! Compares the rows after a run with a fault with the rows after runs without faults, to find lost, doubled and
+//! changed rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::contents::{ColumnContent, Contents, Row, Table};
 
-/// Maximum number of rows that a difference shows.
+/// Maximum number of rows that a [`TableDifference`] shows.
 const SHOWN_ROWS: usize = 3;
-/// Maximum width of a shown row, in columns of a terminal.
+/// Maximum width of a shown row in terminal columns.
 const ROW_WIDTH: usize = 120;
-/// Stands for a number that the server may have generated.
+/// Replaces a value that may differ between attempts, such as a generated number.
 const MASK: &str = "…";
 
-/// Contents of a database at the end of a lease without faults, and how to compare them with those of another run.
+/// Contents of a database at the end of a lease without faults, and rules for comparing them with another run.
 #[derive(Debug, Clone, Default)]
 pub struct SteadyRows {
     contents: Contents,
@@ -23,11 +24,11 @@ pub struct SteadyRows {
 /// How to compare the rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Comparison {
-    /// By these columns.
+    /// Compare these columns.
     Columns(Vec<ComparedColumn>),
-    /// Not at all, because the rows differ even without faults.
+    /// Don't compare, because the rows differ even without faults.
     Unsteady,
-    /// Not at all, because the user ignores the table (`--ignore`).
+    /// Don't compare, because the user ignores the table (`--ignore`).
     Ignored,
 }
 
@@ -39,18 +40,18 @@ struct ComparedColumn {
     detail: Detail,
 }
 
-/// The part of a value that counts in a comparison.
+/// Part of a value that a comparison takes into account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// All of it.
+    /// The whole value.
     Value,
-    /// A text with `…` in place of numbers.
+    /// The text with `…` in place of its numbers.
     WithoutNumbers,
     /// Only whether the value is NULL.
     Presence,
 }
 
-/// A table whose rows differ from those of a run without faults.
+/// A table whose rows differ between a run with a fault and runs without faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableDifference {
     /// Qualified name of the table.
@@ -61,27 +62,27 @@ pub struct TableDifference {
     pub found: u64,
     /// How the rows differ.
     pub kind: DifferenceKind,
-    /// Up to three missing rows or, if no row is missing, surplus rows. Leaves out rows that only have numbers which the server
-    /// may have generated. Empty for a table whose rows pgfresh did not read.
+    /// Up to three missing rows or, if no row is missing, surplus rows. Omits rows that consist only of numbers that
+    /// the server may have generated. Empty for a table whose rows pgfresh didn't read.
     pub rows: Vec<String>,
 }
 
 /// How the rows of a table differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DifferenceKind {
-    /// The table has rows of the run without faults more often.
+    /// The table contains rows more often than without faults, but no new ones.
     Doubled,
-    /// The table has rows that the run without faults does not have.
+    /// The table contains rows that it doesn't contain without faults.
     Surplus,
     /// Rows are missing.
     Lost,
-    /// Rows have other values.
+    /// Rows are missing, and other rows are there instead: their values have changed.
     Changed,
 }
 
 impl SteadyRows {
-    /// Compares the contents at the end of two runs without faults. `ignored` are tables and columns to leave out: `TABLE`
-    /// or `TABLE.COLUMN`, with or without the schema.
+    /// Compares the contents at the end of two runs without faults. `ignored` lists tables and columns to leave out, as
+    /// `TABLE` or `TABLE.COLUMN`, with or without the schema.
     #[must_use]
     pub fn of(contents: Contents, other: &Contents, ignored: &[String]) -> Self {
         let names: BTreeSet<_> = contents.tables.keys().chain(other.tables.keys()).cloned().collect();
@@ -118,13 +119,13 @@ impl SteadyRows {
         unsteady.map(|(name, _)| name.as_str())
     }
 
-    /// Returns true if no table has a row.
+    /// Returns true if all tables are empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.contents.tables.values().all(|table| table.count == 0)
     }
 
-    /// Returns the tables whose rows differ at the end of a run with a fault.
+    /// Returns the tables whose rows differ from `found`, the contents at the end of a run with a fault.
     #[must_use]
     pub fn differences(&self, found: &Contents) -> Vec<TableDifference> {
         let none = Table::default();
@@ -147,8 +148,8 @@ impl SteadyRows {
         names.into_iter().filter_map(of).collect()
     }
 
-    /// Returns true if a client fills an integer column from a sequence, and has called the sequence more often than
-    /// without faults. The sign of this: in both runs, the column's largest value is the sequence's last value.
+    /// Returns true if a client fills an integer column from a sequence, and advanced the sequence further than without
+    /// faults. The evidence is that in both runs, the column's largest value equals the sequence's last value.
     fn follows_sequence(&self, found: &Contents, table: &str, at: usize) -> bool {
         let largest = |contents: &Contents| -> Option<i64> {
             let table = contents.tables.get(table)?;
@@ -164,19 +165,20 @@ impl SteadyRows {
     }
 }
 
-/// Returns true if `ignored` is the name of a table, with or without its schema.
+/// Returns true if `ignored` names `table`, with or without the schema.
 fn names_table(ignored: &str, table: &str) -> bool {
     ignored == table || table.split_once('.').is_some_and(|(_, bare)| ignored == bare)
 }
 
-/// Returns true if `ignored` is the name of a table, a dot, and the name of its column.
+/// Returns true if `ignored` consists of the table's name, a dot, and the column's name.
 fn names_column(ignored: &str, table: &str, column: &str) -> bool {
     let rest = ignored.strip_suffix(column).and_then(|rest| rest.strip_suffix('.'));
     rest.is_some_and(|rest| names_table(rest, table))
 }
 
-/// Decides how to compare a table: by the columns whose values, or at least whose NULLs, are the same in both runs. A
-/// table whose number of rows differs is unsteady. `is_compared` returns false for the columns that the user ignores.
+/// Determines how to compare a table. Compares columns whose values are the same in both runs, and of other columns the
+/// NULLs if at least these are the same. A table whose row count differs is unsteady. `is_compared` returns false for
+/// columns that the user ignores.
 fn stable_columns(one: &Table, other: &Table, is_compared: impl Fn(&usize) -> bool) -> Comparison {
     if one.count != other.count {
         return Comparison::Unsteady;
@@ -197,7 +199,8 @@ fn stable_columns(one: &Table, other: &Table, is_compared: impl Fn(&usize) -> bo
     };
     let stable: Vec<_> = known.filter(is_compared).filter_map(steady).collect();
     let of_values = stable.iter().copied().filter(|column| column.detail == Detail::Value).collect();
-    // Two columns can each have the same values in both runs, and still pair them differently.
+    // Each column alone can have the same values in both runs while the rows combine them differently. If so, fall back
+    // to fewer columns.
     let columns = [stable, of_values].into_iter().find(|columns| is_same(columns));
     Comparison::Columns(columns.unwrap_or_default())
 }
@@ -207,8 +210,8 @@ impl ComparedColumn {
         Self { at, detail: Detail::Value }
     }
 
-    /// Returns the column with the detail that a second attempt cannot change: without numbers and times that the server
-    /// generates.
+    /// Returns the column with a detail that a second attempt can't change, that is, without times and numbers that the
+    /// server generates.
     fn relaxed(self, content: Option<ColumnContent>, follows_sequence: bool) -> Self {
         let detail = match (self.detail, content) {
             (
@@ -223,7 +226,7 @@ impl ComparedColumn {
     }
 }
 
-/// Returns the compared values of a row.
+/// Returns the values of `row` to compare.
 fn project(row: &Row, columns: &[ComparedColumn]) -> Row {
     let value = |column: &ComparedColumn| {
         let value = row.get(column.at).cloned().flatten()?;
@@ -236,7 +239,7 @@ fn project(row: &Row, columns: &[ComparedColumn]) -> Row {
     columns.iter().map(value).collect()
 }
 
-/// Compares two tables. Returns `None` if they are equal in the details of `columns`.
+/// Compares two tables. Returns `None` if the compared parts of `columns` are equal.
 fn difference(
     name: &str,
     (expected, found): (&Table, &Table),
@@ -275,7 +278,7 @@ fn without_numbers(text: &str) -> String {
     plain
 }
 
-/// Formats a row of compared values. Leaves out masked numbers, which say nothing.
+/// Formats the compared values of a row. Omits masked numbers, because a mask isn't informative.
 fn shown(row: &Row, columns: &[ComparedColumn], table: &Table) -> String {
     let field = |(value, compared): (&Option<String>, &ComparedColumn)| {
         let column = table.columns.get(compared.at);
@@ -291,10 +294,10 @@ fn shown(row: &Row, columns: &[ComparedColumn], table: &Table) -> String {
     report::cut(&fields.join(", "), ROW_WIDTH)
 }
 
-/// Counts the rows of a table by their values.
+/// Number of occurrences of each distinct row.
 struct Counted(BTreeMap<Row, usize>);
 
-/// Rows that one of two tables has more often than the other, each as often as the counts differ.
+/// Rows that one table contains more often than the other. Each row is repeated as often as the counts differ.
 struct Balance {
     missing: Vec<Row>,
     surplus: Vec<Row>,
@@ -313,7 +316,7 @@ impl Counted {
         Balance { missing: self.more_than(after), surplus: after.more_than(self) }
     }
 
-    /// Returns the rows that are here more often than in `other`.
+    /// Returns the rows that occur more often in `self` than in `other`.
     fn more_than(&self, other: &Self) -> Vec<Row> {
         let more = |(row, count): (&Row, &usize)| {
             vec![row.clone(); count.saturating_sub(other.0.get(row).copied().unwrap_or_default())]

@@ -1,8 +1,9 @@
-//! Tells queries that only read from those that may write.
+//! Distinguishes queries that only read from queries that may write.
 
 use pgwire::{SqlLexer, Token, begins_with, has_words};
 
-/// Words before a parenthesis that call no function, in alphabetical order: keywords, and types with a length.
+/// Words that can precede a parenthesis without being a function, in alphabetical order: keywords, and types with a
+/// length.
 const KEYWORDS: &str = "all and any array as between bit by case cast char character check coalesce cube decimal \
     distinct else exists extract filter float for from full greatest group grouping having if ilike in inner \
     interval into is join key lateral least left like limit materialized not nullif numeric of offset on only or order \
@@ -10,7 +11,8 @@ const KEYWORDS: &str = "all and any array as between bit by case cast char chara
     some substring table then time timestamp timestamptz treat trim union except intersect unique using values \
     varbit varchar varying when where window with within xmlagg xmlelement xmlforest";
 
-/// Built-in functions that write no rows, in alphabetical order. The others only cost a few more faults.
+/// Built-in functions that don't write rows, in alphabetical order. A function missing here only costs a few more
+/// faults.
 const FUNCTIONS: &str = "abs age array_agg array_append array_cat array_length array_position array_remove \
     array_to_json array_to_string array_upper ascii avg bool_and bool_or btrim cardinality ceil ceiling char_length \
     chr clock_timestamp col_description concat concat_ws corr count cume_dist currval current_database current_schema \
@@ -34,19 +36,19 @@ const FUNCTIONS: &str = "abs age array_agg array_append array_cat array_length a
     ts_rank_cd txid_current unaccent unnest upper uuid_generate_v4 uuidv4 uuidv7 var_pop var_samp variance version \
     websearch_to_tsquery width_bucket word_similarity";
 
-/// Effect of a query.
+/// Effect of a query on the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueryEffect {
-    /// It reads no table of the user: a look-up in a catalog, a ping, or a setting.
+    /// Doesn't read user tables. It only looks something up in a catalog, pings the server, or reads a setting.
     LookUp,
-    /// It only reads.
+    /// Only reads user tables.
     Read,
-    /// It stores its rows, locks rows to change them, or calls a function that may write.
+    /// Stores its rows, locks rows in order to change them, or calls a function that may write.
     MayWrite,
 }
 
 impl QueryEffect {
-    /// Returns the effect of a query, from its text alone.
+    /// Determines the effect of `query` from its text alone.
     pub(crate) fn of(query: &str) -> Self {
         let mut lexer = SqlLexer::new(query.as_bytes(), true);
         let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).collect();
@@ -75,20 +77,21 @@ fn is_of_catalog(name: &str) -> bool {
         || name == "information_schema"
 }
 
-/// Returns true if the next name is that of a subquery or alias, whose parentheses have names of columns.
+/// Returns true if the name after `before` is a subquery's name or an alias. Parentheses after such a name contain
+/// column names.
 fn follows_alias_word(before: &[Token<'_>]) -> bool {
     before.last().is_some_and(|last| {
         last.is_sign(b')') || [&b"as"[..], b"with", b"recursive"].iter().any(|word| last.is_word(word))
     })
 }
 
-/// Returns true for a keyword or type, and for a function that writes no rows.
+/// Returns true if `name` is a keyword, a type, or a function that doesn't write rows.
 fn only_reads(name: &str) -> bool {
     name.starts_with("pg_")
         || [KEYWORDS, FUNCTIONS].iter().any(|list| list.split(' ').any(|known| known == name))
 }
 
-/// Returns true if the query locks rows or stores them itself, or if an EXPLAIN runs a statement that does.
+/// Returns true if the query itself locks or stores rows, or is an EXPLAIN ANALYZE that runs a statement that writes.
 fn locks_or_stores(query: &str) -> bool {
     let has = |word: &str| has_words(query, &[word]);
     let stores = has("into") || has_words(query, &["for", "update"]);

@@ -1,4 +1,4 @@
-//! Judges a run with a fault.
+//! Judges how an application handled a fault, from the exit of its command and the rows at the end of the lease.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use crate::difference::{DifferenceKind, SteadyRows, TableDifference};
 use crate::points::{Point, TriedFault};
 use crate::recording::LeaseRecord;
 
-/// Minimum number of statements that fail with 25P02 after a fault. A single one can be part of a cleanup.
+/// Minimum number of statements that fail with 25P02 after a fault to make a finding. A single one can be part of a
+/// cleanup.
 const FAILED_STATEMENTS: usize = 2;
 
 /// How a run with a fault ended.
@@ -18,57 +19,58 @@ pub enum RunEnd {
     Passed,
     /// The command failed.
     Failed,
-    /// pgfresh ended the command after this time.
+    /// The command exceeded this timeout, so pgfresh ended it.
     TimedOut(Duration),
 }
 
-/// A run with a fault.
+/// Observations from a run with a fault.
 #[derive(Debug, Clone)]
 pub struct FaultyRun {
     /// How the command ended.
     pub end: RunEnd,
-    /// When the fault fired. `None` if it did not fire.
+    /// When the fault fired. `None` if it didn't fire.
     pub fired: Option<Instant>,
-    /// The lease with the fault. `None` if the fault did not fire.
+    /// The lease in which the fault fired. `None` if it didn't fire.
     pub lease: Option<LeaseRecord>,
 }
 
-/// The result of a run with a fault.
+/// The verdict on a run with a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Judgement {
-    /// The fault did not fire.
+    /// The fault didn't fire.
     NotReached,
-    /// The command passes, and the rows are those of a run without faults.
+    /// The command passed, and the rows are the same as without faults.
     Recovered,
-    /// The command passes, and the rows could not be compared.
+    /// The command passed, but the rows couldn't be compared.
     Passed,
-    /// The command fails, so the error reaches the test.
+    /// The command failed, so the error reached the test.
     Shown {
-        /// Whether the application opened a new session of the lease after the fault.
+        /// Whether the application opened a new session in the lease after the fault.
         reconnects: bool,
     },
-    /// The application does not cope with the fault.
+    /// The application mishandled the fault.
     Finding(FindingKind),
 }
 
-/// How an application does not cope with a fault.
+/// How an application mishandled a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FindingKind {
-    /// The command did not end within this time.
+    /// The command didn't end within this timeout.
     Hangs(Duration),
-    /// The command passes, although rows differ.
+    /// The command passed although rows differ.
     Rows {
-        /// Differences, by table.
+        /// Differences between the rows, by table.
         differences: Vec<TableDifference>,
-        /// Whether the application hides the error: rows of the failed statement are missing, and the statement never ran
-        /// again.
+        /// Whether the application hides the error: rows of the failed statement are missing, and the application never
+        /// ran that statement again.
         is_hidden: bool,
     },
-    /// The command fails, and a retry has doubled the rows of these tables.
+    /// The command failed, and a retry doubled the rows of these tables.
     Doubles(Vec<TableDifference>),
-    /// The command fails, and so many statements after the fault got 25P02, because their transaction had failed.
+    /// The command failed, and this many statements after the fault failed with 25P02, because the application went on
+    /// in a failed transaction.
     FailedTransaction(usize),
-    /// The application retries after a serialization failure, and opens no other connection after the loss of one.
+    /// The application retries after a serialization failure, but doesn't reconnect after a lost connection.
     NoConnection,
 }
 
@@ -107,25 +109,27 @@ pub fn judge(point: &Point, steady_rows: Option<&SteadyRows>, run: &FaultyRun) -
     }
 }
 
-/// Two points at one statement that show that the application does not connect again: it retries after a serialization
-/// failure, but fails without a new session after a lost connection. The places are positions in the list for [`stuck`].
+/// Two points at the same statement that together show that the application doesn't reconnect: it retries after a
+/// serialization failure, but fails without a new session after a lost connection. Both fields are indexes into the
+/// list passed to [`stuck`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stuck {
-    /// Place of the point with the serialization failure, after which the retry worked.
+    /// Index of the point with the serialization failure, after which the retry succeeded.
     pub retry: usize,
-    /// Place of the point with the lost connection.
+    /// Index of the point with the lost connection.
     pub loss: usize,
 }
 
 impl Stuck {
-    /// Returns true if the results of these two points show that the application does not connect again.
+    /// Returns true if these judgements of two points show that the application doesn't reconnect.
     #[must_use]
     pub fn is_shown_by(retry: &Judgement, loss: &Judgement) -> bool {
         (retry, loss) == (&Judgement::Recovered, &Judgement::Shown { reconnects: false })
     }
 }
 
-/// Finds the lost connections after which the application does not connect again, each with the retry that proves it.
+/// Finds the lost connections after which the application doesn't reconnect. Pairs each of them with the point whose
+/// retry succeeded.
 #[must_use]
 pub fn stuck(judged: &[(&Point, &Judgement)]) -> Vec<Stuck> {
     let of_loss = |(loss, (point, judgement)): (usize, &(&Point, &Judgement))| {
@@ -140,7 +144,7 @@ pub fn stuck(judged: &[(&Point, &Judgement)]) -> Vec<Stuck> {
 }
 
 impl FindingKind {
-    /// Returns the name of the kind in JSON reports.
+    /// Returns the finding's kind for JSON reports, such as `hang`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -158,17 +162,17 @@ impl FindingKind {
         }
     }
 
-    /// Returns the name for `--only` with which pgfresh repeats the finding.
+    /// Returns the name that repeats the finding with `--only`.
     #[must_use]
     pub fn name_to_repeat(&self, point: &Point) -> String {
         match self {
-            // The finding follows from several faults of the statement.
+            // This finding results from several faults at the same statement, so repeat all of them.
             Self::NoConnection => point.name_of_all(),
             _ => point.to_string(),
         }
     }
 
-    /// Returns the finding in a sentence without a full stop.
+    /// Describes the finding in a sentence without a full stop.
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
@@ -197,7 +201,7 @@ impl FindingKind {
         }
     }
 
-    /// Returns the differences of rows, or none for a finding without them.
+    /// Returns the tables whose rows differ. Empty for findings that don't concern rows.
     #[must_use]
     pub fn differences(&self) -> &[TableDifference] {
         match self {

@@ -1,30 +1,30 @@
-//! Moments of faults, and the statements that the gateway counts at each.
+//! Determines which statements the gateway counts as candidates for a fault.
 
 use contract::FaultMoment;
 use pgwire::StatementKind;
 
 use crate::recording::{Call, RanStatement, StatementResult};
 
-/// A moment at which a trial's fault happens. The gateway counts other candidates for a lost connection than for an
-/// error, so one moment of the API can be two of these.
+/// When a trial's fault happens. For some moments of the API, the gateway counts different candidates for a lost
+/// connection than for an error. Those moments have two variants here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// An error instead of a statement.
+    /// An error replaces a statement.
     ErrorBeforeStatement,
-    /// The loss of the connection instead of a statement.
+    /// The connection is lost instead of a statement.
     LossBeforeStatement,
-    /// The loss of the connection after a statement.
+    /// The connection is lost after a statement.
     AfterStatement,
-    /// An error instead of a COMMIT.
+    /// An error replaces a COMMIT.
     Commit,
-    /// The loss of the connection instead of a COMMIT.
+    /// The connection is lost instead of a COMMIT.
     BeforeCommit,
-    /// The loss of the connection after a COMMIT.
+    /// The connection is lost after a COMMIT.
     AfterCommit,
 }
 
 impl Moment {
-    /// Returns the moment of the API.
+    /// Returns the API's name for this moment.
     pub(crate) fn of_api(self) -> FaultMoment {
         match self {
             Self::ErrorBeforeStatement | Self::LossBeforeStatement => FaultMoment::BeforeStatement,
@@ -35,7 +35,7 @@ impl Moment {
         }
     }
 
-    /// Returns true if the gateway counts the statement at this moment.
+    /// Returns true if the gateway counts `statement` as a candidate for a fault at this moment.
     pub(crate) fn counts(self, statement: &RanStatement) -> bool {
         let begins = begins(statement);
         let has_failed = statement.is_rolled_back_commit() || statement.sqlstate() == Some("25P02");
@@ -45,7 +45,8 @@ impl Moment {
             Self::AfterStatement => statement.is_done() && statement.call != Call::Parse,
             Self::Commit => begins && !has_failed && statement.ends_transaction(),
             Self::BeforeCommit => begins && statement.ends_transaction(),
-            // The server says COMMIT outside of a transaction, too.
+            // The server also responds with the tag COMMIT outside of a transaction, so `ends_transaction` isn't
+            // required.
             Self::AfterCommit => {
                 statement.kind == StatementKind::Commit
                     && matches!(&statement.result, StatementResult::Done(tag)
@@ -55,10 +56,10 @@ impl Moment {
     }
 }
 
-/// Returns true if the server has begun to run the statement.
+/// Returns true if the server has started to run `statement`.
 fn begins(statement: &RanStatement) -> bool {
     let sqlstate = statement.sqlstate().unwrap_or_default();
-    // The server refuses such a statement before it runs it. In the extended protocol, it refuses the Parse or the Bind.
+    // The server rejects these statements before it runs them: in the extended protocol, at Parse or Bind.
     let is_refused = sqlstate.starts_with("42") || sqlstate == "25P02" && statement.call == Call::Execute;
     matches!(statement.call, Call::Query | Call::Execute)
         && statement.result != StatementResult::Skipped

@@ -1,4 +1,4 @@
-//! Points of the trials: which fault hits which statement of which lease.
+//! Decides where trials inject faults: which fault, at which statement, in which lease.
 
 use std::fmt;
 
@@ -10,21 +10,22 @@ use crate::moment::Moment;
 use crate::recording::{LeaseRecord, RanStatement};
 use crate::steady::SteadyLease;
 
-/// Maximum length of a pattern in bytes. A number tells statements apart that begin alike.
+/// Maximum length of a pattern in bytes. A number distinguishes statements with the same pattern.
 const PATTERN: usize = 70;
 
-/// A fault that a trial tries.
+/// A fault that a trial injects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TriedFault {
-    /// The connection is lost instead of the statement.
+    /// The connection is lost before the server receives the statement.
     LostBefore,
-    /// The connection is lost instead of the statement's completion.
+    /// The connection is lost before the client receives the statement's result, although the server has run the
+    /// statement.
     LostAfter,
-    /// Serialization failure.
+    /// The statement fails with a serialization failure, as in a concurrent transaction under SERIALIZABLE.
     Serialization,
-    /// Deadlock.
+    /// The statement fails because its transaction was the victim of a deadlock.
     Deadlock,
-    /// Canceled statement, as after a cancel request.
+    /// The statement is canceled, as after a cancel request or a statement timeout.
     Timeout,
 }
 
@@ -40,7 +41,7 @@ impl TriedFault {
         }
     }
 
-    /// Returns the fault in words that follow a statement.
+    /// Returns a phrase for reports that follows the statement's text.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -63,41 +64,42 @@ impl fmt::Display for TriedFault {
     }
 }
 
-/// One fault at one statement.
+/// One fault at one statement of one lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Point {
     /// Label of the lease.
     pub label: String,
-    /// Number of the lease in its run, from 1, in the order of first sessions.
+    /// Number of the lease in its run, from 1. Leases are numbered in the order of their first sessions.
     pub lease: u64,
     /// Pattern of the statement.
     pub pattern: String,
-    /// Number of the statement among those of the lease that match the pattern, from 1.
+    /// Number of this statement among the lease's statements that match the pattern, from 1.
     pub nth: u64,
-    /// Number of the statement among the candidates of the fault, from 1. Each moment has other candidates.
+    /// Number of this statement among the candidates of the fault, from 1. The candidates depend on the fault's
+    /// [`Moment`], so this number can differ from `nth`.
     pub candidate: u64,
-    /// The fault.
+    /// The fault to inject.
     pub fault: TriedFault,
-    /// Pattern of the statement that runs again if the application retries: the statement itself, or the last write before
-    /// a COMMIT.
+    /// Pattern of a statement that runs again if the application retries: the statement itself or, for a COMMIT, the
+    /// last write in its transaction.
     pub witness: String,
     class: Class,
 }
 
-/// Effect of a statement, which decides its faults.
+/// Effect of a statement, which determines the faults to try on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Commit,
-    /// A write that commits itself.
+    /// A write outside of a transaction, which the server commits immediately.
     LoneWrite,
     Write,
     Read,
-    /// A read in a transaction, which can fail to serialize.
+    /// A read in a transaction, which can get a serialization failure.
     ReadInTransaction,
 }
 
 impl Class {
-    /// Returns the class of a statement, or `None` if the trials leave it out.
+    /// Returns the statement's class, or `None` if the trials skip the statement.
     fn of(statement: &RanStatement) -> Option<Self> {
         let RanStatement { text, kind, in_transaction, .. } = statement;
         let writes = match kind {
@@ -132,7 +134,7 @@ impl Class {
         })
     }
 
-    /// Returns the moment of a fault.
+    /// Returns the moment at which the gateway injects `fault` into a statement of this class.
     fn moment(self, fault: TriedFault) -> Moment {
         match (fault, self) {
             (TriedFault::LostBefore, Self::Commit) => Moment::BeforeCommit,
@@ -157,7 +159,7 @@ impl Class {
 }
 
 impl Point {
-    /// Returns the request for this fault.
+    /// Returns the API request that injects this fault.
     #[must_use]
     pub fn request(&self) -> FaultRequest {
         FaultRequest {
@@ -170,13 +172,13 @@ impl Point {
         }
     }
 
-    /// Returns true if the statement writes, or commits what others have written.
+    /// Returns true if the statement writes, or if it commits earlier writes.
     #[must_use]
     pub fn writes(&self) -> bool {
         matches!(self.class, Class::Commit | Class::LoneWrite | Class::Write)
     }
 
-    /// Returns the statement with its number, unless it is the first.
+    /// Returns the statement's pattern, with a number such as `#2` unless it is the first match.
     #[must_use]
     pub fn statement(&self) -> String {
         match self.nth {
@@ -185,24 +187,24 @@ impl Point {
         }
     }
 
-    /// Returns the name of all faults of the statement, for `--only`.
+    /// Returns the name that selects all faults at this statement with `--only`.
     #[must_use]
     pub fn name_of_all(&self) -> String {
         format!("{}:{}", self.label, self.statement())
     }
 
-    /// Returns the names for `--only` that choose this point: the names of its test, of its statement, and of the point.
+    /// Returns the names that select this point with `--only`: the names of its test, its statement, and the point
+    /// itself.
     fn names(&self) -> [String; 3] {
         [self.label.clone(), self.name_of_all(), self.to_string()]
     }
 
-    /// Returns true if both points are at one statement of one lease.
+    /// Returns true if both points are at the same statement of the same lease.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         (&self.label, &self.pattern, self.nth) == (&other.label, &other.pattern, other.nth)
     }
 
-    /// Returns the rank of the point. Trials begin with the lowest ranks: with faults that can lose or double
-    /// rows.
+    /// Returns the rank of the point. Trials try the lowest ranks first, which are faults that can lose or double rows.
     fn rank(&self) -> (u8, u64) {
         use TriedFault::{Deadlock, LostAfter, LostBefore, Serialization, Timeout};
         let tier = match (self.class, self.fault) {
@@ -219,14 +221,14 @@ impl Point {
 }
 
 impl fmt::Display for Point {
-    /// Writes the name of the point, for `--only`.
+    /// Writes the name that selects this point with `--only`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}:{}", self.label, self.statement(), self.fault)
     }
 }
 
-/// Returns all points of the leases, the most telling first. Also returns the number of statements that are not the same
-/// in both runs.
+/// Returns all points of the leases, those that are most likely to reveal a problem first. Also returns how many
+/// statements differ between the two runs.
 #[must_use]
 pub fn points<'a>(leases: impl IntoIterator<Item = &'a SteadyLease>) -> (Vec<Point>, usize) {
     let (mut all, mut unsteady) = (Vec::new(), 0);
@@ -242,7 +244,7 @@ pub fn points<'a>(leases: impl IntoIterator<Item = &'a SteadyLease>) -> (Vec<Poi
     (all, unsteady)
 }
 
-/// Returns the points of the statement at `place`, and whether both runs have all their candidates.
+/// Returns the points at the statement with index `place`, and whether both runs have all candidates of these points.
 fn points_of(lease: &SteadyLease, place: usize, class: Class) -> (Vec<Point>, bool) {
     let statement = &lease.record.statements[place];
     let pattern = statement_pattern(&statement.text, PATTERN);
@@ -266,7 +268,7 @@ fn points_of(lease: &SteadyLease, place: usize, class: Class) -> (Vec<Point>, bo
             is_steady = false;
             continue;
         }
-        // A transaction that has written nothing has nothing to lose.
+        // A COMMIT without a preceding write can't lose anything, so skip it.
         let Some(witness) = witness.clone() else { continue };
         let (label, pattern) = (lease.label.clone(), pattern.clone());
         found.push(Point {
@@ -283,7 +285,7 @@ fn points_of(lease: &SteadyLease, place: usize, class: Class) -> (Vec<Point>, bo
     (found, is_steady)
 }
 
-/// Returns the pattern of the last write in the transaction that ends at `place`.
+/// Returns the pattern of the last write in the transaction that the statement at index `place` ends.
 fn last_write(lease: &LeaseRecord, place: usize) -> Option<String> {
     let session = lease.statements[place].session;
     let before = lease.statements[..place].iter().rev().filter(|statement| statement.session == session);
@@ -292,11 +294,11 @@ fn last_write(lease: &LeaseRecord, place: usize) -> Option<String> {
     writes.next().map(|statement| statement_pattern(&statement.text, PATTERN))
 }
 
-/// Returns the points to run: those that a wanted name means, or all of them if no name is wanted. A name is that of a test,
-/// statement or fault, or else the beginning of such names. An error has the first name that means nothing.
+/// Returns the points that `wanted` selects, or all points if `wanted` is empty. A name selects the test, statement or
+/// fault with exactly this name. If none exists, the name selects all points whose names begin with it.
 ///
 /// # Errors
-/// Returns an error if one of the names means no point.
+/// Returns the first name that doesn't select a point.
 pub fn chosen<'a>(points: &[Point], wanted: &'a [String]) -> Result<Vec<Point>, &'a str> {
     if wanted.is_empty() {
         return Ok(points.to_vec());
@@ -315,7 +317,7 @@ pub fn chosen<'a>(points: &[Point], wanted: &'a [String]) -> Result<Vec<Point>, 
     Ok(points.iter().zip(is_chosen).filter(|(_, chosen)| *chosen).map(|(point, _)| point.clone()).collect())
 }
 
-/// Returns true if `wanted` can mean a point of a test with this name.
+/// Returns true if `wanted` can select a point of the test named `test`.
 #[must_use]
 pub fn may_mean(wanted: &str, test: &str) -> bool {
     test.starts_with(wanted) || wanted.strip_prefix(test).is_some_and(|rest| rest.starts_with([':', ' ']))

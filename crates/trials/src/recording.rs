@@ -1,4 +1,4 @@
-//! Leases of one run of the command, with their statements.
+//! Groups the transcribed sessions of a run into leases, and determines how each statement ended.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -9,87 +9,87 @@ use pgwire::{
 
 use crate::contents::Contents;
 
-/// A lease of a run: the use of a database by one test.
+/// Record of a lease: the sessions, statements and rows while one test used a database.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LeaseRecord {
     /// Name of the database.
     pub database: String,
-    /// Name of the test in its runner. `None` if no client has reported it.
+    /// Name of the test, as its test runner calls it. `None` if no client has reported it.
     pub test: Option<String>,
     /// Statements of all sessions, in the order in which clients sent them.
     pub statements: Vec<RanStatement>,
-    /// When each session began, in order.
+    /// When each session began, in ascending order.
     pub sessions: Vec<Instant>,
-    /// Rows at the end of the lease. `None` if they could not be read.
+    /// Rows at the end of the lease. `None` if pgfresh couldn't read them.
     pub contents: Option<Contents>,
 }
 
-/// A statement that a client has run.
+/// A statement that a client sent, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RanStatement {
-    /// The whole text.
+    /// Full text of the statement.
     pub text: String,
     /// Kind of the statement.
     pub kind: StatementKind,
-    /// Number of its session in the lease, from 1.
+    /// Number of the session in the lease, from 1.
     pub session: usize,
-    /// How the client sent it.
+    /// Protocol message that made the server run the statement.
     pub call: Call,
-    /// When the client sent it.
+    /// When the client sent the statement.
     pub sent: Instant,
-    /// Whether it ran in a transaction that a client had begun.
+    /// Whether the statement ran in a transaction that a client had begun.
     pub in_transaction: bool,
-    /// Whether earlier statements of its request have done work that the server has not committed yet.
+    /// Whether earlier statements of the same request did work that the server hadn't committed yet.
     pub follows_work: bool,
-    /// How it ended.
+    /// How the statement ended.
     pub result: StatementResult,
 }
 
-/// How a client sends a statement.
+/// Protocol message that made the server run a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// In a Query.
+    /// A Query message.
     Query,
-    /// With the first Execute of its portal.
+    /// The first Execute of the statement's portal.
     Execute,
-    /// With another Execute, which fetches more rows.
+    /// A later Execute, which fetches more rows from the portal.
     Fetch,
-    /// With a Parse that no Execute follows.
+    /// A Parse without an Execute: the statement was only prepared.
     Parse,
 }
 
 /// How a statement ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatementResult {
-    /// Success, with this command tag.
+    /// The statement succeeded with this command tag.
     Done(String),
-    /// Error with this SQLSTATE.
+    /// The statement failed with this SQLSTATE.
     Failed(String),
-    /// The server did not run the statement, because another one of the request had failed.
+    /// The server didn't run the statement because an earlier statement of the same request had failed.
     Skipped,
-    /// No answer: the session ended first, or the server suspended the portal.
+    /// The server didn't send a result, because the session ended first or the portal was suspended.
     Unanswered,
 }
 
-/// The end of a lease, or of its first part if a client has reset the database.
+/// The end of a lease. If a client resets the database, each reset ends a lease too.
 #[derive(Debug, Clone)]
 pub struct LeaseEnd {
     /// Name of the database.
     pub database: String,
-    /// When the lease ended. All of its sessions had begun earlier.
+    /// When the lease ended. All its sessions began before.
     pub at: Instant,
-    /// Rows at the end. `None` if they could not be read.
+    /// Rows at the end. `None` if pgfresh couldn't read them.
     pub contents: Option<Contents>,
 }
 
-/// The end of a test that used a database.
+/// A client's report that a test which used a database has ended.
 #[derive(Debug, Clone)]
 pub struct TestEnd {
     /// Name of the database.
     pub database: String,
-    /// When the client reported the end.
+    /// When the client reported that the test ended.
     pub at: Instant,
-    /// Name of the test in its runner. `None` if the client has reported none.
+    /// Name of the test, as its test runner calls it. `None` if the client didn't report a name.
     pub test: Option<String>,
 }
 
@@ -100,21 +100,22 @@ impl RanStatement {
         matches!(self.result, StatementResult::Done(_))
     }
 
-    /// Returns true if the statement is a COMMIT, END or PREPARE TRANSACTION that ends a transaction, or work of its request.
+    /// Returns true if the statement is a COMMIT, END or PREPARE TRANSACTION that ends a transaction block, or that
+    /// commits earlier work of the same request.
     #[must_use]
     pub fn ends_transaction(&self) -> bool {
         let is_commit = self.kind == StatementKind::Commit && !has_words(&self.text, &["prepared"]);
         is_commit && (self.in_transaction || self.follows_work)
     }
 
-    /// Returns true for a COMMIT in place of which the server has rolled the transaction back.
+    /// Returns true for a COMMIT that the server turned into a ROLLBACK, because the transaction had failed.
     #[must_use]
     pub fn is_rolled_back_commit(&self) -> bool {
         self.kind == StatementKind::Commit
             && matches!(&self.result, StatementResult::Done(tag) if tag == "ROLLBACK")
     }
 
-    /// Returns the SQLSTATE of a statement that failed.
+    /// Returns the SQLSTATE if the statement failed.
     #[must_use]
     pub fn sqlstate(&self) -> Option<&str> {
         match &self.result {
@@ -165,7 +166,7 @@ pub fn leases(transcripts: &[SessionTranscript], ends: Vec<LeaseEnd>, tests: &[T
     leases.into_iter().map(|(_, lease)| lease).collect()
 }
 
-/// Returns the statements of the session with this number.
+/// Returns the statements in `transcript`. `session` is the number of the session in its lease.
 fn statements(transcript: &SessionTranscript, session: usize) -> Vec<RanStatement> {
     let (mut names, mut portals) = (StatementNames::default(), Portals::default());
     let mut found = Vec::new();
@@ -218,7 +219,8 @@ fn statements(transcript: &SessionTranscript, session: usize) -> Vec<RanStatemen
     found
 }
 
-/// Returns whether a transaction block is open after a statement with this command tag. Returns `None` if it is as before.
+/// Returns whether a transaction block is open after a statement with command tag `tag`, or `None` if the statement
+/// doesn't change that.
 fn is_open_after(tag: &str, text: &str) -> Option<bool> {
     match tag {
         "BEGIN" | "START TRANSACTION" => Some(true),
@@ -229,12 +231,12 @@ fn is_open_after(tag: &str, text: &str) -> Option<bool> {
     }
 }
 
-/// Portals of a session that the client has executed.
+/// Names of the portals that the client has executed since it bound them.
 #[derive(Debug, Default)]
 struct Portals(HashSet<Vec<u8>>);
 
 impl Portals {
-    /// Returns how the client sends each of the `count` statements of a request.
+    /// Returns how the client sent each of the `count` statements in a request.
     fn read(&mut self, messages: &[u8], count: usize) -> Vec<Call> {
         let mut calls = Vec::new();
         for frame in frames(messages) {

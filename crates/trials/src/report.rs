@@ -1,4 +1,4 @@
-//! The report of the trials.
+//! Formats the report of the trials, as text for a terminal and as data for the other report formats.
 
 use std::collections::BTreeSet;
 
@@ -10,131 +10,131 @@ use serde_json::{Value, json};
 use crate::judgement::FindingKind;
 use crate::points::Point;
 
-/// Maximum width in columns.
+/// Maximum width of the text report in columns.
 const WIDTH: usize = 120;
-/// Minimum width in columns.
+/// Minimum width of the text report in columns.
 const MIN_WIDTH: usize = 50;
 /// Indentation of statements.
 const STATEMENT: &str = "  ";
-/// Indentation of the lines about a statement.
+/// Indentation of the lines below a statement.
 const ABOUT: &str = "      ";
-/// Maximum number of names that the text shows of a list. Other reports show all of them.
+/// Maximum number of names that the text report lists. Other reports list all names.
 const SHOWN: usize = 8;
-/// Phrase about the faults that no trial tries.
+/// Phrase that lists faults no trial tries.
 const NEVER_TRIED: &str = "two faults in one test, other orders of parallel sessions, statements that run only after a \
     fault, statements that pgfresh does not see, such as those of procedures, and COMMIT after nothing but DDL and \
     queries of views, even if these write rows";
 
-/// Findings of the trials, with numbers of their runs.
+/// Findings of the trials, with the number and duration of the runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrialsReport {
-    /// The command.
+    /// The command whose tests were tried.
     pub command: RepeatableCommand,
-    /// Version of PostgreSQL.
+    /// Version of the PostgreSQL server.
     pub postgres: String,
     /// Duration of the trials in seconds.
     pub seconds: f64,
-    /// Times of the runs, by purpose.
+    /// Duration of the runs, by purpose.
     pub time: TimeSpent,
-    /// Findings that have happened twice, sorted by test, statement and fault.
+    /// Findings that a second run confirmed, sorted by test, statement and fault.
     pub findings: Vec<TrialFinding>,
-    /// Findings without a second run, because no other run could begin.
+    /// Findings without a second run, because no further run could begin.
     pub seen_once: Vec<TrialFinding>,
-    /// Findings that did not happen in the second run.
+    /// Findings that a second run didn't confirm.
     pub unconfirmed: Vec<TrialFinding>,
-    /// Tests with the numbers of their faults.
+    /// Tests with the number of faults tried on each.
     pub tests: Vec<TriedTest>,
-    /// Tests that got no fault.
+    /// Tests on which no fault was tried.
     pub left_out: Vec<UntriedTest>,
-    /// Number of points with a run. A point with a second run counts once.
+    /// Number of points tried. A point counts once even if it was tried twice.
     pub runs: usize,
-    /// Number of points in which the command passed with the rows of a run without faults.
+    /// Number of points at which the command passed, with the same rows as without faults.
     pub recovered: usize,
-    /// Number of points in which the command passed, and the rows could not be compared.
+    /// Number of points at which the command passed, but the rows couldn't be compared.
     pub passed: usize,
-    /// Number of points in which the command failed, so that the error reached the test.
+    /// Number of points at which the command failed, so that the error reached the test.
     pub shown: usize,
-    /// Number of points whose fault did not fire.
+    /// Number of points whose fault didn't fire.
     pub not_reached: usize,
-    /// Points without a run.
+    /// Points that weren't tried.
     pub not_run: Vec<Point>,
-    /// Reason why points have no run, or findings no second run, as a clause. Empty if all of them have one.
+    /// Why points weren't tried or findings have no second run, as a clause. Empty if neither is the case.
     pub not_run_because: String,
-    /// Phrases about what the trials could not see.
+    /// Phrases that describe what the trials couldn't observe.
     pub unseen: Vec<String>,
 }
 
-/// A test, or a lease without the name of its test.
+/// A test on which faults were tried. A lease whose test has no name counts as a test, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TriedTest {
     /// Label of the lease.
     pub label: String,
-    /// Number of faults with a run.
+    /// Number of faults tried.
     pub runs: usize,
-    /// Number of faults without a run.
+    /// Number of faults not tried.
     pub not_run: usize,
 }
 
-/// A test that got no fault.
+/// A test on which no fault was tried.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UntriedTest {
     /// Name of the test.
     pub test: String,
-    /// The reason, as a phrase.
+    /// Why no fault was tried, as a phrase.
     pub because: String,
 }
 
-/// Runs of the command for one purpose.
+/// Number and duration of the runs for one purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RunTime {
     /// Number of runs.
     pub runs: usize,
-    /// Sum of their durations in seconds, with the start and the end of their servers.
+    /// Total duration of these runs in seconds, including the start and stop of their servers.
     pub seconds: f64,
 }
 
-/// Times of the trials' runs, by purpose.
+/// Number and duration of the runs, by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TimeSpent {
     /// Runs without faults.
     pub recording: RunTime,
-    /// First runs with a fault.
+    /// First run of each fault.
     pub trying: RunTime,
-    /// Second runs with a fault.
+    /// Second run of each fault with a finding.
     pub confirming: RunTime,
-    /// Maximum number of runs at the same time.
+    /// Maximum number of concurrent runs.
     pub jobs: usize,
 }
 
-/// Words of the command line that repeats the trials, without passwords.
+/// Words of the command line that repeats the trials. Passwords are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepeatableCommand {
-    /// Options of pgfresh.
+    /// Options for pgfresh.
     pub options: Vec<String>,
     /// The user's command.
     pub words: Vec<String>,
 }
 
-/// A fault that the application does not cope with.
+/// A fault that the application mishandled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialFinding {
-    /// The fault and its statement.
+    /// The fault and the statement it hits.
     pub point: Point,
-    /// How the application does not cope.
+    /// How the application mishandled the fault.
     pub kind: FindingKind,
     /// End of the command's output.
     pub output: String,
 }
 
 impl TrialsReport {
-    /// Returns true if there is no finding.
+    /// Returns true if there are no findings.
     #[must_use]
     pub fn passes(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Formats the report for a terminal of `columns` columns: the findings, below their tests, then the numbers of runs.
-    /// Each line ends with a line feed.
+    /// Formats the report for a terminal with `columns` columns: first the findings, grouped by test, then the number
+    /// of runs. Each line ends with a line feed.
     #[must_use]
     pub fn to_text(&self, columns: usize) -> String {
         let columns = columns.clamp(MIN_WIDTH, WIDTH);
@@ -154,7 +154,7 @@ impl TrialsReport {
             text += &hang(&format!("{ABOUT}fault: "), &faults.join("; "), columns);
             text += &hang(ABOUT, &kind.sentence(), columns);
             let name = if alike.len() == 1 { kind.name_to_repeat(point) } else { point.name_of_all() };
-            // One line, which users can copy.
+            // Don't wrap this line, so that users can copy it.
             text += &format!("{ABOUT}again: {}\n", self.command.again(&name));
         }
         if !text.is_empty() {
@@ -170,14 +170,14 @@ impl TrialsReport {
         text
     }
 
-    /// Returns the sentence about all trials, without a full stop.
+    /// Summarizes the trials in a sentence without a full stop.
     fn summary(&self) -> String {
         let findings = counted(self.findings.len(), "finding", "findings");
         let runs = counted(self.runs, "fault", "faults");
         format!("{findings} in {runs}, each in a run of its own, in {:.0} s", self.seconds)
     }
 
-    /// Returns a phrase for each way in which runs ended without a finding.
+    /// Returns a phrase for each way in which runs ended without a confirmed finding.
     fn outcomes(&self) -> Vec<String> {
         let once = format!("had a finding without a second run, because {}", self.not_run_because);
         [
@@ -194,7 +194,7 @@ impl TrialsReport {
         .collect()
     }
 
-    /// Returns sentences about the limits of the result. `shown` is the maximum number of names in each.
+    /// Returns sentences about the limitations of the result. `shown` is the maximum number of names in each sentence.
     fn remarks(&self, shown: usize) -> Vec<(&'static str, String)> {
         let mut remarks = vec![("time", self.time.sentence())];
         remarks.extend(self.seen_once.iter().take(shown).map(|one| ("seen once", one.short())));
@@ -223,7 +223,7 @@ impl TrialsReport {
         format!("{sentence}; no fault of {}", list(&none, shown))
     }
 
-    /// Returns the report for JSON, HTML, Markdown, CSV and JUnit.
+    /// Returns the report for the formats JSON, HTML, Markdown, CSV and JUnit.
     #[must_use]
     pub fn report(&self) -> Report {
         let mut report = Report::new(self.title());
@@ -273,7 +273,7 @@ impl TrialsReport {
         report
     }
 
-    /// Returns the command line that repeats a finding, for a shell.
+    /// Returns the shell command that repeats a finding.
     fn again(&self, finding: &TrialFinding) -> String {
         self.command.again(&finding.kind.name_to_repeat(&finding.point))
     }
@@ -294,7 +294,7 @@ impl TrialsReport {
         })
     }
 
-    /// Returns each test or fault without a run, as the test, the fault or faults, and the reason.
+    /// Returns each test or fault that wasn't tried: the test's name, the faults concerned, and the reason.
     fn untried(&self) -> Vec<(&str, String, &str)> {
         let left_out = self
             .left_out
@@ -331,7 +331,7 @@ impl TrialsReport {
         })
     }
 
-    /// Returns a test for each test of the suite, and one for all trials.
+    /// Returns one entry for each test of the suite, and one for the trials as a whole.
     fn tests(&self) -> MeasuredTests {
         let measured = |name: &str| MeasuredTest {
             name: name.to_owned(),
@@ -359,7 +359,7 @@ impl TrialsReport {
         MeasuredTests { name: self.title(), seconds: self.seconds, tests }
     }
 
-    /// Adds the findings and the numbers of faults of a test to `measured`.
+    /// Adds the test's findings and its number of faults to `measured`.
     fn measured(&self, test: &TriedTest, mut measured: MeasuredTest) -> MeasuredTest {
         let mut failures = Vec::new();
         for finding in self.findings.iter().filter(|finding| finding.point.label == test.label) {
@@ -393,7 +393,7 @@ impl TrialsReport {
 }
 
 impl TrialFinding {
-    /// Returns the name of the point and the finding.
+    /// Returns the point's name and a description of the finding.
     fn short(&self) -> String {
         format!("{}: {}", self.point, self.kind.sentence())
     }
@@ -414,7 +414,7 @@ impl TimeSpent {
     }
 }
 
-/// Lists up to `shown` names.
+/// Lists up to `shown` names, and the number of the remaining names.
 fn list(names: &[&str], shown: usize) -> String {
     let more = names.len().saturating_sub(shown);
     let listed = names.iter().take(shown).copied().collect::<Vec<_>>().join(", ");
@@ -428,7 +428,7 @@ impl RepeatableCommand {
         self.words.join(" ")
     }
 
-    /// Returns the command line that runs the faults with this name, for a shell.
+    /// Returns the shell command that repeats the faults that `name` selects.
     #[must_use]
     pub fn again(&self, name: &str) -> String {
         let ours = ["pgfresh", "faults"].into_iter().chain(self.options.iter().map(String::as_str));
@@ -437,8 +437,8 @@ impl RepeatableCommand {
     }
 }
 
-/// Quotes a word for a shell, if it needs quotes. Escapes control characters, so that the word stays on its line. Bash, zsh and
-/// ksh read such escapes.
+/// Quotes a word for a shell if necessary. Escapes control characters, so that the word stays on its line. Bash, zsh
+/// and ksh understand these escapes.
 fn in_shell(word: &str) -> String {
     if word.contains(char::is_control) {
         let mut quoted = "$'".to_owned();

@@ -1,28 +1,28 @@
-//! Leases that two runs without faults have in common.
+//! Pairs the leases of two runs without faults, because trials need leases that are the same in every run.
 
 use std::collections::HashMap;
 
 use crate::difference::SteadyRows;
 use crate::recording::LeaseRecord;
 
-/// A lease that both runs have at one position, with one test.
+/// A lease that both runs have at the same position and with the same test.
 #[derive(Debug, Clone)]
 pub struct SteadyLease {
     /// Number of the lease in each run, from 1.
     pub number: u64,
-    /// Name of the test, or of the database, unique among the leases.
+    /// Name of the test, or of the database if the test has no name. A number such as `(2)` makes duplicates unique.
     pub label: String,
     /// The lease in the first run.
     pub record: LeaseRecord,
     /// The lease in the second run.
     pub(crate) other: LeaseRecord,
-    /// Rows at the end of both runs. `None` if pgfresh could not read them.
+    /// Rows at the end of the lease, compared between both runs. `None` if pgfresh couldn't read them.
     pub steady_rows: Option<SteadyRows>,
 }
 
-/// Pairs the leases of two runs by their positions. `ignored` are tables and columns to leave out: see
-/// [`SteadyRows::of`]. Also returns the number of leases of the first run for which the second run has no lease of this test
-/// at this position.
+/// Pairs the leases of two runs by position. `ignored` lists tables and columns to leave out: see [`SteadyRows::of`].
+/// Also returns how many leases of the first run have no counterpart: the second run has a different test, or no lease,
+/// at their position.
 #[must_use]
 pub fn steady_leases(
     one: Vec<LeaseRecord>,

@@ -1,4 +1,4 @@
-//! Leases for tests.
+//! Builds leases for unit tests.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use pgwire::NormalizedStatement;
 
 use crate::recording::{Call, LeaseRecord, RanStatement, StatementResult};
 
-/// Returns a lease with these statements, one each second from `begun` on. `T:` before a text means that it runs in a
-/// transaction, and an SQLSTATE and a colon that it fails.
+/// Returns a lease that runs `texts`, one statement a second, starting at `begun`. The prefix `T:` puts a statement
+/// into a transaction, and an SQLSTATE as prefix (`40001:`) makes it fail.
 pub(crate) fn lease(begun: Instant, texts: &[&str]) -> LeaseRecord {
     let statement = |(place, text): (usize, &&str)| {
         let (in_transaction, text) = text.strip_prefix("T:").map_or((false, *text), |text| (true, text));

@@ -30,7 +30,7 @@ fn rows_are_lost_doubled_or_changed() {
     let clean = steady_rows(&[["1", "7", "order 1", "5.00"], ["2", "7", "order 2", "6.00"]]);
     for (rows, kind) in [
         (&[["1", "7", "order 1", "5.00"], ["2", "7", "order 2", "6.00"]][..], None),
-        // The sequence has a gap after a second attempt.
+        // A second attempt leaves a gap in the sequence.
         (&[["1", "7", "order 1", "5.00"], ["3", "8", "order 3", "6.00"]], None),
         (&[["2", "7", "order 2", "6.00"]], Some(DifferenceKind::Lost)),
         (
@@ -97,12 +97,12 @@ fn missing_tables_have_lost_their_rows() {
     assert_eq!((difference.kind, difference.expected, difference.found), (DifferenceKind::Lost, 1, 0));
     let new = SteadyRows::of(Contents::default(), &Contents::default(), &[]);
     assert_eq!(kinds(&new, &lamp), [DifferenceKind::Surplus]);
-    // Without faults, the second run alone has the table.
+    // The table exists only in the second run without faults.
     let unsteady = SteadyRows::of(Contents::default(), &orders(&lamp), &[]);
     assert_eq!((kinds(&unsteady, &lamp), unsteady.unsteady_tables().count()), (Vec::new(), 1));
 }
 
-/// Returns a table of jobs with their numbers and times, and the last value of a sequence.
+/// Returns contents with a table of jobs (numbers and end times), and a sequence with the last value `last`.
 fn jobs(rows: &[(&str, &str)], last: i64) -> Contents {
     let columns = vec![column("number", ColumnContent::Integer), column("ended", ColumnContent::Time)];
     let value = |value: &str| (value != "NULL").then(|| value.to_owned());
@@ -158,7 +158,7 @@ fn ignored_tables_and_columns_are_left_out() {
 #[test]
 fn nulls_count_where_values_vary() {
     let row = |ended: &str| jobs(&[("4", ended)], 4);
-    // The time is that of each run.
+    // The time is the time of the run, so it differs in each run.
     let clean = SteadyRows::of(row("2026-01-01 10:01"), &row("2026-01-01 10:02"), &[]);
     assert!(clean.differences(&row("2026-01-01 10:03")).is_empty());
     let [difference] = &clean.differences(&row("NULL"))[..] else { panic!() };

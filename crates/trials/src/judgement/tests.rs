@@ -20,7 +20,7 @@ fn contents(values: &[&str]) -> Contents {
     Contents { tables: [("t".to_owned(), table)].into(), ..Contents::default() }
 }
 
-/// Judges a run whose fault fired at its begin. `values` are the rows at its end.
+/// Judges a run whose fault fired at its start. `values` are the rows at the end of the run.
 fn judged(name: &str, end: RunEnd, later: &[&str], values: Option<&[&str]>) -> Judgement {
     let fired = Instant::now();
     let lease =
@@ -56,7 +56,7 @@ fn judgement_depends_on_end_rows_and_retries() {
         ("COMMIT:lost after", passed, &[], Some(&["1", "2"]), "surplus_rows"),
         ("COMMIT:lost after", passed, &[], None, "passed"),
         ("COMMIT:lost after", failed, &[insert], Some(&["1", "1"]), "doubled_rows_failed"),
-        // A test that fails early leaves rows behind that it would have deleted.
+        // A test that fails early leaves rows behind that it would otherwise have deleted.
         ("COMMIT:lost after", failed, &[], Some(&["1", "1"]), "shown"),
         ("COMMIT:lost before", failed, &[], Some(&[]), "shown"),
         ("COMMIT:lost before", hang, &[], Some(&["1"]), "hang"),

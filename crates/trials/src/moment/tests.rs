@@ -3,8 +3,8 @@ use std::time::Instant;
 use super::*;
 use crate::testing::lease;
 
-/// Returns the moments that count a statement, as one letter each: error and loss before it, after it, error at COMMIT,
-/// before COMMIT, and after COMMIT.
+/// Returns the moments that count a statement as a candidate, as one letter each. The order is: error before it, loss
+/// before it, loss after it, error at COMMIT, loss before COMMIT, loss after COMMIT.
 fn counted(text: &str, edit: impl FnOnce(&mut RanStatement)) -> String {
     let mut statement = lease(Instant::now(), &[text]).statements.remove(0);
     edit(&mut statement);

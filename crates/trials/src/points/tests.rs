@@ -52,7 +52,7 @@ fn statements_without_stakes_are_left_out() {
     ] {
         assert_eq!(names(&[text]), set(&[]), "{text}");
     }
-    // The transaction has nothing to lose.
+    // This transaction doesn't write, so it can't lose anything.
     assert!(!names(&["BEGIN", "T:SELECT a FROM t", "T:COMMIT"]).iter().any(|name| name.contains("COMMIT")));
 }
 
@@ -95,7 +95,7 @@ fn candidates_depend_on_the_fault() {
     for (fault, candidate) in [("lost after", 1), ("lost before", 3), ("40001", 2), ("57014", 2)] {
         assert!(numbers.contains(&(fault.to_owned(), 2, candidate)), "{fault}: {numbers:?}");
     }
-    // A COMMIT outside of a transaction commits nothing, although the server says COMMIT.
+    // A COMMIT outside of a transaction doesn't commit anything, although the server responds with the tag COMMIT.
     let points = all(&["COMMIT", "BEGIN", "T:DELETE FROM t", "T:COMMIT"]);
     let candidate = |name: &str| {
         points
