@@ -1,4 +1,4 @@
-//! Collects from a plan what it asks each table: conditions, joins and orders.
+//! Collects the conditions, joins and sort orders that a plan applies to each table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::names::sql_name;
 use crate::tables::Tables;
 use crate::{CatalogTable, Node, Plan};
 
-/// Properties of nodes that are conditions.
+/// Plan node properties that contain conditions.
 const CONDITIONS: &[&str] = &[
     "Filter",
     "Index Cond",
@@ -24,42 +24,43 @@ const CONDITIONS: &[&str] = &[
     "TID Cond",
 ];
 
-/// Operators that GIN indexes serve.
+/// Operators that GIN indexes support.
 const CONTAINMENT: &[&str] = &["@>", "<@", "&&", "@@", "?", "?|", "?&", "@?"];
 
-/// All questions of a plan to one table.
+/// How a plan accesses one table. Keys are columns or expressions, in the form that an index definition uses.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Access {
-    /// Place of the table in the catalog. For partitions, that of the outermost partitioned table.
+    /// Place of the table in the catalog. For a partition, the place of its outermost partitioned table.
     pub(crate) table: usize,
-    /// Keys that must equal a value.
+    /// Keys that are compared with a value for equality.
     pub(crate) equal: BTreeSet<String>,
-    /// Keys that the plan compares by less or greater than.
+    /// Keys that are compared with a value by `<`, `<=`, `>` or `>=`.
     pub(crate) ranges: BTreeSet<String>,
-    /// Keys whose beginning the plan compares.
+    /// Keys whose beginning is compared with a text.
     pub(crate) prefixes: BTreeSet<String>,
-    /// Keys of containment, with the access method and the operator class, which is empty for the default.
+    /// Access method and key for each containment condition. The key includes an operator class unless it is the
+    /// default.
     pub(crate) contained: BTreeSet<(&'static str, String)>,
-    /// Keys that must equal one of another table, by the other table's alias.
+    /// Keys that are compared with another table for equality, by the other table's alias.
     pub(crate) joins: BTreeMap<String, BTreeSet<String>>,
-    /// Keys of single comparisons that OR connects.
+    /// Keys of the equality conditions that OR connects.
     pub(crate) alternatives: BTreeSet<String>,
-    /// Orders of the rows, each as keys with their directions.
+    /// Sort orders, each as a list of keys with their directions.
     pub(crate) orders: BTreeSet<Vec<String>>,
-    /// Conditions without values on NULL or a Boolean column, for partial indexes.
+    /// Conditions without parameters that suit partial indexes: those on NULL or on a Boolean column.
     pub(crate) fixed: BTreeSet<String>,
     /// Columns that the plan needs from the table.
     pub(crate) columns: BTreeSet<String>,
 }
 
-/// Returns the questions of a plan to its tables.
+/// Returns how a plan accesses its tables.
 pub(crate) fn accesses(plan: &Plan, tables: &Tables<'_>) -> Vec<Access> {
     let mut collector = Collector { tables, accesses: BTreeMap::new() };
     let mut seen = BTreeSet::new();
     for node in plan.nodes().filter(|node| node.kind.contains("Scan")) {
         let (Some(alias), Some(place)) = (node.text("Alias"), tables.of_node(node)) else { continue };
         let root = tables.root(place);
-        // One partition stands for all of them. Their aliases differ in the number at the end.
+        // One partition represents all partitions, because their aliases differ only in the number at the end.
         let stem = alias.trim_end_matches(|letter: char| letter.is_ascii_digit()).trim_end_matches('_');
         if root == place || seen.insert((root, stem.to_owned())) {
             collector.accesses.insert(alias.to_owned(), Access { table: root, ..Access::default() });
@@ -87,7 +88,7 @@ impl Collector<'_> {
                 self.condition(part);
             }
         }
-        // Without a limit, the plan reads all rows anyway, and an index would only spare the sort.
+        // Without a LIMIT, the plan reads all rows anyway, so an index would only save the sort.
         if is_limited {
             self.order(&texts(node, "Sort Key"));
         }
@@ -96,7 +97,8 @@ impl Collector<'_> {
                 self.extreme(output);
             }
         }
-        // A scan below other nodes may list all columns of its table, because that is cheaper.
+        // A scan below other nodes may output all table columns because that is cheaper, so its output doesn't show
+        // what is needed.
         let skipped = if node.kind.contains("Scan") && !is_root { "Output" } else { "" };
         for (name, value) in &node.properties {
             let listed = value.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -118,7 +120,7 @@ impl Collector<'_> {
         let alternatives = disjuncts(text);
         if alternatives.len() > 1 {
             for part in alternatives {
-                // AND inside OR: each comparison alone can narrow its part.
+                // In an AND inside OR, each comparison alone narrows its part, so the first one suffices.
                 for part in conjuncts(part).into_iter().take(1) {
                     self.alternative(part);
                 }
@@ -191,7 +193,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Takes an order if all its keys belong to one table.
+    /// Records a sort order if all its keys belong to the same table.
     fn order(&mut self, keys: &[&str]) {
         let Some(alias) =
             keys.first().and_then(|key| references(key).into_iter().next()).map(|found| found.alias)
@@ -206,7 +208,7 @@ impl Collector<'_> {
                 _ => return,
             }
         }
-        // PostgreSQL reads an index in both directions, so only mixed directions need to be in the index.
+        // PostgreSQL can read an index backwards, so the index only needs the directions if they are mixed.
         if !split.iter().all(|(_, direction)| matches!(*direction, "" | "DESC") && *direction == split[0].1) {
             for (key, (_, direction)) in order.iter_mut().zip(&split) {
                 if !direction.is_empty() {
@@ -219,7 +221,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Takes `min(column)` and `max(column)` as an order.
+    /// Records `min(column)` and `max(column)` as a sort order.
     fn extreme(&mut self, output: &str) {
         let text = output.trim_start_matches("PARTIAL ");
         for function in ["min", "max"] {
@@ -231,8 +233,8 @@ impl Collector<'_> {
         }
     }
 
-    /// Returns the text as the key of an index with the alias of its table. `None` if it has columns of no table or of
-    /// several tables, or if the table is in `other`, too.
+    /// Returns the text as an index key, and the alias of its table. `None` if the text refers to no table or to
+    /// several, or if `other` refers to the table, too.
     fn key(&self, text: &str, other: &str) -> Option<(String, String)> {
         let found = references(text);
         let alias = &found.first()?.alias;
@@ -258,12 +260,12 @@ impl Collector<'_> {
     }
 }
 
-/// Returns an expression as the key of an index, in the form that `pg_get_indexdef` prints.
+/// Returns an expression as an index key, in the form that `pg_get_indexdef` prints.
 fn key_of(text: &str, alias: &str, table: &CatalogTable) -> String {
     if let Some(reference) = single_reference(text) {
         return sql_name(&reference.column);
     }
-    // PostgreSQL prints a varchar column as text where an operator of text takes it. No index needs the cast.
+    // PostgreSQL casts a varchar column to text where an operator requires text. An index doesn't need this cast.
     let uncast = text.trim().strip_suffix("::text").and_then(single_reference);
     if let Some(reference) = uncast {
         let mut columns = table.columns.iter().filter(|column| column.name == reference.column);
@@ -278,7 +280,7 @@ fn key_of(text: &str, alias: &str, table: &CatalogTable) -> String {
     if is_call || has_collation { text } else { format!("({text})") }
 }
 
-/// Splits a sort key into its expression and its direction, which is empty for the default.
+/// Splits a sort key into its expression and its direction. The direction is empty if it is the default.
 fn split_direction(key: &str) -> (&str, &str) {
     let mut expression = key;
     for ending in [" NULLS FIRST", " NULLS LAST", " DESC"] {
@@ -287,7 +289,7 @@ fn split_direction(key: &str) -> (&str, &str) {
     (expression, key[expression.len()..].trim())
 }
 
-/// Returns the operator that compares swapped operands.
+/// Returns the operator for swapped operands, such as `>` for `<`.
 fn commuted(operator: &str) -> Option<&str> {
     match operator {
         "=" | "&&" => Some(operator),
@@ -301,7 +303,7 @@ fn commuted(operator: &str) -> Option<&str> {
     }
 }
 
-/// Returns true if all texts that match a pattern begin with one text.
+/// Returns true if all texts that match a pattern begin with the same prefix.
 fn has_prefix(operator: &str, pattern: &str) -> bool {
     let pattern = pattern.trim_start_matches('(').trim_start_matches('\'');
     match operator {

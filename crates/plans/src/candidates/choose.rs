@@ -1,7 +1,7 @@
-//! Chooses a minimal set of candidates for all statements together.
+//! Selects a minimal set of candidates for all statements together.
 //!
-//! The planner sees all candidates and uses what serves each statement best. From these, pgfresh removes each index
-//! whose absence costs little, narrow indexes with a wider neighbour first, until no further one can go.
+//! The planner first sees all candidates and uses the best ones for each statement. pgfresh then removes every index
+//! whose absence costs little, until none is left to remove. Narrow indexes that a wider one can replace come first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,23 @@ use crate::definition::IndexDefinition;
 use crate::workload::{CachedPlanner, Item, Outcome};
 use crate::{CandidateId, Limits};
 
-/// Maximum rise of a cost, as a fraction, if a wider index takes over the searches of a narrow one.
+/// Maximum cost increase, as a fraction, that is acceptable if a wider index takes over a narrow index's searches.
 const WIDER_LOSS: f64 = 0.5;
 
-/// Minimum rise of a cost in comparison with the cost without any suggestion. A rise beyond [`Limits::cost`] always counts.
+/// Minimum cost increase that counts, as a fraction of the cost without any suggestion. An increase of more than
+/// [`Limits::cost`] always counts.
 const NOTABLE: f64 = 0.02;
 
-/// INCLUDE may make an index at most so many times as large.
+/// Maximum factor by which INCLUDE may enlarge an index.
 const LARGER: u64 = 3;
 
 /// Maximum number of INCLUDE columns.
 const INCLUDED: usize = 3;
 
-/// Ratio of costs or sizes from which on a partial or a covering index is clearly better.
+/// Maximum ratio of the new cost to the old cost that makes a partial or covering index clearly better.
 const CLEARLY: f64 = 0.5;
 
-/// A partial index replaces a whole one that is at least so many times as large.
+/// Minimum factor by which a full index must be larger than a partial index that replaces it.
 const SMALLER: u64 = 4;
 
 /// A candidate that PostgreSQL has created.
@@ -36,22 +37,22 @@ pub(crate) struct Created {
     pub(crate) bytes: u64,
 }
 
-/// Chooses among candidates.
+/// Selects indexes among the candidates.
 pub(crate) struct Chooser<'o, 'p, 'i> {
     pub(crate) cached: &'o mut CachedPlanner<'p>,
     pub(crate) items: &'i [Item],
     pub(crate) limits: &'i Limits,
-    /// All candidates by their numbers.
+    /// All created candidates.
     pub(crate) created: BTreeMap<CandidateId, Created>,
 }
 
 impl Chooser<'_, '_, '_> {
-    /// Creates candidates, and leaves those out that PostgreSQL refuses.
+    /// Creates candidates. Omits those that PostgreSQL rejects.
     pub(crate) fn create(&mut self, drafts: Vec<(usize, IndexDefinition)>) -> Vec<CandidateId> {
         self.create_each(drafts).into_iter().flatten().collect()
     }
 
-    /// Creates candidates. The result has `None` for each candidate that PostgreSQL refuses.
+    /// Creates candidates. Returns `None` for each candidate that PostgreSQL rejects.
     fn create_each(&mut self, drafts: Vec<(usize, IndexDefinition)>) -> Vec<Option<CandidateId>> {
         if drafts.is_empty() {
             return Vec::new();
@@ -67,7 +68,7 @@ impl Chooser<'_, '_, '_> {
         created.collect()
     }
 
-    /// Returns the minimal set out of whole candidates, with partial ones and INCLUDE where they are clearly better.
+    /// Returns a minimal set of the full candidates, with partial indexes and INCLUDE where they are clearly better.
     pub(crate) fn choose(
         &mut self,
         whole: &[CandidateId],
@@ -84,7 +85,7 @@ impl Chooser<'_, '_, '_> {
         self.used(&set)
     }
 
-    /// Replaces indexes by shorter ones where that costs little.
+    /// Replaces indexes with shorter ones where that costs little.
     fn narrowed(&mut self, mut set: BTreeSet<CandidateId>) -> BTreeSet<CandidateId> {
         for id in set.clone() {
             let definition = self.created[&id].definition.clone();
@@ -108,7 +109,7 @@ impl Chooser<'_, '_, '_> {
         set
     }
 
-    /// Returns the candidates of a set in the plans of those items that gain enough.
+    /// Returns the candidates in `set` that are used by items with a sufficient gain.
     fn used(&mut self, set: &BTreeSet<CandidateId>) -> BTreeSet<CandidateId> {
         let mut used = BTreeSet::new();
         for (place, item) in self.items.iter().enumerate() {
@@ -121,13 +122,13 @@ impl Chooser<'_, '_, '_> {
         used
     }
 
-    /// Returns true if a lower cost of an item is worth an index.
+    /// Returns true if lowering an item's cost to `cost` justifies an index.
     pub(crate) fn pays(&self, item: &Item, cost: f64) -> bool {
         let before = item.before.root.total_cost;
         before >= self.limits.cost && before - cost >= self.limits.index_gain * before
     }
 
-    /// Removes each candidate whose absence costs little, until no further one can go.
+    /// Removes each candidate whose absence costs little, until none is left to remove.
     fn prune(&mut self, mut set: BTreeSet<CandidateId>) -> BTreeSet<CandidateId> {
         loop {
             let size = set.len();
@@ -146,7 +147,7 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    /// Returns candidates, first those with a wider neighbour, then those that gain least.
+    /// Sorts candidates: first those that a wider index in `set` can replace, then those with the smallest gain.
     fn by_worth(&mut self, set: &BTreeSet<CandidateId>) -> Vec<CandidateId> {
         let mut gains: BTreeMap<CandidateId, f64> = set.iter().map(|id| (*id, 0.0)).collect();
         for (place, item) in self.items.iter().enumerate() {
@@ -169,8 +170,8 @@ impl Chooser<'_, '_, '_> {
         set.iter().any(|other| *other != id && definition.is_part_of(&self.created[other].definition))
     }
 
-    /// Returns true if an item that gains from `set` would notably lose by a change to `other`. `id` restricts this to items
-    /// whose plans use that candidate.
+    /// Returns true if any item that gains from `set` would be notably slower with `other`. `id` restricts the check to
+    /// items whose plans use this candidate.
     fn is_worse(
         &mut self,
         set: &BTreeSet<CandidateId>,
@@ -185,12 +186,13 @@ impl Chooser<'_, '_, '_> {
                 return false;
             }
             let without = self.cached.outcome((place, item), other, &[]);
-            // Without an answer, the index stays.
+            // If the cost is unknown, keep the index.
             without.is_none_or(|without| notably_worse(item, &with, &without, tolerance, self.limits))
         })
     }
 
-    /// Adds partial indexes that halve a cost, and replaces whole indexes by much smaller partial ones.
+    /// Adds partial indexes that halve an item's cost. Replaces full indexes with partial indexes that are much
+    /// smaller.
     fn with_partial(
         &mut self,
         mut set: BTreeSet<CandidateId>,
@@ -232,7 +234,7 @@ impl Chooser<'_, '_, '_> {
         set
     }
 
-    /// Replaces indexes by those with INCLUDE where an index-only scan halves the costs of the statements.
+    /// Adds INCLUDE columns to indexes where an index-only scan halves the cost of the statements.
     fn with_included(
         &mut self,
         mut set: BTreeSet<CandidateId>,
@@ -252,7 +254,7 @@ impl Chooser<'_, '_, '_> {
                 plain.push((*id, users));
             }
         }
-        // One call creates all of them, because each call rewrites the files of their tables.
+        // Create all of them in a single call, because each call rewrites the table files.
         for ((id, users), covering) in plain.into_iter().zip(self.create_each(drafts)) {
             let Some(covering) = covering else { continue };
             if self.created[&covering].bytes > LARGER * self.created[&id].bytes {
@@ -271,7 +273,7 @@ impl Chooser<'_, '_, '_> {
         set
     }
 
-    /// Returns the places of the items whose plans use a candidate.
+    /// Returns the positions of the items whose plans use a candidate.
     fn users(&mut self, id: CandidateId, set: &BTreeSet<CandidateId>) -> Vec<usize> {
         let items = self.items;
         let mut uses = |place: &usize| {
@@ -281,7 +283,7 @@ impl Chooser<'_, '_, '_> {
         (0..items.len()).filter(|place| uses(place)).collect()
     }
 
-    /// Returns the sum of the costs of some items.
+    /// Returns the total cost of the items at `places`. `None` if one of the costs is unknown.
     fn costs(&mut self, places: &[usize], set: &BTreeSet<CandidateId>) -> Option<f64> {
         let items = self.items;
         let costs = places.iter().map(|place| self.cached.outcome((*place, &items[*place]), set, &[]));
@@ -289,7 +291,7 @@ impl Chooser<'_, '_, '_> {
     }
 }
 
-/// Returns true if an item costs notably more without something.
+/// Returns true if `without` costs notably more than `with`.
 pub(super) fn notably_worse(
     item: &Item,
     with: &Outcome,

@@ -1,4 +1,4 @@
-//! Makes candidate indexes: equality first, then one range, then the order.
+//! Drafts candidate indexes. Key columns with equality conditions come first, followed by a range or a sort order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use crate::numbers::distinct_values;
 use crate::tables::Tables;
 use crate::{CatalogTable, Limits};
 
-/// Maximum number of ranges and of orders of one access that become candidates.
+/// Maximum number of ranges, and of sort orders, to draft candidates for in each access.
 const VARIANTS: usize = 3;
 
-/// How often the suite's statements compare a key of a table by equality. Frequent keys come first in an index, so that
-/// one index serves several statements.
+/// Number of equality conditions in the suite for each table and key. Frequent keys come first in an index, so that one
+/// index can serve several statements.
 pub(crate) type Frequencies = BTreeMap<(usize, String), usize>;
 
-/// Returns the candidates of one access, without those that existing indexes contain.
+/// Returns the candidates for an access. Omits those that an existing index covers.
 pub(crate) fn drafts(
     access: &Access,
     tables: &Tables<'_>,
@@ -99,7 +99,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns keys in the order of their use by the suite, then of their number of distinct values.
+    /// Sorts keys by how often the suite uses them, then by their number of distinct values. The highest numbers come
+    /// first.
     fn sorted(&self, keys: &BTreeSet<String>) -> Vec<String> {
         let mut keys: Vec<String> = keys.iter().cloned().collect();
         keys.sort_by(|left, right| {
@@ -113,7 +114,7 @@ impl Maker<'_> {
         keys
     }
 
-    /// Returns the number of distinct values of a column. For an expression, it is the number of rows.
+    /// Returns a column's number of distinct values. For an expression, returns the row count.
     fn distinct(&self, key: &str) -> f64 {
         let rows = self.table.rows.max(1.0);
         let mut columns = self.table.columns.iter();
@@ -145,8 +146,8 @@ impl Maker<'_> {
     }
 }
 
-/// Returns the keys that the condition of a partial index does not fix. Besides, PostgreSQL knows no order of rows with
-/// `IS NULL` as the first key.
+/// Returns the keys without those that the condition of a partial index fixes. This also matters for sort orders,
+/// because PostgreSQL doesn't recognize the row order of an index whose first key is restricted by `IS NULL`.
 fn without_fixed(keys: &[String], condition: &str) -> Vec<String> {
     let is_fixed = |key: &&String| {
         [key.as_str(), &format!("(NOT {key})"), &format!("({key} IS NULL)")].contains(&condition)
@@ -154,7 +155,7 @@ fn without_fixed(keys: &[String], condition: &str) -> Vec<String> {
     keys.iter().filter(|key| !is_fixed(key)).cloned().collect()
 }
 
-/// Returns both lists, without keys of the second that the first has.
+/// Appends the keys of `second` to `first`, without duplicate columns.
 fn joined(first: &[String], second: &[String]) -> Vec<String> {
     let column = |key: &String| key.split(' ').next().unwrap_or_default().to_owned();
     let known: BTreeSet<String> = first.iter().map(column).collect();

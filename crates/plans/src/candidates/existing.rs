@@ -1,4 +1,4 @@
-//! Existing indexes that a new one makes superfluous, or that the suite does not use.
+//! Finds existing indexes that a new index makes redundant, or that the suite doesn't use.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::tables::Tables;
 use crate::workload::{CachedPlanner, Item};
 use crate::{CandidateId, CatalogIndex, CatalogTable, Limits};
 
-/// Returns existing indexes that are a part of a new index and whose absence makes no statement notably slower.
+/// Returns existing indexes that a new index covers and whose removal makes no statement notably slower.
 pub(super) fn superfluous(
     cached: &mut CachedPlanner<'_>,
     items: &[Item],
@@ -23,7 +23,7 @@ pub(super) fn superfluous(
     for index in table.indexes.iter().filter(|index| is_free(index)) {
         let definition = IndexDefinition::parse(&table.schema, &table.name, &index.definition);
         let is_part = |definition: IndexDefinition| {
-            // A partial index is smaller than a whole one, so it may have its own purpose.
+            // A partial index is smaller than a full index, so it can be useful in addition.
             definition.predicate == created.definition.predicate && definition.is_part_of(&created.definition)
         };
         if !definition.is_some_and(is_part) {
@@ -45,15 +45,15 @@ pub(super) fn superfluous(
     found
 }
 
-/// Returns indexes that are in no plan, of tables that the suite reads.
+/// Returns indexes that no plan uses, on tables that the suite reads.
 pub(crate) fn unused(used: &BTreeSet<String>, read: &BTreeSet<usize>, tables: &Tables<'_>) -> Vec<String> {
     let all = &tables.catalog().tables;
-    // A partitioned index is in use if one of its parts is.
+    // A partitioned index counts as used if one of its partitions is used.
     let mut used_parents: BTreeSet<(&str, &str)> = BTreeSet::new();
     for index in all.iter().flat_map(|table| &table.indexes).filter(|index| used.contains(&index.name)) {
         used_parents.extend(index.parent.iter().map(|(schema, name)| (schema.as_str(), name.as_str())));
     }
-    // An index of a partitioned table can have parts of parts.
+    // With several partition levels, a partition of an index can have partitions itself.
     let parents = all.iter().flat_map(|table| &table.indexes).filter(|index| index.parent.is_some());
     let parents: Vec<&CatalogIndex> = parents.collect();
     while let Some(parent) = parents.iter().find_map(|index| {
@@ -78,7 +78,8 @@ pub(crate) fn unused(used: &BTreeSet<String>, read: &BTreeSet<usize>, tables: &T
     found
 }
 
-/// Returns true if nothing but searches needs the index.
+/// Returns true if only searches need the index: it isn't unique, no constraint needs it, and it isn't a partition of
+/// another index.
 fn is_free(index: &CatalogIndex) -> bool {
     !index.unique && !index.constraint && index.parent.is_none()
 }
@@ -91,7 +92,7 @@ fn serves_foreign_key(index: &CatalogIndex, table: &CatalogTable) -> bool {
     table.foreign_keys.iter().any(|key| covers(&definition, &key.columns))
 }
 
-/// Returns true if the index begins with certain columns in any order.
+/// Returns true if the index begins with `columns`, in any order.
 pub(crate) fn covers(definition: &IndexDefinition, columns: &[String]) -> bool {
     let first: BTreeSet<&str> = definition
         .keys

@@ -1,4 +1,5 @@
-//! Index suggestions: candidates from all plans, a minimal set of them, and existing indexes that are superfluous.
+//! Suggests indexes: drafts candidates for all plans, selects a minimal set, and finds existing indexes that become
+//! redundant.
 
 mod access;
 mod choose;
@@ -21,24 +22,24 @@ use crate::tables::Tables;
 use crate::workload::{CachedPlanner, Item};
 use crate::{CandidateId, IndexGain, IndexSuggestion, Limits, RelationKind};
 
-/// The chosen indexes.
+/// The selected indexes.
 #[derive(Debug, Default)]
 pub(crate) struct Advice {
-    /// Suggestions, each at the place of its number in `ids`.
+    /// Suggestions, in the same order as `ids`.
     pub(crate) suggestions: Vec<IndexSuggestion>,
     pub(crate) ids: Vec<CandidateId>,
-    /// Sentences on what was left out.
+    /// Sentences that describe what was left out.
     pub(crate) notes: Vec<String>,
 }
 
 impl Advice {
-    /// Returns the numbers of all suggestions.
+    /// Returns the selected candidates.
     pub(crate) fn set(&self) -> BTreeSet<CandidateId> {
         self.ids.iter().copied().collect()
     }
 }
 
-/// Chooses indexes for all items together.
+/// Selects indexes for all items together.
 pub(crate) fn advise(
     cached: &mut CachedPlanner<'_>,
     items: &[Item],
@@ -71,7 +72,7 @@ pub(crate) fn advise(
     suggestions(cached, items, tables, &chosen, notes, limits)
 }
 
-/// Returns the candidates of all plans, those of the most expensive plans first, without duplicates.
+/// Returns the candidates for all plans without duplicates, starting with the most expensive plan.
 fn all_drafts(
     items: &[Item],
     asked: &[(usize, Vec<Access>)],
@@ -121,7 +122,7 @@ fn columns(asked: &[(usize, Vec<Access>)]) -> BTreeMap<usize, BTreeMap<usize, BT
     columns
 }
 
-/// Describes the chosen indexes, the largest gain first.
+/// Describes the selected indexes, largest gain first.
 fn suggestions(
     cached: &mut CachedPlanner<'_>,
     items: &[Item],
@@ -154,7 +155,8 @@ fn suggestions(
     Advice { suggestions, ids, notes }
 }
 
-/// Returns the gain of each statement that uses a candidate, the best of its plans.
+/// Returns the gain of each statement that uses a candidate. If several plans of a statement use it, the largest gain
+/// counts.
 fn gains(
     cached: &mut CachedPlanner<'_>,
     items: &[Item],
@@ -184,7 +186,7 @@ fn gains(
     gains
 }
 
-/// Returns the number of statements that add rows to a table or change them.
+/// Returns the number of statements that insert or change rows of a table.
 fn writers(items: &[Item], table: usize) -> usize {
     let writes = |item: &&Item| item.writes.contains(&table);
     items.iter().filter(writes).map(|item| item.statement).collect::<BTreeSet<_>>().len()

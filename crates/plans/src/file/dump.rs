@@ -1,5 +1,5 @@
 //! Parses the output of `pg_dump --statistics-only`: calls of `pg_restore_relation_stats` and
-//! `pg_restore_attribute_stats`, and the settings before them.
+//! `pg_restore_attribute_stats`, and the settings that precede them.
 //!
 //! Source: `dumpRelationStats_dumper` in `src/bin/pg_dump/pg_dump.c` of version 18.
 
@@ -13,10 +13,10 @@ use crate::import::{numbers, values};
 use crate::statistics::FORMAT;
 use crate::{ColumnStatistics, RelationKind, RelationName, RelationStatistics, Slot, Statistics};
 
-/// Maximum number of arguments of a call.
+/// Maximum number of arguments in a call.
 const ARGUMENTS: usize = 100;
 
-/// Reason why a call is wrong.
+/// Reason why a call is invalid.
 type Reason = String;
 
 pub(super) fn parse(text: &str) -> Result<Statistics, StatisticsFileError> {
@@ -45,7 +45,7 @@ pub(super) fn parse(text: &str) -> Result<Statistics, StatisticsFileError> {
     })
 }
 
-/// Statistics of the calls so far.
+/// Statistics from the calls parsed so far.
 #[derive(Default)]
 struct Dump {
     version: u32,
@@ -55,10 +55,10 @@ struct Dump {
 
 struct Parser<'a> {
     text: &'a str,
-    /// Position of the lexer's text.
+    /// Start of the lexer's text in the whole text.
     start: usize,
     lexer: SqlLexer<'a>,
-    /// Whether a backslash is an ordinary character in plain literals.
+    /// Whether a backslash is an ordinary character in plain string literals.
     standard_strings: bool,
     token_start: usize,
 }
@@ -70,7 +70,7 @@ impl<'a> Parser<'a> {
         Some(token)
     }
 
-    /// Continues at `start`.
+    /// Continues lexing at `start`.
     fn restart(&mut self, start: usize) {
         self.start = start;
         self.lexer = SqlLexer::new(&self.text.as_bytes()[start..], self.standard_strings);
@@ -78,7 +78,7 @@ impl<'a> Parser<'a> {
 
     fn statement(&mut self, first: Token<'a>, dump: &mut Dump) -> Result<(), Reason> {
         if first.is_sign(b'\\') {
-            // \restrict and \unrestrict are commands of psql, which end with the line.
+            // \restrict and \unrestrict are psql commands, which end at the end of the line.
             let rest = &self.text[self.token_start..];
             let end = rest.find('\n').map_or(self.text.len(), |end| self.token_start + end);
             self.restart(end);
@@ -96,7 +96,8 @@ impl<'a> Parser<'a> {
             name = if from { self.name()? } else { String::new() };
         }
         match name.strip_prefix("pg_catalog.").unwrap_or(&name) {
-            // Version 19 also has extended statistics, which other versions cannot use.
+            // Since version 19, dumps also contain extended statistics. Their format isn't usable in other versions, so
+            // skip them.
             "set_config" | "pg_restore_extended_stats" => self.skip_statement(),
             "pg_restore_relation_stats" => dump.relation(&self.arguments()?),
             "pg_restore_attribute_stats" => dump.column(&self.arguments()?),
@@ -104,7 +105,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads `SET name = value;`.
+    /// Parses `SET name = value;`.
     fn setting(&mut self) -> Result<(), Reason> {
         let name = self.next().filter(Token::is_name).ok_or("a setting has no name")?;
         let sign = self.next().is_some_and(|token| token.is_sign(b'=') || token.is_word(b"to"));
@@ -124,7 +125,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads a name with dots up to the parenthesis after it, or `*`.
+    /// Parses a qualified name, up to the parenthesis that follows it, or `*`.
     fn name(&mut self) -> Result<String, Reason> {
         let mut name = String::new();
         loop {
@@ -148,7 +149,7 @@ impl<'a> Parser<'a> {
         Err("a statement does not end with \";\"".to_owned())
     }
 
-    /// Reads `'name', value::type, …);`.
+    /// Parses `'name', value::type, …);`.
     fn arguments(&mut self) -> Result<Arguments, Reason> {
         let mut arguments = Arguments(BTreeMap::new());
         loop {
@@ -172,7 +173,7 @@ impl<'a> Parser<'a> {
         Ok(arguments)
     }
 
-    /// Reads a literal, a number or a word such as `true`. NULL gives `None` inside.
+    /// Parses a literal, a number or a word such as `true`. The inner `None` stands for NULL.
     #[expect(clippy::option_option, reason = "the outer one says that there is no value")]
     fn value(&mut self) -> Option<Option<String>> {
         let token = self.next()?;
@@ -190,7 +191,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Decodes a literal in quotes, with or without E. Returns `None` for other tokens.
+    /// Decodes a quoted literal, with or without the prefix E. Returns `None` for other tokens.
     fn literal(&self, token: Token<'_>) -> Option<String> {
         let text = std::str::from_utf8(token.text).ok().filter(|_| token.kind == TokenKind::Text)?;
         let (body, is_escaped) = match text.strip_prefix(['E', 'e']) {
@@ -203,7 +204,7 @@ impl<'a> Parser<'a> {
         while let Some(character) = characters.next() {
             match character {
                 '\'' => value.push(characters.next().filter(|next| *next == '\'')?),
-                // pg_dump escapes only backslashes.
+                // pg_dump only escapes backslashes.
                 '\\' if is_escaped => {
                     value.push(characters.next().filter(|next| matches!(next, '\\' | '\''))?);
                 }
@@ -213,7 +214,7 @@ impl<'a> Parser<'a> {
         Some(value)
     }
 
-    /// Skips a cast and returns the comma or parenthesis after it.
+    /// Skips a cast, and returns the comma or parenthesis that follows it.
     fn after_value(&mut self) -> Option<Token<'a>> {
         loop {
             let token = self.next()?;
@@ -228,7 +229,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Arguments of a call. A value is `None` for NULL.
+/// Arguments of a call by name. `None` stands for NULL.
 struct Arguments(BTreeMap<String, Option<String>>);
 
 impl Arguments {
@@ -266,7 +267,7 @@ impl Dump {
     fn relation(&mut self, arguments: &Arguments) -> Result<(), Reason> {
         self.version = arguments.number("version")?;
         let name = arguments.relation()?;
-        // A partitioned table has -1.
+        // For a partitioned table, `relpages` is -1.
         let pages = u32::try_from(arguments.number::<i64>("relpages")?.max(0));
         let pages = pages.map_err(|_| "argument \"relpages\" is too large")?;
         if self.by_name.insert(name.clone(), self.relations.len()).is_some() {
@@ -315,7 +316,7 @@ impl Dump {
     }
 }
 
-/// Arguments with the numbers and the values of each kind of slot.
+/// For each kind of slot, the arguments with its numbers and values.
 const SLOTS: [(i16, Option<&str>, Option<&str>); 7] = [
     (1, Some("most_common_freqs"), Some("most_common_vals")),
     (2, None, Some("histogram_bounds")),

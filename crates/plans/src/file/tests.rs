@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{RelationKind, Slot};
 
-/// Output of PostgreSQL 18's `pg_dump --statistics-only`, shortened.
+/// Shortened output of `pg_dump --statistics-only` from PostgreSQL 18.
 const DUMP: &str = r#"--
 -- PostgreSQL database dump
 --
@@ -69,7 +69,7 @@ SELECT * FROM pg_catalog.pg_restore_attribute_stats(
 
 "#;
 
-/// Statistics in our format, with an object of each kind.
+/// Statistics in pgfresh's format, with an object of each kind.
 fn example() -> Value {
     json!({
         "format": 1, "server_version": 150_004, "taken": 1, "settings": {"work_mem": "4MB"},
@@ -236,7 +236,7 @@ fn malformed_files_are_errors_without_values() {
     }
 }
 
-/// Replaces a part of a file.
+/// Replaces `length` bytes of a file, starting at `at`.
 fn damage(file: &str, at: Index, length: usize, with: &[u8]) -> Vec<u8> {
     let mut bytes = file.as_bytes().to_vec();
     let start = at.index(bytes.len());
@@ -248,7 +248,7 @@ fn damage(file: &str, at: Index, length: usize, with: &[u8]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// pgfresh can redact and write everything that it accepts.
+    /// Whatever the parser accepts, pgfresh can redact and write.
     #[test]
     fn damaged_files_give_a_result(
         at: Index, length in 0..40_usize, with in proptest::collection::vec(any::<u8>(), 0..9), of_dump: bool,
@@ -271,7 +271,7 @@ fn fifty_thousand_tables_are_read() {
     let tables = (0..50_000).map(|number| {
         let mut table = table.clone();
         table["name"] = json!(format!("users_{number}"));
-        // A circle, and partitions of one table.
+        // The first 200 tables inherit in a circle. The others are partitions of the same table.
         let parent = if number < 200 { (number + 1) % 200 } else { 200 };
         table["parents"] = json!([{"schema": "public", "name": format!("users_{parent}")}]);
         table

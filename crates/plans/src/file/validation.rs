@@ -1,4 +1,4 @@
-//! Checks of statistics from a file: everything that PostgreSQL itself could not have written is an error.
+//! Validates statistics from a file. Rejects everything that PostgreSQL itself can't have written.
 
 use std::collections::HashSet;
 
@@ -11,18 +11,18 @@ use crate::{
 
 /// Maximum statistics target, `MAX_STATISTICS_TARGET`.
 const MOST_VALUES: usize = 10_000;
-/// Maximum number of most common elements: ten for each of [`MOST_VALUES`].
+/// Maximum number of most common elements: ten times [`MOST_VALUES`].
 const MOST_ELEMENTS: usize = 10 * MOST_VALUES;
-/// Slots of a row of `pg_statistic`, `STATISTIC_NUM_SLOTS`.
+/// Number of slots in a `pg_statistic` row, `STATISTIC_NUM_SLOTS`.
 pub(crate) const SLOTS: usize = 5;
-/// Maximum number of columns and expressions of extended statistics, `STATS_MAX_DIMENSIONS`.
+/// Maximum number of columns and expressions in extended statistics, `STATS_MAX_DIMENSIONS`.
 const DIMENSIONS: usize = 8;
-/// Maximum height of a B-tree: a taller one would have more pages than a file can.
+/// Maximum height of a B-tree. A taller tree would have more pages than a file can hold.
 const HEIGHT: u32 = 32;
-/// Versions of servers that `pg_dump --statistics-only` reads, and more.
+/// Server versions that are accepted, which include all versions that `pg_dump --statistics-only` supports.
 const VERSIONS: std::ops::Range<u32> = 90_200..1_000_000;
 
-/// Result of one check: the reason why it fails.
+/// Result of a check. The error is the reason why the check fails.
 pub(crate) type Check = Result<(), String>;
 
 pub(super) fn check(statistics: &Statistics) -> Result<(), StatisticsFileError> {
@@ -94,7 +94,7 @@ fn has_no_nul(text: &str) -> Check {
     ensure(!text.contains('\0'), "a text contains NUL")
 }
 
-/// Checks columns. The error names the column.
+/// Checks columns. The error contains the column's name and the reason.
 fn columns(columns: &[ColumnStatistics]) -> Result<(), (String, String)> {
     let mut names = HashSet::new();
     columns.iter().try_for_each(|statistics| {
@@ -125,7 +125,7 @@ fn column(column: &ColumnStatistics) -> Check {
     })
 }
 
-/// Returns the reason for which PostgreSQL could not have written a slot.
+/// Returns an error if PostgreSQL can't have written `slot`.
 pub(crate) fn slot(slot: &Slot) -> Check {
     let numbers = slot.numbers.as_deref().unwrap_or_default();
     let values = slot.values.as_deref().unwrap_or_default();
@@ -148,12 +148,12 @@ pub(crate) fn slot(slot: &Slot) -> Check {
             numbers_are(values.len())
         }
         2 | 7 => has_bounds().and_then(|()| numbers_are(0)),
-        // The server computes it with rounding errors.
+        // The server computes a correlation with rounding errors, so it can slightly exceed the range.
         3 => {
             numbers_are(1)?;
             ensure(numbers[0].abs() <= 1.001 && slot.values.is_none(), "it is no correlation")
         }
-        // Minimum and maximum, and the frequency of NULL elements for arrays, follow the frequencies.
+        // The frequencies are followed by their minimum and maximum and, for arrays, by the frequency of NULL elements.
         4 => {
             fractions()?;
             ensure((1..=MOST_ELEMENTS).contains(&values.len()), "it has not between 1 and 100000 values")?;
@@ -204,7 +204,7 @@ fn extended(extended: &ExtendedStatistics) -> Check {
     ensure(are_known, "an expression is not one of their columns")
 }
 
-/// Returns the reason for which PostgreSQL could not have written a combination of this many columns.
+/// Returns an error if PostgreSQL can't have written a combination for this number of columns.
 pub(crate) fn common(common: &CommonCombination, columns: usize) -> Check {
     ensure(common.values.len() == columns, "a combination has not one value for each column")?;
     common.values.iter().flatten().try_for_each(|value| has_no_nul(value))?;

@@ -1,7 +1,8 @@
-//! Index scans that discard most of the rows that the index finds.
+//! Finds index scans that discard most of the rows that the index finds.
 //!
-//! EXPLAIN does not say how many rows an index finds before the filter. pgfresh explains the index condition alone. If
-//! the condition compares with another table, it takes the table's rows divided by the distinct values of the columns.
+//! EXPLAIN doesn't show how many rows an index finds before the filter, so pgfresh explains the index condition alone.
+//! If the condition compares with another table, pgfresh estimates the number instead: the table's rows divided by the
+//! distinct values of the columns.
 
 use super::{Problem, read_seconds};
 use crate::conditions::{Test, conjuncts, references, single_reference, test};
@@ -13,10 +14,10 @@ use crate::walk::Visit;
 use crate::workload::{CachedPlanner, Item};
 use crate::{BoundStatement, Limits, Node, PlanFindingKind, PlanMode};
 
-/// Duration of fetching a row by an index, from memory and from a disk, in seconds.
+/// Time to fetch a row through an index, in seconds: from memory, and from a disk.
 const FETCH: (f64, f64) = (0.5e-6, 100e-6);
 
-/// Returns a problem for each index scan that discards most rows.
+/// Returns a problem for each index scan that discards most of its rows.
 pub(super) fn discarding(
     cached: &mut CachedPlanner<'_>,
     item: &Item,
@@ -37,7 +38,7 @@ pub(super) fn discarding(
         else {
             continue;
         };
-        // The planner gives rows for one of the processes.
+        // In a parallel plan, `node.rows` counts the rows of a single process.
         let kept = node.rows * visit.processes;
         let scale = visit.fraction * visit.loops;
         let discarded = (each - kept).max(0.0) * scale;
@@ -88,7 +89,7 @@ fn index_of(node: &Node) -> Option<&str> {
     node.text("Index Name").or_else(|| node.children.iter().find_map(index_of))
 }
 
-/// Returns the number of rows that one search of the index finds. `None` if it cannot be estimated.
+/// Returns the number of rows that one index search finds. `None` if it can't be estimated.
 fn rows_of_index(
     cached: &mut CachedPlanner<'_>,
     item: &Item,
@@ -113,7 +114,7 @@ fn rows_of_index(
         let question =
             BoundStatement { text, settings: item.question.settings.clone(), ..BoundStatement::default() };
         let plan = cached.ask(&question, PlanMode::Custom)?;
-        // Below Gather, the rows of the outermost node are those of all processes.
+        // The outermost node is above any Gather, so its row count includes all processes.
         return Some(plan.root.rows);
     }
     let mut rows = table.rows;
@@ -123,6 +124,6 @@ fn rows_of_index(
         let column = table.columns.iter().find(|known| known.name == column.column)?;
         rows *= (1.0 - column.null_fraction) / distinct_values(column.distinct?, table.rows).max(1.0);
     }
-    // Without a comparison by equality, there is no estimate.
+    // Without an equality condition there is no estimate.
     (rows < table.rows).then_some(rows)
 }

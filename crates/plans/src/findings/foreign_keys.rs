@@ -1,6 +1,6 @@
-//! Foreign keys without an index, through which a suite deletes or updates referenced rows.
+//! Finds foreign keys without an index, in tables whose referenced rows a suite deletes or updates.
 //!
-//! EXPLAIN does not show the checks of foreign keys. pgfresh explains a query like that of the check, as a generic plan.
+//! EXPLAIN doesn't show foreign-key checks, so pgfresh explains a query like the check's own, with a generic plan.
 
 use super::{Problem, read_seconds};
 use crate::candidates::covers;
@@ -13,20 +13,20 @@ use crate::{
     BoundStatement, BoundValue, CatalogTable, ForeignKey, Limits, Plan, PlanFindingKind, RelationKind,
 };
 
-/// A check that a statement causes for each row that it deletes or updates.
+/// A foreign-key check, which a statement causes for each row that it deletes or updates.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ForeignKeyCheck {
-    /// Place of the table that has the foreign key.
+    /// Place of the table with the foreign key.
     pub(crate) table: usize,
-    /// Place of the foreign key in the table.
+    /// Index of the foreign key in the table's list.
     pub(crate) key: usize,
     /// Operation on the referenced table, `Delete` or `Update`.
     pub(crate) operation: String,
-    /// Query like that of the check.
+    /// A query like the one that the check runs.
     pub(crate) question: BoundStatement,
 }
 
-/// Returns the checks without an index that a statement causes in large tables.
+/// Returns the foreign-key checks that a statement causes in large tables without a suitable index.
 pub(crate) fn checks(text: &str, plan: &Plan, tables: &Tables<'_>, limits: &Limits) -> Vec<ForeignKeyCheck> {
     let mut found = Vec::new();
     for node in plan.nodes().filter(|node| node.kind == "ModifyTable") {
@@ -114,7 +114,7 @@ fn question(table: &CatalogTable, key: &ForeignKey) -> BoundStatement {
         .enumerate()
         .map(|(index, column)| format!("x.{} = ${}", sql_name(column), index + 1))
         .collect();
-    // A partitioned table itself has no rows.
+    // A partitioned table itself has no rows, so ONLY would exclude all rows.
     let only = if table.kind == RelationKind::PartitionedTable { "" } else { "ONLY " };
     let text = format!(
         "SELECT 1 FROM {only}{} x WHERE {} FOR KEY SHARE OF x",

@@ -1,4 +1,4 @@
-//! Generic plans of prepared statements.
+//! Finds generic plans of prepared statements that are far more expensive than custom plans.
 
 use report::as_f64;
 
@@ -7,16 +7,16 @@ use crate::conditions::outer_words;
 use crate::numbers::cost;
 use crate::{Limits, Plan, PlanFindingKind};
 
-/// Runs of a prepared statement with custom plans, before the server considers a generic plan.
+/// Number of runs for which the server makes custom plans of a prepared statement, before it considers a generic plan.
 const CUSTOM_RUNS: u64 = 5;
 
-/// The planner's cost of planning a custom plan: 1,000 `cpu_operator_cost` for each relation and one more.
+/// Cost that the server adds to a custom plan for planning it: 1,000 `cpu_operator_cost` for each relation, plus 1,000.
 fn planning_cost(plan: &Plan) -> f64 {
     let relations = plan.nodes().filter(|node| node.text("Relation Name").is_some()).count();
     1000.0 * 0.0025 * (as_f64(relations) + 1.0)
 }
 
-/// Returns true if the server would choose the generic plan of a statement that it has run so often.
+/// Returns true if the server would choose the generic plan after `prepared_runs` runs of the prepared statement.
 pub(crate) fn is_chosen(generic: &Plan, custom: &[&Plan], prepared_runs: u64) -> bool {
     let total: f64 = custom.iter().map(|plan| plan.root.total_cost + planning_cost(plan)).sum();
     prepared_runs > CUSTOM_RUNS
@@ -24,8 +24,8 @@ pub(crate) fn is_chosen(generic: &Plan, custom: &[&Plan], prepared_runs: u64) ->
         && generic.root.total_cost < total / as_f64(custom.len())
 }
 
-/// Returns true if a parameter is the number of rows. For a generic plan, the planner then assumes a tenth of all rows,
-/// so that its cost says nothing.
+/// Returns true if LIMIT or OFFSET is a parameter. For a generic plan, the planner then assumes a tenth of all rows, so
+/// the plan's cost isn't meaningful.
 fn has_open_limit(text: &str) -> bool {
     let is_limit = |word: &str| {
         ["limit", "offset", "first", "next"].iter().any(|known| word.eq_ignore_ascii_case(known))
@@ -33,7 +33,7 @@ fn has_open_limit(text: &str) -> bool {
     outer_words(text).windows(2).any(|pair| is_limit(pair[0].0) && pair[1].0.starts_with('$'))
 }
 
-/// Returns a problem if a generic plan costs far more than a custom plan.
+/// Returns a problem if the generic plan costs far more than the custom plan.
 pub(crate) fn expensive_generic(
     text: &str,
     generic: &Plan,

@@ -1,4 +1,4 @@
-//! Nested loops with many repetitions.
+//! Finds nested loops with many repetitions.
 
 use super::Problem;
 use crate::numbers::{cost, number};
@@ -6,7 +6,7 @@ use crate::tables::Tables;
 use crate::walk::Visit;
 use crate::{Limits, Node, PlanFindingKind};
 
-/// Returns a problem for each nested loop whose inner side runs often.
+/// Returns a problem for each nested loop that repeats its inner side often.
 pub(super) fn nested(visits: &[Visit<'_>], tables: &Tables<'_>, limits: &Limits) -> Vec<Problem> {
     let mut found = Vec::new();
     for visit in visits.iter().filter(|visit| visit.node.kind == "Nested Loop") {
@@ -50,7 +50,7 @@ fn problem(inner: &Node, loops: f64, tables: &Tables<'_>) -> Problem {
     }
 }
 
-/// Returns the first node of a branch that reads a table.
+/// Returns the node that reads a table, following the first child at each level. `None` if that path reads no table.
 fn scan_of(node: &Node) -> Option<&Node> {
     if node.text("Relation Name").is_some() { Some(node) } else { node.children.first().and_then(scan_of) }
 }

@@ -1,4 +1,4 @@
-//! Sorts and hash tables that exceed their memory, so that the server writes temporary files.
+//! Finds sorts and hash tables that exceed their memory, so that the server writes temporary files.
 
 use serde_json::Value;
 
@@ -11,13 +11,13 @@ use crate::{Limits, PlanFindingKind};
 /// Default of `work_mem` in bytes.
 const DEFAULT_MEMORY: f64 = 4.0 * 1024.0 * 1024.0;
 
-/// Bytes of a row's header in sorts and hash tables, as the planner counts.
+/// Size of a row header in sorts and hash tables, in bytes, as the planner computes it.
 const HEADER: f64 = 24.0;
 
-/// Bytes of a group's header in hashed aggregates: a hash entry and the state of an aggregate.
+/// Size of a group header in hashed aggregates, in bytes: a hash entry and an aggregate's state.
 const GROUP_HEADER: f64 = 64.0;
 
-/// Returns a problem for each large sort and hash table. `settings` are those of the session.
+/// Returns a problem for each large sort and hash table. `settings` are the session's own settings.
 pub(super) fn large(
     visits: &[Visit<'_>],
     tables: &Tables<'_>,
@@ -38,7 +38,8 @@ pub(super) fn large(
     found
 }
 
-/// Returns the rows and bytes that a node holds at once.
+/// Returns the number of rows and bytes that a node holds in memory at the same time. `None` for nodes that neither
+/// sort nor hash.
 fn demand(visit: &Visit<'_>, visits: &[Visit<'_>]) -> Option<(PlanFindingKind, f64, f64)> {
     let node = visit.node;
     let bytes = |rows: f64, width: f64, header: f64| rows * (aligned(width) + header);
@@ -46,7 +47,7 @@ fn demand(visit: &Visit<'_>, visits: &[Visit<'_>]) -> Option<(PlanFindingKind, f
         "Sort" => {
             let input = node.children.first()?;
             let parent = visit.parent.map(|parent| visits[parent].node);
-            // LIMIT bounds the rows that a sort below it holds.
+            // A sort below a LIMIT only holds as many rows as the LIMIT returns.
             let rows = match parent.filter(|parent| parent.kind == "Limit") {
                 Some(limit) => limit.rows.min(input.rows),
                 None => input.rows,
@@ -80,7 +81,7 @@ fn problem(kind: PlanFindingKind, visit: &Visit<'_>, rows: f64, size: f64, memor
     } else {
         ("work_mem", size / memory)
     };
-    // The server writes what exceeds its memory once and reads it once.
+    // The server writes the rows to temporary files once and reads them once.
     let traffic = 2.0 * size * visit.loops.max(1.0);
     Problem {
         kind,

@@ -1,4 +1,4 @@
-//! Findings: problems in plans, with their evidence.
+//! Finds problems in plans, and collects the evidence for them.
 
 mod discards;
 mod foreign_keys;
@@ -21,34 +21,34 @@ use crate::walk::visits;
 use crate::workload::{CachedPlanner, Item};
 use crate::{Limits, Plan, PlanFindingKind};
 
-/// Bytes a second from memory, the fast end of estimated durations.
+/// Memory throughput in bytes per second, for the fast end of estimated times.
 const MEMORY_RATE: f64 = 4e9;
 
-/// Bytes a second from a disk, the slow end of estimated durations.
+/// Disk throughput in bytes per second, for the slow end of estimated times.
 const DISK_RATE: f64 = 2e8;
 
-/// Rows a second that one process reads and compares, at the fast and at the slow end.
+/// Number of rows per second that one process reads and compares, for the fast and for the slow end of estimated times.
 const ROW_RATES: (f64, f64) = (25e6, 7e6);
 
-/// A problem of one plan.
+/// A problem in a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Problem {
     pub(crate) kind: PlanFindingKind,
-    /// Type of the node.
+    /// Node type as PostgreSQL calls it.
     pub(crate) node: String,
-    /// Place of the table in the catalog, that of the outermost partitioned table for partitions.
+    /// Place of the table in the catalog. For a partition, the place of its outermost partitioned table.
     pub(crate) table: Option<usize>,
     pub(crate) rows: f64,
     pub(crate) bytes: f64,
     pub(crate) seconds: Option<(f64, f64)>,
     pub(crate) evidence: String,
-    /// Change to make if no index solves the problem.
+    /// Change that solves the problem if no suggested index does.
     pub(crate) change: String,
-    /// Cost before and after the change, if it is not that of the statement's plan.
+    /// Cost before and after the change. `None` if the cost of the statement's plan applies.
     pub(crate) costs: Option<(f64, f64)>,
 }
 
-/// Returns the problems that a plan itself shows. `settings` are those of the session.
+/// Returns the problems that are visible in the plan itself. `settings` are the session's own settings.
 pub(crate) fn problems(
     plan: &Plan,
     tables: &Tables<'_>,
@@ -65,7 +65,8 @@ pub(crate) fn problems(
     found
 }
 
-/// Returns index scans of a plan that discard most rows. This asks the planner how many rows a condition finds.
+/// Returns the plan's index scans that discard most of their rows. Asks the planner how many rows each index condition
+/// finds.
 pub(crate) fn discarding(
     cached: &mut CachedPlanner<'_>,
     item: &Item,
@@ -79,7 +80,7 @@ pub(crate) fn discarding(
     discards::discarding(cached, item, &visits(plan), tables, limits)
 }
 
-/// Returns the shortest and the longest time to read pages in their order.
+/// Returns the shortest and longest estimated time for a sequential read, in seconds.
 fn read_seconds(bytes: f64, rows: f64, processes: f64) -> (f64, f64) {
     let processes = processes.max(1.0);
     (bytes / MEMORY_RATE + rows / ROW_RATES.0 / processes, bytes / DISK_RATE + rows / ROW_RATES.1 / processes)

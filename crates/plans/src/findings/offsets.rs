@@ -1,4 +1,4 @@
-//! OFFSET, whose cost grows from page to page.
+//! Finds OFFSETs that make each page of a result more expensive than the page before.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use crate::numbers::{cost, number};
 use crate::workload::CachedPlanner;
 use crate::{BoundStatement, BoundValue, Limits, PlanFindingKind, PlanMode};
 
-/// Ratio of a later page's cost to that of the first page, from which on it is a finding.
+/// A growing OFFSET is a finding if a later page costs at least this multiple of the first page's cost.
 const GROWTH: f64 = 10.0;
 
 /// The value of OFFSET in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Offset {
-    /// A number in the text, from one byte to another.
+    /// A number in the text, between these byte positions.
     Literal { start: usize, end: usize },
-    /// The parameter at a place in the list.
+    /// The parameter with this index, from 0.
     Parameter(usize),
 }
 
-/// Returns a problem if the statements, which differ only in values, have an OFFSET that can grow.
+/// Returns a problem if `statements` have an OFFSET that can grow. The statements differ only in values.
 pub(crate) fn growing_offset(
     cached: &mut CachedPlanner<'_>,
     statements: &[&BoundStatement],

@@ -1,4 +1,4 @@
-//! Sequential scans of large tables.
+//! Finds sequential scans of large tables.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::tables::{Tables, page_bytes};
 use crate::walk::{Visit, visits};
 use crate::{Limits, Plan, PlanFindingKind, SequentialRead};
 
-/// Part of a table's rows from which on no index can help.
+/// If a condition keeps at least this fraction of a table's rows, an index can't help.
 const MOST: f64 = 0.05;
 
-/// The sequential scans of one table in one plan.
+/// All sequential scans of a table in one plan.
 #[derive(Debug, Clone, Default)]
 struct Scan {
-    /// Read bytes and rows.
+    /// Number of bytes that the scans read. `rows` is the number of rows.
     bytes: f64,
     rows: f64,
-    /// Rows after the filter.
+    /// Number of rows that the filter keeps.
     kept: f64,
     filter: Option<String>,
     processes: f64,
@@ -43,7 +43,7 @@ pub(crate) fn sequential_reads(plan: &Plan, tables: &Tables<'_>) -> Vec<Sequenti
     reads
 }
 
-/// Returns the scans by table. Partitions count as their outermost partitioned table.
+/// Returns the scans by the place of their table. Partitions count as part of their outermost partitioned table.
 fn scans(visits: &[Visit<'_>], tables: &Tables<'_>) -> BTreeMap<usize, Scan> {
     let mut scans: BTreeMap<usize, Scan> = BTreeMap::new();
     for visit in visits.iter().filter(|visit| visit.node.kind == "Seq Scan") {
@@ -51,7 +51,7 @@ fn scans(visits: &[Visit<'_>], tables: &Tables<'_>) -> BTreeMap<usize, Scan> {
         let table = tables.table(place);
         let scan = scans.entry(tables.root(place)).or_default();
         let read = page_bytes(table.pages) * visit.fraction;
-        // A plan with two scans of one table is judged by the part that it reads at once.
+        // For several scans of the same table, the largest counts. Scans of different partitions add up.
         scan.bytes = if tables.root(place) == place { scan.bytes.max(read) } else { scan.bytes + read };
         scan.rows += table.rows.max(0.0) * visit.fraction;
         scan.kept += (visit.node.rows * visit.processes * visit.fraction).min(table.rows.max(0.0));
@@ -63,7 +63,7 @@ fn scans(visits: &[Visit<'_>], tables: &Tables<'_>) -> BTreeMap<usize, Scan> {
     scans
 }
 
-/// Returns a problem for each large table.
+/// Returns a problem for each table of which a plan reads many bytes sequentially.
 pub(super) fn large(visits: &[Visit<'_>], tables: &Tables<'_>, limits: &Limits) -> Vec<Problem> {
     let scans = scans(visits, tables).into_iter();
     scans
@@ -102,7 +102,7 @@ fn problem(place: usize, scan: &Scan, tables: &Tables<'_>) -> Problem {
     }
 }
 
-/// Returns the advice for scans that no index replaces.
+/// Returns advice for a scan that no index replaces.
 fn change(scan: &Scan, rows: f64, name: &str) -> String {
     let kept = scan.kept / rows.max(1.0);
     match &scan.filter {
@@ -122,7 +122,7 @@ fn change(scan: &Scan, rows: f64, name: &str) -> String {
     }
 }
 
-/// Returns a condition, shortened for a sentence.
+/// Shortens a condition for use in a sentence.
 pub(super) fn cut(condition: &str) -> String {
     report::cut(condition, 80)
 }

@@ -115,7 +115,7 @@ fn repeated_and_shared_inputs_are_counted() {
     assert_eq!(loops, expected);
 }
 
-/// Needs too long for each statement.
+/// A planner that exceeds its time limit for every statement. Counts the statements.
 struct Slow(usize);
 
 impl Planner for Slow {
@@ -151,7 +151,7 @@ fn slow_statements_are_tried_once() {
     assert_eq!((planner.0, analysis.unexplained[0].count), (1, 1));
 }
 
-/// Answers each text with one plan.
+/// A planner that returns a fixed plan for each statement text.
 struct Scripted(Vec<(&'static str, Value)>);
 
 impl Planner for Scripted {
@@ -210,7 +210,7 @@ fn discarded_rows_come_from_the_condition_alone() {
         found[0].evidence.starts_with("orders_created_idx finds about 20,000 rows of orders"),
         "{found:?}"
     );
-    // Without an answer there is no guess.
+    // The planner has no plan for the condition, so its rows can't be estimated and there is no finding.
     assert_eq!(findings(&[recorded("q", "test")], vec![("q", scan)]), []);
 }
 
@@ -265,7 +265,7 @@ fn prepared_statement_compares_its_generic_plan() {
     let found = findings(std::slice::from_ref(&statement), answers(10_000.0));
     assert_eq!((found[0].kind, found[0].cost_after), (PlanFindingKind::GenericPlan, Some(100.0)));
     assert_eq!(findings(std::slice::from_ref(&statement), answers(9000.0)), []);
-    // The server takes a cheaper generic plan, so its problems count.
+    // The server takes a cheaper generic plan, so the problems of this plan count.
     let analysis = analyze(&mut Scripted(answers(90.0)), &[statement], &Limits::default());
     let modes: Vec<PlanMode> = analysis.statements[0].plans.iter().map(|plan| plan.mode).collect();
     assert_eq!(modes, [PlanMode::Custom, PlanMode::Generic]);

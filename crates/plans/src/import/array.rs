@@ -1,8 +1,8 @@
-//! Parses arrays as PostgreSQL prints them, such as `{a,"b c",NULL}`.
+//! Parses arrays in PostgreSQL's text format, such as `{a,"b c",NULL}`.
 //!
 //! Source: `array_out` in `src/backend/utils/adt/arrayfuncs.c`.
 
-/// An element of an array: a value, NULL, or an array inside the array.
+/// An array element: a value, NULL, or an inner array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Element {
     Value(String),
@@ -13,7 +13,8 @@ pub(crate) enum Element {
 /// Maximum number of dimensions, `MAXDIM`.
 const DIMENSIONS: usize = 6;
 
-/// Parses an array of values without NULLs and with one dimension. Returns `None` if the text is not such an array.
+/// Parses a one-dimensional array of values. Returns `None` if the text isn't an array, or if the array contains NULL
+/// or inner arrays.
 pub(crate) fn values(text: &str, delimiter: char) -> Option<Vec<String>> {
     let value = |element| match element {
         Element::Value(value) => Some(value),
@@ -22,13 +23,13 @@ pub(crate) fn values(text: &str, delimiter: char) -> Option<Vec<String>> {
     parse(text, delimiter)?.into_iter().map(value).collect()
 }
 
-/// Parses an array of finite numbers.
+/// Parses an array of finite numbers. Returns `None` for anything else.
 pub(crate) fn numbers(text: &str) -> Option<Vec<f32>> {
     let number = |value: String| value.parse().ok().filter(|number: &f32| number.is_finite());
     values(text, ',')?.into_iter().map(number).collect()
 }
 
-/// Parses an array. Returns `None` if the text is not an array.
+/// Parses an array. Returns `None` if the text isn't an array.
 pub(crate) fn parse(text: &str, delimiter: char) -> Option<Vec<Element>> {
     let mut parser = Parser { rest: text, delimiter };
     let elements = parser.array(DIMENSIONS)?;
@@ -89,7 +90,7 @@ impl Parser<'_> {
     fn bare(&mut self) -> Option<Element> {
         let end = self.rest.find([self.delimiter, '}'])?;
         let (value, rest) = self.rest.split_at(end);
-        // The server quotes these characters, and an empty text.
+        // The server quotes empty texts and texts with these characters, so an unquoted one is invalid.
         if value.is_empty() || value.contains(['"', '\\', '{']) {
             return None;
         }

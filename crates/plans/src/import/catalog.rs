@@ -1,4 +1,4 @@
-//! Reads tables and indexes: `pg_class`, files' sizes, definitions and B-trees' heights.
+//! Reads tables and indexes: their rows in `pg_class`, file sizes, index definitions and B-tree heights.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,22 +9,22 @@ use crate::statistics::PAGE_SIZE;
 use crate::{RelationKind, RelationName, RelationStatistics};
 
 const PART: &str = "tables and indexes";
-/// Number of relations whose files one query opens.
+/// Number of relations whose files a single query opens.
 const BATCH: usize = 500;
-/// Maximum number of a relation's pages, `MaxBlockNumber`.
+/// Maximum page count of a relation, `MaxBlockNumber`.
 pub(crate) const MOST_PAGES: u32 = u32::MAX - 1;
 
-/// Condition for schemas of users. Names that begin with `pg_` are reserved.
+/// SQL condition that selects user schemas. Names that begin with `pg_` are reserved for the system.
 pub(super) const USER_SCHEMA: &str = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
 
-/// All relations, by number and by name.
+/// All relations, and the position of each relation by its name.
 pub(super) struct Relations {
     all: Vec<RelationStatistics>,
     by_name: HashMap<RelationName, usize>,
 }
 
 impl Relations {
-    /// Returns the relation of this name.
+    /// Returns the relation with this name.
     pub(super) fn find(&mut self, name: &RelationName) -> Option<&mut RelationStatistics> {
         self.by_name.get(name).map(|&index| &mut self.all[index])
     }
@@ -34,7 +34,7 @@ impl Relations {
     }
 }
 
-/// A relation, and facts about it that are not statistics.
+/// A relation, with properties that don't belong to its statistics.
 struct Found {
     oid: u32,
     relation: RelationStatistics,
@@ -97,15 +97,15 @@ fn relation(row: &Row, gaps: &mut Gaps) -> Result<Found, ImportError> {
         gaps.without_privilege.push(relation.relation_name());
     }
     let has_file = matches!(kind, RelationKind::Table | RelationKind::MaterializedView);
-    // Before version 14, a table has 0 rows until the first ANALYZE.
+    // Before version 14, a table has 0 rows until its first ANALYZE, so the row count alone doesn't show whether it was
+    // analyzed.
     if has_file && (relation.rows < 0.0 || relation.rows == 0.0 && relation.analyzed_pages == 0) {
         gaps.never_analyzed.push(relation.relation_name());
     }
     Ok(Found { oid: row.number("oid")?, relation, is_btree: row.is_true("btree") })
 }
 
-/// Reads the files' sizes and the indexes' definitions. Both need an ACCESS SHARE lock, which the server releases at
-/// once.
+/// Reads file sizes and index definitions. Both need an ACCESS SHARE lock, which the server releases immediately.
 fn read_sizes(session: &mut Session, found: &mut [Found], gaps: &mut Gaps) -> Result<(), ImportError> {
     let by_oid: HashMap<u32, usize> = found.iter().enumerate().map(|(at, found)| (found.oid, at)).collect();
     let query = |oids: &str| {
@@ -131,7 +131,8 @@ fn read_sizes(session: &mut Session, found: &mut [Found], gaps: &mut Gaps) -> Re
     Ok(())
 }
 
-/// Runs a query for all relations, many at once. If it fails, divides the relations to find those that it fails for.
+/// Runs a query for all relations in large batches. If a batch fails, splits it to find the relations that cause the
+/// failure.
 fn in_batches(
     session: &mut Session,
     oids: &[u32],
@@ -154,7 +155,7 @@ fn in_batches(
     Ok(())
 }
 
-/// Reads the heights of B-trees, if the extension pageinspect is there and the role may use it.
+/// Reads B-tree heights, if the extension pageinspect is installed and the role may use it.
 fn read_heights(session: &mut Session, found: &mut [Found]) -> Result<(), ImportError> {
     let query =
         "SELECT quote_ident(n.nspname) AS schema FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
@@ -173,7 +174,7 @@ fn read_heights(session: &mut Session, found: &mut [Found]) -> Result<(), Import
             WHERE c.oid IN ({oids})"
         )
     };
-    // An index without a height gets one from its size.
+    // Leaves the height unknown for these indexes, so that it is estimated from their size.
     let mut unread = Vec::new();
     in_batches(session, &oids, &query, &mut unread, &mut |row| {
         if let Some(&at) = by_oid.get(&row.number("oid")?) {
@@ -199,10 +200,11 @@ fn read_parents(session: &mut Session, found: &mut [Found]) -> Result<(), Import
     })
 }
 
-/// Reads which columns the generated columns depend on.
+/// Reads the columns that each generated column depends on.
 fn read_generated(session: &mut Session, found: &mut [Found]) -> Result<(), ImportError> {
     let by_oid: HashMap<u32, usize> = found.iter().enumerate().map(|(at, found)| (found.oid, at)).collect();
-    // Until version 14, the column depends on other columns, and later its default does.
+    // Until version 14, `pg_depend` stores this dependency for the column. Later versions store it for the column's
+    // default.
     let query = "
         SELECT a.attrelid, a.attname, array_agg(b.attname ORDER BY b.attname) AS sources
         FROM pg_attribute a JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum

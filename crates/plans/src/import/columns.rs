@@ -1,4 +1,4 @@
-//! Reads statistics of columns: `pg_stats`.
+//! Reads column statistics from `pg_stats`.
 
 use super::array;
 use super::catalog::{Relations, USER_SCHEMA};
@@ -8,21 +8,22 @@ use crate::{ColumnStatistics, RelationName, Slot};
 
 const PART: &str = "the statistics of columns";
 
-/// Columns that `pg_stats` and `pg_stats_ext_exprs` share. Arrays of any type can be printed only as text.
+/// Columns that `pg_stats` and `pg_stats_ext_exprs` have in common. Their arrays can contain any type, so they are read
+/// as text.
 pub(super) const COLUMNS: &str = "s.null_frac, s.avg_width, s.n_distinct, s.most_common_vals::text,
     s.most_common_freqs, s.histogram_bounds::text, s.correlation, s.most_common_elems::text,
     s.most_common_elem_freqs, s.elem_count_histogram";
-/// First version whose `pg_stats` has statistics of ranges.
+/// First server version whose `pg_stats` contains range statistics.
 const RANGES_SINCE: u32 = 170_000;
-/// Columns of `pg_stats` since then.
+/// Columns of `pg_stats` with range statistics, since [`RANGES_SINCE`].
 const RANGES: &str = "s.range_length_histogram::text, s.range_empty_frac, s.range_bounds_histogram::text";
-/// Whether the role may read `pg_statistic`, which is true for superusers.
+/// SQL condition that is true if the role may read `pg_statistic`, for example as a superuser.
 const MAY_READ_CATALOG: &str =
     "SELECT 1 AS allowed WHERE has_table_privilege('pg_catalog.pg_statistic', 'SELECT')";
-/// Row of `pg_statistic` that has the statistics of ranges before version 17.
+/// Joins the row of `pg_statistic` that contains the range statistics before version 17.
 const CATALOG: &str = "LEFT JOIN pg_statistic p ON p.starelid = c.oid AND p.staattnum = a.attnum AND p.stainherit = s.inherited";
 
-/// Returns SQL for columns of the names of [`RANGES`], from `pg_statistic`.
+/// Returns SQL that selects the columns in [`RANGES`] from `pg_statistic`.
 fn ranges_of_catalog() -> String {
     let slot = |kind: u32, column: &str, suffix: &str| {
         let cases = (1..=5).map(|slot| format!("WHEN p.stakind{slot} THEN p.{column}{slot}{suffix}"));
@@ -85,7 +86,8 @@ fn delimiter(row: &Row, column: &'static str) -> Result<char, ImportError> {
     row.text(column)?.chars().next().ok_or(row.invalid(column))
 }
 
-/// Reads the statistics of one row, without the names. `delimiters` are those of the values and of their elements.
+/// Reads a column's statistics from a row, without names. `delimiters` are the delimiter between values and the
+/// delimiter between their elements.
 pub(super) fn column(row: &Row, delimiters: (char, char)) -> Result<ColumnStatistics, ImportError> {
     let (value, element) = delimiters;
     let read = Reader { row };
@@ -120,7 +122,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a slot with numbers, and with values if `values` names their column and delimiter.
+    /// Reads a slot with numbers. Also reads values if `values` contains their column and delimiter.
     fn slot(
         &self,
         kind: i16,
@@ -132,13 +134,13 @@ impl Reader<'_> {
         let Some((column, delimiter)) = values else {
             return Ok(Some(Slot { kind, numbers: Some(numbers), values: None }));
         };
-        // Values that are not UTF-8 cannot be written to the file.
+        // Values that aren't UTF-8 can't be written to the file, so skip the slot.
         let Some(text) = self.row.optional(column) else { return Ok(None) };
         let values = array::values(text, delimiter).ok_or(self.row.invalid(column))?;
         Ok(Some(Slot { kind, numbers: Some(numbers), values: Some(values) }))
     }
 
-    /// Reads a slot that has only values.
+    /// Reads a slot with values but without numbers.
     fn bounds(&self, kind: i16, column: &'static str, delimiter: char) -> Result<Option<Slot>, ImportError> {
         let Some(text) = self.row.optional(column) else { return Ok(None) };
         let values = array::values(text, delimiter).ok_or(self.row.invalid(column))?;

@@ -1,19 +1,19 @@
-//! Errors of an import. Their messages contain no values of columns, and no passwords.
+//! Errors of an import. Their messages contain neither column values nor passwords.
 
 use postgres::error::SqlState;
 
-/// Reasons why pgfresh could not read statistics from a server.
+/// Reason why pgfresh couldn't read statistics from a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The URL has an error. The text does not repeat the URL, which may contain a password.
+    /// The URL is invalid. The message doesn't repeat the URL, because it may contain a password.
     #[error("cannot read the URL of the database: {0}")]
     Url(String),
-    /// A file with a certificate or a password cannot be used.
+    /// A certificate or password file can't be used.
     #[error("cannot use \"{}\": {reason}", path.display())]
     File {
         /// Path of the file.
         path: std::path::PathBuf,
-        /// Reason without values.
+        /// Reason, without file contents.
         reason: String,
     },
     /// The connection failed.
@@ -21,45 +21,45 @@ pub enum ImportError {
     Connect {
         /// Host and port.
         server: String,
-        /// Reason in the words of the server or the operating system.
+        /// Error message of the server or the operating system.
         reason: String,
     },
-    /// The server, or another program at its address, does not answer.
+    /// The server, or another program at its address, doesn't respond.
     #[error("{server} has not answered for {} s", limit.as_secs())]
     Silent {
         /// Host and port.
         server: String,
-        /// How long pgfresh waited.
+        /// How long pgfresh waited for a response.
         limit: std::time::Duration,
     },
-    /// The server reports an error.
+    /// A query failed.
     #[error("could not read {part}: {reason}")]
     Query {
-        /// Part of the statistics.
+        /// The part of the statistics that was being read.
         part: &'static str,
-        /// PostgreSQL's message with its SQLSTATE, or the connection's error.
+        /// PostgreSQL's message with its SQLSTATE, or the error of the connection.
         reason: String,
-        /// SQLSTATE, if the server reports the error.
+        /// SQLSTATE. `None` if the connection failed.
         sqlstate: Option<SqlState>,
     },
-    /// The server's answer has another shape than PostgreSQL's.
+    /// The response doesn't have the form that PostgreSQL's responses have.
     #[error("could not read {part}: the server's answer has no valid \"{column}\"")]
     Answer {
-        /// Part of the statistics.
+        /// The part of the statistics that was being read.
         part: &'static str,
-        /// Column of the answer.
+        /// Column of the response.
         column: &'static str,
     },
-    /// The server was built with another page size.
+    /// The server was built with a different page size.
     #[error("the server has pages of {0} bytes, but pgfresh's servers have pages of 8192 bytes")]
     PageSize(u32),
-    /// The server is older than every supported version.
+    /// The server is older than the oldest supported version.
     #[error("the server has version {0}, but pgfresh reads statistics from version 13 on")]
     OldServer(u32),
 }
 
 impl ImportError {
-    /// Creates an error for a part of the statistics.
+    /// Creates an error for a failed query. `part` is the part of the statistics that was being read.
     pub(super) fn query(part: &'static str, error: &postgres::Error) -> Self {
         Self::Query { part, reason: reason(error), sqlstate: error.code().cloned() }
     }
@@ -81,7 +81,7 @@ impl ImportError {
     }
 }
 
-/// Describes an error without its detail and context, which may contain values.
+/// Describes an error. Omits its detail and context, because they may contain column values.
 pub(super) fn reason(error: &postgres::Error) -> String {
     if let Some(error) = error.as_db_error() {
         return format!("{} ({})", error.message(), error.code().code());

@@ -1,4 +1,4 @@
-//! Reads extended statistics: `pg_stats_ext` and, from version 14 on, `pg_stats_ext_exprs`.
+//! Reads extended statistics from `pg_stats_ext` and, since version 14, from `pg_stats_ext_exprs`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::{
 
 const PART: &str = "extended statistics";
 
-/// Object and whether its statistics include child tables.
+/// Name of an object, and whether its statistics include child tables.
 type Key = (RelationName, bool);
 
 pub(super) fn read(
@@ -38,7 +38,7 @@ pub(super) fn read(
             LEFT JOIN pg_stats_ext s ON s.statistics_schemaname = n.nspname AND s.statistics_name = x.stxname
         WHERE {USER_SCHEMA}"
     );
-    // The view prints expressions, for which it needs a lock on their table.
+    // The view prints expressions, which requires a lock on their table, so the query can fail.
     let Some(rows) = session.try_rows(PART, &query)? else {
         return unreadable(session, gaps);
     };
@@ -57,7 +57,7 @@ pub(super) fn read(
     Ok(objects)
 }
 
-/// Lists all objects as gaps.
+/// Records all objects as gaps.
 fn unreadable(session: &mut Session, gaps: &mut Gaps) -> Result<Vec<ExtendedStatistics>, ImportError> {
     let query = format!(
         "SELECT n.nspname, x.stxname FROM pg_statistic_ext x JOIN pg_namespace n ON n.oid = x.stxnamespace
@@ -146,23 +146,23 @@ fn dependencies(row: &Row, names: &BTreeMap<String, String>) -> Result<Vec<Depen
     dependencies.collect()
 }
 
-/// Parses a column of numbers for combinations. Empty for NULL.
+/// Parses a column that maps combinations to numbers. Empty for NULL.
 fn entries(row: &Row, column: &'static str) -> Result<BTreeMap<String, f64>, ImportError> {
     let text = row.optional(column).unwrap_or("{}");
     let printed: Printed = serde_json::from_str(text).map_err(|_| row.invalid(column))?;
     Ok(printed.into_entries())
 }
 
-/// Output of the types `pg_ndistinct` and `pg_dependencies`.
+/// Text form of the types `pg_ndistinct` and `pg_dependencies`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Printed {
-    /// Until version 18, such as `{"1, 2": 11}` and `{"1, 2 => 3": 0.5}`.
+    /// Form until version 18, such as `{"1, 2": 11}` and `{"1, 2 => 3": 0.5}`.
     Object(BTreeMap<String, f64>),
     List(Vec<Entry>),
 }
 
-/// Entry since version 19, such as `{"attributes": [1, 2], "dependency": 3, "degree": 0.5}`.
+/// An entry in the form since version 19, such as `{"attributes": [1, 2], "dependency": 3, "degree": 0.5}`.
 #[derive(Deserialize)]
 struct Entry {
     attributes: Vec<i32>,

@@ -1,4 +1,4 @@
-//! Reads passwords from `~/.pgpass`, or the file that `PGPASSFILE` names.
+//! Reads passwords from `~/.pgpass`, or from the file that `PGPASSFILE` names.
 //!
 //! Source: `passwordFromFile` in `src/interfaces/libpq/fe-connect.c`.
 
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::error::ImportError;
 
-/// Connection to find a password for.
+/// A connection that needs a password.
 pub(super) struct Login<'a> {
     pub(super) host: &'a str,
     pub(super) port: u16,
@@ -17,7 +17,7 @@ pub(super) struct Login<'a> {
     pub(super) user: &'a str,
 }
 
-/// Returns the password for `login`, if the file has one.
+/// Returns the password for `login`. `None` if the file doesn't contain one.
 pub(super) fn find(path: &Path, login: &Login<'_>) -> Result<Option<String>, ImportError> {
     let failed = |reason: String| ImportError::File { path: path.to_owned(), reason };
     let metadata = match fs::metadata(path) {
@@ -37,7 +37,7 @@ pub(super) fn find(path: &Path, login: &Login<'_>) -> Result<Option<String>, Imp
     Ok(text.lines().find_map(|line| password(line, login)))
 }
 
-/// Returns the password of a line `host:port:database:user:password` that fits `login`.
+/// Returns the password in a line `host:port:database:user:password` if the line matches `login`.
 fn password(line: &str, login: &Login<'_>) -> Option<String> {
     if line.starts_with('#') {
         return None;
@@ -54,7 +54,7 @@ fn password(line: &str, login: &Login<'_>) -> Option<String> {
     Some(unescaped(field(rest).map_or(rest, |(password, _)| password)))
 }
 
-/// Splits a line at the first colon without a backslash before it.
+/// Splits a line at the first colon that isn't escaped with a backslash.
 fn field(line: &str) -> Option<(&str, &str)> {
     let mut is_escaped = false;
     let end = line.find(|character| {

@@ -1,4 +1,4 @@
-//! Production's server: its URL, password and encryption.
+//! Parses the production server's URL, and determines the password and the encryption of the connection.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -22,22 +22,22 @@ const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server to read statistics from.
 pub struct StatisticsServer {
     config: Config,
-    /// `None` if the connection is never encrypted.
+    /// How to verify the server. `None` if the connection is never encrypted.
     verification: Option<Verification>,
 }
 
 impl StatisticsServer {
-    /// Returns true if `text` is a URL of a database. Otherwise it may be the path of a file.
+    /// Returns true if `text` is a database URL. Other texts may be file paths.
     #[must_use]
     pub fn is_url(text: &str) -> bool {
         ["postgresql://", "postgres://"].iter().any(|scheme| text.starts_with(scheme))
     }
 
-    /// Parses a URL. A password that it lacks comes from `PGPASSWORD` or the password file.
+    /// Parses a URL. If the URL doesn't contain a password, uses the one from `PGPASSWORD` or the password file.
     ///
     /// # Errors
     ///
-    /// Returns an error if the URL is wrong, or a file that it needs is missing.
+    /// Returns an error if the URL is invalid, or if a file that it requires is missing.
     pub fn from_url(url: &str) -> Result<Self, ImportError> {
         Self::new(url, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -78,7 +78,7 @@ impl StatisticsServer {
         client.map_err(|error| ImportError::Connect { server: self.location(), reason: reason(&error) })
     }
 
-    /// Returns the host and port, or the directory of the socket.
+    /// Returns the host and port, or the socket directory.
     pub(super) fn location(&self) -> String {
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
         match self.config.get_hosts().first() {
@@ -89,7 +89,7 @@ impl StatisticsServer {
     }
 }
 
-/// Parameters of a URL that the driver does not know, and the rest of the URL.
+/// URL parameters that the driver doesn't support, and the remaining URL.
 struct Parameters {
     rest: String,
     mode: Option<String>,
@@ -116,7 +116,7 @@ fn decoded(value: &str) -> Result<String, ImportError> {
     ::server::percent_decode(value).map_err(|error| ImportError::Url(error.to_string()))
 }
 
-/// Returns the password of the user's password file.
+/// Returns the password from the user's password file.
 fn stored_password(config: &Config, path: Option<String>) -> Result<Option<String>, ImportError> {
     let path = path.map(PathBuf::from).or_else(|| Some(std::env::home_dir()?.join(".pgpass")));
     let (Some(path), Some(user)) = (path, config.get_user()) else { return Ok(None) };
@@ -130,7 +130,7 @@ fn stored_password(config: &Config, path: Option<String>) -> Result<Option<Strin
     password_file::find(&path, &Login { host: &host, port, database, user })
 }
 
-/// Returns the driver's mode and the checks for `sslmode` and `sslrootcert`.
+/// Returns the driver's SSL mode and the certificate checks for the given `sslmode` and `sslrootcert`.
 fn encryption(
     mode: Option<&str>,
     root: Option<&str>,
@@ -157,7 +157,7 @@ fn encryption(
     Ok(match mode {
         "disable" => (SslMode::Disable, None),
         "allow" | "prefer" => (SslMode::Prefer, Some(Verification::None)),
-        // Like libpq, which checks the certificate if it can.
+        // Like libpq, check the certificate if there are authorities to check it with.
         "require" => {
             (SslMode::Require, Some(authorities.map_or(Verification::None, Verification::Authority)))
         }
@@ -170,7 +170,7 @@ fn encryption(
     })
 }
 
-/// Returns the file that libpq reads if `sslrootcert` is missing, if it exists.
+/// Returns the file that libpq reads if `sslrootcert` isn't set. `None` if the file doesn't exist.
 fn default_authorities() -> Option<Authorities> {
     let path = std::env::home_dir()?.join(".postgresql/root.crt");
     path.is_file().then_some(Authorities::File(path))

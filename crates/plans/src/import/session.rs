@@ -1,4 +1,4 @@
-//! The session with production's server: one transaction, bounded in time.
+//! Reads from the production server in a single transaction with limited duration.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -10,12 +10,14 @@ use super::server::StatisticsServer;
 use crate::settings::{SETTINGS, SWITCH};
 use crate::statistics::PAGE_SIZE;
 
-/// Oldest version that pgfresh supports.
+/// Oldest supported server version.
 const OLDEST_VERSION: u32 = 130_000;
-/// Number of rows that a cursor returns at once. A row of column statistics may have a megabyte.
+/// Number of rows to fetch from a cursor at a time. The number is small because a row of column statistics can take a
+/// megabyte.
 const ROWS: u32 = 200;
 
-/// Begins the transaction. The values' text must not depend on the role's settings.
+/// Begins the transaction. Fixes the settings that affect how values are printed, because the role's settings may
+/// differ.
 const BEGIN: &str = "
     BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
     SET LOCAL statement_timeout = '60s';
@@ -31,12 +33,12 @@ const BEGIN: &str = "
     SET LOCAL quote_all_identifiers = off;
     SELECT current_setting('server_version_num') AS version, current_setting('block_size') AS page,
         extract(epoch FROM now())::int8 AS taken";
-/// Keeps the import's own queries from using more than one processor. It comes after reading the settings, which it
-/// changes.
+/// Limits the import's own queries to a single CPU. This changes planner settings, so it runs after the settings have
+/// been read.
 const BOUND: &str = "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off";
-/// Server that the transaction reads.
+/// Properties of the server that the transaction reads.
 pub(super) struct ServerFacts {
-    /// Version in the server's own numbers.
+    /// Server version as PostgreSQL numbers it.
     pub(super) version: u32,
     /// When the transaction began, in seconds since 1970.
     pub(super) taken: u64,
@@ -44,7 +46,7 @@ pub(super) struct ServerFacts {
 
 pub(super) struct Session {
     client: Client,
-    /// Called after each answer of the server.
+    /// Called after each response from the server.
     answered: Box<dyn Fn()>,
 }
 
@@ -102,7 +104,7 @@ impl Session {
             .collect())
     }
 
-    /// Passes each row of a query to `each`. A cursor bounds the memory of both sides.
+    /// Passes each row of a query to `each`. A cursor limits the memory use on both sides.
     pub(super) fn each(
         &mut self,
         part: &'static str,
@@ -120,8 +122,8 @@ impl Session {
         self.rows(part, "CLOSE pgfresh_rows").map(drop)
     }
 
-    /// Returns the rows of a query that may wait for a lock, or `None` if the server refuses it for a reason that
-    /// concerns single relations. The transaction goes on.
+    /// Returns the rows of a query that may wait for a lock. Returns `None` if the server rejects the query because of
+    /// single relations. In both cases, the transaction remains usable.
     pub(super) fn try_rows(
         &mut self,
         part: &'static str,
@@ -145,20 +147,20 @@ impl Session {
     }
 }
 
-/// Returns true if another relation may still be readable after this error: a lock that another session holds, a
-/// relation that has been dropped, a damaged file.
+/// Returns true if other relations may still be readable after this error. Causes are a lock that another session
+/// holds, a relation that was dropped, and a damaged file.
 fn is_about_a_relation(error: &postgres::Error) -> bool {
     error.code().is_some_and(|code| !["08", "57"].contains(&&code.code()[..2]))
 }
 
-/// A row of an answer.
+/// A row of a response.
 pub(super) struct Row {
     part: &'static str,
     row: SimpleQueryRow,
 }
 
 impl Row {
-    /// Returns a field, or `None` for NULL and for text that is not UTF-8, as a database in `SQL_ASCII` may contain.
+    /// Returns a field. `None` for NULL, and for text that isn't UTF-8, which an `SQL_ASCII` database can contain.
     pub(super) fn optional(&self, column: &'static str) -> Option<&str> {
         self.row.try_get(column).ok().flatten()
     }
@@ -175,7 +177,7 @@ impl Row {
         self.optional(column) == Some("t")
     }
 
-    /// Returns an array of texts. Empty for NULL.
+    /// Returns a text array. Empty for NULL.
     pub(super) fn list(&self, column: &'static str) -> Result<Vec<String>, ImportError> {
         let Some(text) = self.optional(column) else { return Ok(Vec::new()) };
         super::array::values(text, ',').ok_or(self.invalid(column))

@@ -1,4 +1,4 @@
-//! Encryption of the connection, with the modes and certificates that libpq has.
+//! Encrypts the connection, with the same modes and certificates as libpq.
 //!
 //! Source: `initialize_SSL` in `src/interfaces/libpq/fe-secure-openssl.c`.
 
@@ -22,27 +22,27 @@ use tokio_rustls::TlsConnector;
 
 use super::error::ImportError;
 
-/// Authorities to trust.
+/// Certificate authorities to trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Authorities {
     /// The operating system's authorities.
     System,
-    /// The certificates of a file in PEM format.
+    /// The certificates in a PEM file.
     File(PathBuf),
 }
 
-/// Checks of the server's certificate.
+/// How to check the server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verification {
-    /// None: the connection is encrypted, but any server could answer.
+    /// Don't check it. The connection is encrypted, but an impostor could have accepted it.
     None,
-    /// One of the authorities has issued it (`verify-ca`).
+    /// Require that a trusted authority issued it (`verify-ca`).
     Authority(Authorities),
-    /// One of the authorities has issued it for the server's name (`verify-full`).
+    /// Require that a trusted authority issued it for the server's name (`verify-full`).
     Name(Authorities),
 }
 
-/// Makes encrypted connections.
+/// Opens encrypted connections.
 #[derive(Debug, Clone)]
 pub(super) struct Encryption {
     config: Arc<ClientConfig>,
@@ -63,7 +63,7 @@ impl Encryption {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
-        // sslnegotiation=direct needs this.
+        // Required for sslnegotiation=direct.
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Ok(Self { config: Arc::new(config) })
     }
@@ -73,7 +73,8 @@ impl Encryption {
 #[derive(Debug)]
 struct Trusted {
     roots: RootCertStore,
-    /// All certificates of the file. A server may present one of them as its own, although it is an authority's.
+    /// All certificates in the file. A server may present any of them as its own certificate, even if it is an
+    /// authority's certificate.
     certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -102,7 +103,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Import
 
 #[derive(Debug)]
 struct Verifier {
-    /// `None` accepts every certificate.
+    /// Trusted authorities. `None` accepts every certificate.
     authorities: Option<Trusted>,
     checks_name: bool,
     provider: Arc<CryptoProvider>,
@@ -136,7 +137,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        // Without authorities, the signature proves nothing. The certificate may have a version that cannot be read.
+        // Without authorities, a valid signature doesn't prove anything. Skip the check, because it fails for
+        // certificate versions that can't be parsed.
         if self.authorities.is_none() {
             return Ok(HandshakeSignatureValid::assertion());
         }

@@ -1,4 +1,4 @@
-//! Parts of a [`Report`] about a suite's plans.
+//! Presents a suite's plans in a [`Report`].
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use super::{PlanReport, count, json, test_list, without_columns};
 use crate::numbers::{bytes, cost};
 use crate::{BaselineChanges, ChangedPlan};
 
-/// Maximum number of plans in the table of plans.
+/// Maximum number of plans in the plan table.
 const MAX_PLANS: usize = 200;
-/// Maximum number of tests' names in a cell.
+/// Maximum number of test names in a cell.
 const MAX_NAMES: usize = 5;
 /// Maximum length of a finding's name, in columns.
 const NAME_WIDTH: usize = 100;
@@ -28,7 +28,7 @@ struct OfTest {
 }
 
 impl PlanReport {
-    /// Returns a report that has nothing but these plans. `command` is the command that ran the tests.
+    /// Returns a report that only contains these plans. `command` is the command that ran the tests.
     #[must_use]
     pub fn report(&self, command: &str) -> Report {
         let mut report = Report::new(format!("Production's plans of {command}"));
@@ -37,7 +37,7 @@ impl PlanReport {
         report
     }
 
-    /// Adds everything to the report of the same run.
+    /// Adds all plans, findings and suggestions to a report on the same run.
     pub fn add_to(&self, report: &mut Report, command: &str) {
         report.add_environment("statistics", self.statistics.description());
         let major = self.statistics.major();
@@ -176,8 +176,8 @@ impl PlanReport {
         (!self.analysis.unexplained.is_empty()).then_some(table)
     }
 
-    /// Returns all tests with their plans. A test fails if one of its statements exceeds the budget or has another plan
-    /// than in the baseline.
+    /// Returns all tests with their plans. A test fails if one of its statements exceeds the budget, or if a plan
+    /// differs from the baseline.
     fn tests(&self, command: &str) -> MeasuredTests {
         let mut tests: BTreeMap<&str, OfTest> = BTreeMap::new();
         let analysis = &self.analysis;

@@ -1,4 +1,4 @@
-//! Plans as JSON, for programs.
+//! Converts plans to JSON.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl PlanFindingKind {
-    /// Returns the name in JSON.
+    /// Returns the name of the kind in JSON reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -24,7 +24,7 @@ impl PlanFindingKind {
         }
     }
 
-    /// Returns the name for readers.
+    /// Returns the name of the kind in reports for people.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -41,8 +41,8 @@ impl PlanFindingKind {
 }
 
 impl PlanReport {
-    /// Returns an object for each statement, most expensive first. Its `node`, `table`, `rows` and `bytes` are those of
-    /// its first finding, or of its plan's outermost node.
+    /// Returns an object for each statement, most expensive first. `node`, `table`, `rows` and `bytes` come from the
+    /// statement's first finding or, without findings, from its plan's outermost node.
     pub(super) fn plans_to_json(&self) -> Value {
         self.analysis
             .statements
@@ -85,7 +85,8 @@ impl PlanReport {
         })
     }
 
-    /// Returns the index that helps a statement most, with the statement's cost then. `null` if none helps.
+    /// Returns the index that helps a statement most, with the statement's cost after its creation. `null` if no index
+    /// helps.
     fn suggestion_to_json(&self, statement: usize) -> Value {
         let gains = self.analysis.suggestions.iter().flat_map(|index| {
             index.gains.iter().filter(|gain| gain.statement == statement).map(move |gain| (index, gain))
@@ -97,7 +98,7 @@ impl PlanReport {
         })
     }
 
-    /// Returns the statistics, the suggested and unused indexes, and the statements without a plan.
+    /// Returns the statistics, the suggested indexes, the unused indexes, and the statements without a plan.
     pub(super) fn facts_to_json(&self) -> Value {
         let Self { analysis, statistics, left_out, unseen, seconds, .. } = self;
         let suggestions = analysis.suggestions.iter().map(
@@ -124,7 +125,7 @@ impl PlanReport {
 }
 
 impl PlanFinding {
-    /// Returns the finding as an object of JSON.
+    /// Returns the finding as a JSON object.
     #[must_use]
     pub fn to_json(&self) -> Value {
         finding_to_json(self)

@@ -1,4 +1,4 @@
-//! Reports on a suite's plans: for a terminal, and as parts of a [`Report`] in all its formats.
+//! Reports on a suite's plans, as text for a terminal and as parts of a [`Report`] in all formats.
 
 mod document;
 mod json;
@@ -11,45 +11,45 @@ use crate::{
     Analysis, BaselineChanges, IndexSuggestion, OverPlanBudget, PlanFinding, RelationKind, Statistics,
 };
 
-/// Maximum length of a statement's list of columns that is written in full, in characters.
+/// Maximum length of a column list that is printed in full, in characters.
 const SHORT_LIST: usize = 20;
 
-/// Everything that a run has found out about its plans.
+/// Everything that a run found out about its plans.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanReport {
-    /// Production's statistics in a few words.
+    /// Date and size of production's statistics.
     pub statistics: StatisticsSummary,
-    /// Version of PostgreSQL that chose the plans.
+    /// Version of the PostgreSQL server that chose the plans.
     pub postgres: String,
     /// Plans, findings and suggestions.
     pub analysis: Analysis,
-    /// Statistics without a place in the scratch copy, in a sentence for each reason.
+    /// Statistics that the scratch copy lacks, as a sentence for each reason.
     pub left_out: Vec<String>,
-    /// Statements that pgfresh could not explain because it did not see them whole, in a sentence for each reason.
+    /// Statements that pgfresh couldn't explain because it didn't see their full text, as a sentence for each reason.
     pub unseen: Vec<String>,
-    /// Differences from the baseline. `None` without a baseline.
+    /// Differences from the baseline. `None` if there is no baseline.
     pub changes: Option<BaselineChanges>,
-    /// Statements whose plans exceed their budget.
+    /// Statements whose plans exceed the budget.
     pub over_budget: Vec<OverPlanBudget>,
-    /// Time after the end of the command for all plans, in seconds.
+    /// Time for planning all statements after the command ended, in seconds.
     pub seconds: f64,
 }
 
-/// Date and size of statistics.
+/// Date and size of production's statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatisticsSummary {
-    /// Day on which they were read, such as `2026-11-20`.
+    /// Day on which the statistics were read, such as `2026-11-20`.
     pub day: String,
     /// Number of tables, partitions and materialized views.
     pub tables: usize,
-    /// Size of all relations in production, in bytes.
+    /// Total size of all relations in production, in bytes.
     pub bytes: u64,
-    /// Version of production's server in its own numbers, such as 150004.
+    /// Version of the production server as PostgreSQL numbers it, such as 150004.
     pub server_version: u32,
 }
 
 impl StatisticsSummary {
-    /// Returns the summary of statistics.
+    /// Summarizes statistics.
     #[must_use]
     pub fn of(statistics: &Statistics) -> Self {
         let is_table = |kind| {
@@ -67,7 +67,7 @@ impl StatisticsSummary {
         }
     }
 
-    /// Returns the date and the size in a few words.
+    /// Returns the date and the size as a short phrase.
     fn description(&self) -> String {
         let Self { day, tables, bytes: size, .. } = self;
         format!(
@@ -77,26 +77,26 @@ impl StatisticsSummary {
         )
     }
 
-    /// Major version of production's server.
+    /// Returns the major version of the production server.
     fn major(&self) -> u32 {
         self.server_version / 10_000
     }
 }
 
-/// Returns a number with its noun.
+/// Returns a number with the singular or plural of its noun.
 fn count(number_of: usize, one: &str, several: &str) -> String {
     let text = number(report::as_f64(number_of as u64));
     format!("{text} {}", if number_of == 1 { one } else { several })
 }
 
-/// Returns the number of tests with the names of some.
+/// Returns the number of tests, with the names of up to `shown` of them.
 fn test_list(tests: &[String], shown: usize) -> String {
     let named: Vec<_> = tests.iter().take(shown).map(String::as_str).collect();
     let more = if tests.len() > shown { ", …" } else { "" };
     format!("{}: {}{more}", count(tests.len(), "test", "tests"), named.join(", "))
 }
 
-/// Returns a statement without its list of columns, if that is long. The rest says more about the plan.
+/// Returns a statement without its column list if the list is long, because the rest reveals more about the plan.
 fn without_columns(statement: &str) -> String {
     let head = ["SELECT DISTINCT ", "SELECT "]
         .into_iter()
@@ -125,7 +125,7 @@ impl PlanReport {
         self.analysis.suggestions.get(finding.suggestion?)
     }
 
-    /// Returns the cost before and after the change of a finding.
+    /// Returns the costs before and after the finding's change.
     fn costs(finding: &PlanFinding) -> String {
         match finding.cost_after {
             Some(after) => format!("cost {} → {}", cost(finding.cost), cost(after)),

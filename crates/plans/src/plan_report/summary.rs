@@ -1,4 +1,4 @@
-//! Summary of a suite's plans for a terminal, and the messages about budgets and the baseline.
+//! Summarizes a suite's plans for a terminal, and formats the messages about budgets and the baseline.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use super::{PlanReport, count, test_list, without_columns};
 use crate::numbers::{bytes, cost};
 use crate::{BaselineChanges, ChangedPlan, ExplainedStatement, OverPlanBudget, PlanFinding};
 
-/// Maximum number of statements with findings, of findings of one statement, and of statements in a message.
+/// Maximum number of statements with findings, of findings for each statement, and of statements in a message.
 const MAX_STATEMENTS: usize = 5;
 const MAX_FINDINGS: usize = 3;
 const MAX_MESSAGES: usize = 10;
 /// Maximum number of names in a line.
 const MAX_NAMES: usize = 3;
-/// Maximum width of the summary and minimum width, in columns.
+/// Maximum and minimum width of the summary in columns.
 const WIDTH: usize = 120;
 const MIN_WIDTH: usize = 40;
 
-/// Lines of the summary. Most begin with a word for their subject.
+/// Lines of the summary. Most lines begin with a word that names their subject.
 struct Lines {
     columns: usize,
     text: String,
@@ -29,12 +29,12 @@ impl Lines {
         Self { columns: columns.clamp(MIN_WIDTH, WIDTH), text: String::new() }
     }
 
-    /// Adds a text, on several lines if it is too long for one.
+    /// Adds a text. Wraps it if it is too long for a line.
     fn add(&mut self, head: &str, text: &str) {
         self.text += &hang(&format!("{head:<9} "), text, self.columns);
     }
 
-    /// Adds as much of a text as fits on a line.
+    /// Adds a text. Cuts it off if it is too long for a line.
     fn add_start(&mut self, head: &str, text: &str) {
         let lead = format!("{head:<9} ");
         self.text += &format!("{lead}{}\n", cut(text, self.columns - lead.len()));
@@ -46,7 +46,7 @@ impl Lines {
 }
 
 impl PlanReport {
-    /// Formats the summary for a terminal of `columns` columns. No line is longer.
+    /// Formats the summary for a terminal with `columns` columns, so that no line is longer.
     #[must_use]
     pub fn summary(&self, columns: usize) -> String {
         let mut lines = Lines::new(columns);
@@ -79,7 +79,7 @@ impl PlanReport {
         format!("{statements} in {time} after the command; {findings}")
     }
 
-    /// Returns the statements with findings, most expensive finding first.
+    /// Returns the statements with findings, those with the most expensive finding first.
     fn statements_with_findings(&self) -> Vec<(&ExplainedStatement, Vec<&PlanFinding>)> {
         let mut order: Vec<usize> = Vec::new();
         let mut groups: HashMap<usize, Vec<&PlanFinding>> = HashMap::new();
@@ -144,8 +144,8 @@ impl PlanReport {
         }
     }
 
-    /// Returns the message about plans that exceed their budget, or `None` if there are none. The first line says how
-    /// many.
+    /// Returns a message about plans that exceed the budget, or `None` if no plan does. The first line contains their
+    /// number.
     #[must_use]
     pub fn budget_message(&self) -> Option<String> {
         let over = &self.over_budget;
@@ -166,8 +166,8 @@ impl PlanReport {
         Some(text)
     }
 
-    /// Returns the message about plans whose shape differs from the baseline in the file `name`, or `None` if there are
-    /// none.
+    /// Returns a message about plans whose shape differs from the baseline in the file `name`, or `None` if no plan
+    /// differs.
     #[must_use]
     pub fn baseline_message(&self, name: &str) -> Option<String> {
         let changes = self.changes.as_ref().filter(|changes| !changes.changed.is_empty())?;
@@ -188,7 +188,7 @@ impl PlanReport {
         Some(text + "\nHINT:  If the new plans are right, write them with --update-baseline.")
     }
 
-    /// Returns reasons other than the code for which plans may differ from the baseline.
+    /// Returns reasons, other than changed code, why plans may differ from the baseline.
     pub(super) fn other_cause(&self, changes: &BaselineChanges) -> Option<String> {
         let BaselineChanges { statistics, postgres, .. } = changes;
         let statistics = (*statistics != self.statistics.day).then(|| {
@@ -230,8 +230,8 @@ impl BaselineChanges {
 }
 
 impl ChangedPlan {
-    /// Returns the lines of both plans. Lines of the baseline begin with `-` and those of this run with `+`. Equal lines
-    /// at the start and at the end begin with a blank.
+    /// Returns a diff of both plans. Lines from the baseline begin with `-`, lines from this run with `+`, and equal
+    /// lines at the start and the end with a space.
     fn difference(&self, indent: &str) -> String {
         let Self { before, after, .. } = self;
         let equal = |one: &mut dyn Iterator<Item = (&String, &String)>| {
@@ -252,13 +252,13 @@ impl ChangedPlan {
         .concat()
     }
 
-    /// Returns the difference of both plans without an indent.
+    /// Returns the diff of both plans without indentation.
     pub(super) fn difference_text(&self) -> String {
         self.difference("").trim_start_matches('\n').to_owned()
     }
 }
 
-/// Returns some names and the number of the others.
+/// Returns some names and the number of remaining names.
 fn some(names: &[String]) -> String {
     let shown: Vec<_> = names.iter().take(MAX_NAMES).map(String::as_str).collect();
     match names.len().saturating_sub(MAX_NAMES) {
@@ -273,7 +273,7 @@ fn seconds(from: f64, to: f64) -> String {
     format!("{from} to {to}")
 }
 
-/// Returns a cost in words.
+/// Describes a cost change in words.
 pub(super) fn cost_change(before: f64, after: f64) -> String {
     format!("{} → {}", cost(before), cost(after))
 }

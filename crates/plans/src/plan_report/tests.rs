@@ -19,7 +19,7 @@ fn statement(text: &str, cost: f64, tests: &[&str]) -> ExplainedStatement {
     ExplainedStatement { normalized: text.to_owned(), runs: 7, tests, plans: vec![plan] }
 }
 
-/// Returns a report with one slow statement, one of its kind that is fine, and one that has another plan than before.
+/// Returns a report with a slow statement, a statement without findings, and a plan that differs from the baseline.
 fn report() -> PlanReport {
     let select = "SELECT orders.id, orders.customer_id, orders.placed_at FROM orders WHERE customer_id = ?";
     let tests = ["tests/test_cart.py::test_history", "tests/test_cart.py::test_total"];

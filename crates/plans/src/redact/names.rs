@@ -1,6 +1,7 @@
-//! Names of columns that suggest personal data or secrets.
+//! Recognizes column names that suggest personal data or secrets.
 
-/// Parts that are words of their own in a name, such as `ip` in `client_ip` but not in `description`.
+/// Words that suggest personal data if they are a separate word in a name, such as `ip` in `client_ip` but not in
+/// `description`.
 const WORDS: &[&str] = &[
     "addr",
     "age",
@@ -45,7 +46,7 @@ const WORDS: &[&str] = &[
     "vat",
     "zip",
 ];
-/// Parts that suggest personal data anywhere in a name.
+/// Strings that suggest personal data anywhere in a name.
 const PARTS: &[&str] = &[
     "accountnumber",
     "address",
@@ -74,10 +75,11 @@ const PARTS: &[&str] = &[
     "token",
     "username",
 ];
-/// Parts of the names of numbers that identify a person. Other names that end with `id` refer to rows.
+/// Words that make a name ending in `id` suggest personal data, such as `passport_id`. Other names that end in `id`
+/// refer to rows.
 const IDENTITIES: &[&str] = &["driver", "login", "national", "passport", "social", "tax", "vat"];
 
-/// Returns true if the name of a column suggests personal data or secrets.
+/// Returns true if a column name suggests personal data or secrets.
 pub(super) fn suggests_personal_data(column: &str) -> bool {
     let mut words = vec![String::new()];
     let mut was_lower = false;

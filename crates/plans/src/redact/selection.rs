@@ -1,4 +1,4 @@
-//! Selects the columns to redact, and all that depends on them.
+//! Selects the columns to redact, and everything that depends on them.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -9,10 +9,11 @@ use pgwire::{SqlLexer, Token};
 use super::Redaction;
 use crate::{ExtendedStatistics, RelationName, RelationStatistics};
 
-/// Number of ancestors of a table that are followed. A table with more is redacted as a whole.
+/// Maximum number of ancestors of a table to follow. A table with more ancestors is redacted completely.
 const ANCESTORS: usize = 100;
 
-/// A pattern of columns: COLUMN, TABLE.COLUMN or SCHEMA.TABLE.COLUMN, each with `*` and `?`, in any case.
+/// A column pattern: COLUMN, TABLE.COLUMN or SCHEMA.TABLE.COLUMN. Each part may contain `*` and `?`. Matching ignores
+/// case.
 #[derive(Debug, Clone)]
 pub struct ColumnPattern {
     text: String,
@@ -21,7 +22,7 @@ pub struct ColumnPattern {
     column: GlobMatcher,
 }
 
-/// Reason why a text is no pattern.
+/// Error for a text that isn't a column pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is no pattern of columns")]
 pub struct PatternError(String);
@@ -31,7 +32,7 @@ impl ColumnPattern {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text has more than three parts, or an empty one.
+    /// Returns an error if the text has more than three parts, or if a part is empty.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let invalid = || PatternError(text.to_owned());
         let parts: Vec<&str> = text.split('.').collect();
@@ -40,7 +41,7 @@ impl ColumnPattern {
         }
         let glob = |from_end: usize| {
             let part = parts.len().checked_sub(from_end).map_or("*", |at| parts[at]);
-            // Other special characters of globs may occur in names.
+            // Names may contain other special glob characters, so escape them.
             let escaped: String = part.chars().flat_map(escaped).collect();
             let glob = GlobBuilder::new(&escaped).case_insensitive(true).backslash_escape(true).build();
             glob.map(|glob| glob.compile_matcher()).map_err(|_| invalid())
@@ -60,22 +61,22 @@ fn escaped(character: char) -> impl Iterator<Item = char> {
     escape.into_iter().chain([character])
 }
 
-/// Parts of a relation that are redacted.
+/// The parts of a relation to redact.
 pub(super) struct Selected {
-    /// Whether each column is.
+    /// Whether to redact each column.
     pub(super) columns: Vec<bool>,
-    /// Whether the literals of the definition are.
+    /// Whether to remove the literals from the definition.
     pub(super) literals: bool,
 }
 
-/// Decides for columns, and keeps in mind which patterns had a use.
+/// Decides which columns to redact, and records which patterns have matched a column.
 pub(super) struct Selection<'a> {
     redaction: &'a Redaction,
     by_name: HashMap<RelationName, Family>,
     used: Vec<Cell<bool>>,
 }
 
-/// Facts about a table that decide for its columns.
+/// Properties of a table that other columns and tables depend on.
 struct Family {
     parents: Vec<RelationName>,
     generated: HashMap<String, Vec<String>>,
@@ -92,7 +93,7 @@ impl<'a> Selection<'a> {
         Self { redaction, by_name, used: vec![Cell::new(false); redaction.patterns.len()] }
     }
 
-    /// Returns a pattern that has matched no column.
+    /// Returns a pattern that hasn't matched any column.
     pub(super) fn unmatched(&self) -> Option<String> {
         let unused = self.used.iter().position(|used| !used.get())?;
         Some(self.redaction.patterns[unused].text.clone())
@@ -103,7 +104,8 @@ impl<'a> Selection<'a> {
             let name = relation.relation_name();
             let tables = self.with_ancestors(&name);
             let is_selected = |column: &crate::ColumnStatistics| match column.number {
-                // Only indexes have numbers, and pg_dump does not say which columns an index uses.
+                // Only index columns have numbers. pg_dump doesn't show which table columns an index uses, so redact
+                // every index column.
                 Some(_) => self.redacts_anything(),
                 None => self.is_selected(tables.as_deref(), &column.column),
             };
@@ -117,7 +119,7 @@ impl<'a> Selection<'a> {
         Selected { columns: vec![uses_selected; relation.columns.len()], literals: uses_selected }
     }
 
-    /// Returns which columns and expressions of the object are selected.
+    /// Returns which columns and expressions of a statistics object to redact.
     pub(super) fn of_extended(&mut self, object: &ExtendedStatistics) -> Vec<bool> {
         let tables = self.with_ancestors(&object.table);
         let is_expression = |column: &String| {
@@ -135,7 +137,7 @@ impl<'a> Selection<'a> {
         self.redaction.all || self.redaction.by_name || !self.redaction.patterns.is_empty()
     }
 
-    /// Returns the table and all that it inherits from, or `None` if these are too many.
+    /// Returns the table and all its ancestors. `None` if there are too many ancestors.
     fn with_ancestors(&self, table: &RelationName) -> Option<Vec<RelationName>> {
         let mut found = vec![table.clone()];
         let mut seen: HashSet<RelationName> = found.iter().cloned().collect();
@@ -151,7 +153,7 @@ impl<'a> Selection<'a> {
         Some(found)
     }
 
-    /// Returns true if the column, or one that it is generated from, is selected in one of the tables.
+    /// Returns true if the column, or a column that it is generated from, is selected in any of `tables`.
     fn is_selected(&self, tables: Option<&[RelationName]>, column: &str) -> bool {
         let Some(tables) = tables else { return self.redacts_anything() };
         let mut columns = vec![column.to_owned()];
@@ -165,12 +167,12 @@ impl<'a> Selection<'a> {
             next += 1;
         }
         let by_name = columns.iter().any(|column| self.redaction.selects(column));
-        // All pairs, so that every pattern with a use is noted.
+        // Check all pairs, without stopping at the first match, so that every pattern that matches is recorded.
         let pairs = columns.iter().flat_map(|column| tables.iter().map(move |table| (table, column)));
         pairs.fold(by_name, |selected, (table, column)| self.matches(table, column) || selected)
     }
 
-    /// Returns true if a pattern matches.
+    /// Returns true if any pattern matches.
     fn matches(&self, table: &RelationName, column: &str) -> bool {
         let mut is_match = false;
         for (pattern, used) in self.redaction.patterns.iter().zip(&self.used) {
@@ -182,11 +184,11 @@ impl<'a> Selection<'a> {
         is_match
     }
 
-    /// Returns true if the definition of an index, or an expression, uses a selected column or a whole row.
+    /// Returns true if an index definition or an expression uses a selected column or a whole row.
     fn mentions_selected(&self, tables: Option<&[RelationName]>, definition: &str, is_index: bool) -> bool {
         let mut lexer = SqlLexer::new(definition.as_bytes(), true);
         let tokens: Vec<Token<'_>> = std::iter::from_fn(|| lexer.token()).collect();
-        // Before that are the names of the index and the table.
+        // The names before USING belong to the index and its table, so skip them.
         let using = tokens.iter().position(|token| token.is_word(b"using")).filter(|_| is_index);
         let tokens = &tokens[using.map_or(0, |at| at + 1)..];
         let mut is_mentioned = false;
@@ -195,7 +197,7 @@ impl<'a> Selection<'a> {
         {
             let before = |sign| at > 0 && tokens[at - 1].is_sign(sign);
             is_mentioned |= match token.is_name() {
-                // A type after ::
+                // A type after `::` isn't a column.
                 true if before(b':') => false,
                 true => token.name().is_none_or(|name| self.is_selected(tables, &name)),
                 false => before(b'.') && self.redacts_anything(),

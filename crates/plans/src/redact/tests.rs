@@ -62,7 +62,7 @@ fn redact(words: &[&str], statistics: &mut Statistics) -> Result<(), RedactError
     Redaction::parse(&words)?.apply(statistics)
 }
 
-/// Redacts one relation.
+/// Redacts a single relation.
 fn redacted(words: &[&str], relation: RelationStatistics) -> RelationStatistics {
     let mut statistics = statistics(vec![relation]);
     redact(words, &mut statistics).unwrap();
@@ -142,7 +142,7 @@ fn partitions_and_generated_columns_follow() {
     child.parents = vec![name("visits")];
     let mut deep =
         relation("visits_deep", ["words", "upper", "plain"].map(|name| column(name, "text", slots)).to_vec());
-    // A damaged file may have a circle.
+    // A damaged file may contain an inheritance circle.
     deep.parents = vec![name("visits_a")];
     deep.generated.insert("words".to_owned(), vec!["upper".to_owned()]);
     deep.generated.insert("upper".to_owned(), vec!["remark".to_owned(), "words".to_owned()]);
@@ -173,7 +173,7 @@ fn indexes_on_selected_columns_lose_values() {
         assert_eq!(after.definition, before.definition.as_deref().map(without_literals));
         assert_eq!(values(&after.columns[0]), [(2, vec!["a0", "k5"])]);
     }
-    // The columns of these are unknown.
+    // It isn't known which columns these indexes use.
     let mut unknown = index("", vec![column("lower", "text", slots)]);
     unknown.definition = None;
     assert!(redacted(&[], unknown.clone()).columns[0].redacted);

@@ -1,8 +1,9 @@
-//! Tokens in place of texts. They have the order of the texts and say nothing else about them.
+//! Replaces texts with tokens, which have the same order as the texts and reveal nothing else about them.
 //!
-//! A token is a letter with digits after it, such as `c07`. All tokens of a column have one length, so that
-//! nearly every collation sorts them in the same way (Hawaiian's does not). Letters that some languages sort differently, or together with the next one, do
-//! not occur. The letters spread over the alphabet, so that a range of real texts includes a likely number of tokens.
+//! A token is a letter followed by digits, such as `c07`. All tokens of a column have the same length, so nearly every
+//! collation sorts them in the same order (Hawaiian's doesn't). Letters that some languages sort differently, or sort
+//! together with the next letter, aren't used. Tokens spread over the alphabet, so that a range of real texts includes
+//! a realistic number of tokens.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -10,12 +11,12 @@ use std::collections::{HashMap, HashSet};
 /// First letters of tokens.
 const LETTERS: &[u8] = b"abcdefghiklmnoprstu";
 
-/// Tokens of one column.
+/// Tokens of a column.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
-    /// Distinct values, in their order.
+    /// Distinct values whose order is known, in this order.
     ordered: Vec<String>,
-    /// Values of no known order.
+    /// Values whose order isn't known.
     others: Vec<String>,
     /// Token of each value.
     assigned: HashMap<String, String>,
@@ -26,7 +27,8 @@ impl Tokens {
     pub(super) fn add_sorted(&mut self, values: &[String]) {
         let positions: HashMap<&String, usize> =
             self.ordered.iter().enumerate().map(|(at, value)| (value, at)).collect();
-        // Values that both lists have, in the same order, divide both into parts.
+        // Values that occur in both lists in the same order divide both lists into sections. Merge each section
+        // separately.
         let mut common = Vec::new();
         let mut least = 0;
         for (index, value) in values.iter().enumerate() {
@@ -56,12 +58,12 @@ impl Tokens {
         self.ordered = merged;
     }
 
-    /// Adds values of no known order.
+    /// Adds values whose order isn't known.
     pub(super) fn add<'a>(&mut self, values: impl Iterator<Item = &'a String>) {
         self.others.extend(values.cloned());
     }
 
-    /// Gives a token to each value. Values of no known order get a place that they probably have in the order.
+    /// Assigns a token to each value. A value whose order isn't known gets a probable position.
     pub(super) fn assign(&mut self) {
         let order = Collation::of(&[&self.ordered]);
         let mut others = std::mem::take(&mut self.others);
@@ -79,18 +81,18 @@ impl Tokens {
         }
     }
 
-    /// Returns the token of a value, if it has been added.
+    /// Returns the token of a value. `None` if the value hasn't been added.
     pub(super) fn token(&self, value: &str) -> Option<String> {
         self.assigned.get(value).cloned()
     }
 }
 
-/// Guess at the collation of sorted lists.
+/// Guessed collation of sorted lists.
 #[derive(Clone, Copy)]
 enum Collation {
-    /// By bytes, as in the collation "C".
+    /// Compares bytes, as the collation "C" does.
     Bytes,
-    /// By letters and digits without regard to case, roughly as in dictionaries.
+    /// Compares letters and digits without regard to case, roughly as dictionaries do.
     Language,
 }
 
@@ -147,7 +149,7 @@ mod tests {
     }
 
     proptest! {
-        /// The shared prefix makes equal values and contradictions likely.
+        /// Short texts with few letters make equal values and contradictory orders likely.
         #[test]
         fn tokens_keep_the_order_of_each_list(
             mut first in proptest::collection::vec("[a-cA-C ]{0,3}", 0..60),

@@ -1,26 +1,26 @@
-//! Account of an import: which statistics found their place in the scratch copy, and which did not.
+//! Lists which of production's statistics the scratch copy received, and which it lacks.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Number of objects that a summary names for each reason.
+/// Maximum number of objects that a summary names for each reason.
 const NAMED: usize = 3;
 
-/// Statistics that the scratch copy has, and those that it lacks.
+/// Statistics that the scratch copy received, and objects for which it lacks some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Number of tables that have production's size.
+    /// Number of tables with production's size.
     pub tables: u64,
-    /// Number of indexes that have production's size.
+    /// Number of indexes with production's size.
     pub indexes: u64,
-    /// Number of columns and index expressions that have production's statistics.
+    /// Number of columns and index expressions with production's statistics.
     pub columns: u64,
-    /// Number of extended statistics objects that have production's statistics.
+    /// Number of extended statistics objects with production's statistics.
     pub extended: u64,
-    /// Size of all these tables and indexes in production, in bytes.
+    /// Total size in production of the tables and indexes counted here, in bytes.
     pub bytes: u64,
-    /// Objects that lack some statistics, in the order of the import.
+    /// Objects that lack some statistics, in import order.
     pub left_out: Vec<UnappliedObject>,
 }
 
@@ -29,43 +29,43 @@ pub struct Applied {
 pub struct UnappliedObject {
     /// Name of the table, index, column, statistics object or setting, such as `shop.orders.status`.
     pub object: String,
-    /// Why it lacks them.
+    /// Why the object lacks statistics.
     pub reason: Reason,
 }
 
-/// Reason why statistics have no place in the scratch copy.
+/// Reason why the scratch copy lacks an object's statistics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Only production has the table.
+    /// The table only exists in production.
     TableOnlyInProduction,
-    /// Only the template has the table, so it is empty in the scratch copy.
+    /// The table only exists in the template, so it is empty in the scratch copy.
     TableOnlyInTemplate,
-    /// Only production has the index.
+    /// The index only exists in production.
     IndexOnlyInProduction,
-    /// Only the template has the index. pgfresh estimates its size.
+    /// The index only exists in the template, so pgfresh estimates its size.
     IndexOnlyInTemplate,
-    /// Only production has the column.
+    /// The column only exists in production.
     ColumnOnlyInProduction,
-    /// Only the template has the column, so the planner assumes defaults.
+    /// The column only exists in the template, so the planner assumes default statistics.
     ColumnOnlyInTemplate,
-    /// One side has a table and the other one a partitioned table, or a view.
+    /// The kinds differ. For example, a table in production is a partitioned table or a view in the template.
     Kind,
-    /// The indexes of this name have different definitions. pgfresh estimates the size.
+    /// Both sides have an index with this name, but their definitions differ, so pgfresh estimates its size.
     Definition,
-    /// The types differ, and values of the one have no meaning in the other.
+    /// The types differ, and values of one type can't be used as values of the other.
     Type {
         /// Type in production.
         production: String,
         /// Type in the template.
         template: String,
     },
-    /// PostgreSQL refuses a value.
+    /// PostgreSQL rejects a value. Contains its message.
     Refused(String),
-    /// The statistics contradict themselves, for example because they have more values than frequencies.
+    /// The statistics are inconsistent. For example, they have more values than frequencies.
     Invalid(Cow<'static, str>),
-    /// pgfresh cannot write statistics of this kind.
+    /// pgfresh doesn't support this kind of statistics.
     Unsupported(&'static str),
-    /// Only production has the extended statistics object, or its columns differ.
+    /// The extended statistics object only exists in production, or its columns differ.
     ExtendedOnlyInProduction,
 }
 
@@ -109,7 +109,7 @@ impl Applied {
         self.left_out.push(UnappliedObject { object: object.into(), reason });
     }
 
-    /// Returns a line for each reason, with the number of objects and the names of some.
+    /// Returns one line for each reason, with the number of objects and some of their names.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let mut by_reason: BTreeMap<&Reason, Vec<&str>> = BTreeMap::new();

@@ -1,12 +1,13 @@
-//! Candidate indexes: PostgreSQL really creates them, while their tables are empty.
+//! Creates candidate indexes. PostgreSQL creates real indexes while their tables are empty, in three steps:
 //!
-//! 1. The files of the tables shrink to nothing, so that CREATE INDEX has no page to read.
-//! 2. The server creates the indexes, and pgfresh marks them invalid, so that the planner ignores them. CREATE INDEX
-//!    counts the rows of the table, so pgfresh writes production's numbers again.
-//! 3. The files of the tables grow again, and those of the indexes get the estimated size and height.
+//! 1. pgfresh truncates the table files, so that CREATE INDEX doesn't read any pages.
+//! 2. The server creates the indexes. pgfresh marks them invalid, so that the planner ignores them. CREATE INDEX also
+//!    counts the table's rows, so pgfresh writes production's numbers again.
+//! 3. pgfresh restores the size of the table files, and gives the index files their estimated size and height.
 //!
-//! The server runs all the time. It keeps neither pages of the empty tables nor those of the new B-trees in its buffers, and
-//! a new session opens the files anew. [`super::Scratch::explain_with`] shows a candidate for one statement.
+//! The server keeps running. This is safe because its buffers contain neither pages of the empty tables nor pages of the
+//! new B-trees, and because a new session reopens the files. [`super::Scratch::explain_with`] makes a candidate visible
+//! for one statement.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,32 +22,32 @@ use super::session::LIMIT;
 use super::sizes::{Imported, guess, key_columns, number, trees};
 use crate::{BoundStatement, Candidate, CandidateId, ExplainError, PlanMode};
 
-/// A table, or a partition, on which a candidate is created.
+/// A table or partition that gets an index of a candidate.
 struct Target {
     table: u32,
-    /// Qualified name in SQL.
+    /// Qualified name in SQL notation.
     name: String,
     schema: String,
-    /// Whether the candidate's table is partitioned, and this is one of its partitions.
+    /// Whether this is a partition of the candidate's table.
     is_partition: bool,
 }
 
-/// An index of a candidate.
+/// An index that was created for a candidate.
 #[derive(Debug)]
 struct Created {
     oid: u32,
     table: u32,
     path: String,
     method: String,
-    /// Condition of a partial index.
+    /// Condition of a partial index. `None` for other indexes.
     condition: Option<String>,
     table_name: String,
 }
 
-/// Number and size of a candidate in bytes, or the server's message.
+/// A candidate's number and its size in bytes, or the server's message if it rejects the index.
 type Answer = Result<(CandidateId, u64), String>;
 
-/// Result of one candidate: its indexes, or the server's message.
+/// The indexes created for a candidate, or the server's message if it rejects the index.
 type Attempted = Result<Vec<Created>, String>;
 
 impl Scratch {
@@ -80,7 +81,8 @@ impl Scratch {
         Ok(results)
     }
 
-    /// Returns the tables of each candidate, by its position. Partitioned tables are replaced by their partitions.
+    /// Returns the tables that get an index, by the candidate's position in `candidates`. For a partitioned table,
+    /// returns its partitions.
     fn targets(&mut self, candidates: &[Candidate]) -> Result<BTreeMap<usize, Vec<Target>>, ExplainError> {
         let values = candidates.iter().enumerate().map(|(index, candidate)| {
             format!("({index}, {}, {})", literal(&candidate.schema), literal(&candidate.table))
@@ -113,7 +115,7 @@ impl Scratch {
         Ok(targets)
     }
 
-    /// Changes the number of pages of tables. New sessions see the new sizes.
+    /// Changes the page counts of tables. New sessions see the new sizes.
     fn resize_tables(
         &mut self,
         tables: &[Imported],
@@ -153,7 +155,7 @@ impl Scratch {
         Ok(attempted)
     }
 
-    /// Creates the indexes of one candidate, hidden, in one transaction.
+    /// Creates the indexes of a candidate in one transaction, which also hides them from the planner.
     fn create_one(
         &mut self,
         candidate: &Candidate,
@@ -195,7 +197,7 @@ impl Scratch {
         }
     }
 
-    /// Writes the numbers of tables that CREATE INDEX has changed.
+    /// Writes production's numbers into `pg_class` again, because CREATE INDEX has overwritten them.
     fn restore_rows(&mut self, tables: &BTreeSet<u32>) -> Result<(), ExplainError> {
         let values: Vec<String> = tables
             .iter()
@@ -217,7 +219,7 @@ impl Scratch {
         self.session.query(&self.server, &sql).map(drop)
     }
 
-    /// Gives new indexes their estimated sizes. Returns the number of pages of each.
+    /// Gives new indexes their estimated sizes. Returns the page count of each index by its OID.
     fn give_sizes(&mut self, attempted: &[Attempted]) -> Result<HashMap<u32, u32>, ExplainError> {
         let created: Vec<&Created> = attempted.iter().flatten().flatten().collect();
         if created.is_empty() {
@@ -243,7 +245,7 @@ impl Scratch {
                 }
                 (None, method) => (guess(Some(method), table_pages), Contents::Kept),
             };
-            // Tables that only the template has keep their rows, and their indexes their contents.
+            // A table that only exists in the template keeps its rows, so its indexes keep their contents.
             if table.is_some() {
                 sizes.insert(index.oid, pages);
                 values.push(format!("({}, {}, {rows})", index.oid, pages.cast_signed()));
@@ -263,8 +265,8 @@ impl Scratch {
         Ok(sizes)
     }
 
-    /// Returns SQL that shows candidates and hides existing indexes until the end of the transaction. A partitioned
-    /// index stands for its parts.
+    /// Returns SQL that makes candidates visible and hides existing indexes until the transaction ends. Hiding a
+    /// partitioned index hides its partitions, too.
     pub(super) fn visibility(&self, visible: &[CandidateId], hidden: &[(String, String)]) -> String {
         if visible.is_empty() && hidden.is_empty() {
             return String::new();
@@ -292,7 +294,7 @@ impl Scratch {
         sql + "SET LOCAL allow_system_table_mods = off;"
     }
 
-    /// Returns the planner's estimate of the rows that meet a condition, or 0 if it has none.
+    /// Returns the planner's estimate of how many rows meet a condition, or 0 if there is no estimate.
     fn estimate_rows(&mut self, table: &str, condition: &str) -> f64 {
         let text = format!("SELECT FROM ONLY {table} WHERE {condition}");
         let statement = BoundStatement { text, ..BoundStatement::default() };
@@ -313,7 +315,7 @@ fn created(row: &[Option<String>]) -> Option<Created> {
     })
 }
 
-/// Returns the text of a definition behind `ON`, `ONLY` and the name of the table.
+/// Returns the part of a definition that follows `ON`, `ONLY` and the table name.
 fn after_table(definition: &str) -> Option<&str> {
     let mut lexer = SqlLexer::new(definition.as_bytes(), true);
     let first = lexer.token().filter(|token| token.is_word(b"on"));

@@ -1,4 +1,4 @@
-//! Reads the tables of the scratch copy for those who look for indexes.
+//! Reads the tables of the scratch copy, for the search for indexes.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use super::Scratch;
 use super::sizes::number;
 use crate::{Catalog, CatalogColumn, CatalogIndex, CatalogTable, ExplainError, ForeignKey, RelationKind};
 
-/// Settings that decide whether a plan is expensive.
+/// Selects the settings that affect whether a plan counts as expensive.
 const SETTINGS: &str = "
 SELECT name, current_setting(name), current_setting('server_version_num') FROM pg_catalog.pg_settings
 WHERE name IN ('work_mem', 'hash_mem_multiplier', 'random_page_cost', 'seq_page_cost', 'effective_cache_size')";
 
-/// Tables of users, with the table that each is a partition of.
+/// Selects user tables. For partitions, includes the partitioned table.
 const TABLES: &str = "
 SELECT c.oid, n.nspname, c.relname, c.relkind, pn.nspname, p.relname,
        CASE WHEN c.relkind = 'p' THEN 0 ELSE pg_catalog.pg_relation_size(c.oid) / 8192 END,
@@ -46,7 +46,7 @@ FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 WHERE i.indisvalid AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
 ORDER BY i.indrelid, n.nspname, c.relname";
 
-/// Foreign keys with a row for each pair of columns. Partitions repeat the constraints of their tables, which are omitted.
+/// Selects foreign keys, with a row for each pair of columns. Omits the copies of a constraint that partitions inherit.
 const FOREIGN_KEYS: &str = "
 SELECT k.conrelid, k.conname, a.attname, n.nspname, r.relname, b.attname
 FROM pg_catalog.pg_constraint k
@@ -106,7 +106,7 @@ impl Scratch {
 fn table(row: &Row) -> CatalogTable {
     let (pages, rows, analyzed) =
         (number::<u64>(row[6].as_ref()), number::<f64>(row[7].as_ref()), row[8].as_ref());
-    // `relpages` is unsigned, but PostgreSQL shows it as signed.
+    // `relpages` is unsigned, but PostgreSQL prints it as signed.
     let analyzed = number::<i64>(analyzed).rem_euclid(1 << 32);
     let kind = match row[3].as_deref() {
         Some("p") => RelationKind::PartitionedTable,
@@ -132,7 +132,7 @@ fn table(row: &Row) -> CatalogTable {
     }
 }
 
-/// Adds a pair of columns to the last foreign key if it is the same constraint, or else a foreign key.
+/// Adds a pair of columns to the last foreign key if its name matches. Otherwise adds a new foreign key.
 fn add_foreign_key(keys: &mut Vec<ForeignKey>, row: &Row) {
     let (name, column, other) = (text(row, 1), text(row, 2), text(row, 5));
     match keys.last_mut() {

@@ -1,8 +1,8 @@
-//! Writes production's column statistics into `pg_statistic`, on all majors in the same way.
+//! Writes production's column statistics into `pg_statistic`, in the same way for all major versions.
 //!
-//! A row of `pg_statistic` has operators and collations, which differ from one database to the next. Therefore they come
-//! from the copy, and only numbers and values from the file. Values go through the input functions of their types. A
-//! value that such a function refuses costs its slot, not the import.
+//! A row of `pg_statistic` contains operators and collations whose OIDs differ between databases. pgfresh therefore
+//! takes them from the copy, and takes only numbers and values from the file. Values pass through the input functions
+//! of their types. If a function rejects a value, the import continues without that slot.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,16 +16,16 @@ use super::rows::{Rows, array};
 use crate::file::validation::{self, SLOTS};
 use crate::{ColumnStatistics, Slot, Statistics};
 
-/// Matches columns and prepares slots. [`MULTIRANGE`] takes the place of a comment in it.
+/// Matches columns and prepares slots. pgfresh replaces a comment in this SQL with [`MULTIRANGE`].
 const PREPARE: &str = include_str!("columns.sql");
-/// First major with multirange types.
+/// First major version with multirange types.
 const MULTIRANGES_SINCE: u32 = 14;
-/// Range type of a multirange type.
+/// Looks up the range type of a multirange type.
 const MULTIRANGE: &str =
     "WHEN t.typtype = 'm' THEN (SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = t.oid)";
-/// Number of columns in one INSERT.
+/// Number of columns that one INSERT writes.
 const BATCH: usize = 1000;
-/// Maximum width of a column's values in bytes: 1 GB.
+/// Maximum average width of a column's values: 1 GB.
 const MOST_WIDTH: i32 = 1 << 30;
 
 const TABLES: &str = "
@@ -35,7 +35,8 @@ CREATE TEMP TABLE production_column (
 CREATE TEMP TABLE expression_type (relation oid, number int2, type oid);
 CREATE TEMP TABLE production_slot (ord int4, position int4, kind int2, numbers float4[], vals text)";
 
-/// Expressions of indexes that may store values of another type than that of the expression, such as the words of a text.
+/// Selects index expressions whose index may store another type than the expression returns, such as the words of a
+/// text.
 const EXPRESSIONS: &str = "
 SELECT i.indexrelid, k.position, i.indrelid::regclass, pg_get_indexdef(i.indexrelid, k.position::int4, false)
 FROM pg_index i JOIN relation_match m ON m.oid = i.indexrelid JOIN pg_class c ON c.oid = i.indexrelid
@@ -43,14 +44,14 @@ FROM pg_index i JOIN relation_match m ON m.oid = i.indexrelid JOIN pg_class c ON
      CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(number, position)
 WHERE k.number = 0";
 
-/// Columns that the copy lacks, and columns whose types have different names.
+/// Selects columns that the copy lacks, and columns whose type has a different name.
 const DIFFERENT: &str = "
 SELECT m.ord, format_type(m.stored_type, NULL)
 FROM column_match m JOIN production_column p ON p.ord = m.ord
 WHERE m.number IS NULL OR (p.type <> '' AND p.type <> format_type(m.stored_type, NULL))
 ORDER BY m.ord";
 
-/// Columns of tables with statistics for which the file has none.
+/// Selects columns without statistics in the file, in tables where other columns have them.
 const MISSING: &str = "
 SELECT r.schema, r.name, a.attname
 FROM template_relation r JOIN pg_attribute a ON a.attrelid = r.oid
@@ -59,7 +60,7 @@ WHERE r.table_oid IS NULL AND a.attnum > 0 AND NOT a.attisdropped AND a.attstatt
       AND NOT EXISTS (SELECT FROM column_match m WHERE m.relation = r.oid AND m.number = a.attnum)
 ORDER BY 1, 2, a.attnum";
 
-/// Groups of types whose values have the same texts and the same order.
+/// Groups of types whose values have the same text form and the same sort order.
 const INTERCHANGEABLE: [&[&str]; 4] = [
     &["smallint", "integer", "bigint", "numeric", "real", "double precision"],
     &["text", "character varying", "character", "name"],
@@ -67,7 +68,7 @@ const INTERCHANGEABLE: [&[&str]; 4] = [
     &["json", "jsonb"],
 ];
 
-/// Imports column statistics. [`super::relations::import`] has matched the relations.
+/// Imports column statistics. Requires that [`super::relations::import`] has matched the relations.
 pub(super) fn import(
     session: &mut AdminConnection,
     major: u32,
@@ -92,7 +93,7 @@ pub(super) fn import(
     Ok(())
 }
 
-/// Fills `expression_type`. A view tells the type of an expression.
+/// Fills the table `expression_type`. A temporary view reveals each expression's type.
 fn read_expression_types(session: &mut AdminConnection) -> Result<(), ScratchError> {
     for row in session.query(EXPRESSIONS).during("read the expressions of indexes")? {
         let [Some(index), Some(position), Some(table), Some(expression)] = &row[..] else { continue };
@@ -106,13 +107,13 @@ fn read_expression_types(session: &mut AdminConnection) -> Result<(), ScratchErr
     Ok(())
 }
 
-/// A column of the file, by its number.
+/// A column in the file. Its position in a list is its number in the SQL tables.
 struct Column<'a> {
     label: String,
     column: &'a ColumnStatistics,
 }
 
-/// Sends all columns whose statistics are plausible. The result is in the order of their numbers.
+/// Sends all columns with plausible statistics to the server. Returns them in the order of their numbers.
 fn send<'a>(
     session: &mut AdminConnection,
     statistics: &'a Statistics,
@@ -131,7 +132,7 @@ fn send<'a>(
             let ord = columns.len();
             add(&mut rows, ord, relation, column);
             for (position, slot) in column.slots.iter().enumerate() {
-                // Some contradictions would crash the server: it trusts, for example, that each common value has a
+                // Inconsistent statistics can crash the server. For example, it relies on each common value having a
                 // frequency.
                 match validation::slot(slot) {
                     Ok(()) => add_slot(&mut slots, ord, position, slot),
@@ -146,7 +147,7 @@ fn send<'a>(
     Ok(columns)
 }
 
-/// Returns the reason for which a column's numbers cannot be true.
+/// Checks a column's numbers. Returns the reason if they can't be valid.
 fn check(column: &ColumnStatistics) -> Result<(), &'static str> {
     if column.column.contains('\0') || column.type_name.contains('\0') {
         return Err("a name has a zero byte");
@@ -191,9 +192,9 @@ fn add_slot(rows: &mut Rows, ord: usize, position: usize, slot: &Slot) {
     ]);
 }
 
-/// Removes the length or precision from the name of a type: `character varying(20)[]` becomes `character varying[]`.
+/// Removes the length or precision from a type name: `character varying(20)[]` becomes `character varying[]`.
 fn without_modifier(name: &str) -> String {
-    // Quoted names may contain parentheses, and their types have no modifiers in practice.
+    // Quoted names may contain parentheses, so leave them unchanged. In practice, these types have no modifiers.
     match (name.find('('), name.find(')')) {
         (Some(start), Some(end)) if start < end && !name.contains('"') => {
             format!("{}{}", &name[..start], &name[end + 1..])
@@ -202,7 +203,7 @@ fn without_modifier(name: &str) -> String {
     }
 }
 
-/// Reports columns that only one side has and types that differ, and discards values of incompatible types.
+/// Reports columns that exist on only one side and types that differ. Discards values of incompatible types.
 fn compare(
     session: &mut AdminConnection,
     columns: &[Column<'_>],
@@ -237,7 +238,7 @@ fn compare(
     Ok(())
 }
 
-/// Returns the statement that writes the statistics of columns in `range`. Its rows are the number of columns written.
+/// Returns SQL that writes the statistics of the columns in `range`, and returns the number of columns written.
 fn insert_sql(range: &Range<usize>) -> String {
     let each = |text: &str| {
         (0..SLOTS).map(|slot| text.replace('?', &format!("s{slot}"))).collect::<Vec<_>>().join(", ")
@@ -260,8 +261,8 @@ fn insert_sql(range: &Range<usize>) -> String {
     )
 }
 
-/// Inserts the columns of a range. If the server refuses them, tries each half, down to the column and slot that cause
-/// the error.
+/// Inserts the columns in `range`. If the server rejects them, splits the range in half repeatedly, down to the column
+/// and slot that cause the error.
 fn insert(
     session: &mut AdminConnection,
     range: Range<usize>,
@@ -285,7 +286,7 @@ fn insert(
     }
 }
 
-/// Inserts one column without the slots whose values the server refuses.
+/// Inserts one column without the slots whose values the server rejects.
 fn insert_without_refused(
     session: &mut AdminConnection,
     range: &Range<usize>,
@@ -316,10 +317,11 @@ fn insert_without_refused(
     Ok(())
 }
 
-/// Returns the server's message without the value that it may quote, since values of production stay out of messages.
+/// Returns the server's message without the value that it may quote, because messages must not contain production's
+/// values.
 pub(super) fn message(error: &SessionError) -> String {
     match error {
-        // RAISE in a function of the template may write values into any message.
+        // RAISE in a template's function can put values anywhere into the message, so replace it.
         SessionError::Server { sqlstate, .. } if sqlstate.starts_with("P0") => {
             "a function of the template raised an error".to_owned()
         }
@@ -328,7 +330,8 @@ pub(super) fn message(error: &SessionError) -> String {
     }
 }
 
-/// Replaces everything from the first quotation mark to the last. The value between them may contain some.
+/// Replaces everything between the first and the last quotation mark, because the value itself may contain quotation
+/// marks.
 fn without_quotes(text: &str) -> String {
     match (text.find('"'), text.rfind('"')) {
         (Some(start), Some(end)) if start < end => format!("{}…{}", &text[..=start], &text[end..]),

@@ -1,4 +1,4 @@
-//! Errors of the scratch copy.
+//! Errors of the scratch server.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use server::{RestartFailure, SessionError, StartError, StopError};
 use storage::{FileError, human_bytes};
 use template::ProvisionError;
 
-/// Reason why there is no scratch copy.
+/// Reason why there is no scratch server.
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchError {
     /// pgfresh could not start a server on a copy of the template.
@@ -15,41 +15,41 @@ pub enum ScratchError {
     /// A session failed.
     #[error("could not {verb} in the scratch copy")]
     Session {
-        /// Action that failed.
+        /// The action that failed, as a verb phrase such as `match columns`.
         verb: &'static str,
-        /// The session's error.
+        /// Error of the session.
         source: SessionError,
     },
-    /// A file of the copy could not be changed.
+    /// A file of the copy couldn't be changed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The file system stores holes as zeros, so production's sizes would take production's space.
+    /// The file system doesn't support holes in files, so tables would take as much space as in production.
     #[error("cannot give tables production's sizes in \"{}\": this file system has no sparse files", path.display())]
     NoHoles {
-        /// Place of the copy.
+        /// Path of the copy.
         path: PathBuf,
     },
-    /// A limit of this process on the size of files is too low.
+    /// This process has a file size limit that is too low.
     #[error("cannot give tables production's sizes: files are limited to {}", human_bytes(*limit))]
     FileSize {
-        /// Limit in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The statistics describe more than pgfresh tries to imitate.
+    /// Production is larger than the sizes that pgfresh imitates.
     #[error("cannot imitate a database of {}: the limit is {}", human_bytes(*bytes), human_bytes(*most))]
     TooLarge {
-        /// Size of all tables and indexes, in bytes.
+        /// Total size of all tables and indexes in bytes.
         bytes: u64,
-        /// Maximum, in bytes.
+        /// Maximum total size in bytes.
         most: u64,
     },
-    /// The server has pages of another size than 8 KiB.
+    /// The server's page size isn't 8 KiB.
     #[error("cannot use statistics with pages of {0} bytes: 8192 are supported")]
     BlockSize(String),
 }
 
 impl ScratchError {
-    /// Returns the detail of the cause, as a full sentence.
+    /// Returns details about the cause, as a full sentence.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -93,7 +93,7 @@ impl From<Box<RestartFailure>> for ScratchError {
     }
 }
 
-/// Names the action of a failed session.
+/// Adds the action that failed to a session error.
 pub(crate) trait During<T> {
     fn during(self, verb: &'static str) -> Result<T, ScratchError>;
 }

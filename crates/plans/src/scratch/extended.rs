@@ -1,9 +1,9 @@
 //! Writes extended statistics (`CREATE STATISTICS`) into `pg_statistic_ext_data`.
 //!
-//! Their types have no input functions before version 19. PostgreSQL stores numbers of distinct values and dependencies in
-//! a simple binary form, which pgfresh writes, and casts from `bytea`. The form of common combinations depends on the
-//! types of their values. There pgfresh lets PostgreSQL analyze a table with one row for each combination, and
-//! replaces the frequencies in the result.
+//! The types in this catalog have no input functions before version 19. Numbers of distinct values and functional
+//! dependencies have a simple binary form, which pgfresh writes itself and casts from `bytea`. The binary form of
+//! common combinations depends on the types of their values, so pgfresh lets PostgreSQL analyze a table with one row
+//! for each combination, and replaces the frequencies in the result.
 //!
 //! Source: `mvdistinct.c`, `dependencies.c`, `mcv.c` and `statistics.h` of PostgreSQL 13 to 18.
 
@@ -17,10 +17,10 @@ use super::sizes::number;
 use crate::file::validation;
 use crate::{CommonCombination, ExtendedStatistics, Statistics};
 
-/// First majors whose data have statistics of expressions, and a row of their own for inherited statistics.
+/// First major version that stores statistics of expressions, and inherited statistics in a separate row.
 const EXPRESSIONS_SINCE: u32 = 14;
 const INHERITED_SINCE: u32 = 15;
-/// Numbers at the start of the binary forms, and the only type of each.
+/// Magic numbers at the start of the binary forms, and the only type number that each form has.
 const DISTINCT_MAGIC: u32 = 0xA352_BFA4;
 const DEPENDENCIES_MAGIC: u32 = 0xB454_9A2C;
 const COMMON_MAGIC: u32 = 0xE1A6_51C2;
@@ -30,24 +30,24 @@ const MOST_COMBINATIONS: usize = 10_000;
 /// Maximum number of columns. Source: `STATS_MAX_DIMENSIONS`.
 const MOST_COLUMNS: usize = 8;
 
-/// Column with the position of a combination, which no column of a user is called.
+/// Name of the column with a combination's position. The space makes a conflict with a user's column unlikely.
 const ORD: &str = "\"pgfresh position\"";
 
-/// Casts that exist until the server stops. The types have the storage of `bytea`.
+/// Casts that exist until the server stops. They work because the types are stored like `bytea`.
 const CASTS: &str = "
 CREATE CAST (bytea AS pg_ndistinct) WITHOUT FUNCTION;
 CREATE CAST (bytea AS pg_dependencies) WITHOUT FUNCTION;
 CREATE CAST (bytea AS pg_mcv_list) WITHOUT FUNCTION;";
 
-/// A statistics object of the copy.
+/// A statistics object in the copy.
 struct Object {
     oid: u32,
     table: String,
-    /// Columns in the order of their numbers, then expressions with negative numbers.
+    /// Columns in the order of their numbers, followed by expressions, which have negative numbers.
     columns: Vec<(i16, String)>,
 }
 
-/// Imports extended statistics. [`super::relations::import`] has matched the relations.
+/// Imports extended statistics. Requires that [`super::relations::import`] has matched the relations.
 pub(super) fn import(
     session: &mut AdminConnection,
     major: u32,
@@ -80,7 +80,7 @@ pub(super) fn import(
     Ok(())
 }
 
-/// Reads the statistics objects of the copy by their names.
+/// Reads the copy's statistics objects, by name.
 fn objects(
     session: &mut AdminConnection,
     major: u32,
@@ -117,7 +117,7 @@ fn objects(
     Ok(objects)
 }
 
-/// Writes the data of one object. The inner error is the reason for which nothing was written.
+/// Writes the data of one object. The inner error is the reason why nothing was written.
 fn write(
     session: &mut AdminConnection,
     major: u32,
@@ -167,7 +167,7 @@ fn bytea(bytes: &[u8]) -> String {
     format!("'\\x{}'::bytea", digits.concat())
 }
 
-/// Returns the numbers of columns in PostgreSQL's order: expressions last, and columns in ascending order.
+/// Returns column numbers in PostgreSQL's order: columns in ascending order, then expressions.
 fn numbers(object: &Object, names: &[String]) -> Result<Vec<i16>, &'static str> {
     let number =
         |name: &String| object.columns.iter().find(|(_, column)| column == name).map(|(number, _)| *number);
@@ -178,7 +178,7 @@ fn numbers(object: &Object, names: &[String]) -> Result<Vec<i16>, &'static str> 
     if (1..=MOST_COLUMNS).contains(&found.len()) { Ok(found) } else { Err("it has too many columns") }
 }
 
-/// Returns numbers of distinct combinations in the binary form of `pg_ndistinct`.
+/// Encodes numbers of distinct combinations in the binary form of `pg_ndistinct`.
 fn distinct(object: &Object, extended: &ExtendedStatistics) -> Result<Option<Vec<u8>>, &'static str> {
     if extended.distinct.is_empty() {
         return Ok(None);
@@ -196,7 +196,7 @@ fn distinct(object: &Object, extended: &ExtendedStatistics) -> Result<Option<Vec
     Ok(Some(bytes))
 }
 
-/// Returns dependencies in the binary form of `pg_dependencies`.
+/// Encodes functional dependencies in the binary form of `pg_dependencies`.
 fn dependencies(object: &Object, extended: &ExtendedStatistics) -> Result<Option<Vec<u8>>, &'static str> {
     if extended.dependencies.is_empty() {
         return Ok(None);
@@ -222,7 +222,7 @@ fn head(magic: u32, count: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Lets PostgreSQL build the list of common combinations, and returns it with production's frequencies.
+/// Lets PostgreSQL build the list of common combinations, and returns the list with production's frequencies.
 fn common(
     session: &mut AdminConnection,
     object: &Object,
@@ -266,13 +266,14 @@ fn common(
         .ok_or_else(|| Reason::Invalid("PostgreSQL merges some of the common combinations".into())))
 }
 
-/// Analyzes a temporary table with a row for each combination.
+/// Creates and analyzes a temporary table with one row for each combination.
 fn build(
     session: &mut AdminConnection,
     object: &Object,
     extended: &ExtendedStatistics,
 ) -> Result<(), SessionError> {
-    // The table has the object's columns in its order, which is that of the file's values only by name.
+    // The table's columns follow the order of the copy's object. Values in the file may have a different order, so
+    // match them by column name.
     let names: Vec<String> = object.columns.iter().map(|(_, name)| identifier(name)).collect();
     let order: Vec<usize> = object
         .columns
@@ -300,8 +301,8 @@ fn build(
     Ok(())
 }
 
-/// Replaces the frequencies in the binary form of `pg_mcv_list`. `positions` has the combination of each item. Returns
-/// `None` unless each item is one combination.
+/// Replaces the frequencies in the binary form of `pg_mcv_list`. `positions` maps each item to its combination. Returns
+/// `None` unless every item matches exactly one combination.
 fn replace_frequencies(
     hex: &str,
     positions: &HashMap<usize, usize>,
@@ -320,7 +321,7 @@ fn replace_frequencies(
     {
         return None;
     }
-    // Each item has a flag for NULL and an index of two bytes for each column, and two frequencies between them.
+    // Layout of an item: a NULL flag for each column, two frequencies, and a two-byte index for each column.
     let item = columns + 16 + 2 * columns;
     let start = bytes.len().checked_sub(count * item)?;
     for index in 0..count {

@@ -1,8 +1,9 @@
-//! Gives the files of relations production's sizes. The files are sparse, so they take no space.
+//! Gives relation files the same sizes as in production. The files are sparse, so they take almost no space.
 //!
-//! PostgreSQL divides a relation into segments of 1 GB: `16385`, `16385.1` and so on. A hole reads as zeros, and a page of
-//! zeros is valid and empty. pgfresh opens files below handles of their directories, never through links, and refuses a file
-//! with a second name. The server's account may write there, and must not be able to redirect pgfresh.
+//! PostgreSQL splits a relation into segments of 1 GB: `16385`, `16385.1` and so on. A hole reads as zeros, and a page
+//! of zeros is a valid empty page. The server's account can write to these directories, and must not be able to
+//! redirect pgfresh. pgfresh therefore opens files relative to directory handles, never follows links, and rejects
+//! files with several names.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,46 +17,46 @@ use sys::Directory;
 use super::error::ScratchError;
 use super::pages::{self, PAGE};
 
-/// Maximum size of all files, in bytes: 100 TB. Each GB is a file.
+/// Maximum total size of all files: 100 TB. Each GB needs a file.
 const MOST: u64 = 100_000_000_000_000;
-/// Size of the file that finds out whether the file system has holes.
+/// Size of the file that tests whether the file system supports holes.
 const PROBE_SIZE: u64 = 16 << 20;
-/// Maximum space of a new sparse file, in bytes.
+/// Maximum disk space that a new sparse file may take, in bytes.
 const MOST_SPACE: u64 = 1 << 20;
-/// Name of that file.
+/// Name of the file that tests for holes.
 const PROBE: &str = "pgfresh-probe";
 
-/// New size and contents of a relation's files.
+/// New size and contents of a relation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resize {
     /// Path of the first segment, relative to the data directory.
     pub(super) path: String,
-    /// Number of pages.
+    /// New page count.
     pub(super) pages: u32,
-    /// Contents of the first segment.
+    /// New contents of the first segment.
     pub(super) contents: Contents,
 }
 
-/// Contents of a relation's first segment.
+/// New contents of a relation's first segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// Nothing but zeros: a table.
+    /// Only zeros, for a table.
     Zeros,
-    /// A B-tree of this height without rows.
+    /// A B-tree without rows, but with a height.
     Tree {
-        /// Levels above the leaf. `None` for a tree that never had a row.
+        /// Number of levels above the leaf page. `None` for a tree that has never had a row.
         height: Option<u32>,
     },
-    /// A BRIN index of a table with this number of pages.
+    /// A BRIN index.
     Ranges {
-        /// Pages of the table.
+        /// Page count of the table.
         table_pages: u32,
     },
-    /// The contents that the file has.
+    /// The existing contents.
     Kept,
 }
 
-/// Directory of the data, for changes of files.
+/// The data directory of a server, for changing relation files.
 #[derive(Debug)]
 pub(super) struct Files {
     path: PathBuf,
@@ -67,13 +68,13 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens the data directory of a server that runs under `account`. `segment` is the number of pages in a file.
+    /// Opens the data directory of a server that runs under `account`. `segment` is the number of pages in a segment.
     pub(super) fn open(data: &Path, account: &Account, segment: u32) -> Result<Self, ScratchError> {
         let root = Directory::open(data).attempt("open", data)?;
         Ok(Self { path: data.to_owned(), root, account: account.clone(), segment, open: HashMap::new() })
     }
 
-    /// Checks that files of `bytes` bytes in all can be sparse here.
+    /// Checks that the file system can hold sparse files with a total size of `bytes` bytes.
     pub(super) fn expect_holes(&self, bytes: u64) -> Result<(), ScratchError> {
         if bytes > MOST {
             return Err(ScratchError::TooLarge { bytes, most: MOST });
@@ -94,7 +95,7 @@ impl Files {
         ScratchError::NoHoles { path: self.path.clone() }
     }
 
-    /// Changes the files of one relation. No process may use them, unless they are a table's.
+    /// Changes the files of a relation. No process may have the files open, unless the relation is a table.
     pub(super) fn resize(&mut self, resize: &Resize) -> Result<(), ScratchError> {
         let path = self.path.join(&resize.path);
         let (folder, name) = resize.path.rsplit_once('/').unwrap_or(("", &resize.path));
@@ -123,7 +124,7 @@ impl Files {
         if is_sparse { Ok(()) } else { Err(self.no_holes()) }
     }
 
-    /// Opens a directory below the data directory, one step after the other.
+    /// Opens a directory below the data directory, one path component at a time.
     fn enter(&mut self, folder: &str) -> io::Result<()> {
         if !self.open.contains_key(folder) {
             let mut directory: Option<Directory> = None;
@@ -137,7 +138,7 @@ impl Files {
     }
 }
 
-/// Gives the first segment its contents and its size. Returns the space that the contents may take, in bytes.
+/// Writes the first segment's contents and sets its size. Returns how much disk space the contents may take, in bytes.
 fn fill(file: &File, size: u64, contents: Contents) -> io::Result<u64> {
     let mut metapage = vec![0; PAGE];
     match contents {
@@ -174,7 +175,7 @@ fn fill(file: &File, size: u64, contents: Contents) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Removes the segments from `first` on.
+/// Removes the segments with number `first` and higher.
 fn remove_segments(directory: &Directory, name: &str, first: u32) -> io::Result<()> {
     for number in first.. {
         let name = format!("{name}.{number}");
@@ -187,7 +188,7 @@ fn remove_segments(directory: &Directory, name: &str, first: u32) -> io::Result<
     Ok(())
 }
 
-/// Returns the space that a file takes, in bytes.
+/// Returns the disk space that a file takes, in bytes.
 fn space(file: &File) -> io::Result<u64> {
     Ok(file.metadata()?.blocks() * 512)
 }

@@ -1,15 +1,16 @@
-//! A scratch server: a copy of the template that has production's statistics and sizes, but no rows of production.
+//! Runs a scratch server: a copy of the template with the same statistics and sizes as production, but without its rows.
 //!
-//! [`Scratch::start`] copies the template and starts a server without a gateway, so that no client reaches it and the copy
-//! never becomes a lease or a template. Then it takes four steps:
+//! [`Scratch::start`] copies the template and starts a server without a gateway, so that clients can't reach it and the
+//! copy never becomes a lease or a template. Then it takes four steps:
 //!
-//! 1. It writes production's numbers into `pg_class`, `pg_statistic` and `pg_statistic_ext_data`.
-//! 2. It shuts the server down, because the server's buffers would hide changes of files.
-//! 3. It gives each table a sparse file with production's size, and each B-tree production's height.
-//! 4. It starts the server again.
+//! 1. Write production's numbers into `pg_class`, `pg_statistic` and `pg_statistic_ext_data`.
+//! 2. Shut the server down, because its buffers would hide changes to files.
+//! 3. Give each table a sparse file of the same size as in production, and each B-tree the same height.
+//! 4. Start the server again.
 //!
-//! The planner takes a table's size from its file, and everything else from the catalogs, so it chooses production's
-//! plans. No statement of the suite is executed. The guard removes the copy, even after a kill.
+//! The planner reads a table's size from its file and everything else from the catalogs, so it chooses the same plans as
+//! in production. The suite's statements are never executed. The guard process removes the copy even if pgfresh is
+//! killed.
 
 mod applied;
 mod candidates;
@@ -47,33 +48,34 @@ use crate::{
     BoundStatement, Candidate, CandidateId, Catalog, ExplainError, Plan, PlanMode, Planner, Statistics,
 };
 
-/// Timeout for each answer during the import. One statement matches all relations of a database.
+/// Timeout for each response during the import. It is long because one statement matches all relations of a database.
 const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
-/// Limit for each statement of the import, a little below that.
+/// Statement timeout of the import. It is shorter than [`IMPORT_TIMEOUT`], so that the server reports the timeout
+/// itself.
 const IMPORT_LIMIT: &str = "9min";
 
-/// A scratch server. If it is dropped, the guard removes the copy a moment later.
+/// A scratch server. After it has been dropped, the guard process removes the copy.
 #[derive(Debug)]
 pub struct Scratch {
     server: Server,
     session: Session,
     account: Account,
-    /// Number of pages in a file.
+    /// Number of pages in a segment file.
     segment: u32,
-    /// Tables with production's sizes, by their object identifiers.
+    /// Tables with production's size, by OID.
     tables: HashMap<u32, Imported>,
-    /// Indexes of each candidate.
+    /// OIDs of each candidate's indexes, by [`CandidateId`].
     candidates: Vec<Vec<u32>>,
 }
 
 impl Scratch {
-    /// Starts a server on a copy of the provisioner's template, and gives the template's database production's
-    /// statistics. Of several templates, it is the default one.
+    /// Starts a server on a copy of the provisioner's default template, and writes production's statistics into the
+    /// template's database.
     ///
     /// # Errors
     ///
-    /// If the server does not start, the statistics cannot be written, or the files cannot have production's sizes.
-    /// Statistics without a place in the copy are no error: [`Applied`] lists them.
+    /// Returns an error if the server doesn't start, if the statistics can't be written, or if the files can't have the
+    /// same sizes as in production. Statistics for objects that the copy lacks aren't an error: [`Applied`] lists them.
     pub fn start(
         provisioner: &Provisioner,
         statistics: &Statistics,
@@ -103,7 +105,7 @@ impl Scratch {
     ///
     /// # Errors
     ///
-    /// If the end of the server's processes cannot be observed. The guard removes the copy nevertheless.
+    /// Returns an error if it isn't certain that the server's processes have ended. The guard still removes the copy.
     pub fn stop(self) -> Result<(), ScratchError> {
         let Self { server, session, .. } = self;
         drop(session);
@@ -111,16 +113,16 @@ impl Scratch {
         Ok(())
     }
 
-    /// Returns the plan of `EXPLAIN (VERBOSE, FORMAT JSON)`, unchanged.
+    /// Returns the unchanged output of `EXPLAIN (VERBOSE, FORMAT JSON)`.
     ///
     /// # Errors
     ///
-    /// If there is no plan.
+    /// Returns an error if the statement doesn't have a plan.
     pub fn explain_json(&mut self, statement: &BoundStatement, mode: PlanMode) -> Result<Value, Refusal> {
         self.explain_with(statement, mode, "")
     }
 
-    /// Explains a statement in JSON after `indexes`, SQL that changes which indexes are visible.
+    /// Explains a statement in JSON. Runs `indexes` first, which is SQL that changes the visibility of indexes.
     fn explain_with(
         &mut self,
         statement: &BoundStatement,
@@ -133,11 +135,11 @@ impl Scratch {
             .map_err(|error| ExplainError::Gone(format!("it has sent no JSON: {error}")).into())
     }
 
-    /// Returns PostgreSQL's own text of a plan. The lines have no line break at the end.
+    /// Returns a plan in PostgreSQL's text format. The text doesn't end with a line break.
     ///
     /// # Errors
     ///
-    /// If there is no plan.
+    /// Returns an error if the statement doesn't have a plan.
     pub fn explain_text(&mut self, statement: &BoundStatement, mode: PlanMode) -> Result<String, Refusal> {
         let lines = self.session.explain(&self.server, statement, mode, &[], "")?;
         Ok(lines.join("\n"))
@@ -167,8 +169,8 @@ impl Planner for Scratch {
     }
 }
 
-/// Writes production's statistics into the catalogs of `database`. Returns the new sizes of files, and the number of
-/// pages in a segment.
+/// Writes production's statistics into the catalogs of `database`. Returns the new file sizes and the number of pages
+/// in a segment.
 fn import(
     server: &Server,
     database: &str,
@@ -182,7 +184,7 @@ fn import(
         AdminConnection::open_with(&folder, &admin_params(major, &more), database, IMPORT_TIMEOUT)
             .during("connect")?;
     let segment = segment_pages(&mut session)?;
-    // Triggers of the template must not see the tables of the import.
+    // The template's event triggers must not react to the import's tables, so disable them.
     let sql = "UPDATE pg_event_trigger SET evtenabled = 'D' WHERE evtenabled <> 'D'";
     session.query(sql).during("prepare the import")?;
     relations::import(&mut session, major, statistics, applied)?;
@@ -193,7 +195,7 @@ fn import(
     Ok((sizes, segment))
 }
 
-/// Returns the number of pages in a file of the server.
+/// Returns the number of pages in a segment file. Returns an error unless the page size is 8 KiB.
 fn segment_pages(session: &mut AdminConnection) -> Result<u32, ScratchError> {
     let sql = "SELECT current_setting('block_size'), setting FROM pg_settings WHERE name = 'segment_size'";
     let rows = session.query(sql).during("read the size of pages")?;
@@ -207,7 +209,7 @@ fn segment_pages(session: &mut AdminConnection) -> Result<u32, ScratchError> {
     }
 }
 
-/// Changes the files of a server that has stopped.
+/// Changes the files of a stopped server.
 fn resize(
     data: &std::path::Path,
     account: &Account,

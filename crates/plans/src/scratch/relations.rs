@@ -1,7 +1,7 @@
-//! Matches production's tables and indexes with those of the copy, and writes their sizes into `pg_class`.
+//! Matches production's tables and indexes with the copy's, and writes production's sizes into `pg_class`.
 //!
-//! Tables are matched by schema and name, indexes by name and definition, or else by definition alone: frameworks name
-//! indexes differently from one version to the next.
+//! Tables are matched by schema and name. Indexes are matched by name and definition or, failing that, by definition
+//! alone, because frameworks change how they name indexes from version to version.
 
 use server::AdminConnection;
 
@@ -12,9 +12,10 @@ use crate::{RelationKind, RelationStatistics, Statistics};
 
 /// Matches relations and updates `pg_class`.
 const MATCH: &str = include_str!("relations.sql");
-/// Maximum of `reltuples` that pgfresh writes. It is beyond what 2^32 pages can hold.
+/// Maximum `reltuples` that pgfresh writes. It exceeds what 2^32 pages can hold.
 const MOST_ROWS: f64 = 1e13;
-/// First version whose `reltuples` is -1 for a table that was never analyzed. Before, both numbers are 0.
+/// First server version that sets `reltuples` to -1 for a table that was never analyzed. Older versions set both
+/// numbers to 0.
 const UNKNOWN_ROWS_SINCE: u32 = 140_000;
 
 const TABLES: &str = "
@@ -28,7 +29,7 @@ CREATE FUNCTION pg_temp.without_name(definition text, name text) RETURNS text LA
            ELSE definition END
 $$";
 
-/// Relations of production that the copy lacks or defines differently. Indexes whose table is missing are omitted.
+/// Selects production's relations that the copy lacks or defines differently. Omits indexes whose table is missing.
 const ONLY_IN_PRODUCTION: &str = "
 SELECT p.ord, CASE WHEN l.oid IS NULL THEN 'missing' WHEN l.table_name IS NOT NULL AND p.table_name IS NOT NULL THEN 'definition'
               ELSE 'kind' END
@@ -39,7 +40,7 @@ WHERE p.ord NOT IN (SELECT ord FROM relation_match)
           WHERE t.schema = p.schema AND t.name = p.table_name))
 ORDER BY p.ord";
 
-/// Relations of the copy that production lacks. Indexes whose table production lacks are omitted.
+/// Selects the copy's relations that production lacks. Omits indexes whose table is missing in production.
 const ONLY_IN_TEMPLATE: &str = "
 SELECT l.schema, l.name, l.table_name IS NOT NULL
 FROM template_relation l
@@ -48,8 +49,8 @@ WHERE l.oid NOT IN (SELECT oid FROM relation_match)
       AND NOT EXISTS (SELECT FROM production_relation p WHERE p.schema = l.schema AND p.name = l.name)
 ORDER BY 1, 2";
 
-/// Imports the sizes of relations into the copy that `session` is connected to. Leaves the temporary tables
-/// `production_relation`, `template_relation` and `relation_match` for later steps.
+/// Imports relation sizes into the copy that `session` is connected to. Leaves the temporary tables
+/// `production_relation`, `template_relation` and `relation_match` behind for later steps.
 pub(super) fn import(
     session: &mut AdminConnection,
     major: u32,
@@ -69,7 +70,7 @@ pub(super) fn import(
     report(session, statistics, applied)
 }
 
-/// Returns the reason for which the numbers of a relation cannot be true.
+/// Checks a relation's numbers. Returns the reason if they can't be valid.
 fn check(relation: &RelationStatistics) -> Result<(), &'static str> {
     let names =
         [Some(&relation.schema), Some(&relation.name), relation.table.as_ref(), relation.definition.as_ref()];
@@ -79,7 +80,7 @@ fn check(relation: &RelationStatistics) -> Result<(), &'static str> {
     if !relation.rows.is_finite() || relation.rows > MOST_ROWS {
         return Err("the number of rows is out of range");
     }
-    // The highest number is no page's number. Source: `InvalidBlockNumber`.
+    // PostgreSQL reserves the highest page number. Source: `InvalidBlockNumber`.
     if relation.pages == u32::MAX || relation.analyzed_pages == u32::MAX || relation.all_visible == u32::MAX {
         return Err("the number of pages is out of range");
     }
@@ -118,7 +119,7 @@ fn kind(kind: RelationKind) -> &'static str {
     }
 }
 
-/// Returns the name of a relation for messages.
+/// Returns a relation's name for messages.
 pub(super) fn label(relation: &RelationStatistics) -> String {
     format!("{}.{}", relation.schema, relation.name)
 }

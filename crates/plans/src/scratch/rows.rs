@@ -1,4 +1,4 @@
-//! Rows for `COPY … FROM STDIN` in text format, and texts of arrays.
+//! Encodes rows for `COPY … FROM STDIN` in text format, and arrays as text.
 
 use server::{AdminConnection, SessionError};
 
@@ -49,7 +49,7 @@ impl Rows {
         }
     }
 
-    /// Sends all rows to `table`, which may be followed by a list of columns.
+    /// Copies all rows to `table`, which may include a column list.
     pub(crate) fn copy_to(mut self, session: &mut AdminConnection, table: &str) -> Result<(), SessionError> {
         self.finish_chunk();
         let messages = self.messages.iter().map(Vec::as_slice);
@@ -57,8 +57,8 @@ impl Rows {
     }
 }
 
-/// Returns an array in PostgreSQL's text format. The quotes around each element distinguish it from NULL and from an inner
-/// array.
+/// Returns an array in PostgreSQL's text format. Each element is quoted, so that it can't be mistaken for NULL or for
+/// an inner array.
 pub(crate) fn array(elements: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let mut text = String::from("{");
     for (index, element) in elements.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Parameters in the text of a statement.
+//! Finds parameters such as `$1` in the text of a statement.
 
 use pgwire::{SqlLexer, Token, TokenKind};
 
@@ -8,14 +8,14 @@ pub fn has_parameters(statement: &str) -> bool {
     count_parameters(statement) > 0
 }
 
-/// Returns the highest number of a parameter in a statement.
+/// Returns the highest parameter number in a statement, or 0 without parameters.
 #[must_use]
 pub fn count_parameters(statement: &str) -> usize {
     let mut lexer = SqlLexer::new(statement.as_bytes(), true);
     std::iter::from_fn(|| lexer.token()).filter_map(|token| parameter_number(&token)).max().unwrap_or(0)
 }
 
-/// Returns the number of a parameter, which is from 1 to 65,535.
+/// Returns the number of the parameter that `token` is, from 1 to 65,535. `None` for other tokens.
 pub(super) fn parameter_number(token: &Token<'_>) -> Option<usize> {
     if token.kind != TokenKind::Parameter {
         return None;

@@ -1,4 +1,5 @@
-//! The session that explains: its settings, its transaction around each statement, and its replacement after a failure.
+//! Manages the session that explains statements: its settings, a transaction for each statement, and a new connection
+//! after a failure.
 
 use std::io;
 use std::time::Duration;
@@ -13,13 +14,14 @@ use crate::bound_query::{parse_message, run_bound};
 use crate::settings::{is_planner_setting, is_plausible_value};
 use crate::{BoundStatement, ExplainError, PlanMode};
 
-/// Maximum time to plan one statement.
+/// Maximum planning time of a statement.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
-/// First major whose EXPLAIN has the option `GENERIC_PLAN`.
+/// First major version whose EXPLAIN supports `GENERIC_PLAN`.
 const FIRST_WITH_GENERIC_PLAN: u32 = 16;
-/// Name of the prepared statement for generic plans before that.
+/// Name of the statement that is prepared to get its generic plan.
 const PREPARED: &str = "pgfresh_generic";
-/// Settings of the session that do not concern plans. Those of the template's database must not get in the way.
+/// Session settings that don't affect plans. They override settings of the template's database that could make EXPLAIN
+/// fail.
 const OVERRIDES: [Setting; 6] = [
     ("statement_timeout", "0"),
     ("lock_timeout", "0"),
@@ -28,23 +30,23 @@ const OVERRIDES: [Setting; 6] = [
     ("client_encoding", "UTF8"),
     ("quote_all_identifiers", "off"),
 ];
-/// First major with the setting `transaction_timeout`.
+/// First major version with the setting `transaction_timeout`.
 const FIRST_WITH_TRANSACTION_TIMEOUT: u32 = 17;
-/// Number of statements whose planning may exceed [`LIMIT`]. The session explains none after that.
+/// Maximum number of statements whose planning exceeds [`LIMIT`]. After that, the session doesn't explain any more.
 const MOST_SLOW: u32 = 10;
-/// Kinds of statements that EXPLAIN accepts. Words before a statement, such as parentheses, do not count.
+/// Keywords of the statements that EXPLAIN accepts. Parentheses may precede the keyword.
 const EXPLAINABLE: [&[u8]; 12] = [
     b"select", b"insert", b"update", b"delete", b"merge", b"values", b"with", b"table", b"execute",
     b"declare", b"create", b"refresh",
 ];
-/// Reason why PostgreSQL does not explain a statement.
+/// Reason why PostgreSQL doesn't explain a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The reason in short.
+    /// Short form of the reason.
     pub error: ExplainError,
-    /// PostgreSQL's detail.
+    /// The DETAIL field of PostgreSQL's error.
     pub detail: Option<String>,
-    /// PostgreSQL's advice.
+    /// The HINT field of PostgreSQL's error.
     pub hint: Option<String>,
     /// Position of the error in the statement's text, in characters from 1.
     pub position: Option<usize>,
@@ -61,28 +63,29 @@ impl From<ExplainError> for Refusal {
 pub(super) struct Session {
     database: String,
     major: u32,
-    /// Production's settings that the server has accepted.
+    /// Settings from production that the server has accepted.
     settings: Vec<(String, String)>,
-    /// `None` after a failure, until the next statement.
+    /// The connection. `None` after a failure, until the next statement reconnects.
     connection: Option<AdminConnection>,
     /// Number of statements whose planning exceeded [`LIMIT`].
     slow: u32,
 }
 
-/// Opens a session as the superuser, whose other settings are those of a client.
+/// Opens a session as the superuser. Other settings are the same as in a client's session.
 fn open(server: &Server, database: &str, major: u32) -> Result<AdminConnection, ScratchError> {
     let mut overrides = OVERRIDES.to_vec();
     if major >= FIRST_WITH_TRANSACTION_TIMEOUT {
         overrides.push(("transaction_timeout", "0"));
     }
     let mut connection = server.session_with(database, &overrides)?;
-    // The database may have a role, which explains statements, but may not change catalogs.
+    // The database can have a default role for its sessions. Statements are explained with this role, but it can't
+    // change catalogs.
     connection.query("SET role = none").during("connect")?;
     Ok(connection)
 }
 
 impl Session {
-    /// Opens a session in `database` and gives it those of production's settings that concern the planner.
+    /// Opens a session in `database`, and applies production's planner settings.
     pub(super) fn open<'a>(
         server: &Server,
         database: &str,
@@ -109,7 +112,7 @@ impl Session {
         Ok(Self { database, major, settings: accepted, connection, slow: 0 })
     }
 
-    /// Returns the connection, after opening another one if the last one failed.
+    /// Returns the connection. Reconnects if the last connection failed.
     pub(super) fn connection(&mut self, server: &Server) -> Result<&mut AdminConnection, ExplainError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
@@ -127,7 +130,7 @@ impl Session {
         Ok(connection)
     }
 
-    /// Closes the connection. The next statement opens another one, which sees changed files.
+    /// Closes the connection. The next statement opens a new one, which sees changed files.
     pub(super) fn close(&mut self) {
         self.connection = None;
     }
@@ -143,11 +146,12 @@ impl Session {
         })
     }
 
-    /// Explains one statement and returns the rows of the answer. `options` are those of EXPLAIN, and `indexes` is SQL
-    /// that changes which indexes are visible.
+    /// Explains a statement and returns the rows of the response. `options` are options for EXPLAIN, and `indexes` is
+    /// SQL that changes the visibility of indexes.
     ///
-    /// The transaction is read-only and always rolled back. EXPLAIN does not execute the statement. It may call
-    /// immutable and stable functions of the template, as the role of the client's session, and within [`LIMIT`].
+    /// The transaction is read-only and always rolled back. EXPLAIN doesn't execute the statement, but it may call
+    /// immutable and stable functions of the template. They run with the role of the client's session, and must finish
+    /// within [`LIMIT`].
     pub(super) fn explain(
         &mut self,
         server: &Server,
@@ -157,7 +161,7 @@ impl Session {
         indexes: &str,
     ) -> Result<Vec<String>, Refusal> {
         if !is_explainable(&statement.text) {
-            // Parsing executes nothing, and PostgreSQL says where a misspelled statement is wrong.
+            // Parsing doesn't execute anything, and reports where a misspelled statement is wrong.
             let parsed = parse(self.connection(server)?, &statement.text);
             return Err(
                 parsed.map_or_else(|error| to_refusal(&error, Some(0)), |()| ExplainError::Utility.into())
@@ -171,7 +175,7 @@ impl Session {
         for (name, value) in &statement.settings {
             begin += &set(name, value, true);
         }
-        // The client's settings must not change the limit.
+        // Set the limit last, so that the client's settings can't change it.
         begin += &format!("SET LOCAL statement_timeout = {limit}; SET TRANSACTION READ ONLY");
         let connection = self.connection(server)?;
         let is_generic = mode == PlanMode::Generic && count_parameters(&statement.text) > 0;
@@ -200,15 +204,15 @@ impl Session {
     }
 }
 
-/// An error with the length of the text before the statement, in characters. `None` if the text of the statement was
-/// changed, too.
+/// An error, and the length in characters of the text that precedes the statement. `None` if positions in the error
+/// don't refer to the statement's text.
 type Positioned = (SessionError, Option<usize>);
 
 fn set(name: &str, value: &str, local: bool) -> String {
     format!("SELECT pg_catalog.set_config({}, {}, {local});", literal(name), literal(value))
 }
 
-/// Returns the list of EXPLAIN's options with a blank behind it.
+/// Returns EXPLAIN with its options and a trailing space.
 fn explain_prefix(options: &[&str]) -> String {
     if options.is_empty() { "EXPLAIN ".to_owned() } else { format!("EXPLAIN ({}) ", options.join(", ")) }
 }
@@ -223,8 +227,8 @@ fn custom(
     run_bound(connection, &sql, &statement.parameters).map_err(|error| (error, Some(words.chars().count())))
 }
 
-/// Asks for the generic plan of a prepared statement. Before version 16, the server may omit partitions that the values
-/// exclude, as it does in production. From 16 on, the option `GENERIC_PLAN` makes it show all of them.
+/// Requests the generic plan of a prepared statement. Since version 16, the option `GENERIC_PLAN` makes the plan
+/// contain all partitions. In older versions, it may lack the partitions that the values exclude, as in production.
 fn generic(
     connection: &mut AdminConnection,
     major: u32,
@@ -253,7 +257,8 @@ fn generic(
     connection.query(force).and_then(|_| run_bound(connection, &execute, &[])).map_err(|error| (error, None))
 }
 
-/// Returns the names of the types that the client declared, with `None` for those that it left to the server.
+/// Returns the names of the parameter types that the client declared. `None` for types that the client left to the
+/// server.
 fn declared_types(
     connection: &mut AdminConnection,
     statement: &BoundStatement,
@@ -271,15 +276,15 @@ fn declared_types(
     Ok(connection.query(&sql)?.into_iter().map(|row| row.into_iter().next().flatten()).collect())
 }
 
-/// Returns true if EXPLAIN may accept a statement of this kind.
+/// Returns true if EXPLAIN might accept the statement.
 fn is_explainable(text: &str) -> bool {
     let mut lexer = SqlLexer::new(text.as_bytes(), true);
     let first = std::iter::from_fn(|| lexer.token()).find(|token| !token.is_sign(b'('));
-    // PostgreSQL explains errors of other statements better.
+    // If the text doesn't begin with a keyword, let EXPLAIN try, because PostgreSQL's own error is more helpful.
     first.is_none_or(|first| !first.is_name() || EXPLAINABLE.iter().any(|word| first.is_word(word)))
 }
 
-/// Asks the server to parse a statement.
+/// Requests that the server parse a statement without executing it.
 fn parse(connection: &mut AdminConnection, sql: &str) -> Result<(), SessionError> {
     let messages = [parse_message(sql, &[]), encode(b'S', b"")].concat();
     connection.exchange(&messages, &mut |_| ())

@@ -1,5 +1,5 @@
-//! Decides the sizes of all files: production's where the statistics have them, estimates for indexes that only the
-//! template has.
+//! Determines the sizes of all files: the same sizes as in production where the statistics have them, and estimates for
+//! indexes that only the template has.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::pages::{HIGHEST, PAGE};
 use crate::Statistics;
 use crate::statistics::scaled;
 
-/// Relations with files that belong to a table with statistics.
+/// Selects relations that have a file and belong to a table with statistics.
 const RELATIONS: &str = "
 SELECT r.oid, pg_relation_filepath(r.oid), m.ord, r.table_oid, a.amname, c.reltuples,
        c.relallvisible, pg_relation_size(r.oid) / 8192
@@ -23,7 +23,7 @@ WHERE r.kind IN ('r', 'm', 'i')
       AND (CASE WHEN r.table_oid IS NULL THEN r.oid ELSE r.table_oid END) IN (SELECT oid FROM relation_match)
 ORDER BY r.table_oid NULLS FIRST, r.oid";
 
-/// Returns SQL for the columns of the B-trees that `condition` selects.
+/// Returns SQL that selects the columns of the B-trees that match `condition`.
 pub(super) fn key_columns(condition: &str) -> String {
     format!(
         "SELECT i.indexrelid, i.indnkeyatts, a.attlen, \
@@ -45,7 +45,7 @@ pub(super) fn key_columns(condition: &str) -> String {
     )
 }
 
-/// Reads the result of [`key_columns`]: each index with a tree that has no rows yet.
+/// Converts the result of [`key_columns`] into a tree for each index. The caller sets the row counts.
 pub(super) fn trees(rows: &Rows) -> HashMap<u32, Tree> {
     let mut trees: HashMap<u32, Tree> = HashMap::new();
     for row in rows {
@@ -60,7 +60,8 @@ pub(super) fn trees(rows: &Rows) -> HashMap<u32, Tree> {
             fill: number(fill.as_ref()),
             deduplicates: shares.as_deref() == Some("t"),
         });
-        // Values of these types can be equal and yet different, such as 1.0 and 1.00.
+        // Values of these types can be equal but not identical, such as 1.0 and 1.00, so PostgreSQL doesn't deduplicate
+        // them.
         tree.deduplicates &= lossy.as_deref() != Some("t");
         tree.columns.push(KeyColumn {
             length: number(length.as_ref()),
@@ -73,7 +74,7 @@ pub(super) fn trees(rows: &Rows) -> HashMap<u32, Tree> {
     trees
 }
 
-/// Reads a number from a result. Missing ones are 0.
+/// Parses a number from a query result. A missing number is 0.
 pub(super) fn number<T: std::str::FromStr + Default>(text: Option<&String>) -> T {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -137,20 +138,20 @@ pub(super) fn decide(
 /// New sizes of all files.
 #[derive(Debug)]
 pub(super) struct Sizes {
-    /// Changes of files.
+    /// New size and contents of each relation.
     pub(super) resizes: Vec<Resize>,
-    /// Tables with production's sizes, by their object identifiers.
+    /// Tables with production's size, by OID.
     pub(super) tables: HashMap<u32, Imported>,
 }
 
-/// A table that has production's size, with its numbers in `pg_class`.
+/// A table with production's size, and its numbers in `pg_class`.
 #[derive(Debug, Clone)]
 pub(super) struct Imported {
     /// Path of the first segment, relative to the data directory.
     pub(super) path: String,
-    /// Number of pages.
+    /// Page count.
     pub(super) pages: u32,
-    /// `relpages`, an unsigned number that PostgreSQL shows as signed.
+    /// `relpages`, an unsigned number that PostgreSQL prints as signed.
     pub(super) relpages: i32,
     /// `reltuples`.
     pub(super) reltuples: f64,
@@ -159,13 +160,13 @@ pub(super) struct Imported {
 }
 
 impl Imported {
-    /// Returns the planner's estimate of the number of rows.
+    /// Returns the row count as the planner estimates it.
     pub(super) fn rows(&self) -> f64 {
         scaled(self.reltuples, self.pages, self.relpages.cast_unsigned())
     }
 }
 
-/// Guesses the size of an index that is no B-tree and that only the template has.
+/// Guesses the size in pages of an index that only the template has and that isn't a B-tree.
 pub(super) fn guess(method: Option<&str>, table_pages: u32) -> u32 {
     match method {
         Some("brin") => 3 + table_pages / 128 / 200,
