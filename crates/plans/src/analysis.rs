@@ -7,7 +7,7 @@ use crate::{Plan, PlanMode, Shape};
 pub struct Analysis {
     /// Explained statements, one for each normalized text, most expensive first.
     pub statements: Vec<ExplainedStatement>,
-    /// Findings. Those that a suggested index solves come first, and each group is sorted by cost, highest first.
+    /// Findings, sorted by cost, highest first. Findings that a suggested index solves precede the others.
     pub findings: Vec<PlanFinding>,
     /// Indexes to create: a minimal set for all statements together.
     pub suggestions: Vec<IndexSuggestion>,
@@ -150,7 +150,7 @@ pub struct IndexGain {
 pub struct Unexplained {
     /// Reason as a clause, such as `PostgreSQL cannot explain utility statements`.
     pub cause: String,
-    /// Number of distinct normalised statements.
+    /// Number of distinct normalized statements.
     pub count: usize,
     /// An example: the normalized text of one of these statements.
     pub example: String,

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Limitation of EXPLAIN that applies to every suite.
-const NOT_SEEN: &str = "EXPLAIN shows no statements inside functions and triggers, and pgfresh explains the checks of foreign keys only \
-     where an index is missing";
+const NOT_SEEN: &str = "EXPLAIN does not show statements inside functions and triggers, and pgfresh explains foreign-key \
+     checks only where an index is missing";
 
 /// Explains each statement with each of its value sets, and returns plans, findings and index suggestions.
 ///
@@ -56,7 +56,7 @@ struct Group<'a> {
 /// A group of statements with its plans.
 struct Explained<'a> {
     statement: ExplainedStatement,
-    /// For each plan in `statement`, at the same index: the text and values that it was made with.
+    /// Text and values behind each plan in `statement`, in the same order.
     questions: Vec<&'a BoundStatement>,
     /// Text and values of all runs.
     values: Vec<&'a BoundStatement>,

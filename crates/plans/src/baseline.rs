@@ -41,7 +41,7 @@ struct File {
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
     /// The text isn't JSON, or a field is missing.
-    #[error("it is no baseline of plans: {0}")]
+    #[error("it is not a plan baseline: {0}")]
     Malformed(#[from] serde_json::Error),
     /// The file has an unknown format version, so a newer pgfresh has written it.
     #[error("its format is {0}, and this pgfresh reads format {FORMAT}")]
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn other_files_are_refused() {
         let error = |text: &str| Baseline::parse(text).unwrap_err().to_string();
-        assert!(error("{").starts_with("it is no baseline of plans"));
+        assert!(error("{").starts_with("it is not a plan baseline"));
         assert!(error("{}").contains("format"));
         assert_eq!(error(r#"{"format": 2}"#), "its format is 2, and this pgfresh reads format 1");
         assert!(error(r#"{"format": 1, "plans": {}}"#).contains("postgres"));

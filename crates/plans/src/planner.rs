@@ -45,8 +45,8 @@ pub trait Planner {
     /// Explains a statement with `EXPLAIN (VERBOSE, FORMAT JSON)`. VERBOSE adds schemas, output columns and qualified
     /// column names to the plan.
     ///
-    /// The planner sees all existing indexes except those in `hidden` (schema and name). Of the candidates, it only sees
-    /// those in `visible`.
+    /// The planner sees all existing indexes except those in `hidden` (schema and name), and only the candidates in
+    /// `visible`.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ pub enum RedactError {
     #[error(transparent)]
     Pattern(#[from] PatternError),
     /// `all` is combined with another word.
-    #[error("\"{0}\" cannot stand beside \"{1}\"")]
+    #[error("\"{0}\" cannot be combined with \"{1}\"")]
     Contradiction(String, String),
     /// A pattern doesn't select any column, so it may be misspelled.
     #[error("no column with statistics matches \"{0}\"")]
@@ -61,8 +61,8 @@ impl RedactError {
 const LITERAL: &str = "?";
 
 impl Redaction {
-    /// Parses the words after `--redact`: `all`, `none`, or column patterns. Without `none`, columns whose names suggest
-    /// personal data are redacted, too.
+    /// Parses the words after `--redact`: `all`, `none`, or column patterns. Without `none`, columns whose names
+    /// suggest personal data are redacted, too.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl Redaction {
 
     /// Redacts all values of the selected columns, and all values derived from them: those of partitions, child tables,
     /// generated columns, index expressions and extended statistics. Replaces texts with tokens that sort in the same
-    /// order. Removes other values, and texts whose type is unknown. Removes the literals from index definitions that use
-    /// a selected column.
+    /// order. Removes other values, and texts whose type is unknown. Removes the literals from index definitions that
+    /// use a selected column.
     ///
     /// # Errors
     ///

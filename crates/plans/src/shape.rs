@@ -58,8 +58,7 @@ fn append(node: &Node, depth: usize, lines: &mut Vec<String>) {
     }
 }
 
-/// Appends one subtree in place of several similar ones. Where their names differ, keeps the common prefix and adds
-/// `*`.
+/// Appends one subtree in place of several similar ones. If names differ, keeps their common prefix and adds `*`.
 fn append_merged(similar: &[Node], depth: usize, lines: &mut Vec<String>) {
     let mut shapes = similar.iter().map(|node| {
         let mut lines = Vec::new();

@@ -211,8 +211,8 @@ pub struct Slot {
     pub values: Option<Vec<String>>,
 }
 
-/// Extended statistics from one object of `CREATE STATISTICS`. Where a column name is expected, an expression is
-/// written as `pg_get_statisticsobjdef_expressions` prints it.
+/// Extended statistics from one object of `CREATE STATISTICS`. In place of a column name, fields may contain an
+/// expression, as `pg_get_statisticsobjdef_expressions` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendedStatistics {

@@ -19,7 +19,7 @@ pub(crate) struct Item {
     pub(crate) foreign_key: bool,
     /// Places of the tables that the plan reads. Partitions count as part of their outermost partitioned table.
     pub(crate) tables: BTreeSet<usize>,
-    /// Places of the tables in which the statement inserts or changes rows.
+    /// Places of the tables that the statement inserts rows into or updates.
     pub(crate) writes: BTreeSet<usize>,
 }
 

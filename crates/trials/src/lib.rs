@@ -1,7 +1,7 @@
 //! Decides which faults to try on a suite, and judges how the suite copes with each of them.
 //!
-//! The caller runs the command twice without faults, and once for each [`Point`]: a fault at a statement of a lease. This
-//! crate compares the leases of these runs. It starts no command and no server.
+//! The caller runs the command twice without faults, and once for each [`Point`], that is, a fault at a statement of a
+//! lease. This crate compares the leases of these runs. It doesn't start commands or servers.
 //!
 //! ```text
 //! transcripts ── recording ── steady ── points            runs without faults → faults to try

@@ -16,7 +16,7 @@ const PATTERN: usize = 70;
 /// A fault that a trial injects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TriedFault {
-    /// The connection is lost before the server receives the statement.
+    /// The connection is lost before the server runs the statement.
     LostBefore,
     /// The connection is lost before the client receives the statement's result, although the server has run the
     /// statement.
@@ -75,8 +75,8 @@ pub struct Point {
     pub pattern: String,
     /// Number of this statement among the lease's statements that match the pattern, from 1.
     pub nth: u64,
-    /// Number of this statement among the candidates of the fault, from 1. The candidates depend on the fault's
-    /// [`Moment`], so this number can differ from `nth`.
+    /// Number of this statement among the fault's candidates, from 1. The candidates depend on when the fault happens
+    /// (before or after a statement, or at COMMIT), so this number can differ from `nth`.
     pub candidate: u64,
     /// The fault to inject.
     pub fault: TriedFault,

@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
             return self.setting();
         }
         if !first.is_word(b"select") {
-            return Err("this is no call of \"pg_dump --statistics-only\"".to_owned());
+            return Err("this is not a call that \"pg_dump --statistics-only\" writes".to_owned());
         }
         let mut name = self.name()?;
         if name == "*" {
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
             "set_config" | "pg_restore_extended_stats" => self.skip_statement(),
             "pg_restore_relation_stats" => dump.relation(&self.arguments()?),
             "pg_restore_attribute_stats" => dump.column(&self.arguments()?),
-            _ => Err("this is no call of \"pg_dump --statistics-only\"".to_owned()),
+            _ => Err("this is not a call that \"pg_dump --statistics-only\" writes".to_owned()),
         }
     }
 
@@ -157,7 +157,7 @@ impl<'a> Parser<'a> {
             if !self.next().is_some_and(|token| token.is_sign(b',')) {
                 return Err(format!("argument {name:?} has no value"));
             }
-            let value = self.value().ok_or(format!("argument {name:?} has no valid value"))?;
+            let value = self.value().ok_or(format!("argument {name:?} is not a literal, number or word"))?;
             let after = self.after_value().ok_or(format!("argument {name:?} does not end"))?;
             let is_new = arguments.0.insert(name.clone(), value).is_none();
             if !is_new || arguments.0.len() > ARGUMENTS {
@@ -242,16 +242,16 @@ impl Arguments {
     }
 
     fn number<N: FromStr>(&self, name: &str) -> Result<N, Reason> {
-        self.text(name)?.parse().map_err(|_| format!("argument {name:?} is no valid number"))
+        self.text(name)?.parse().map_err(|_| format!("argument {name:?} is not a valid number"))
     }
 
     fn numbers(&self, name: &str) -> Result<Option<Vec<f32>>, Reason> {
-        let invalid = || format!("argument {name:?} is no array of numbers");
+        let invalid = || format!("argument {name:?} is not an array of numbers");
         self.optional(name).map(|text| numbers(text).ok_or_else(invalid)).transpose()
     }
 
     fn values(&self, name: &str) -> Result<Option<Vec<String>>, Reason> {
-        let invalid = || format!("argument {name:?} is no array of values");
+        let invalid = || format!("argument {name:?} is not an array of values");
         self.optional(name).map(|text| values(text, ',').ok_or_else(invalid)).transpose()
     }
 

@@ -140,16 +140,24 @@ fn output_of_pg_dump_is_read() {
 #[test]
 fn damaged_dumps_are_errors_with_a_line() {
     for (from, to, expected) in [
-        ("SELECT * FROM pg_catalog.pg_restore_attribute_stats", "DROP TABLE", "line 25: this is no call of"),
-        ("pg_restore_attribute_stats", "lo_unlink", "line 25: this is no call of"),
+        (
+            "SELECT * FROM pg_catalog.pg_restore_attribute_stats",
+            "DROP TABLE",
+            "line 25: this is not a call that",
+        ),
+        ("pg_restore_attribute_stats", "lo_unlink", "line 25: this is not a call that"),
         ("'UTF8'", "'LATIN1'", "line 8: the file is not in UTF-8"),
-        ("'11'::integer", "'eleven'::integer", "line 16: argument \"relpages\" is no valid number"),
+        ("'11'::integer", "'eleven'::integer", "line 16: argument \"relpages\" is not a valid number"),
         ("'11'::integer", "'99999999999'::integer", "line 16: argument \"relpages\" is too large"),
-        ("'11'::integer", "(SELECT 1)", "line 16: argument \"relpages\" has no valid value"),
+        ("'11'::integer", "(SELECT 1)", "line 16: argument \"relpages\" is not a literal, number or word"),
         ("\t'relpages', '11'::integer,\n", "", "line 16: argument \"relpages\" is missing"),
-        ("{0.25,0.125}", "{0.25,NaN}", "line 25: argument \"most_common_freqs\" is no array of numbers"),
-        ("{0.25,0.125}", "{0.25}", "column \"note\" of Tab'le: slot of kind 1: it has not 2 \"numbers\""),
-        ("{a,b,c}", "{a,b,c", "line 46: argument \"histogram_bounds\" is no array of values"),
+        ("{0.25,0.125}", "{0.25,NaN}", "line 25: argument \"most_common_freqs\" is not an array of numbers"),
+        (
+            "{0.25,0.125}",
+            "{0.25}",
+            "column \"note\" of Tab'le: slot of kind 1: it does not have 2 \"numbers\"",
+        ),
+        ("{a,b,c}", "{a,b,c", "line 46: argument \"histogram_bounds\" is not an array of values"),
         (
             "'relname', 'users_lower',\n\t'attnum'",
             "'relname', 'none',\n\t'attnum'",
@@ -175,13 +183,13 @@ fn damaged_dumps_are_errors_with_a_line() {
 fn hostile_files_are_errors_without_values() {
     for (pointer, value, expected) in [
         ("/format", json!(2), "the file has format 2, but this pgfresh reads format 1"),
-        ("/server_version", json!(7), "\"server_version\" is no version"),
-        ("/settings/work_mem", json!("4MB'; DROP"), "the value of \"work_mem\" is no number"),
-        ("/settings", json!({"archive_command": "x"}), "\"archive_command\" is no setting of the planner"),
+        ("/server_version", json!(7), "\"server_version\" is not a PostgreSQL version"),
+        ("/settings/work_mem", json!("4MB'; DROP"), "the value of \"work_mem\" is not a number"),
+        ("/settings", json!({"archive_command": "x"}), "\"archive_command\" is not a planner setting"),
         ("/relations/0/pages", json!(-1), "this is not u32"),
         ("/relations/0/pages", json!(u32::MAX), "relation \"public\".\"users\": \"pages\" is above"),
-        ("/relations/0/rows", json!(1e300), "\"rows\" is no number from -1"),
-        ("/relations/0/rows", json!(-2), "\"rows\" is no number from -1"),
+        ("/relations/0/rows", json!(1e300), "\"rows\" is not between -1 and 3.4e38"),
+        ("/relations/0/rows", json!(-2), "\"rows\" is not between -1 and 3.4e38"),
         ("/relations/0/kind", json!("view"), "this is not one of"),
         ("/relations/0/name", json!("users_pkey"), "it occurs twice"),
         ("/relations/0/name", json!(""), "a name is empty"),
@@ -191,25 +199,21 @@ fn hostile_files_are_errors_without_values() {
         ("/relations/0/columns/0/null_fraction", json!(1.5), "column \"email\" of users: \"null_fraction\""),
         ("/relations/0/columns/0/null_fraction", Value::Null, "this is not f32"),
         ("/relations/0/columns/0/width", json!(-1), "\"width\" is negative"),
-        ("/relations/0/columns/0/distinct", json!(1e39), "\"distinct\" is no number"),
-        ("/relations/0/columns/0/slots/0/kind", json!(8), "PostgreSQL has no such kind"),
+        ("/relations/0/columns/0/distinct", json!(1e39), "\"distinct\" is not a number"),
+        ("/relations/0/columns/0/slots/0/kind", json!(8), "\"kind\" is not between 1 and 7"),
         ("/relations/0/columns/0/slots/1/kind", json!(1), "it has two slots of kind 1"),
         ("/relations/0/columns/0/slots/0/numbers", json!([-0.5]), "a frequency is not between"),
-        ("/relations/0/columns/0/slots/0/numbers", json!([0.5, 0.5]), "it has not 1 \"numbers\""),
-        (
-            "/relations/0/columns/0/slots/0/values",
-            json!(vec!["planted"; 10_001]),
-            "between 1 and 10000 values",
-        ),
-        ("/relations/0/columns/0/slots/1/values", json!(["planted"]), "between 2 and 10001 values"),
+        ("/relations/0/columns/0/slots/0/numbers", json!([0.5, 0.5]), "it does not have 1 \"numbers\""),
+        ("/relations/0/columns/0/slots/0/values", json!(vec!["planted"; 10_001]), "not between 1 and 10000"),
+        ("/relations/0/columns/0/slots/1/values", json!(["planted"]), "not between 2 and 10001"),
         ("/relations/0/columns/0/slots/1/values", json!([["planted"], "b"]), "this is not a string"),
-        ("/relations/0/columns/0/slots/2/numbers", json!([3]), "it is no correlation"),
+        ("/relations/0/columns/0/slots/2/numbers", json!([3]), "it is not a correlation"),
         ("/extended/0/columns", json!(["a", "a"]), "a column occurs twice"),
-        ("/extended/0/columns", json!(["a"]), "a combination has not some of their columns"),
-        ("/extended/0/common/0/values", json!(["planted"]), "not one value for each column"),
+        ("/extended/0/columns", json!(["a"]), "a combination does not consist of distinct columns"),
+        ("/extended/0/common/0/values", json!(["planted"]), "does not have one value for each column"),
         ("/extended/0/common/0/frequency", json!(2), "a frequency is not between"),
-        ("/extended/0/dependencies/0/determines", json!("a"), "\"determines\" is not another one"),
-        ("/extended/0/distinct/0/count", json!(-1), "\"count\" is no number"),
+        ("/extended/0/dependencies/0/determines", json!("a"), "\"determines\" is not a different column"),
+        ("/extended/0/distinct/0/count", json!(-1), "\"count\" is not a number"),
         ("/taken", json!("planted"), "this is not u64"),
     ] {
         let mut file = example();
@@ -248,7 +252,7 @@ fn damage(file: &str, at: Index, length: usize, with: &[u8]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever the parser accepts, pgfresh can redact and write.
+    /// pgfresh can redact and write every file that the parser accepts.
     #[test]
     fn damaged_files_give_a_result(
         at: Index, length in 0..40_usize, with in proptest::collection::vec(any::<u8>(), 0..9), of_dump: bool,

@@ -54,12 +54,12 @@ fn ensure(is_met: bool, reason: &str) -> Check {
 }
 
 fn head(statistics: &Statistics) -> Check {
-    ensure(VERSIONS.contains(&statistics.server_version), "\"server_version\" is no version of PostgreSQL")?;
+    ensure(VERSIONS.contains(&statistics.server_version), "\"server_version\" is not a PostgreSQL version")?;
     statistics.settings.iter().try_for_each(|(name, value)| {
-        ensure(settings::is_planner_setting(name), &format!("{name:?} is no setting of the planner"))?;
+        ensure(settings::is_planner_setting(name), &format!("{name:?} is not a planner setting"))?;
         ensure(
             settings::is_plausible_value(value),
-            &format!("the value of {name:?} is no number, size or word"),
+            &format!("the value of {name:?} is not a number, size or word"),
         )
     })
 }
@@ -71,7 +71,7 @@ fn relation(relation: &RelationStatistics) -> Check {
         ensure(pages <= MOST_PAGES, &format!("\"{field}\" is above {MOST_PAGES}"))?;
     }
     let limit = f64::from(f32::MAX);
-    ensure((-1.0..=limit).contains(&relation.rows), "\"rows\" is no number from -1")?;
+    ensure((-1.0..=limit).contains(&relation.rows), "\"rows\" is not between -1 and 3.4e38")?;
     ensure(relation.height.is_none_or(|height| height <= HEIGHT), &format!("\"height\" is above {HEIGHT}"))?;
     if let Some(table) = &relation.table {
         is_name(table)?;
@@ -116,7 +116,10 @@ fn column(column: &ColumnStatistics) -> Check {
     has_no_nul(&column.type_name)?;
     ensure((0.0..=1.0).contains(&column.null_fraction), "\"null_fraction\" is not between 0 and 1")?;
     ensure(column.width >= 0, "\"width\" is negative")?;
-    ensure(column.distinct.is_finite() && column.distinct >= -1.0, "\"distinct\" is no number from -1")?;
+    ensure(
+        column.distinct.is_finite() && column.distinct >= -1.0,
+        "\"distinct\" is not a number of at least -1",
+    )?;
     ensure(column.slots.len() <= SLOTS, "it has more than five slots")?;
     let mut kinds = HashSet::new();
     column.slots.iter().try_for_each(|slot| {
@@ -129,7 +132,10 @@ fn column(column: &ColumnStatistics) -> Check {
 pub(crate) fn slot(slot: &Slot) -> Check {
     let numbers = slot.numbers.as_deref().unwrap_or_default();
     let values = slot.values.as_deref().unwrap_or_default();
-    ensure(numbers.iter().all(|number| number.is_finite()), "\"numbers\" has one that is not finite")?;
+    ensure(
+        numbers.iter().all(|number| number.is_finite()),
+        "\"numbers\" contains a number that is not finite",
+    )?;
     values.iter().try_for_each(|value| has_no_nul(value))?;
     let fractions = || {
         ensure(
@@ -137,40 +143,50 @@ pub(crate) fn slot(slot: &Slot) -> Check {
             "a frequency is not between 0 and 1",
         )
     };
-    let has_bounds =
-        || ensure((2..=MOST_VALUES + 1).contains(&values.len()), "it has not between 2 and 10001 values");
+    let has_bounds = || {
+        ensure(
+            (2..=MOST_VALUES + 1).contains(&values.len()),
+            "the number of values is not between 2 and 10001",
+        )
+    };
     let numbers_are =
-        |count: usize| ensure(numbers.len() == count, &format!("it has not {count} \"numbers\""));
+        |count: usize| ensure(numbers.len() == count, &format!("it does not have {count} \"numbers\""));
     match slot.kind {
         1 => {
             fractions()?;
-            ensure((1..=MOST_VALUES).contains(&values.len()), "it has not between 1 and 10000 values")?;
+            ensure(
+                (1..=MOST_VALUES).contains(&values.len()),
+                "the number of values is not between 1 and 10000",
+            )?;
             numbers_are(values.len())
         }
         2 | 7 => has_bounds().and_then(|()| numbers_are(0)),
         // The server computes a correlation with rounding errors, so it can slightly exceed the range.
         3 => {
             numbers_are(1)?;
-            ensure(numbers[0].abs() <= 1.001 && slot.values.is_none(), "it is no correlation")
+            ensure(numbers[0].abs() <= 1.001 && slot.values.is_none(), "it is not a correlation")
         }
         // The frequencies are followed by their minimum and maximum and, for arrays, by the frequency of NULL elements.
         4 => {
             fractions()?;
-            ensure((1..=MOST_ELEMENTS).contains(&values.len()), "it has not between 1 and 100000 values")?;
+            ensure(
+                (1..=MOST_ELEMENTS).contains(&values.len()),
+                "the number of values is not between 1 and 100000",
+            )?;
             let extra = numbers.len().wrapping_sub(values.len());
-            ensure((2..=3).contains(&extra), "it has not two or three \"numbers\" more than values")
+            ensure((2..=3).contains(&extra), "it does not have two or three more \"numbers\" than values")
         }
         5 => {
             ensure(numbers.iter().all(|number| *number >= 0.0), "a count is negative")?;
             let is_histogram = (3..=MOST_VALUES + 2).contains(&numbers.len()) && slot.values.is_none();
-            ensure(is_histogram, "it is no histogram of counts")
+            ensure(is_histogram, "it is not a histogram of counts")
         }
         6 => {
             has_bounds()?;
             fractions()?;
             numbers_are(1)
         }
-        _ => Err("PostgreSQL has no such kind".to_owned()),
+        _ => Err("\"kind\" is not between 1 and 7".to_owned()),
     }
 }
 
@@ -178,35 +194,41 @@ fn extended(extended: &ExtendedStatistics) -> Check {
     for name in [&extended.schema, &extended.name, &extended.table.schema, &extended.table.name] {
         is_name(name)?;
     }
-    ensure((1..=DIMENSIONS).contains(&extended.columns.len()), "they have not between 1 and 8 columns")?;
+    ensure(
+        (1..=DIMENSIONS).contains(&extended.columns.len()),
+        "the number of columns is not between 1 and 8",
+    )?;
     extended.columns.iter().try_for_each(is_name)?;
     let known: HashSet<&String> = extended.columns.iter().collect();
     ensure(known.len() == extended.columns.len(), "a column occurs twice")?;
     let combination = |columns: &[String], least: usize| {
         let distinct: HashSet<&String> = columns.iter().collect();
         let is_one = columns.len() >= least && distinct.len() == columns.len() && distinct.is_subset(&known);
-        ensure(is_one, "a combination has not some of their columns, each once")
+        ensure(is_one, "a combination does not consist of distinct columns of the object")
     };
     for distinct in &extended.distinct {
         combination(&distinct.columns, 2)?;
-        ensure(distinct.count.is_finite() && distinct.count >= 0.0, "\"count\" is no number from 0")?;
+        ensure(
+            distinct.count.is_finite() && distinct.count >= 0.0,
+            "\"count\" is not a number of at least 0",
+        )?;
     }
     for dependency in &extended.dependencies {
         combination(&dependency.columns, 1)?;
         let is_other =
             known.contains(&dependency.determines) && !dependency.columns.contains(&dependency.determines);
-        ensure(is_other, "\"determines\" is not another one of their columns")?;
+        ensure(is_other, "\"determines\" is not a different column of the object")?;
         ensure((0.0..=1.0).contains(&dependency.degree), "\"degree\" is not between 0 and 1")?;
     }
     ensure(extended.common.len() <= MOST_VALUES, "they have more than 10000 combinations")?;
     extended.common.iter().try_for_each(|common| self::common(common, extended.columns.len()))?;
     let are_known = extended.expressions.iter().all(|expression| known.contains(&expression.column));
-    ensure(are_known, "an expression is not one of their columns")
+    ensure(are_known, "an expression is not a column of the object")
 }
 
 /// Returns an error if PostgreSQL can't have written a combination for this number of columns.
 pub(crate) fn common(common: &CommonCombination, columns: usize) -> Check {
-    ensure(common.values.len() == columns, "a combination has not one value for each column")?;
+    ensure(common.values.len() == columns, "a combination does not have one value for each column")?;
     common.values.iter().flatten().try_for_each(|value| has_no_nul(value))?;
     let is_fraction = |number: f64| (0.0..=1.0).contains(&number);
     let are_fractions = is_fraction(common.frequency) && is_fraction(common.base_frequency);

@@ -7,7 +7,7 @@ use crate::conditions::outer_words;
 use crate::numbers::cost;
 use crate::{Limits, Plan, PlanFindingKind};
 
-/// Number of runs for which the server makes custom plans of a prepared statement, before it considers a generic plan.
+/// Number of runs of a prepared statement that get custom plans, before the server considers a generic plan.
 const CUSTOM_RUNS: u64 = 5;
 
 /// Cost that the server adds to a custom plan for planning it: 1,000 `cpu_operator_cost` for each relation, plus 1,000.

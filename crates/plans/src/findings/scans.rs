@@ -63,7 +63,7 @@ fn scans(visits: &[Visit<'_>], tables: &Tables<'_>) -> BTreeMap<usize, Scan> {
     scans
 }
 
-/// Returns a problem for each table of which a plan reads many bytes sequentially.
+/// Returns a problem for each table whose sequential scans read many bytes.
 pub(super) fn large(visits: &[Visit<'_>], tables: &Tables<'_>, limits: &Limits) -> Vec<Problem> {
     let scans = scans(visits, tables).into_iter();
     scans

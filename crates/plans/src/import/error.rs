@@ -25,7 +25,7 @@ pub enum ImportError {
         reason: String,
     },
     /// The server, or another program at its address, doesn't respond.
-    #[error("{server} has not answered for {} s", limit.as_secs())]
+    #[error("{server} has not responded for {} s", limit.as_secs())]
     Silent {
         /// Host and port.
         server: String,
@@ -43,7 +43,7 @@ pub enum ImportError {
         sqlstate: Option<SqlState>,
     },
     /// The response doesn't have the form that PostgreSQL's responses have.
-    #[error("could not read {part}: the server's answer has no valid \"{column}\"")]
+    #[error("could not read {part}: the server's response lacks a valid \"{column}\"")]
     Answer {
         /// The part of the statistics that was being read.
         part: &'static str,

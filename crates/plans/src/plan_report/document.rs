@@ -205,7 +205,7 @@ impl PlanReport {
         }
         for change in self.changes.iter().flat_map(|changes| &changes.changed) {
             for test in &change.tests {
-                let failure = format!("another plan than in the baseline: {}", change.statement);
+                let failure = format!("the plan differs from the baseline: {}", change.statement);
                 tests.entry(test).or_default().failures.push(failure);
             }
         }

@@ -172,7 +172,7 @@ impl PlanReport {
     pub fn baseline_message(&self, name: &str) -> Option<String> {
         let changes = self.changes.as_ref().filter(|changes| !changes.changed.is_empty())?;
         let statements =
-            count(changes.changed.len(), "statement has another plan", "statements have other plans");
+            count(changes.changed.len(), "statement has a different plan", "statements have different plans");
         let mut text = format!("{statements} than in \"{name}\"");
         for change in changes.changed.iter().take(MAX_MESSAGES) {
             text += &format!("\n{}", cut(&without_columns(&change.statement), WIDTH));
@@ -210,7 +210,7 @@ impl BaselineChanges {
     fn summarize(&self, lines: &mut Lines) {
         let Self { changed, new, vanished, .. } = self;
         let parts = [
-            (changed, "with another plan"),
+            (changed, "with a different plan"),
             (new, "that the baseline lacks"),
             (vanished, "of the baseline that did not run"),
         ];

@@ -117,7 +117,7 @@ SELECT … FROM orders WHERE customer_id = ?
     assert_eq!(over, expected);
     let changed = report().baseline_message("plans.json").unwrap();
     let expected = "\
-1 statement has another plan than in \"plans.json\"
+1 statement has a different plan than in \"plans.json\"
 SELECT ?
       Limit
     -   Index Scan using a on t
@@ -162,7 +162,7 @@ fn other_formats_have_statements_indexes_and_failures() {
     let junit = report.to_junit();
     assert!(junit.contains("tests=\"3\" failures=\"3\""), "{junit}");
     assert!(junit.contains("<failure message=\"cost 774,288, 100,000 allowed: SELECT orders.id"), "{junit}");
-    assert!(junit.contains("another plan than in the baseline: SELECT ?"), "{junit}");
+    assert!(junit.contains("the plan differs from the baseline: SELECT ?"), "{junit}");
 }
 
 #[test]

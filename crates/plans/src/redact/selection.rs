@@ -24,7 +24,7 @@ pub struct ColumnPattern {
 
 /// Error for a text that isn't a column pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no pattern of columns")]
+#[error("\"{0}\" is not a column pattern")]
 pub struct PatternError(String);
 
 impl ColumnPattern {

@@ -14,9 +14,9 @@ const LETTERS: &[u8] = b"abcdefghiklmnoprstu";
 /// Tokens of a column.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
-    /// Distinct values whose order is known, in this order.
+    /// Distinct values with a known order, in this order.
     ordered: Vec<String>,
-    /// Values whose order isn't known.
+    /// Values without a known order.
     others: Vec<String>,
     /// Token of each value.
     assigned: HashMap<String, String>,

@@ -7,7 +7,7 @@ use std::fmt;
 /// Maximum number of objects that a summary names for each reason.
 const NAMED: usize = 3;
 
-/// Statistics that the scratch copy received, and objects for which it lacks some.
+/// Statistics that the scratch copy received, and objects that lack some of their statistics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Number of tables with production's size.
@@ -84,7 +84,7 @@ impl fmt::Display for Reason {
             Self::ColumnOnlyInTemplate => {
                 f.write_str("only the template has the column, so the planner assumes defaults")
             }
-            Self::Kind => f.write_str("production has another kind of relation under this name"),
+            Self::Kind => f.write_str("production has a different kind of relation with this name"),
             Self::Definition => {
                 f.write_str("production defines this index differently, so its size is estimated")
             }

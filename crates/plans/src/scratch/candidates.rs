@@ -5,9 +5,9 @@
 //!    counts the table's rows, so pgfresh writes production's numbers again.
 //! 3. pgfresh restores the size of the table files, and gives the index files their estimated size and height.
 //!
-//! The server keeps running. This is safe because its buffers contain neither pages of the empty tables nor pages of the
-//! new B-trees, and because a new session reopens the files. [`super::Scratch::explain_with`] makes a candidate visible
-//! for one statement.
+//! The server keeps running. This is safe because its buffers contain neither pages of the empty tables nor pages of
+//! the new B-trees, and because a new session reopens the files. [`super::Scratch::explain_with`] makes a candidate
+//! visible for one statement.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

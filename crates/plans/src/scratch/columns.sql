@@ -1,4 +1,4 @@
--- Columns of production with their counterparts in this database. "number" names an index's column where its name is unknown.
+-- Production's columns, each with the matching column in this database. "number" identifies an index column without a known name.
 CREATE TEMP TABLE column_match AS
 SELECT p.ord, m.oid AS relation, a.attnum AS number, coalesce(e.type, a.atttypid) AS type, a.atttypid AS stored_type,
        a.attcollation AS collation
@@ -7,12 +7,12 @@ FROM production_column p JOIN relation_match m ON m.ord = p.relation
           AND (a.attname = p.name OR (p.name = '' AND a.attnum = p.number))
      LEFT JOIN expression_type e ON e.relation = m.oid AND e.number = a.attnum;
 ANALYZE column_match;
--- Each batch of columns reads its own rows only.
+-- An index, so that each batch of columns only reads its own rows.
 CREATE INDEX ON production_column (ord);
 ANALYZE production_column;
 
--- Types as ANALYZE sees them: domains are their base types. "element" is the type of array elements, of a tsvector's lexemes, or of
--- a multirange's ranges.
+-- Types as ANALYZE treats them: a domain counts as its base type. "element" is the type of an array's elements, a tsvector's lexemes,
+-- or a multirange's ranges.
 CREATE TEMP TABLE column_type AS
 WITH RECURSIVE chain(type, base) AS (
     SELECT DISTINCT type, type FROM column_match WHERE type IS NOT NULL
@@ -29,8 +29,8 @@ WITH RECURSIVE chain(type, base) AS (
                 WHEN t.typtype = 'm' THEN 4537 WHEN t.typlen = -1 AND t.typcategory = 'A' THEN 2277 END::oid AS polymorphic
     FROM operand o JOIN pg_type t ON t.oid = o.type
 ), class AS (
-    -- The default operator class as in GetDefaultOpClass: of the type itself, else of its polymorphic type, else of a type that it
-    -- is binary compatible with, preferred types first.
+    -- The default operator class, determined like in GetDefaultOpClass: for the type itself, or else for its polymorphic type, or
+    -- else for a binary-compatible type, preferred types first.
     SELECT DISTINCT ON (b.type, c.opcmethod) b.type, c.opcmethod, c.opcfamily, c.opcintype
     FROM operand_base b CROSS JOIN pg_opclass c JOIN pg_type t ON t.oid = c.opcintype
     WHERE c.opcdefault AND c.opcmethod IN (403, 405)
@@ -50,7 +50,7 @@ SELECT b.type, b.base, b.typtype AS kind, b.element, coalesce(o.less, 0)::oid AS
        coalesce(e.equal, 0)::oid AS element_equal
 FROM basic b LEFT JOIN operator o ON o.type = b.base LEFT JOIN operator e ON e.type = b.element;
 
--- One row for each slot that can be written, with what ANALYZE would write beside numbers and values. 672 is float8's operator <.
+-- One row for each slot that can be written, with the operator and collation that ANALYZE would write. 672 is float8's operator <.
 CREATE TEMP TABLE column_slot AS
 SELECT s.ord, s.position, s.kind, s.numbers, s.vals,
        CASE WHEN s.kind = 1 THEN t.equal WHEN s.kind IN (2, 3) THEN t.less WHEN s.kind IN (4, 5) THEN t.element_equal

@@ -24,12 +24,15 @@ pub enum ScratchError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The file system doesn't support holes in files, so tables would take as much space as in production.
-    #[error("cannot give tables production's sizes in \"{}\": this file system has no sparse files", path.display())]
+    #[error(
+        "cannot give tables production's sizes in \"{}\": this file system does not support sparse files",
+        path.display()
+    )]
     NoHoles {
         /// Path of the copy.
         path: PathBuf,
     },
-    /// This process has a file size limit that is too low.
+    /// The file size limit of this process is too low.
     #[error("cannot give tables production's sizes: files are limited to {}", human_bytes(*limit))]
     FileSize {
         /// The limit in bytes.

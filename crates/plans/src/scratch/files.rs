@@ -160,7 +160,7 @@ fn fill(file: &File, size: u64, contents: Contents) -> io::Result<u64> {
         Contents::Tree { height } => {
             file.read_exact_at(&mut metapage, 0)?;
             if !pages::point_to_tree(&mut metapage, height) {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no B-tree"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a B-tree"));
             }
             file.set_len(0)?;
             file.write_all_at(&metapage, 0)?;

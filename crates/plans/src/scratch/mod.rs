@@ -1,4 +1,4 @@
-//! Runs a scratch server: a copy of the template with the same statistics and sizes as production, but without its rows.
+//! Runs a scratch server: a copy of the template with production's statistics and sizes, but without production's rows.
 //!
 //! [`Scratch::start`] copies the template and starts a server without a gateway, so that clients can't reach it and the
 //! copy never becomes a lease or a template. Then it takes four steps:
@@ -8,8 +8,8 @@
 //! 3. Give each table a sparse file of the same size as in production, and each B-tree the same height.
 //! 4. Start the server again.
 //!
-//! The planner reads a table's size from its file and everything else from the catalogs, so it chooses the same plans as
-//! in production. The suite's statements are never executed. The guard process removes the copy even if pgfresh is
+//! The planner reads a table's size from its file and everything else from the catalogs, so it chooses the same plans
+//! as in production. The suite's statements are never executed. The guard process removes the copy even if pgfresh is
 //! killed.
 
 mod applied;

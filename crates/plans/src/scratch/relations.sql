@@ -1,5 +1,5 @@
--- Relations of this database that can have statistics. The name of an index is removed from its definition, so that indexes can be
--- matched by definition.
+-- Relations of this database that can have statistics. Index definitions omit the index name, so that indexes can be matched by
+-- definition.
 CREATE TEMP TABLE template_relation AS
 SELECT c.oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind AS kind, t.relname::text AS table_name,
        i.indrelid AS table_oid, pg_temp.without_name(pg_get_indexdef(i.indexrelid), c.relname::text) AS definition
@@ -12,7 +12,7 @@ UPDATE production_relation SET definition = pg_temp.without_name(definition, nam
 ANALYZE template_relation;
 ANALYZE production_relation;
 
--- First by name, then indexes by definition.
+-- Match relations by name first, and the remaining indexes by definition.
 CREATE TEMP TABLE relation_match AS
 SELECT DISTINCT ON (l.oid) l.oid, p.ord
 FROM template_relation l JOIN production_relation p ON p.schema = l.schema AND p.name = l.name

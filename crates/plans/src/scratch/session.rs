@@ -97,7 +97,7 @@ impl Session {
         let mut accepted = Vec::new();
         for (name, value) in settings {
             if !is_planner_setting(name) || !is_plausible_value(value) {
-                applied.leave_out(name, Reason::Invalid("it is no setting of the planner".into()));
+                applied.leave_out(name, Reason::Invalid("it is not a planner setting".into()));
                 continue;
             }
             match connection.query(&set(name, value, false)) {

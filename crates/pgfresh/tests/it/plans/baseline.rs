@@ -41,7 +41,7 @@ fn changed_shapes_fail_and_name_both_plans(major: u32) {
     let before = suite.read("plans.json");
     let outcome = suite.run(&[], &both);
     assert_eq!(outcome.code, Some(1), "{outcome}");
-    let message = "pgfresh: 1 statement has another plan than in \"";
+    let message = "pgfresh: 1 statement has a different plan than in \"";
     assert!(outcome.stderr.contains(message), "{outcome}");
     for line in ["items_price", "Seq Scan on shop.items", "1 test: one", "HINT:  If the new plans are right"]
     {
