@@ -1,7 +1,8 @@
-//! Safer ways than the dangerous statements of a migration.
+//! Suggests safer ways to make the dangerous changes of a migration.
 //!
-//! Observed facts come first: a rule reads the text of a statement only to name the cause of a scan, a rewrite or a lock that was
-//! observed. A statement that does nothing dangerous gets no advice, and neither does a table that the migration itself has made.
+//! Observed facts come first: a rule reads a statement's text only to find out what caused an observed scan, rewrite or
+//! lock. A statement that does nothing dangerous gets no advice. Neither does work on a table that the migration itself
+//! created, because nobody else uses this table yet.
 
 mod change;
 mod columns;
@@ -27,9 +28,10 @@ const COMPACT: &str = "an ordinary VACUUM, or the extension pg_repack";
 
 /// Returns the advice for each statement of a migration.
 ///
-/// `statements` are in the order in which they ended. Those of the tool's own bookkeeping get none. Predictions and broken statements
-/// count, so fill these in before. `sizes` are those of [`crate::Observations`]. With `knows_suite`, an
-/// empty list of broken statements means that the migration breaks none of the suite's.
+/// `statements` are in the order in which they ended. Bookkeeping statements of the migration tool get no advice. Rules
+/// read the predictions and the broken statements, so fill these in before. `sizes` come from [`crate::Observations`].
+/// `knows_suite` means that the statements of the test suite are known, so that an empty list of broken statements means
+/// that the migration breaks none of them.
 #[must_use]
 pub fn advise(
     statements: &[ReportedStatement],
@@ -80,7 +82,7 @@ fn advise_statement(facts: &Facts<'_>, is_first: bool) -> Vec<StatementAdvice> {
     found
 }
 
-/// Advice for a scan or rewrite that no other rule explains.
+/// Returns advice for a scan or rewrite that no other rule explains.
 fn rewrite(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let blocks = facts.locks().into_iter().any(RelationLock::blocks_writes);
     let instead = if *facts.change() == SchemaChange::Compact { COMPACT } else { REWRITE };

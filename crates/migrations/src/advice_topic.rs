@@ -1,58 +1,58 @@
-//! Topics of advice, each with a section of the page.
+//! Names the topics of advice. Each topic has a section in docs/migrations.md.
 
-/// A section of docs/migrations.md.
+/// A topic of advice, which is also a section of docs/migrations.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AdviceTopic {
-    /// A change of a column's type that rewrites or scans the table.
+    /// A changed column type that makes PostgreSQL rewrite or scan the table.
     TypeChange,
-    /// NOT NULL that scans the table, or that fails if it has rows.
+    /// A NOT NULL that makes PostgreSQL scan the table, or that fails if the table has rows.
     NotNull,
-    /// A foreign key that scans both tables.
+    /// A foreign key whose check scans both tables.
     ForeignKey,
-    /// A unique or exclusion constraint that builds its index.
+    /// A unique or exclusion constraint that has to build its index.
     UniqueConstraint,
-    /// A primary key that builds its index or scans the table.
+    /// A primary key that has to build its index or scan the table.
     PrimaryKey,
-    /// A check of a table or domain that scans the table.
+    /// A CHECK constraint of a table or domain whose validation scans the table.
     CheckConstraint,
-    /// An index that is built, rebuilt or dropped without CONCURRENTLY.
+    /// An index that is created, rebuilt or dropped without CONCURRENTLY.
     Index,
-    /// A default that rewrites the table.
+    /// A column default that makes PostgreSQL rewrite the table.
     Default,
-    /// A value of an enum that the same transaction added, or a renamed one.
+    /// An enum value that is used in the transaction that added it, or that is renamed.
     Enum,
-    /// A column that old code may still use.
+    /// A dropped column that old code may still use.
     ColumnDrop,
     /// A renamed column that old code may still use.
     ColumnRename,
     /// A table that old code may still use under its old name.
     TableRename,
-    /// A table that old code may still use.
+    /// A dropped table that old code may still use.
     TableDrop,
-    /// Any other change that breaks statements of the suite.
+    /// Any other change that breaks statements of the test suite.
     OldCode,
-    /// A partition whose rows have to be checked.
+    /// A partition whose rows PostgreSQL has to check.
     Partition,
-    /// A trigger.
+    /// A trigger whose creation blocks writes of the table.
     Trigger,
-    /// A generated column that rewrites the table.
+    /// A generated column that makes PostgreSQL rewrite the table.
     GeneratedColumn,
-    /// An extension that production may lack.
+    /// An extension that the production server may lack.
     Extension,
-    /// A materialized view that cannot be read while it is refreshed.
+    /// A materialized view that can't be read while it is refreshed.
     MaterializedView,
-    /// Many rows changed in one transaction.
+    /// A statement that changes many rows in one transaction.
     Backfill,
-    /// No `lock_timeout`.
+    /// A statement that may wait for its lock forever, because no `lock_timeout` is set.
     LockTimeout,
-    /// Statements that do not belong into one transaction.
+    /// Statements that shouldn't share a transaction.
     OneTransaction,
     /// Any other statement that scans or rewrites a table and blocks its use.
     Rewrite,
 }
 
 impl AdviceTopic {
-    /// All topics, in the order of the page.
+    /// All topics, in the order of their sections.
     pub const ALL: [Self; 23] = [
         Self::LockTimeout,
         Self::OneTransaction,
@@ -109,7 +109,7 @@ impl AdviceTopic {
         }
     }
 
-    /// Returns the anchor of the section, such as `type-change`. It also names the topic in JSON.
+    /// Returns the section's anchor, such as `type-change`. It identifies the topic in JSON, too.
     #[must_use]
     pub fn anchor(self) -> String {
         self.heading().to_lowercase().replace(' ', "-")

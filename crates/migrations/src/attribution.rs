@@ -1,7 +1,8 @@
-//! Names the migration of each statement.
+//! Determines which migration each statement belongs to.
 //!
-//! A migration tool has a table with a row for each migration that has run. It inserts the row before or after the statements of
-//! the migration, in the same session or in another one. Statements without such a row belong to the SQL file that has them.
+//! A migration tool keeps a table, called its ledger here, with a row for each migration that has run. The tool inserts the
+//! row before or after the migration's statements, in the same session or in a different one. Statements without such a
+//! row belong to the SQL file that contains them.
 
 use std::collections::HashMap;
 
@@ -24,23 +25,23 @@ use files::{NamedMigration, name_of_file};
 pub use ledger::tables_of_tools;
 use ledger::{LedgerEvent, Ledgers, MigrationKey};
 
-/// Tables that Django fills when all migrations have run.
+/// Tables that Django fills after all migrations have run.
 const FILLED_AFTERWARDS: [&str; 2] = ["django_content_type", "auth_permission"];
 
-/// Origin of a statement.
+/// The migration that a statement belongs to, and its position in the migration's file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementOrigin {
-    /// Name of the migration, which users know from its file or from the tool's output. `None` if it is unknown.
+    /// Name of the migration, as users know it from its file or from the tool's output. `None` if it is unknown.
     pub migration: Option<String>,
-    /// Path of the migration's file in the project. `None` if the project has no such file.
+    /// Path of the migration's file in the project. `None` if the project has no file for the migration.
     pub file: Option<String>,
-    /// Line of the statement in the file, from 1. `None` if the file does not have its text.
+    /// Line of the statement in the file, starting at 1. `None` if the file doesn't contain the statement's text.
     pub line: Option<usize>,
-    /// Whether the tool sent the statement for itself, not for a migration. It then has neither name nor file.
+    /// Whether the tool sent the statement for its own purposes. Such a statement has no migration and no file.
     pub is_bookkeeping: bool,
 }
 
-/// Returns the origin of each of the observed statements.
+/// Returns the origin of each observed statement.
 #[must_use]
 pub fn attribute(observations: &Observations, files: &MigrationFiles<'_>) -> Vec<StatementOrigin> {
     let statements = &observations.statements;
@@ -69,7 +70,8 @@ pub fn attribute(observations: &Observations, files: &MigrationFiles<'_>) -> Vec
     found
 }
 
-/// Returns which statements the tool sent for itself. BEGIN and COMMIT around nothing else are such statements.
+/// Returns which statements the tool sent for its own purposes. BEGIN and COMMIT count if every statement between them
+/// does.
 fn own(statements: &[ObservedStatement], ledgers: &Ledgers) -> Vec<bool> {
     let is_of_tool = |one: &ObservedStatement| {
         own_statements::is_of_tool(&one.sql, ledgers) && !works_on_others(one, ledgers)
@@ -87,8 +89,8 @@ fn own(statements: &[ObservedStatement], ledgers: &Ledgers) -> Vec<bool> {
     statements.iter().zip(own).map(|(one, is_own)| is_own || is_idle(one)).collect()
 }
 
-/// Returns true if the statement has failed without naming a tool's table, or works on another table: a function that
-/// looks harmless may change any.
+/// Returns true if the statement works on a table that isn't the tool's: a function that looks harmless may change any
+/// table. A failed statement counts unless it names one of the tool's tables.
 fn works_on_others(statement: &ObservedStatement, ledgers: &Ledgers) -> bool {
     let is_other = |name: &RelationName| !ledgers.has(&name.name) && !is_of_system(name);
     let is_strong =
@@ -114,18 +116,18 @@ fn ends(sql: &str) -> bool {
     begins_with(sql, &["commit", "rollback", "end", "abort"])
 }
 
-/// A walk over the statements of one database.
+/// Walks over the statements of one database and assigns them to migrations.
 struct Walk<'a> {
     statements: &'a [ObservedStatement],
-    /// Migrations in the order of their rows.
+    /// Keys of the migrations, in the order of their ledger rows.
     migrations: Vec<MigrationKey>,
-    /// Number of a statement, and the number of its migration.
+    /// For each statement of the walk: its index, and the index of its migration.
     steps: Vec<(usize, Option<usize>)>,
-    /// Places in `steps` of statements that no row has claimed.
+    /// Positions in `steps` whose statements no ledger row has claimed yet.
     unclaimed: Vec<usize>,
-    /// Migration that has started in a session.
+    /// For each session: the migration that has started but not ended.
     open: HashMap<usize, usize>,
-    /// Transaction of a session's last row, and its migration.
+    /// For each session: the transaction of its last ledger row, and the row's migration.
     last: HashMap<usize, (usize, usize)>,
 }
 
@@ -186,8 +188,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes the unclaimed statements of a session, or those of all sessions if it has none: a tool may keep its table
-    /// through another connection.
+    /// Claims the unclaimed statements of a session. If the session has none, claims those of all sessions, because a
+    /// tool may write its ledger through a different connection.
     fn claim(&mut self, session: usize) -> Vec<usize> {
         let is_of = |step: &usize| self.statements[self.steps[*step].0].session == session;
         let (own, others): (Vec<_>, Vec<_>) = self.unclaimed.iter().copied().partition(is_of);
@@ -198,7 +200,7 @@ impl<'a> Walk<'a> {
         own
     }
 
-    /// Ends the walk. A migration that has started and not ended owns the remaining statements.
+    /// Ends the walk. The remaining statements belong to a migration that has started but not ended.
     fn finish(mut self) -> Self {
         let mut open: Vec<_> = self.open.drain().collect();
         open.sort_unstable();
@@ -235,8 +237,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the migration's name and file. Its file is the one with most of its statements, because the row of a down
-    /// migration may have another number.
+    /// Returns the migration's name and file. The file is the one that contains most of the migration's statements,
+    /// because the ledger row of a down migration may have a different number.
     fn named(&self, number: usize, equal: &[Option<&str>], files: &MigrationFiles<'_>) -> NamedMigration {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         let steps = self.steps.iter().zip(equal).filter(|((_, migration), _)| *migration == Some(number));
@@ -251,7 +253,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the migration of the statements that no row and no SQL file knows, and the place in `steps` where they begin.
+    /// Returns the migration of the statements that neither a ledger row nor an SQL file identifies, and the position
+    /// in `steps` where these statements start.
     fn rest(
         &self,
         equal: &[Option<&str>],
@@ -287,7 +290,8 @@ fn of_file(path: &str) -> NamedMigration {
     NamedMigration { name: name_of_file(path), file: Some(path.to_owned()) }
 }
 
-/// Returns the file that has the statements before and after this one, which may have variables of psql.
+/// Returns the file that contains both the previous and the next statement. A statement between them can differ from
+/// the file because of psql variables.
 fn between(equal: &[Option<&str>], step: usize) -> Option<NamedMigration> {
     let before = equal[..step].iter().rev().find_map(|file| *file)?;
     let after = equal[step + 1..].iter().find_map(|file| *file)?;

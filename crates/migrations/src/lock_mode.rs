@@ -1,27 +1,28 @@
-//! `PostgreSQL`'s lock modes of tables, and which of them conflict.
+//! Defines `PostgreSQL`'s table lock modes and determines which of them conflict.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// A lock mode of a table, from the weakest to the strongest. Source: the manual's table "Conflicting Lock Modes".
+/// A table lock mode. Modes are ordered from the weakest to the strongest. Source: the table "Conflicting Lock Modes"
+/// in the manual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockMode {
-    /// ACCESS SHARE, of a SELECT.
+    /// ACCESS SHARE, taken by SELECT.
     AccessShare,
-    /// ROW SHARE, of SELECT FOR UPDATE and of foreign keys' checks.
+    /// ROW SHARE, taken by SELECT FOR UPDATE and by foreign-key checks.
     RowShare,
-    /// ROW EXCLUSIVE, of INSERT, UPDATE, DELETE and MERGE.
+    /// ROW EXCLUSIVE, taken by INSERT, UPDATE, DELETE and MERGE.
     RowExclusive,
-    /// SHARE UPDATE EXCLUSIVE, of CREATE INDEX CONCURRENTLY and VALIDATE CONSTRAINT.
+    /// SHARE UPDATE EXCLUSIVE, taken by CREATE INDEX CONCURRENTLY and VALIDATE CONSTRAINT.
     ShareUpdateExclusive,
-    /// SHARE, of CREATE INDEX.
+    /// SHARE, taken by CREATE INDEX.
     Share,
-    /// SHARE ROW EXCLUSIVE, of ADD FOREIGN KEY and CREATE TRIGGER.
+    /// SHARE ROW EXCLUSIVE, taken by ADD FOREIGN KEY and CREATE TRIGGER.
     ShareRowExclusive,
-    /// EXCLUSIVE, of REFRESH MATERIALIZED VIEW CONCURRENTLY.
+    /// EXCLUSIVE, taken by REFRESH MATERIALIZED VIEW CONCURRENTLY.
     Exclusive,
-    /// ACCESS EXCLUSIVE, of most kinds of ALTER TABLE.
+    /// ACCESS EXCLUSIVE, taken by most forms of ALTER TABLE.
     AccessExclusive,
 }
 
@@ -38,7 +39,7 @@ impl LockMode {
         Self::AccessExclusive,
     ];
 
-    /// Returns the mode with this name in `pg_locks`, such as `AccessExclusiveLock`.
+    /// Returns the mode that `pg_locks` calls `name`, such as `AccessExclusiveLock`.
     #[must_use]
     pub fn from_catalog(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| {
@@ -47,7 +48,7 @@ impl LockMode {
         })
     }
 
-    /// Returns the name in SQL, such as `ACCESS EXCLUSIVE`.
+    /// Returns the mode's name in SQL, such as `ACCESS EXCLUSIVE`.
     #[must_use]
     pub fn as_sql(self) -> &'static str {
         match self {
@@ -62,8 +63,8 @@ impl LockMode {
         }
     }
 
-    /// Returns true if a session that wants `other` waits while another session holds this mode. The relation is
-    /// symmetric.
+    /// Returns true if a session that requests `other` waits while another session holds this mode. Swapping the two
+    /// modes doesn't change the result.
     #[must_use]
     pub fn conflicts_with(self, other: Self) -> bool {
         let weaker = self.min(other);
@@ -97,7 +98,7 @@ impl Serialize for LockMode {
 mod tests {
     use super::*;
 
-    /// The manual's table. Each line is a requested mode, each column a mode that another session holds.
+    /// The table from the manual. A row is a requested mode, a column is a mode that another session holds.
     const MANUAL: [&str; 8] =
         [".......x", "......xx", "....xxxx", "...xxxxx", "..xx.xxx", "..xxxxxx", ".xxxxxxx", "xxxxxxxx"];
 

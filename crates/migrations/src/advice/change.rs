@@ -1,4 +1,4 @@
-//! The change that a statement makes, as far as advice depends on it.
+//! Reads from a statement's text which change it makes, in the detail that the advice needs.
 
 use pgwire::{Token, TokenKind};
 
@@ -6,7 +6,7 @@ use super::cursor::{Cursor, SqlName};
 use super::table_action::{TableAction, table_actions};
 use crate::sql_text::tokens;
 
-/// A change of the schema or of rows.
+/// A change of the schema or of rows, such as `DROP TABLE` or an `UPDATE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SchemaChange {
     AlterTable {
@@ -69,19 +69,19 @@ pub(super) enum SchemaChange {
     Other,
 }
 
-/// Rows of its table that an UPDATE or DELETE changes, judged by its text.
+/// Share of its table's rows that an UPDATE or DELETE changes, estimated from its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowShare {
-    /// Rows with a given value.
+    /// Rows where a column equals a value, as in `WHERE id = 7`.
     Value,
-    /// A range of keys, or a number of rows.
+    /// A range of keys or a limited number of rows, as in `WHERE id BETWEEN 1 AND 1000`.
     Batch,
-    /// All rows, or those with a condition that many rows may fulfil.
+    /// All rows, or those that match a condition which many rows might match.
     Unbounded,
 }
 
 impl SchemaChange {
-    /// Reads a single statement.
+    /// Reads the change from a single statement.
     pub(super) fn read(sql: &str) -> Self {
         let tokens = tokens(sql);
         let mut cursor = Cursor::new(&tokens);
@@ -204,7 +204,7 @@ fn other(mut cursor: Cursor<'_>) -> Option<SchemaChange> {
     Some(SchemaChange::WriteRows { table: cursor.name()?, share: row_share(all) })
 }
 
-/// Returns true if the quoted body of a DO block has an UPDATE or DELETE and no COMMIT.
+/// Returns true if the quoted body of a DO block contains an UPDATE or DELETE, but no COMMIT.
 fn writes_in_one_transaction(body: &Token<'_>) -> bool {
     let body = String::from_utf8_lossy(body.text);
     let body = body.trim_start_matches(|sign| sign != '$' && sign != '\'');
@@ -218,7 +218,8 @@ fn writes_in_one_transaction(body: &Token<'_>) -> bool {
     (has(b"update") || has(b"delete")) && !has(b"commit")
 }
 
-/// Judges the conditions of an UPDATE or DELETE. A comparison with a column, as in a join, limits no rows.
+/// Estimates the share from the conditions of an UPDATE or DELETE. A comparison with a column, as in a join, doesn't
+/// limit the number of rows.
 fn row_share(statement: &[Token<'_>]) -> RowShare {
     let has = |word: &[u8]| statement.iter().any(|token| token.is_word(word));
     let condition = statement.iter().position(|token| token.is_word(b"where"));
@@ -234,7 +235,7 @@ fn row_share(statement: &[Token<'_>]) -> RowShare {
     }
 }
 
-/// Returns the operators that stand before a literal or a parameter.
+/// Returns the operators that are followed by a literal or a parameter.
 fn comparisons(condition: &[Token<'_>]) -> Vec<String> {
     let is_part = |token: &&Token<'_>| token.kind == TokenKind::Sign && b"<>=!~".contains(&token.text[0]);
     let mut found = Vec::new();
@@ -251,7 +252,7 @@ fn comparisons(condition: &[Token<'_>]) -> Vec<String> {
     found
 }
 
-/// Returns true if a literal or a parameter comes next, or `ANY`.
+/// Returns true if a literal, a parameter or `ANY` comes next.
 fn is_value(tokens: &[Token<'_>]) -> bool {
     let next = tokens.iter().find(|token| !(token.is_sign(b'-') || token.is_sign(b'(')));
     next.is_some_and(|token| {

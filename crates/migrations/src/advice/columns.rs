@@ -1,4 +1,4 @@
-//! Rules for the columns and constraints of a table.
+//! Contains the rules for changes of columns and constraints.
 
 use super::advice;
 use super::facts::{Facts, sql_name};
@@ -20,7 +20,7 @@ const PROVEN: &str = "make its columns NOT NULL first, with a validated CHECK as
 const EXCLUSION: &str = "no way without blocking: plan a maintenance window, or check in a trigger";
 const MEND: &str = "change those rows first";
 
-/// Advice for an action of an ALTER TABLE whose table was there before.
+/// Returns the advice for an action of an ALTER TABLE. The table existed before the migration.
 pub(super) fn advise_action(facts: &Facts<'_>, action: &TableAction) -> Vec<StatementAdvice> {
     let long = |topic, instead: &str| {
         let instead =
@@ -47,7 +47,7 @@ fn set_not_null(column: &str) -> String {
     )
 }
 
-/// Names the work that makes such a statement long.
+/// Names the work that makes such a statement take long, such as "builds its index from all rows".
 fn work(topic: AdviceTopic) -> &'static str {
     match topic {
         AdviceTopic::TypeChange => "converts the column in all rows or indexes",
@@ -106,7 +106,7 @@ fn added_constraint(facts: &Facts<'_>, constraint: &AddedConstraint, long: Long<
         ConstraintKind::PrimaryKey => long(AdviceTopic::PrimaryKey, PRIMARY_KEY),
         ConstraintKind::Exclusion => long(AdviceTopic::UniqueConstraint, EXCLUSION),
         ConstraintKind::ForeignKey => {
-            // The check of an indexed table may read only the index, which counts no scan.
+            // PostgreSQL may check an indexed table by reading only the index, which the scan counters don't show.
             let found = long(AdviceTopic::ForeignKey, CHECK);
             if found.is_empty() && facts.scanned().is_empty() && facts.observed().tag.is_some() {
                 vec![advice(AdviceTopic::ForeignKey, facts.danger_of("checks all rows"), CHECK)]

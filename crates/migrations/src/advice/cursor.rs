@@ -1,17 +1,17 @@
-//! Reads words and names from the start of a statement.
+//! Parses keywords and names at the start of a statement.
 
 use pgwire::Token;
 
-/// A name in SQL, with or without its schema.
+/// A name in SQL, with or without a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SqlName {
-    /// The schema, if the statement names it.
+    /// The schema. `None` if the statement doesn't name one.
     pub(super) schema: Option<String>,
     /// Name without the schema.
     pub(super) name: String,
 }
 
-/// The rest of a statement.
+/// The unread rest of a statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a [Token<'a>],
@@ -22,18 +22,18 @@ impl<'a> Cursor<'a> {
         Self { rest: tokens }
     }
 
-    /// Returns the tokens that are left.
+    /// Returns the tokens that are still unread.
     pub(super) fn rest(&self) -> &'a [Token<'a>] {
         self.rest
     }
 
-    /// Returns true if these words come next. They are in lower case, with blanks between them.
+    /// Returns true if `words` come next. They must be lowercase and separated by single spaces, as in `if exists`.
     pub(super) fn is_at(&self, words: &str) -> bool {
         let mut rest = self.rest.iter();
         words.split(' ').all(|word| rest.next().is_some_and(|token| token.is_word(word.as_bytes())))
     }
 
-    /// Skips these words if all of them come next, and returns true if it did.
+    /// Skips `words` if they come next. Returns true if they did.
     pub(super) fn skip(&mut self, words: &str) -> bool {
         let is_next = self.is_at(words);
         if is_next {
@@ -42,7 +42,7 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Skips this byte if it comes next, and returns true if it did.
+    /// Skips `sign` if it comes next. Returns true if it did.
     pub(super) fn skip_sign(&mut self, sign: u8) -> bool {
         let is_next = self.rest.first().is_some_and(|token| token.is_sign(sign));
         if is_next {
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Skips tokens up to this word outside parentheses, and the word itself. Returns `None` if it does not come.
+    /// Skips everything up to and including the first `word` outside parentheses. Returns `None` if there is no `word`.
     pub(super) fn skip_past(&mut self, word: &str) -> Option<()> {
         let outer = outer(self.rest);
         let (at, _) = outer.iter().find(|(_, token)| token.is_word(word.as_bytes()))?;
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         Some(name)
     }
 
-    /// Reads a name that may have a schema.
+    /// Reads a name with or without a schema.
     pub(super) fn name(&mut self) -> Option<SqlName> {
         let mut parts = vec![self.identifier()?];
         while self.skip_sign(b'.') {
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         Some(SqlName { schema: parts.pop(), name })
     }
 
-    /// Reads names with commas between them.
+    /// Reads comma-separated names.
     pub(super) fn names(&mut self) -> Vec<SqlName> {
         let mut names: Vec<_> = self.name().into_iter().collect();
         while self.skip_sign(b',') {
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
         names
     }
 
-    /// Returns the parts between commas outside parentheses.
+    /// Splits the rest at the commas outside parentheses.
     pub(super) fn list(&self) -> Vec<Self> {
         let mut parts = Vec::new();
         let mut start = 0;
@@ -98,7 +98,7 @@ impl<'a> Cursor<'a> {
         parts
     }
 
-    /// Returns true if these words stand next to each other outside parentheses.
+    /// Returns true if `words` appear outside parentheses, one directly after the other.
     pub(super) fn has(&self, words: &str) -> bool {
         let outer: Vec<_> = outer(self.rest).into_iter().map(|(_, token)| token).collect();
         (0..outer.len()).any(|at| Cursor { rest: &outer[at..] }.is_at(words))

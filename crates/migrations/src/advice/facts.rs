@@ -1,4 +1,4 @@
-//! Observed facts about a statement and its transaction, in the form that rules ask for.
+//! Answers the rules' questions about a statement and its transaction from what was observed.
 
 use plans::RelationName;
 
@@ -8,17 +8,19 @@ use super::old_relations::OldRelations;
 use crate::sql_text::tokens;
 use crate::{LockMode, ObservedStatement, RelationLock, ReportedStatement};
 
-/// Upper end of a prediction in seconds under which no rule mentions a scan or a rewrite.
+/// Shortest predicted time that matters, in seconds: rules ignore a scan or rewrite whose predicted range ends below
+/// it.
 const UNNOTICED: f64 = 0.1;
 
-/// A statement that rules judge. Relations that the migration itself has made are left out everywhere.
+/// A statement that rules examine. All methods leave out relations that the migration itself created.
 pub(super) struct Facts<'a> {
     pub(super) statements: &'a [ReportedStatement],
-    /// The change of each statement.
+    /// The change that each statement makes, in the order of `statements`.
     pub(super) changes: &'a [SchemaChange],
     pub(super) index: usize,
     pub(super) old: &'a OldRelations,
-    /// Whether an empty list of broken statements means that none of the suite's breaks.
+    /// Whether the suite's statements are known, so that an empty list of broken statements means that none of them
+    /// breaks.
     pub(super) knows_suite: bool,
 }
 
@@ -35,7 +37,7 @@ impl<'a> Facts<'a> {
         &self.changes[self.index]
     }
 
-    /// SQLSTATE of the error.
+    /// Returns the SQLSTATE of the error. `None` if the statement succeeded.
     pub(super) fn error(&self) -> Option<&'a str> {
         self.observed().error.as_ref().map(|error| error.sqlstate.as_str())
     }
@@ -48,7 +50,7 @@ impl<'a> Facts<'a> {
         self.old.contains(&self.observed().database, relation)
     }
 
-    /// Locks of tables and materialized views that this statement took.
+    /// Returns the locks on tables and materialized views that the statement took.
     pub(super) fn locks(&self) -> Vec<&'a RelationLock> {
         self.locks_of(self.observed())
     }
@@ -58,7 +60,7 @@ impl<'a> Facts<'a> {
         locks.filter(|lock| !lock.kind.is_index() && self.is_known(&lock.relation)).collect()
     }
 
-    /// Locks that block reads or writes, from earlier statements of the transaction.
+    /// Returns the locks that earlier statements of the transaction took, if they block writes or more.
     pub(super) fn held(&self) -> Vec<&'a RelationLock> {
         let earlier = self.statements[..self.index].iter().filter(|earlier| !earlier.is_bookkeeping);
         let earlier = earlier.map(|earlier| &earlier.observed);
@@ -71,7 +73,8 @@ impl<'a> Facts<'a> {
         (this.session, this.transaction) == (other.session, other.transaction)
     }
 
-    /// Changes by the other statements of the transaction, before and after this one.
+    /// Returns the changes that the other statements of the transaction make: those before this statement, and those
+    /// after it.
     pub(super) fn in_transaction(&self) -> (Vec<&'a SchemaChange>, Vec<&'a SchemaChange>) {
         let others = |range: std::ops::Range<usize>| {
             let pairs = self.statements[range.clone()].iter().zip(&self.changes[range]);
@@ -83,13 +86,13 @@ impl<'a> Facts<'a> {
         (others(0..self.index), others(self.index + 1..self.statements.len()))
     }
 
-    /// Names of the tables that the statement read completely.
+    /// Returns the names of the tables that the statement read completely.
     pub(super) fn scanned(&self) -> Vec<String> {
         let scans = self.observed().scans.iter().filter(|scan| self.is_known(&scan.relation));
         scans.map(|scan| scan.relation.to_string()).collect()
     }
 
-    /// Names of the tables that the statement copied.
+    /// Returns the names of the tables that the statement copied into new files.
     pub(super) fn rewritten(&self) -> Vec<String> {
         let rewrites = self.observed().rewrites.iter().filter(|rewrite| {
             rewrite.table.is_none() && !rewrite.is_emptied && self.is_known(&rewrite.relation)
@@ -97,7 +100,7 @@ impl<'a> Facts<'a> {
         rewrites.map(|rewrite| rewrite.relation.to_string()).collect()
     }
 
-    /// Tables of the indexes that the statement rebuilt, one for each index.
+    /// Returns the table of each index that the statement rebuilt. A table appears once for each index.
     fn rebuilt(&self) -> Vec<String> {
         let rewrites = self.observed().rewrites.iter().filter(|rewrite| !rewrite.is_emptied);
         let tables = rewrites.filter_map(|rewrite| rewrite.table.as_ref());
@@ -109,18 +112,19 @@ impl<'a> Facts<'a> {
         !(self.rewritten().is_empty() && self.rebuilt().is_empty())
     }
 
-    /// Returns true if the time of the statement grows with a table, or if rows of the copy refuse the change.
+    /// Returns true if the statement takes longer the larger the table is, or if it failed because the template's rows
+    /// violate a constraint.
     pub(super) fn is_long(&self) -> bool {
         let is_small = self.reported().predicted.is_some_and(|predicted| predicted.high < UNNOTICED);
         self.refuses_rows() || (self.rewrites() || !self.scanned().is_empty()) && !is_small
     }
 
-    /// Returns true if a row of the copy violates the new constraint.
+    /// Returns true if a row of the template violates the new constraint.
     pub(super) fn refuses_rows(&self) -> bool {
         self.error().is_some_and(|code| code.starts_with("23"))
     }
 
-    /// Returns the danger of this work under the locks of the transaction, a clause for one line.
+    /// Describes, in one short clause, the danger of `work` while the transaction holds its locks.
     pub(super) fn danger_of(&self, work: &str) -> String {
         if self.refuses_rows() {
             return "fails, because rows violate it".to_owned();
@@ -131,7 +135,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Names the scans and rewrites, such as "rewrites orders and 2 indexes".
+    /// Describes the scans and rewrites, as in "rewrites orders and 2 indexes".
     pub(super) fn work(&self) -> String {
         let (rewritten, rebuilt) = (self.rewritten(), self.rebuilt());
         let indexes = match rebuilt.len() {
@@ -148,18 +152,19 @@ impl<'a> Facts<'a> {
         format!("scans {}", enumerated(&self.scanned()))
     }
 
-    /// Returns true if the statement says CONCURRENTLY, so that it blocks neither reads nor writes while it waits.
+    /// Returns true if the statement contains CONCURRENTLY. It then blocks neither reads nor writes while it waits.
     pub(super) fn is_concurrent(&self) -> bool {
         let tokens = tokens(&self.observed().sql);
         tokens.iter().any(|token| token.is_word(b"concurrently"))
     }
 
-    /// Returns true if old code may fail after the statement: a statement of the suite does, or the suite is unknown.
+    /// Returns true if old code may fail after the statement: either the statement breaks one of the suite's
+    /// statements, or those are unknown.
     pub(super) fn may_break(&self) -> bool {
         !self.knows_suite || !self.reported().breaks.is_empty()
     }
 
-    /// Returns the danger for old code that uses this, a clause for one line.
+    /// Describes, in one short clause, what happens to old code that uses `used`.
     pub(super) fn broken(&self, used: &str) -> String {
         match self.reported().breaks.len() {
             0 => format!("code that still uses {used} fails until its deployment"),
@@ -168,7 +173,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Names the statements that wait for the locks of the transaction.
+    /// Names the statements that have to wait for the transaction's locks, such as writes.
     pub(super) fn waiting(&self) -> Option<&'static str> {
         let locks: Vec<_> = self.held().into_iter().chain(self.locks()).collect();
         if locks.iter().any(|lock| lock.mode == LockMode::AccessExclusive) {
@@ -178,12 +183,12 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Returns a name as it stands in SQL.
+/// Quotes a name as SQL requires.
 pub(super) fn sql_name(name: &str) -> String {
     RelationName { schema: "public".to_owned(), name: name.to_owned() }.to_string()
 }
 
-/// Returns "a", "a and b", or "a, b and 3 more".
+/// Lists names as "a", "a and b", or "a, b and 3 more".
 pub(super) fn enumerated(names: &[String]) -> String {
     match names {
         [] => String::new(),

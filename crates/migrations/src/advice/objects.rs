@@ -1,4 +1,4 @@
-//! Rules for indexes, partitions, triggers, extensions, enums, domains and materialized views.
+//! Contains the rules for indexes, partitions, triggers, extensions, enums, domains and materialized views.
 
 use plans::RelationKind;
 
@@ -29,12 +29,12 @@ const DISABLE: &str = "SET session_replication_role = replica, for this session 
 const REPLACE_TRIGGER: &str = "CREATE OR REPLACE FUNCTION, or from 14 on CREATE OR REPLACE TRIGGER";
 const TRIGGER: &str = "SET lock_timeout before it, in a transaction with nothing else";
 
-/// Returns true if the advice warns of a wait without `lock_timeout`.
+/// Returns true if the advice already warns that the statement waits without `lock_timeout`.
 pub(super) fn mentions_lock_timeout(advice: &StatementAdvice) -> bool {
     [DROP_CONCURRENTLY, TRIGGER].contains(&advice.instead.as_str())
 }
 
-/// Advice for all changes but those of columns and constraints.
+/// Returns the advice for all changes except those of columns and constraints.
 pub(super) fn advise_object(facts: &Facts<'_>) -> Vec<StatementAdvice> {
     let found = match facts.change() {
         SchemaChange::CreateIndex { table, is_concurrent } if facts.is_old(table) => {
@@ -96,7 +96,7 @@ fn created_index(facts: &Facts<'_>, is_concurrent: bool) -> Option<StatementAdvi
     facts.is_long().then(|| advice(AdviceTopic::Index, facts.danger_of("builds it from all rows"), instead))
 }
 
-/// Advice for a brief lock that waits without a timeout.
+/// Returns advice for a DROP INDEX, which holds its lock only briefly but may wait for it without a timeout.
 fn dropped_index(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let locks = facts.locks();
     let is_partitioned = locks.iter().any(|lock| lock.kind == RelationKind::PartitionedTable);
@@ -109,7 +109,7 @@ fn dropped_index(facts: &Facts<'_>) -> Option<StatementAdvice> {
     Some(advice(AdviceTopic::Index, danger, DROP_CONCURRENTLY))
 }
 
-/// Advice for a view that takes the place of one that its transaction has dropped.
+/// Returns advice for a view that replaces a materialized view dropped earlier in the transaction.
 fn created_view(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let (before, _) = facts.in_transaction();
     let held = facts.held();
@@ -151,7 +151,8 @@ fn disabled_trigger(actions: &[TableAction]) -> Option<StatementAdvice> {
     actions.contains(&TableAction::DisableTrigger).then(|| advice(AdviceTopic::Trigger, danger, DISABLE))
 }
 
-/// Advice for a new value that PostgreSQL refuses before the commit.
+/// Returns advice for a new enum value that is used before the transaction that added it commits, which PostgreSQL
+/// refuses.
 fn unsafe_enum_value(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let danger = "uses an enum value before the transaction that adds it has committed";
     (facts.error() == Some("55P04")).then(|| advice(AdviceTopic::Enum, danger, ADD_VALUE))

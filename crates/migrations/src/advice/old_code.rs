@@ -1,4 +1,5 @@
-//! Rules for code that runs between the migration and its own deployment.
+//! Contains the rules that protect old code: code that still runs between the migration and the deployment of its new
+//! version.
 
 use super::advice;
 use super::change::SchemaChange;
@@ -17,7 +18,7 @@ const DROP_TABLE: &str = "deploy code without the table first, then drop it";
 const OLD_CODE: &str =
     "keep the old one until code without it is deployed, or deploy code that works with both first";
 
-/// Advice for changes that old code fails with.
+/// Returns the advice for changes that make old code fail.
 pub(super) fn advise_code(facts: &Facts<'_>) -> Vec<StatementAdvice> {
     if !facts.may_break() || facts.observed().tag.is_none() {
         return Vec::new();
@@ -70,7 +71,8 @@ fn action_breaks(facts: &Facts<'_>, table: &SqlName, action: &TableAction) -> Op
     }
 }
 
-/// Returns true if the transaction gives the name to another table or view.
+/// Returns true if a later statement of the transaction gives this name to another table or view, so that old code
+/// still finds one.
 fn is_named_again(facts: &Facts<'_>, name: &str) -> bool {
     let (_, after) = facts.in_transaction();
     after.into_iter().any(|change| match change {
@@ -84,7 +86,7 @@ fn is_named_again(facts: &Facts<'_>, name: &str) -> bool {
     })
 }
 
-/// Returns true if the column has its name from this migration, so that old code does not know it.
+/// Returns true if the migration itself gave the column its name, so that old code can't use it.
 fn is_new_column(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
     earlier_actions(facts, table).any(|action| match action {
         TableAction::AddColumn(added) => added.name == column,
@@ -93,7 +95,7 @@ fn is_new_column(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
     })
 }
 
-/// Returns true if this migration has added the column with NOT NULL.
+/// Returns true if the migration itself added the column with NOT NULL.
 fn is_required(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
     earlier_actions(facts, table).any(|action| match action {
         TableAction::AddColumn(added) => added.name == column && added.is_not_null,
@@ -101,7 +103,7 @@ fn is_required(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
     })
 }
 
-/// Yields the actions of the earlier statements on a table.
+/// Yields the actions that earlier statements perform on a table.
 fn earlier_actions<'a>(facts: &Facts<'a>, table: &SqlName) -> impl Iterator<Item = &'a TableAction> {
     let earlier = facts.changes[..facts.index].iter();
     let actions = earlier.filter_map(move |change| match change {
@@ -111,7 +113,8 @@ fn earlier_actions<'a>(facts: &Facts<'a>, table: &SqlName) -> impl Iterator<Item
     actions.flatten()
 }
 
-/// Returns true if the transaction gives the name to another column of the table, as a swap does.
+/// Returns true if a later statement of the transaction gives the name to another column of the table, as a swap of two
+/// columns does.
 fn is_column_named_again(facts: &Facts<'_>, table: &SqlName, column: &str) -> bool {
     let (_, after) = facts.in_transaction();
     after.into_iter().any(|change| match change {

@@ -1,4 +1,5 @@
-//! Relations that were there before the migration. No other code uses the ones that the migration itself makes.
+//! Keeps track of the relations that existed before the migration. Locks on relations that the migration itself created
+//! harm nobody, because no other code uses them.
 
 use std::collections::HashSet;
 
@@ -9,11 +10,12 @@ use super::cursor::SqlName;
 use super::table_action::TableAction;
 use crate::{ObservedStatement, RelationSize};
 
-/// Current names of the relations from before the migration.
+/// Current names of the relations that existed before the migration.
 pub(super) struct OldRelations {
-    /// Each with its database.
+    /// Each relation with its database.
     names: HashSet<(String, RelationName)>,
-    /// Names that the current transaction has freed. The observed locks may still have them.
+    /// Names that the current transaction freed by dropping or renaming a relation. They stay in `names` until the
+    /// transaction ends, because locks observed in it may still use them.
     freed: Vec<(String, RelationName)>,
     transaction: usize,
 }
@@ -24,7 +26,7 @@ impl OldRelations {
         Self { names: names.collect(), freed: Vec::new(), transaction: 0 }
     }
 
-    /// Forgets the names that another transaction has freed. Call it before each statement.
+    /// Removes the names that an earlier transaction freed. Call this before each statement.
     pub(super) fn begin(&mut self, statement: &ObservedStatement) {
         if self.transaction != statement.transaction {
             self.transaction = statement.transaction;
@@ -34,12 +36,13 @@ impl OldRelations {
         }
     }
 
-    /// Returns true if the relation was there before the migration.
+    /// Returns true if the relation existed before the migration.
     pub(super) fn contains(&self, database: &str, relation: &RelationName) -> bool {
         self.names.contains(&(database.to_owned(), relation.clone()))
     }
 
-    /// Returns true if a relation of this name was there before the migration, in any schema if the name has none.
+    /// Returns true if a relation with this name existed before the migration. A name without a schema matches in any
+    /// schema.
     pub(super) fn has(&self, database: &str, name: &SqlName) -> bool {
         self.matching(database, name).next().is_some()
     }
@@ -51,7 +54,7 @@ impl OldRelations {
         })
     }
 
-    /// Follows a statement that succeeded.
+    /// Updates the names after a statement that succeeded.
     pub(super) fn apply(&mut self, database: &str, change: &SchemaChange) {
         let rename = |name: &SqlName, rename: &dyn Fn(&mut RelationName)| {
             let old: Vec<_> = self.matching(database, name).cloned().collect();

@@ -1,8 +1,8 @@
-//! The actions of an ALTER TABLE.
+//! Parses the actions of an ALTER TABLE.
 
 use super::cursor::Cursor;
 
-/// An action of an ALTER TABLE.
+/// One action of an ALTER TABLE, which may have several, separated by commas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TableAction {
     AddColumn(AddedColumn),
@@ -20,16 +20,16 @@ pub(super) enum TableAction {
     Other,
 }
 
-/// A column of an ADD COLUMN, and its constraints.
+/// The column that an ADD COLUMN adds, with its constraints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "a column may have any of these independently")]
 pub(super) struct AddedColumn {
     pub(super) name: String,
     pub(super) has_default: bool,
-    /// Whether the default calls a function whose value may differ from row to row.
+    /// Whether the default calls a function that may return a different value for each row.
     pub(super) may_be_volatile: bool,
     pub(super) is_not_null: bool,
-    /// Whether a sequence fills the column.
+    /// Whether a sequence provides the column's values.
     pub(super) is_serial: bool,
     pub(super) is_generated: bool,
     pub(super) has_check: bool,
@@ -38,12 +38,12 @@ pub(super) struct AddedColumn {
     pub(super) has_reference: bool,
 }
 
-/// A constraint of an ADD CONSTRAINT.
+/// The constraint that an ADD CONSTRAINT adds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AddedConstraint {
     pub(super) kind: ConstraintKind,
     pub(super) is_not_valid: bool,
-    /// Whether the constraint takes an index that exists.
+    /// Whether the constraint uses an existing index.
     pub(super) uses_index: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum ConstraintKind {
     Exclusion,
 }
 
-/// Reads the actions behind the name of the table.
+/// Reads the actions that follow the table name.
 pub(super) fn table_actions(cursor: Cursor<'_>) -> Vec<TableAction> {
     cursor.list().into_iter().map(|part| table_action(part).unwrap_or(TableAction::Other)).collect()
 }
@@ -141,7 +141,8 @@ fn add(mut cursor: Cursor<'_>) -> Option<TableAction> {
     }))
 }
 
-/// Returns true if a default has parentheses, and is no function whose value is that of the transaction.
+/// Returns true if a default has parentheses and doesn't call a function that is constant within a transaction, such as
+/// `now()`.
 fn may_be_volatile(mut cursor: Cursor<'_>) -> bool {
     let stable = ["now", "transaction_timestamp"];
     cursor.skip_past("default").is_some()
@@ -149,7 +150,7 @@ fn may_be_volatile(mut cursor: Cursor<'_>) -> bool {
         && cursor.rest().iter().any(|token| token.is_sign(b'('))
 }
 
-/// Reads a constraint behind its name. Returns `None` if this is a column.
+/// Reads the constraint that follows its name. Returns `None` if the text defines a column.
 fn constraint(cursor: Cursor<'_>) -> Option<AddedConstraint> {
     let kinds = [
         ("check", ConstraintKind::Check),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{BrokenStatement, LockMode, ObservedStatement, Prediction, RelationLock, Rewrite, TableScan};
 
-/// Tables from before the migration.
+/// Tables that existed before the migration.
 const OLD: [&str; 4] = ["orders", "customers", "events_2", "totals"];
 
 fn relation(name: &str) -> RelationName {
@@ -71,7 +71,7 @@ fn sizes() -> Vec<RelationSize> {
     OLD.iter().chain(&["events"]).map(size).collect()
 }
 
-/// Returns the anchors of each statement's advice.
+/// Returns the anchors of the advice for each statement.
 fn anchors(statements: &[(&str, &str)], knows_suite: bool) -> Vec<String> {
     let statements: Vec<_> =
         statements.iter().enumerate().map(|(index, (sql, facts))| statement(index, sql, facts)).collect();
@@ -142,7 +142,7 @@ fn small_tables_and_new_tables_get_none() {
     assert_eq!(anchors(&[(sql, &format!("{facts}, predicted 3"))], true), ["type-change"]);
     let facts = "AccessExclusive items, scan items, rewrite items";
     assert_eq!(anchors(&[("ALTER TABLE items ALTER total TYPE bigint", facts)], true), [""]);
-    // A name can pass from an old table to a new one.
+    // The migration can move a name from an old table to a new one.
     let renamed = [
         ("ALTER TABLE orders RENAME TO purchases", "AccessExclusive orders, timeout 2"),
         ("CREATE VIEW orders AS SELECT * FROM purchases", ""),
@@ -340,7 +340,7 @@ fn dropped_default_of_required_column_is_found() {
 }
 
 proptest! {
-    /// Any text is read, also one that a client has cut.
+    /// The parser accepts any text, including one that a client cut off.
     #[test]
     fn any_text_is_read(words in prop::collection::vec(prop::sample::select(&[
         "alter", "table", "only", "orders", "add", "column", "constraint", "check", "(", ")", ",", ".", "drop", "default",

@@ -1,4 +1,4 @@
-//! Rules for transactions: what they hold, for how long, and how many rows they change.
+//! Contains the rules for transactions: which locks they hold and for how long, and how many rows they change.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::cursor::SqlName;
 use super::facts::Facts;
 use crate::{AdviceTopic, LockMode, RelationLock, StatementAdvice};
 
-/// Number of rows that a statement may change in one transaction, whatever its conditions are.
+/// Number of rows that a statement may change in one transaction without advice, whatever its conditions are.
 const BATCH: u64 = 10_000;
 
-/// Longest `lock_timeout` that protects the application.
+/// Longest `lock_timeout` that still protects the application.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '2s' before it, and try again after a pause";
@@ -21,23 +21,23 @@ const NO_TRANSACTION: &str = "switch the tool's transaction off for this migrati
 const BATCHES: &str = "change a few thousand rows in each transaction, by ranges of the key";
 const COMMIT_BATCHES: &str = "commit after each batch";
 
-/// Advice for what a statement does to its transaction. `is_first` tells that no statement before it got the advice
-/// about `lock_timeout` in this migration.
+/// Returns the advice for what a statement does to its transaction. `is_first` means that no earlier statement of the
+/// migration got the advice to set `lock_timeout`.
 pub(super) fn advise_transaction(facts: &Facts<'_>, is_first: bool) -> Vec<StatementAdvice> {
     let held = held_during_work(facts).or_else(|| second_lock(facts));
-    // The advice about a second lock names the timeout, too.
+    // The advice about a second lock recommends the timeout too, so don't repeat it.
     let is_named = held.as_ref().is_some_and(|advice| advice.instead == ONE_TABLE);
     let timeout = (is_first && !is_named).then(|| lock_timeout(facts)).flatten();
     [refused(facts), backfill(facts), held, timeout].into_iter().flatten().collect()
 }
 
-/// Advice for a statement that PostgreSQL refuses in a transaction block.
+/// Returns advice for a statement that PostgreSQL refuses in a transaction block.
 fn refused(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let danger = "PostgreSQL refuses it in a transaction";
     (facts.error() == Some("25001")).then(|| advice(AdviceTopic::OneTransaction, danger, NO_TRANSACTION))
 }
 
-/// Advice for a scan or rewrite while earlier statements of the transaction block a table.
+/// Returns advice for a scan or rewrite while the transaction holds a lock from an earlier statement.
 fn held_during_work(facts: &Facts<'_>) -> Option<StatementAdvice> {
     if !facts.is_long() || facts.refuses_rows() {
         return None;
@@ -47,7 +47,8 @@ fn held_during_work(facts: &Facts<'_>) -> Option<StatementAdvice> {
     Some(advice(AdviceTopic::OneTransaction, danger, COMMIT_FIRST))
 }
 
-/// Advice for a lock of another table while the transaction blocks one, and nothing bounds the wait.
+/// Returns advice for a statement that waits, without a timeout, for a lock on a second table while the transaction
+/// blocks a first one.
 fn second_lock(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let held = facts.held();
     let first = strongest(held.clone())?;
@@ -62,13 +63,13 @@ fn strongest(locks: Vec<&RelationLock>) -> Option<&RelationLock> {
     locks.into_iter().rev().max_by_key(|lock| lock.mode)
 }
 
-/// Names what a lock blocks, such as "blocks writes of orders".
+/// Describes what a lock blocks, as in "blocks writes of orders".
 fn blocking(lock: &RelationLock) -> String {
     let use_of = if lock.mode == LockMode::AccessExclusive { "reads and writes" } else { "writes" };
     format!("blocks {use_of} of {}", lock.relation)
 }
 
-/// Advice for a change of many rows at once.
+/// Returns advice for a statement that changes many rows in one transaction.
 fn backfill(facts: &Facts<'_>) -> Option<StatementAdvice> {
     if facts.refuses_rows() {
         return None;
@@ -100,7 +101,8 @@ fn has_batch_before(facts: &Facts<'_>, table: &SqlName) -> bool {
     })
 }
 
-/// Advice for a lock that waits without a bound, so that every later statement waits behind it.
+/// Returns advice for a statement that may wait for its lock forever. Every later statement on the table waits behind
+/// it.
 fn lock_timeout(facts: &Facts<'_>) -> Option<StatementAdvice> {
     let locks = facts.locks();
     let lock = strongest(locks.into_iter().filter(|lock| lock.blocks_writes()).collect())?;
@@ -119,7 +121,7 @@ fn lock_timeout(facts: &Facts<'_>) -> Option<StatementAdvice> {
 }
 
 impl Facts<'_> {
-    /// Returns true if the session's `lock_timeout` bounds the wait.
+    /// Returns true if the session's `lock_timeout` limits the wait enough to protect the application.
     pub(super) fn has_lock_timeout(&self) -> bool {
         self.observed().lock_timeout.is_some_and(|timeout| timeout <= LONGEST_WAIT)
     }

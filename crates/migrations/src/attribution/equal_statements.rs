@@ -1,4 +1,4 @@
-//! Finds the statements of a run in the project's SQL files.
+//! Finds a run's statements in the project's SQL files.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use pgwire::split_statements;
 use super::files::MigrationFiles;
 use crate::sql_text::normal_form;
 
-/// Maximum size of all files together, in bytes. Migrations are smaller; a dump with rows may not be.
+/// Maximum total size of all files, in bytes. Migrations stay far below it; a dump with rows might not.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Statements of the project's SQL files.
+/// Index of the statements in the project's SQL files.
 pub(super) struct SqlFiles<'a> {
     files: Vec<SqlFile<'a>>,
-    /// Numbers of a file and of a statement in it, for each text.
+    /// For each text: the index of every file that contains it, with the statement's index in the file.
     places: HashMap<String, Vec<(usize, usize)>>,
 }
 
@@ -39,8 +39,9 @@ impl<'a> SqlFiles<'a> {
         found
     }
 
-    /// Returns the file of each statement, or `None` if no file has it. The statements are those of one run in their
-    /// order. The file with the longest sequence of the same statements wins, then the one that follows the last one.
+    /// Returns the file of each statement, or `None` if no file contains it. `statements` are those of one run, in
+    /// their order. If several files contain a statement, selects the file with the longest sequence of matching
+    /// statements. If these are equally long, prefers the file that follows the previous one.
     pub(super) fn of(&self, statements: &[&str]) -> Vec<Option<&'a str>> {
         let texts: Vec<_> = statements.iter().map(|sql| normal_form(sql)).collect();
         let mut found = vec![None; texts.len()];
@@ -63,7 +64,7 @@ impl<'a> SqlFiles<'a> {
                 last = *file;
                 let path = Some(self.files[*file].path);
                 found[at..at + length].fill(path);
-                // The statements before it in the file ran, too. Variables of psql can make them differ.
+                // The preceding statements of the file ran too, even if psql variables made their text differ.
                 let before = found[at.saturating_sub(*start)..at].iter_mut().rev();
                 before.take_while(|found| found.is_none()).for_each(|found| *found = path);
             }
@@ -73,7 +74,7 @@ impl<'a> SqlFiles<'a> {
     }
 }
 
-/// Returns false for statements that many files have.
+/// Returns false for statements that many files contain, such as BEGIN.
 fn is_specific(words: &str) -> bool {
     let first = words.split(' ').next().unwrap_or_default();
     !["begin", "start", "commit", "end", "rollback", "set", "reset", ""].contains(&first)

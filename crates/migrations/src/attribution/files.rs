@@ -1,18 +1,18 @@
-//! Finds the files of migrations in a project.
+//! Finds migration files in a project.
 
 use std::fmt;
 
 use super::ledger::MigrationKey;
 
-/// Extensions of files with migrations.
+/// Extensions that migration files have.
 const EXTENSIONS: [&str; 18] = [
     "sql", "py", "rb", "exs", "php", "js", "cjs", "mjs", "ts", "go", "java", "kt", "cs", "rs", "xml", "yaml",
     "yml", "json",
 ];
-/// Names of files whose folder has the migration's name: those of Prisma and Diesel.
+/// File names that say nothing about the migration, because its folder has the name instead, as in Prisma and Diesel.
 const NAMES_IN_FOLDERS: [&str; 3] = ["migration", "up", "down"];
 
-/// A project's files, from which migrations get their names.
+/// The files of a project, which give migrations their names.
 #[derive(Clone, Copy)]
 pub struct MigrationFiles<'a> {
     paths: &'a [String],
@@ -27,7 +27,7 @@ impl fmt::Debug for MigrationFiles<'_> {
     }
 }
 
-/// A migration that has a name.
+/// A migration whose name is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NamedMigration {
     pub(super) name: String,
@@ -35,46 +35,47 @@ pub(super) struct NamedMigration {
 }
 
 impl<'a> MigrationFiles<'a> {
-    /// Creates a list of files. `paths` are relative to the project's folder, with slashes, those near the top first.
-    /// `read` returns a file's text, or an empty text if it cannot be read.
+    /// Creates a list of files. `paths` are relative to the project folder, separated by slashes, and sorted by depth, top level first.
+    /// `read` returns a file's text, or an empty string if the file can't be read.
     #[must_use]
     pub fn new(paths: &'a [String], read: &'a dyn Fn(&str) -> String) -> Self {
         Self { paths, added: &[], project: "", read }
     }
 
-    /// Sets the files that the branch adds. The first unused one is the file of a failed migration. A single unused one is
-    /// the file of all statements that nothing else identifies.
+    /// Sets the files that the branch adds. If a migration failed, its file is the first added file that no other
+    /// migration uses. If exactly one added file is unused, all statements that nothing else identifies belong to it.
     #[must_use]
     pub fn with_added(self, added: &'a [String]) -> Self {
         Self { added, ..self }
     }
 
-    /// Sets the project's folder in the repository. Its files win over those of other projects.
+    /// Sets the project folder in the repository. Files in it are preferred to those of other projects.
     #[must_use]
     pub fn with_project(self, project: &'a str) -> Self {
         Self { project, ..self }
     }
 
-    /// Returns a rank for a file that may be a migration: the project's own are higher, then those in a folder that says so.
+    /// Returns the rank of a possible migration file. The project's own files rank highest, then those in a folder
+    /// whose name suggests migrations.
     pub(super) fn rank(&self, path: &str) -> (bool, bool) {
         let rest = path.strip_prefix(self.project);
         let is_own = rest.is_some_and(|rest| self.project.is_empty() || rest.starts_with('/'));
         (is_own, is_named(path))
     }
 
-    /// Returns the text of a file.
+    /// Returns a file's text.
     pub(super) fn text(&self, path: &str) -> String {
         (self.read)(path)
     }
 
-    /// Returns the SQL files and their texts.
+    /// Returns the SQL files with their texts.
     pub(super) fn sql(&self) -> impl Iterator<Item = (&'a str, String)> + use<'a> {
         let read = self.read;
         let sql = self.paths.iter().filter(|path| extension(path) == Some("sql"));
         sql.map(move |path| (path.as_str(), read(path)))
     }
 
-    /// Returns the name that users know, and the file if the project has one.
+    /// Returns the migration's name as users know it, and its file if the project has one.
     pub(super) fn resolve(&self, key: &MigrationKey) -> NamedMigration {
         match key {
             MigrationKey::Name(name) => NamedMigration { name: name.clone(), file: self.with_name(name) },
@@ -87,7 +88,7 @@ impl<'a> MigrationFiles<'a> {
         }
     }
 
-    /// Finds a file by its name with or without its extension, or by its folder's.
+    /// Finds a file by its name, with or without the extension, or by its folder's name.
     fn with_name(&self, name: &str) -> Option<String> {
         let mut candidates = self.candidates();
         let fits = |path: &&str| {
@@ -105,7 +106,7 @@ impl<'a> MigrationFiles<'a> {
         self.paths.iter().find(|path| *path == end || path.ends_with(&whole)).cloned()
     }
 
-    /// Finds a file by the number at the start of its name. A file for the way back is no answer.
+    /// Finds a file by the number at the start of its name. Ignores files that undo a migration.
     fn with_version(&self, version: &str) -> Option<String> {
         let wanted = version.trim_start_matches('0');
         let fits = |path: &&str| {
@@ -131,7 +132,8 @@ impl<'a> MigrationFiles<'a> {
         })
     }
 
-    /// Finds Alembic's file. A step back belongs to the revision that it removes, whose file names the other one.
+    /// Finds Alembic's file for a step. A downgrade belongs to the revision that it removes, and the file of this
+    /// revision names the previous one.
     fn revision(&self, before: Option<&str>, after: Option<&str>) -> NamedMigration {
         let file = |revision: Option<&str>| revision.and_then(|revision| self.with_revision(revision));
         let goes_back = match (before, after) {
@@ -159,7 +161,8 @@ impl<'a> MigrationFiles<'a> {
         python().find(has_name).or_else(|| in_versions().find(assigns)).map(str::to_owned)
     }
 
-    /// Returns the file that Alembic runs after this revision, or that other tools run after this file.
+    /// Returns the file that comes next: the one that Alembic runs after this revision, or that another tool runs after
+    /// this file.
     pub(super) fn next(&self, key: &MigrationKey, file: &str) -> Option<String> {
         match key {
             MigrationKey::Revision { after, .. } => {
@@ -170,7 +173,7 @@ impl<'a> MigrationFiles<'a> {
                 self.siblings(file).find(follows).map(str::to_owned)
             }
             MigrationKey::NameInFile(..) => {
-                // Django's migrations name those before them.
+                // A Django migration names the migrations that it depends on.
                 let quoted = ['"', '\''].map(|quote| format!("{quote}{}{quote}", stem(file_name(file))));
                 let python = self.siblings(file).filter(|path| extension(path) == Some("py"));
                 let names = |path: &&str| {
@@ -188,7 +191,7 @@ impl<'a> MigrationFiles<'a> {
         }
     }
 
-    /// Returns the added files with migrations, without those that `is_used` knows, in their order.
+    /// Returns the migration files that the branch adds, in their order, except those for which `is_used` returns true.
     pub(super) fn unused_additions(&self, is_used: impl Fn(&str) -> bool) -> Vec<&'a str> {
         let is_added = |path: &&str| self.added.iter().any(|added| added == path);
         let mut unused: Vec<_> =
@@ -197,13 +200,13 @@ impl<'a> MigrationFiles<'a> {
         unused
     }
 
-    /// Returns the files in the same folder that may be migrations.
+    /// Returns the possible migration files in the same folder.
     fn siblings(&self, file: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let folder = folder(file).to_owned();
         self.candidates().filter(move |path| self::folder(path) == folder)
     }
 
-    /// Returns the files that may be migrations, those with the highest rank first.
+    /// Returns all possible migration files, those with the highest rank first.
     fn candidates(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let files = *self;
         let ranks = [(true, true), (true, false), (false, true), (false, false)].into_iter();
@@ -215,13 +218,13 @@ impl<'a> MigrationFiles<'a> {
     }
 }
 
-/// Returns true if a path is that of a migration by its folder and its extension.
+/// Returns true if the folder and the extension of `path` are those of a migration file.
 #[must_use]
 pub fn is_migration_file(path: &str) -> bool {
     is_named(path) && extension(path).is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
-/// Returns true for a path through a folder such as `migrations`, `versions` or `changelog`.
+/// Returns true if a folder in `path` has a name such as `migrations`, `versions` or `changelog`.
 fn is_named(path: &str) -> bool {
     ["migrat", "versions", "changelog"].iter().any(|word| folder(path).contains(word))
 }
@@ -231,7 +234,8 @@ fn named_after_file(key: &str, file: Option<String>) -> NamedMigration {
     NamedMigration { name, file }
 }
 
-/// Returns the name of a migration: its file's, or its folder's if the file's says nothing. Django's has its application.
+/// Returns a migration's name: its file name, or its folder's name if the file name says nothing. The name of a Django
+/// migration includes its application.
 pub(super) fn name_of_file(path: &str) -> String {
     let file = file_name(path);
     let in_app = folder(path).strip_suffix("/migrations").map(file_name);
@@ -242,12 +246,13 @@ pub(super) fn name_of_file(path: &str) -> String {
     if own.is_empty() { file.to_owned() } else { own.to_owned() }
 }
 
-/// Returns true for a file that undoes a migration.
+/// Returns true if the file undoes a migration.
 fn is_way_back(path: &str) -> bool {
     path.ends_with(".down.sql") || path.ends_with("/down.sql")
 }
 
-/// Returns the digits at the start of a name, after the V of refinery and without the dashes of Diesel.
+/// Returns the digits at the start of a name, without the V that refinery puts before them and the dashes that Diesel
+/// puts between them.
 fn number(name: &str) -> Option<String> {
     let name = name.strip_prefix('V').unwrap_or(name);
     let is_part = |character: &char| character.is_ascii_digit() || *character == '-';
@@ -255,7 +260,7 @@ fn number(name: &str) -> Option<String> {
     (!number.is_empty()).then_some(number)
 }
 
-/// Returns the text after `name =` or `name: type =` in Python, without quotes.
+/// Returns the value after `name =` or `name: type =` in Python code, without quotes.
 fn assigned(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?;
@@ -266,7 +271,7 @@ fn assigned(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Returns a key by which V10 comes after V9.
+/// Returns a sort key that puts V10 after V9.
 fn order(path: &str) -> (usize, String, &str) {
     let number = number(file_name(path)).unwrap_or_default();
     let number = number.trim_start_matches('0');

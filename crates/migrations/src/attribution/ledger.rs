@@ -1,49 +1,49 @@
-//! Reads the tables in which migration tools list the migrations that have run.
+//! Reads ledgers: the tables in which migration tools list the migrations that have run.
 
 use std::collections::HashSet;
 
 use super::written_row::{RowChange, WrittenRow};
 use crate::ObservedStatement;
 
-/// How a tool identifies a migration in its table.
+/// How a tool identifies a migration in its ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MigrationKey {
     /// A name that users know.
     Name(String),
-    /// A name, and the file that the tool has it from.
+    /// A name, and the file that the migration comes from according to the tool.
     NameInFile(String, String),
-    /// A number at the start of a file's name.
+    /// The number at the start of a file name.
     Version(String),
-    /// Alembic's revisions before and after a step in either direction.
+    /// Alembic's revisions before and after an upgrade or downgrade.
     Revision { before: Option<String>, after: Option<String> },
-    /// Milliseconds in Drizzle's journal.
+    /// A time in Drizzle's journal, in milliseconds.
     JournalTime(String),
 }
 
-/// Says where a migration begins or ends in a tool's sessions.
+/// A ledger change that shows where a migration begins or ends in a tool's sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LedgerEvent {
     /// The statements after this one belong to the migration.
     Started(MigrationKey),
-    /// The statements before this one belong to the migration. Without a key, it is the one that has started.
+    /// The statements before this one belong to the migration. Without a key, it is the one that the session started.
     Ended(Option<MigrationKey>),
 }
 
-/// A tool's table.
+/// Describes the ledger of a tool.
 struct Ledger {
-    /// Usual name of the table.
+    /// The table's usual name.
     table: &'static str,
-    /// Columns of an INSERT for a migration.
+    /// Columns that an INSERT for a migration names.
     columns: &'static [&'static str],
-    /// Whether no other table has these columns, so that the table may have another name.
+    /// Whether no other table has these columns, so that the ledger is recognized under any name.
     is_distinctive: bool,
     key: KeyColumns,
 }
 
-/// Columns with a migration's key.
+/// Columns that identify a migration.
 enum KeyColumns {
     Name(&'static str),
-    /// Django's application and name.
+    /// Django's columns for the application and the name.
     Django,
     Liquibase,
     Version(&'static str),
@@ -59,7 +59,8 @@ const fn distinctive(table: &'static str, columns: &'static [&'static str], key:
     Ledger { table, columns, is_distinctive: true, key }
 }
 
-/// Sources: the tools' own statements, which `recorded/` has for most of them, and else their documentation.
+/// Ledgers of all supported tools. Sources: the statements that the tools sent, recorded in `recorded/` for most of
+/// them, and the documentation of the others.
 const LEDGERS: [Ledger; 20] = [
     distinctive("alembic_version", &["version_num"], KeyColumns::Alembic),
     ledger("django_migrations", &["app", "name", "applied"], KeyColumns::Django),
@@ -74,24 +75,24 @@ const LEDGERS: [Ledger; 20] = [
     ledger("_sqlx_migrations", &["version", "checksum"], KeyColumns::Version("version")),
     ledger("_prisma_migrations", &["migration_name"], KeyColumns::Name("migration_name")),
     distinctive("__drizzle_migrations", &["hash", "created_at"], KeyColumns::Drizzle),
-    // golang-migrate has one row, in a table of this name, too.
+    // golang-migrate uses this table name too, but keeps only one row.
     distinctive("schema_migrations", &["version", "dirty"], KeyColumns::Version("version")),
-    // Rails, Ecto and dbmate.
+    // Rails, Ecto and dbmate use this ledger.
     ledger("schema_migrations", &["version"], KeyColumns::Version("version")),
     ledger("__diesel_schema_migrations", &["version"], KeyColumns::Version("version")),
     ledger("refinery_schema_history", &["version", "name"], KeyColumns::Version("version")),
     ledger("pgmigrations", &["name", "run_on"], KeyColumns::Name("name")),
     ledger("SequelizeMeta", &["name"], KeyColumns::Name("name")),
-    // TypeORM and Laravel.
+    // TypeORM and Laravel use a table with this name.
     ledger("migrations", &["timestamp", "name"], KeyColumns::Name("name")),
     ledger("migrations", &["migration", "batch"], KeyColumns::Name("migration")),
     ledger("seaql_migrations", &["version", "applied_at"], KeyColumns::Name("version")),
-    // sql-migrate.
+    // sql-migrate uses this ledger.
     ledger("gorp_migrations", &["id", "applied_at"], KeyColumns::Name("id")),
     ledger("__EFMigrationsHistory", &["migrationid", "productversion"], KeyColumns::Name("migrationid")),
 ];
 
-/// Tables that tools keep beside their list.
+/// Additional tables that tools keep beside their ledgers.
 const COMPANIONS: [&str; 6] = [
     "ar_internal_metadata",
     "atlas_schema_revisions",
@@ -101,22 +102,23 @@ const COMPANIONS: [&str; 6] = [
     "typeorm_metadata",
 ];
 
-/// Tables that are not the tool's alone: applications have one with this name, and migrations change Django's types.
+/// Tables that might not belong to the tool: applications have tables named `migrations`, and migrations change
+/// `django_content_type`.
 const SHARED: [&str; 2] = ["migrations", "django_content_type"];
 
-/// Returns the usual names of the tables in which migration tools list what has run, and of their other tables.
+/// Returns the usual names of the ledgers and of the additional tables that migration tools keep.
 pub fn tables_of_tools() -> impl Iterator<Item = &'static str> {
     LEDGERS.iter().map(|ledger| ledger.table).chain(COMPANIONS)
 }
 
-/// The tables of the tools in a run.
+/// The migration tools' own tables in a run.
 pub(super) struct Ledgers {
-    /// Names of tables in lower case.
+    /// Names of the tables, in lowercase.
     tables: HashSet<String>,
 }
 
 impl Ledgers {
-    /// Finds tables with other names than the usual ones by what the statements insert.
+    /// Collects the tables. Recognizes a ledger with an unusual name by the columns that a statement inserts.
     pub(super) fn of(statements: &[ObservedStatement]) -> Self {
         let usual = tables_of_tools().filter(|table| !SHARED.contains(table));
         let mut tables: HashSet<_> = usual.map(str::to_lowercase).collect();
@@ -126,12 +128,12 @@ impl Ledgers {
         Self { tables }
     }
 
-    /// Returns true for a table in which a tool lists migrations, and for a table beside it.
+    /// Returns true if `table` is a ledger, or an additional table of a tool.
     pub(super) fn has(&self, table: &str) -> bool {
         self.tables.contains(&table.to_lowercase())
     }
 
-    /// Returns `None` for a statement that says nothing about a migration.
+    /// Returns what a statement reveals about a migration. `None` if it doesn't change a ledger.
     pub(super) fn event(&self, statement: &ObservedStatement) -> Option<LedgerEvent> {
         let row = WrittenRow::read(&statement.sql, &statement.parameters)?;
         if row.change == RowChange::Insert {

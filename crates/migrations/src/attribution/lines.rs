@@ -1,4 +1,4 @@
-//! Finds the lines of statements in the files of their migrations.
+//! Finds the line of each statement in the file of its migration.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::files::MigrationFiles;
 use crate::ObservedStatement;
 use crate::sql_text::{normal_form, without_leading_comments};
 
-/// Shortest text that is searched in files of other languages than SQL, in bytes.
+/// Minimum length of a text to search for in files of languages other than SQL, in bytes.
 const MIN_TEXT: usize = 12;
 
-/// Sets the line of each statement whose file has its text.
+/// Sets the line of each statement whose file contains its text.
 pub(super) fn find(
     statements: &[ObservedStatement],
     files: &MigrationFiles<'_>,
@@ -26,17 +26,17 @@ pub(super) fn find(
     }
 }
 
-/// A file in which statements are searched in their order, because several can have the same text.
+/// Searches a file for statements in the order in which they ran, because several statements can have the same text.
 enum Reader {
     Sql {
-        /// Normal form and line of each statement.
+        /// Normal form and line of each statement in the file.
         statements: Vec<(String, usize)>,
-        /// Number of the statement after the one found last.
+        /// Index of the statement after the last one found.
         next: usize,
     },
     Other {
         text: String,
-        /// Place after the text found last.
+        /// Position after the last text found.
         next: usize,
     },
 }
@@ -76,7 +76,7 @@ impl Reader {
     }
 }
 
-/// Returns the number of the line at this byte, from 1.
+/// Returns the line number at byte `place`, starting at 1.
 fn line_at(text: &str, place: usize) -> usize {
     1 + text.bytes().take(place).filter(|byte| *byte == b'\n').count()
 }

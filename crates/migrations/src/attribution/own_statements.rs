@@ -1,11 +1,11 @@
-//! Finds statements that a migration tool sends for itself.
+//! Recognizes the statements that a migration tool sends for its own purposes.
 
 use pgwire::Token;
 
 use super::ledger::Ledgers;
 use crate::sql_text::tokens;
 
-/// Functions without effects on tables, which tools call before they begin.
+/// Functions that tools call before they begin, and that have no effect on tables.
 const FUNCTIONS: [&str; 15] = [
     "version",
     "set_config",
@@ -24,8 +24,8 @@ const FUNCTIONS: [&str; 15] = [
     "pg_my_temp_schema",
 ];
 
-/// Returns true if the statement uses the tool's own tables, reads nothing but the catalogs, takes an advisory lock or sets
-/// up the session. A timeout is no such setting, because it decides how long other sessions wait.
+/// Returns true if the statement uses the tool's own tables, reads only catalogs, takes an advisory lock or configures
+/// the session. Setting a timeout doesn't count, because a timeout determines how long other sessions wait.
 pub(super) fn is_of_tool(sql: &str, ledgers: &Ledgers) -> bool {
     let tokens = tokens(sql);
     let Some(first) = tokens.first() else { return true };
@@ -42,7 +42,7 @@ pub(super) fn is_of_tool(sql: &str, ledgers: &Ledgers) -> bool {
     is(b"show") || (is(b"select") || is(b"with")) && reads_only_catalogs(&tokens)
 }
 
-/// Returns true if the statement names one of the tools' tables.
+/// Returns true if the statement names a tool's table.
 pub(super) fn names_ledger(sql: &str, ledgers: &Ledgers) -> bool {
     has_ledger(&tokens(sql), ledgers)
 }
@@ -51,8 +51,8 @@ fn has_ledger(tokens: &[Token<'_>], ledgers: &Ledgers) -> bool {
     tokens.iter().filter_map(Token::name).any(|name| ledgers.has(&name))
 }
 
-/// Returns true if each table after FROM and JOIN is one of the catalogs. A statement without tables may call only
-/// functions that have no effect on tables.
+/// Returns true if each table after FROM and JOIN is a catalog. A statement without tables counts only if none of its
+/// function calls affects tables.
 fn reads_only_catalogs(tokens: &[Token<'_>]) -> bool {
     let is_word = |token: &Token<'_>, words: &[&[u8]]| words.iter().any(|word| token.is_word(word));
     let mut has_catalog = false;

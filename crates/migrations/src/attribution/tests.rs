@@ -1,12 +1,12 @@
-//! Attribution of what real tools sent.
+//! Tests attribution with sessions of real tools.
 //!
-//! `recorded/` has the sessions in which each tool ran the last six migrations of its project in
-//! `crates/pgfresh/tests/migration_tools`, as a proxy saw them. In the files that end with `_failed`, the ninth migration had
-//! an error.
+//! `recorded/` contains the sessions in which each tool ran the last six migrations of its project in
+//! `crates/pgfresh/tests/migration_tools`, as recorded by a proxy. In the files whose names end with `_failed`, the ninth
+//! migration contained an error.
 //!
-//! Each line has five parts: the expected migration, the number of the session, `ok` or `error`, the text, and the
-//! parameters as `text` or `binary`. The tool's own statements have `=` instead of a migration, and unknown ones `-`.
-//! `INSTA_UPDATE=always` writes the migrations again.
+//! Each line has five parts: the expected migration, the session number, `ok` or `error`, the SQL, and the parameters
+//! as `text` or `binary`. The tool's own statements have `=` instead of a migration. Unknown statements have `-`.
+//! `INSTA_UPDATE=always` rewrites the migrations in the files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,7 +17,7 @@ use plans::{BoundValue, RelationKind};
 
 use super::*;
 
-/// Folder with the recorded sessions.
+/// Returns the folder with the recorded sessions.
 fn recorded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/attribution/recorded")
 }
@@ -67,7 +67,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Returns the statements of the requests, each with the number of its request.
+/// Returns the statements of the requests, and for each statement the index of its request.
 fn observed(requests: &[Request<'_>]) -> (Observations, Vec<usize>) {
     let (mut statements, mut numbers, mut open, mut transactions) =
         (Vec::new(), Vec::new(), HashMap::new(), 0);
@@ -135,14 +135,15 @@ fn statements_of_each_tool_have_their_migration() {
     assert!(tools >= 22, "{tools}");
 }
 
-/// A statement of a session, with parameters in text format.
+/// Returns a statement that a session sent with text parameters.
 fn sent(session: usize, sql: &str, parameters: &[&str]) -> ObservedStatement {
     let value = |text: &&str| BoundValue { type_oid: 0, format: 0, value: Some(text.as_bytes().to_vec()) };
     let parameters = parameters.iter().map(value).collect();
     ObservedStatement { session, sql: sql.to_owned(), parameters, ..ObservedStatement::default() }
 }
 
-/// Returns the names of the statements' migrations: `=` for the tool's own statements, and `-` for unknown ones.
+/// Returns the migration of each statement, where `=` stands for one of the tool's own statements and `-` for an
+/// unknown migration.
 fn names(statements: Vec<ObservedStatement>, files: &[(&str, &str)], added: &[&str]) -> Vec<String> {
     let paths: Vec<_> = files.iter().map(|(path, _)| (*path).to_owned()).collect();
     let added: Vec<_> = added.iter().map(|path| (*path).to_owned()).collect();
@@ -158,7 +159,7 @@ fn names(statements: Vec<ObservedStatement>, files: &[(&str, &str)], added: &[&s
     found.into_iter().map(name).collect()
 }
 
-/// INSERT of a tool, its parameters, the migration's file and its name.
+/// For each tool: the INSERT into its ledger, the parameters, the migration's file and the expected name.
 const OTHER_TOOLS: [(&str, &[&str], &str, &str); 13] = [
     ("insert into schema_migrations (version) values ($1)", &["0042"], "db/migrations/42_a.sql", "42_a.sql"),
     (
@@ -216,7 +217,7 @@ const OTHER_TOOLS: [(&str, &[&str], &str, &str); 13] = [
         "drizzle/0001_email.sql",
         "0001_email.sql",
     ),
-    // Tables with names that the project has chosen.
+    // The project selected the names of these tables.
     (
         "INSERT INTO versions (version_num) VALUES ('3a0c')",
         &[],
@@ -270,7 +271,7 @@ fn steps_back_have_the_names_of_their_migrations() {
     ] {
         assert_eq!(names(vec![drop(), sent(0, row, &[])], files, &[])[0], name, "{row}");
     }
-    // golang-migrate writes the number that the database has afterwards.
+    // golang-migrate writes the number that the database has after the migration.
     let files = [("migrations/1_a.up.sql", ""), ("migrations/2_b.down.sql", "DROP TABLE orders;")];
     let row =
         |dirty| sent(0, "INSERT INTO schema_migrations (version, dirty) VALUES ($1, $2)", &["1", dirty]);
@@ -282,7 +283,7 @@ fn rows_from_another_session_name_statements() {
     let row = |session| sent(session, "INSERT INTO schema_migrations (version) VALUES ('7')", &[]);
     let create = |session| sent(session, "CREATE TABLE a ()", &[]);
     assert_eq!(names(vec![create(0), row(1)], &[], &[]), ["7", "="]);
-    // Two sessions migrate two schemas at the same time.
+    // Two sessions migrate two schemas concurrently.
     assert_eq!(names(vec![create(0), create(1), row(1), row(0)], &[], &[]), ["7", "7", "=", "="]);
     let mut other = create(1);
     other.database = "other".to_owned();

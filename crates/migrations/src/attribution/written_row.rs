@@ -1,4 +1,4 @@
-//! Reads the columns and values of a row that a statement inserts, changes or deletes.
+//! Parses the columns and values of a row that a statement inserts, updates or deletes.
 
 use pgwire::{Token, TokenKind};
 use plans::BoundValue;
@@ -8,7 +8,7 @@ use crate::sql_text::tokens;
 /// How a statement changes a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowChange {
-    /// INSERT with a list of columns and one row of values.
+    /// An INSERT with a column list and a single row.
     Insert,
     /// UPDATE.
     Update,
@@ -16,27 +16,27 @@ pub(super) enum RowChange {
     Delete,
 }
 
-/// A row that a statement writes.
+/// A row that a statement inserts, updates or deletes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WrittenRow {
     pub(super) change: RowChange,
-    /// Name of the table without its schema.
+    /// Name of the table, without its schema.
     pub(super) table: String,
     columns: Vec<Column>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Column {
-    /// Name in lower case, because tools quote it or not.
+    /// Name in lowercase, because some tools quote names and others don't.
     name: String,
-    /// `None` for NULL and for an expression.
+    /// The value. `None` for NULL and for an expression.
     value: Option<String>,
-    /// Whether the column stands in WHERE.
+    /// Whether the column is in the WHERE clause.
     is_condition: bool,
 }
 
 impl WrittenRow {
-    /// Returns `None` for other statements, for an INSERT of several rows, and for one without a list of columns.
+    /// Returns `None` for other statements, for an INSERT of several rows, and for an INSERT without a column list.
     pub(super) fn read(sql: &str, parameters: &[BoundValue]) -> Option<Self> {
         let mut tokens = Tokens::new(sql, parameters);
         let first = tokens.next()?;
@@ -57,22 +57,23 @@ impl WrittenRow {
         None
     }
 
-    /// Returns true if the statement names all these columns.
+    /// Returns true if the statement names all of `columns`.
     pub(super) fn has(&self, columns: &[&str]) -> bool {
         columns.iter().all(|wanted| self.columns.iter().any(|column| column.name == *wanted))
     }
 
-    /// Returns the value that the row has afterwards, or that WHERE asks for if the statement does not set the column.
+    /// Returns the row's value after the statement. If the statement doesn't set the column, this is the value in
+    /// WHERE.
     pub(super) fn value(&self, column: &str) -> Option<&str> {
         self.new_value(column).or_else(|| self.condition(column))
     }
 
-    /// Returns the value that the statement gives to a column.
+    /// Returns the value that the statement assigns to a column.
     pub(super) fn new_value(&self, column: &str) -> Option<&str> {
         self.find(column, false)
     }
 
-    /// Returns the value that WHERE asks for.
+    /// Returns the value that WHERE compares a column with.
     pub(super) fn condition(&self, column: &str) -> Option<&str> {
         self.find(column, true)
     }
@@ -83,7 +84,7 @@ impl WrittenRow {
     }
 }
 
-/// Tokens of a statement.
+/// Reads a statement's tokens from left to right.
 struct Tokens<'a> {
     all: Vec<Token<'a>>,
     at: usize,
@@ -125,7 +126,7 @@ impl<'a> Tokens<'a> {
         self.skip_sign(sign).then_some(())
     }
 
-    /// Reads the last part of a qualified name.
+    /// Parses a qualified name and returns its last part.
     fn name(&mut self) -> Option<String> {
         let mut name = self.next()?.name()?;
         while self.skip_sign(b'.') {
@@ -139,7 +140,7 @@ impl<'a> Tokens<'a> {
         self.name()
     }
 
-    /// Reads `(column, …) VALUES (value, …)`.
+    /// Parses `(column, …) VALUES (value, …)`.
     fn inserted(&mut self) -> Option<Vec<Column>> {
         if self.skip_word(b"as") {
             self.next()?;
@@ -167,7 +168,7 @@ impl<'a> Tokens<'a> {
         Some(columns.map(|(name, value)| Column { name, value, is_condition: false }).collect())
     }
 
-    /// Reads `column = value` and `column IN (value)`, before and after WHERE.
+    /// Parses `column = value` and `column IN (value)`, before and after WHERE.
     fn equations(&mut self) -> Vec<Column> {
         let (mut columns, mut is_condition) = (Vec::new(), false);
         while let Some(token) = self.peek() {
@@ -186,7 +187,7 @@ impl<'a> Tokens<'a> {
         columns
     }
 
-    /// Reads an expression and returns its value if it begins with a literal or a parameter.
+    /// Skips an expression. Returns its value if it starts with a literal or a parameter.
     fn expression(&mut self) -> Option<String> {
         let value = self.peek().and_then(|token| self.constant(token));
         let mut open = 0_usize;
@@ -225,8 +226,8 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Returns a parameter's value as text. A driver may let the server choose the type: then only the bytes tell a text from an
-/// integer. An integer below 2⁵⁶ begins with a control character, and a text has none.
+/// Returns a parameter's value as text. If the driver lets the server determine the type, only the bytes distinguish
+/// text from an integer: a binary integer below 2⁵⁶ starts with a control character, and text doesn't contain any.
 fn decoded(parameter: &BoundValue) -> Option<String> {
     let value = parameter.value.as_deref()?;
     let text = std::str::from_utf8(value).ok();

@@ -1,38 +1,38 @@
-//! The server's answer to a few messages.
+//! Collects the server's response to the messages of one statement.
 
 use pgwire::{ErrorResponse, Frame, StatementError, columns, split_zero};
 use server::Rows;
 
-/// Everything up to ReadyForQuery.
+/// A response up to and including ReadyForQuery.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// Command tags.
+    /// Tags of the CommandComplete messages, such as `INSERT 0 1`.
     pub(super) tags: Vec<String>,
-    /// Whether a portal has more rows.
+    /// Whether a portal was suspended and has more rows.
     pub(super) is_suspended: bool,
-    /// The first error.
+    /// The first error. `None` if there was none.
     pub(super) error: Option<StatementError>,
     /// Whether the error ended the session.
     pub(super) is_fatal: bool,
-    /// Transaction status of ReadyForQuery. `None` until it comes.
+    /// Transaction status from ReadyForQuery. `None` until this message arrives.
     pub(super) status: Option<u8>,
-    /// Rows, if they are wanted.
+    /// The rows, if the caller wants them.
     pub(super) rows: Rows,
 }
 
-/// Next action for the sender of a request.
+/// What the sender of a request does after a message from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Read on.
+    /// Read the next message.
     Read,
     /// Send the data of a COPY.
     Copy,
-    /// The current statement has ended.
+    /// The current statement has ended, so its result can be recorded.
     Ended,
 }
 
 impl Answer {
-    /// Adds a message of the server.
+    /// Adds a message from the server. `wants_rows` means that the rows are kept.
     pub(super) fn add(&mut self, frame: Frame<'_>, wants_rows: bool) -> Next {
         match frame.tag {
             b'C' => self.tags.push(String::from_utf8_lossy(split_zero(frame.body).0).into_owned()),
@@ -57,7 +57,7 @@ impl Answer {
         if matches!(frame.tag, b'C' | b's' | b'I' | b'E') { Next::Ended } else { Next::Read }
     }
 
-    /// Returns the SQLSTATE of the error.
+    /// Returns the SQLSTATE of the error. `None` if there was none.
     pub(super) fn sqlstate(&self) -> Option<&str> {
         self.error.as_ref().map(|error| error.sqlstate.as_str())
     }

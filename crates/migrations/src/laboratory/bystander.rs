@@ -1,8 +1,10 @@
-//! Locks of a statement that PostgreSQL refuses in a transaction, or that fails, as other sessions see them.
+//! Observes, from other sessions, the locks of a statement that can't report them itself: because PostgreSQL refuses the
+//! statement in a transaction, or because it fails.
 //!
-//! Such a statement may hold a lock for less than a millisecond. So a session for each table, the trap, first takes all
-//! lock modes of it. The statement waits for them, and `pg_locks` names the mode that it wants. Then the trap releases only
-//! the modes that conflict with this one, so that the statement waits again for each stronger mode.
+//! Such a statement may hold a lock for less than a millisecond. So the laboratory opens a session for each table, called
+//! a trap, that takes the table's lock modes before the statement runs. The statement then waits for the trap, and
+//! `pg_locks` shows the requested mode. The trap now releases only the modes that conflict with the requested one, so
+//! that the statement waits again when it requests a stronger mode.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,26 +17,26 @@ use super::facts::covers;
 use super::questions::RelationState;
 use crate::LockMode;
 
-/// Maximum number of tables to hold. Each takes a session of the server.
+/// Maximum number of tables with traps. Each trap takes up one of the server's sessions.
 const MOST: usize = 200;
 
-/// A statement to observe, by its session.
+/// The statement to observe, identified by its session.
 pub(super) struct Target<'a> {
     pub(super) database: &'a str,
     pub(super) pid: u32,
-    /// Relations that its transaction has locked before.
+    /// Relations that the statement's transaction has already locked.
     pub(super) held: &'a HashMap<u32, RelationState>,
-    /// Whether a trap opens once the statement can change the table. VACUUM does not truncate a table that another session
-    /// uses.
+    /// Whether a trap opens completely when the statement requests a mode that lets it change the table. VACUUM doesn't
+    /// truncate a table that another session uses.
     pub(super) opens_early: bool,
 }
 
-/// A session that holds a table.
+/// A session that holds locks on one table, so that the observed statement has to wait for them.
 #[derive(Debug)]
 struct Trap {
     session: AdminConnection,
     pid: u32,
-    /// Number of modes that it holds, from the weakest.
+    /// Number of lock modes that the session still holds, starting from the weakest mode.
     modes: usize,
 }
 
@@ -45,15 +47,18 @@ pub(super) struct Bystander {
     pid: u32,
     traps: Vec<Trap>,
     opens_early: bool,
-    /// Indexes. LOCK TABLE refuses them, so only their locks at the time of a wait are certain.
+    /// Object identifiers of indexes. LOCK TABLE refuses indexes, so a lock on an index is certain only while the
+    /// statement waits for a trap.
     indexes: HashSet<u32>,
     locks: HashMap<u32, HashSet<LockMode>>,
-    /// Whether some locks cannot be seen, because a table has no trap or its own transaction keeps others from it.
+    /// Whether some locks can't be observed, because a table has no trap, or because the statement's own transaction
+    /// prevents the trap from taking the necessary modes.
     pub(super) is_incomplete: bool,
 }
 
 impl Bystander {
-    /// Holds the tables with these object identifiers, before the session of `target` runs its statement.
+    /// Sets a trap for each table in `tables`, a list of object identifiers. Call this before the session of `target`
+    /// runs its statement.
     pub(super) fn new(
         catalogs: &mut Catalogs<'_>,
         target: &Target<'_>,
@@ -85,7 +90,7 @@ impl Bystander {
             };
             let locks: String = modes.iter().enumerate().map(lock).collect();
             let sql = format!("BEGIN; {locks} SELECT pg_backend_pid()");
-            // A transaction of another session may hold the table.
+            // The lock request may fail, because another session's transaction may hold a lock on the table.
             let Ok(rows) = session.query(&sql) else {
                 bystander.is_incomplete = true;
                 continue;
@@ -96,9 +101,9 @@ impl Bystander {
         Ok(bystander)
     }
 
-    /// Looks at the statement's locks, and opens the trap that it waits for.
+    /// Records the statement's current locks, and opens the trap that the statement waits for.
     pub(super) fn look(&mut self, catalogs: &mut Catalogs<'_>) -> Result<(), LaboratoryError> {
-        // The blockers come first: a session that waits for a trap has all its locks until the trap opens.
+        // The blockers come first in the result: if they include a trap, then the locks read after them are still held.
         let sql = format!(
             "SELECT NULL, unnest(pg_blocking_pids({pid}))::text UNION ALL \
              SELECT relation::text, mode || CASE WHEN granted THEN '' ELSE '?' END FROM pg_locks WHERE pid = {pid} AND locktype = 'relation' \
@@ -129,7 +134,8 @@ impl Bystander {
                 self.locks.entry(oid).or_default().extend(mode);
             }
         }
-        // A statement that waits for no lock waits for the end of the trap's transaction.
+        // If the statement doesn't wait for a lock, it waits for the end of the trap's transaction. `wanted` is then
+        // `None`, so that the trap opens completely.
         let is_last = |mode: LockMode| self.opens_early && mode >= LockMode::ShareUpdateExclusive;
         let wanted = wanted.filter(|mode| !is_last(*mode));
         for trap in self.traps.iter_mut().filter(|trap| blockers.contains(&trap.pid)) {
@@ -138,20 +144,22 @@ impl Bystander {
         Ok(())
     }
 
-    /// Opens all traps. Returns the modes of the locks by relation.
+    /// Removes all traps. Returns the observed lock modes for each relation.
     pub(super) fn finish(self) -> HashMap<u32, Vec<LockMode>> {
         self.locks.into_iter().map(|(oid, modes)| (oid, modes.into_iter().collect())).collect()
     }
 }
 
-/// Returns the modes that another session can take, from the weakest to the first that conflicts with one of `held`.
+/// Returns the modes that another session can take beside `held`: all modes weaker than the first one that conflicts
+/// with `held`.
 fn modes_beside(held: &[LockMode]) -> &'static [LockMode] {
     let is_taken = |mode: &LockMode| held.iter().any(|held| held.conflicts_with(*mode));
     let end = LockMode::ALL.iter().position(is_taken);
     &LockMode::ALL[..end.unwrap_or(LockMode::ALL.len())]
 }
 
-/// Returns true if a session with `held` can take a lock that matters and that waits for none of `modes`.
+/// Returns true if a session that holds `held` can take a relevant lock that conflicts with none of `modes`, so that a
+/// trap with `modes` would miss the lock.
 fn misses_locks(held: &[LockMode], modes: &[LockMode]) -> bool {
     let matters = |mode: &LockMode| {
         *mode >= LockMode::ShareUpdateExclusive && !held.iter().any(|held| covers(*held, *mode))
@@ -160,8 +168,8 @@ fn misses_locks(held: &[LockMode], modes: &[LockMode]) -> bool {
     LockMode::ALL.iter().filter(|mode| matters(mode)).any(|mode| !waits(mode))
 }
 
-/// Returns SQL that locks a relation. LOCK TABLE refuses materialized views, so that other statements lock these, in some
-/// modes.
+/// Returns SQL that locks a relation. LOCK TABLE refuses materialized views, so other statements lock these. Some modes
+/// have no such statement, and the SQL is then empty.
 fn lock(name: &str, letter: char, mode: LockMode) -> String {
     match (letter, mode) {
         ('m', LockMode::AccessShare) => format!("SELECT FROM {name} LIMIT 0"),
@@ -173,7 +181,7 @@ fn lock(name: &str, letter: char, mode: LockMode) -> String {
 }
 
 impl Trap {
-    /// Gives up the modes that conflict with `wanted`, or all.
+    /// Releases the modes that conflict with `wanted`. Releases all modes if `wanted` is `None`.
     fn open_for(&mut self, wanted: Option<LockMode>) -> Result<(), LaboratoryError> {
         let harmless = |wanted: LockMode| {
             LockMode::ALL.into_iter().take_while(|mode| !mode.conflicts_with(wanted)).count()

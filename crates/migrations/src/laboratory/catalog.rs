@@ -1,4 +1,4 @@
-//! Other sessions of the laboratory, which see only what is committed.
+//! Reads the catalogs through the laboratory's own sessions, which see only committed changes.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -11,32 +11,32 @@ use super::error::{During, LaboratoryError};
 use super::questions::Counters;
 use super::{ADMIN, TIMEOUT};
 
-/// Limit for a wait for a catalog that a statement has locked.
+/// Maximum wait for a catalog table that a statement has locked.
 const SETTINGS: [(&str, &str); 1] = [("lock_timeout", "10s")];
-/// First major in which a session can report its counters at once.
+/// First major version whose sessions can report their counters immediately.
 const FIRST_WITH_FORCED_COUNTERS: u32 = 15;
 
-/// A relation as other sessions see it.
+/// A relation as other sessions see it: without uncommitted changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommittedRelation {
     pub(super) name: RelationName,
     pub(super) kind: RelationKind,
-    /// Letter of the kind in `pg_class`.
+    /// The letter in `pg_class.relkind`, such as `r` for a table.
     pub(super) letter: char,
-    /// Table of an index.
+    /// The index's table. `None` if the relation isn't an index.
     pub(super) table: Option<RelationName>,
-    /// Number of the file. `None` for a relation without files.
+    /// Number of the relation's file. `None` if the relation has no files.
     pub(super) file: Option<u32>,
-    /// Size of the first file in bytes.
+    /// Size of the relation's main file in bytes.
     pub(super) bytes: u64,
-    /// Counters that sessions have reported.
+    /// Scan counters that sessions have reported so far.
     pub(super) counters: Counters,
 }
 
-/// Relations by their object identifiers.
+/// Relations, keyed by object identifier.
 pub(super) type Relations = HashMap<u32, CommittedRelation>;
 
-/// A session of the laboratory in each database where one is needed.
+/// The laboratory's own sessions, at most one in each database. A session opens when it is first needed.
 #[derive(Debug)]
 pub(super) struct Catalogs<'a> {
     server: &'a Server,
@@ -52,12 +52,13 @@ impl<'a> Catalogs<'a> {
     /// Closes all sessions, so that a statement can drop or copy a database.
     pub(super) fn close(&mut self) {
         for (_, session) in self.sessions.drain() {
-            // The server ends the session either way.
+            // The server ends the session even if closing it fails.
             drop(session.close());
         }
     }
 
-    /// Runs SQL in a database. A migration may end all other sessions, so the query is tried twice.
+    /// Runs SQL in a database. A migration may end all other sessions, so a failed query runs a second time in a new
+    /// session.
     pub(super) fn query(&mut self, database: &str, sql: &str) -> Result<Rows, LaboratoryError> {
         let result = self.session(database)?.query(sql);
         match result {
@@ -77,12 +78,12 @@ impl<'a> Catalogs<'a> {
         }
     }
 
-    /// Opens another session.
+    /// Opens an additional session, which the caller owns.
     pub(super) fn open(&self, database: &str) -> Result<AdminConnection, LaboratoryError> {
         open(self.server, self.major, database)
     }
 
-    /// Returns the relations with these object identifiers, as far as they are committed.
+    /// Returns the relations with these object identifiers. Leaves out relations that aren't committed.
     pub(super) fn committed(&mut self, database: &str, oids: &[u32]) -> Result<Relations, LaboratoryError> {
         if oids.is_empty() {
             return Ok(Relations::new());
@@ -91,13 +92,13 @@ impl<'a> Catalogs<'a> {
         self.relations(database, &format!("c.oid IN ({})", list.join(",")))
     }
 
-    /// Returns all relations, with current counters.
+    /// Returns all relations in the database, with up-to-date counters.
     pub(super) fn all(&mut self, database: &str) -> Result<Relations, LaboratoryError> {
         self.query(database, "SELECT pg_stat_clear_snapshot()")?;
         self.relations(database, "c.oid >= 16384")
     }
 
-    /// Reads relations without a lock on them, because the migration may hold ACCESS EXCLUSIVE.
+    /// Reads relations without locking them, because the migration may hold ACCESS EXCLUSIVE.
     fn relations(&mut self, database: &str, condition: &str) -> Result<Relations, LaboratoryError> {
         let sql = format!(
             "SELECT c.oid, n.nspname, c.relname, c.relkind, pg_relation_filenode(c.oid), \
@@ -112,14 +113,14 @@ impl<'a> Catalogs<'a> {
         Ok(self.query(database, &sql)?.into_iter().filter_map(|row| relation(&row)).collect())
     }
 
-    /// Returns the pids of the sessions that a session waits for.
+    /// Returns the pids of the sessions that session `pid` waits for.
     pub(super) fn blockers(&mut self, pid: u32) -> Result<HashSet<u32>, LaboratoryError> {
         let rows = self.query(ADMIN, &format!("SELECT unnest(pg_blocking_pids({pid}))"))?;
         Ok(rows.into_iter().filter_map(|row| row.first()?.as_ref()?.parse().ok()).collect())
     }
 
-    /// Returns the tables that a statement may lock which names these relations: tables of indexes, partitions, and tables
-    /// that foreign keys connect with them.
+    /// Returns the tables that a statement may lock if it names the relations in `named`: their tables if they are
+    /// indexes, their partitions, and the tables connected to them by foreign keys.
     pub(super) fn tables_near(&mut self, database: &str, named: &[u32]) -> Result<Vec<u32>, LaboratoryError> {
         if named.is_empty() {
             return Ok(Vec::new());
@@ -140,17 +141,17 @@ impl<'a> Catalogs<'a> {
         Ok(rows.into_iter().filter_map(|row| row.first()?.as_ref()?.parse().ok()).collect())
     }
 
-    /// Returns true if a session can report its counters at once.
+    /// Returns true if sessions of this major version can report their counters immediately.
     pub(super) fn can_force_counters(&self) -> bool {
         self.major >= FIRST_WITH_FORCED_COUNTERS
     }
 
-    /// Returns the directory of the server's socket.
+    /// Returns the directory that contains the server's Unix socket.
     pub(super) fn socket_directory(&self) -> PathBuf {
         self.server.run().socket_directory()
     }
 
-    /// Cancels the statement of a session, or ends the session.
+    /// Cancels a session's current statement. If `ends_session` is true, ends the session instead.
     pub(super) fn interrupt(&mut self, pid: u32, ends_session: bool) -> Result<(), LaboratoryError> {
         let verb = if ends_session { "terminate" } else { "cancel" };
         self.query(ADMIN, &format!("SELECT pg_{verb}_backend({pid})"))?;
@@ -182,7 +183,7 @@ fn relation(row: &[Option<String>]) -> Option<(u32, CommittedRelation)> {
     Some((text(0)?.parse().ok()?, relation))
 }
 
-/// Returns the kind for a letter of `pg_class`. Views, sequences and composite types have no kind of their own.
+/// Returns the kind for a letter in `pg_class.relkind`. Views, sequences and composite types share a kind.
 pub(super) fn kind(letter: char) -> RelationKind {
     match letter {
         'r' => RelationKind::Table,

@@ -1,41 +1,41 @@
-//! Kinds of statements that the laboratory repeats in different ways.
+//! Classifies statements by how the laboratory has to repeat them.
 
 use pgwire::Token;
 
 use crate::sql_text;
 
-/// Number of words that decide about the kind of a statement.
+/// Number of words that are enough to classify a statement.
 const WORDS: usize = 12;
 
-/// A kind of statement.
+/// How the laboratory has to repeat a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StatementClass {
     /// BEGIN or START TRANSACTION.
     Begin,
-    /// COMMIT, ROLLBACK or PREPARE TRANSACTION. Another transaction may follow at once.
+    /// COMMIT, ROLLBACK or PREPARE TRANSACTION.
     End {
-        /// Whether the statement has AND CHAIN.
+        /// Whether the statement contains AND CHAIN, so that another transaction starts immediately.
         is_chained: bool,
     },
-    /// SAVEPOINT and its name.
+    /// SAVEPOINT, with its name.
     Savepoint(String),
-    /// ROLLBACK TO and the name of the savepoint.
+    /// ROLLBACK TO, with the savepoint's name.
     RollbackTo(String),
-    /// A statement that takes no lock on a relation, such as SET.
+    /// A statement that doesn't lock a relation, such as SET.
     Bare,
-    /// A statement that PostgreSQL refuses in a transaction.
+    /// A statement that PostgreSQL refuses in a transaction, such as VACUUM.
     Outside {
-        /// Whether it concerns a database that must have no sessions.
+        /// Whether the statement changes a whole database, which must not have sessions meanwhile.
         is_of_database: bool,
     },
-    /// Messages of the extended protocol that run nothing, or a text without a statement.
+    /// Extended-protocol messages that run nothing, or a text that contains no statement.
     Preparation,
     /// Any other statement.
     Ordinary,
 }
 
 impl StatementClass {
-    /// Returns the kind of a single statement.
+    /// Classifies a single statement.
     pub(super) fn of(sql: &str) -> Self {
         let mut tokens = sql_text::tokens(sql);
         let end = tokens.iter().position(|token| token.is_sign(b';'));

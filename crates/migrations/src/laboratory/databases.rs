@@ -1,4 +1,5 @@
-//! The databases of the laboratory: a copy of the template's that stays as it is, and those that the migration changes.
+//! Creates the laboratory's databases: an unchanged copy of the template's database, and the databases that the
+//! migration changes.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,26 +12,26 @@ use super::sizes::Sizes;
 use super::{ADMIN, TIMEOUT};
 use crate::sql_text::tokens;
 
-/// Database of the session that copies [`ADMIN`].
+/// Database that a session connects to while it copies [`ADMIN`].
 const OTHER: &str = "template1";
 /// Copy of the template's database that no statement changes.
 const BASE: &str = "pgfresh_base";
-/// Option with which a client chooses one of several templates.
+/// Startup option that a client uses to select one of several templates.
 const TEMPLATE_OPTION: &[u8] = b"pgfresh.template";
 
-/// Names of the databases.
+/// Names of the laboratory's databases.
 #[derive(Debug)]
 pub(super) struct Databases {
     major: u32,
     default: String,
     templates: Vec<String>,
     migrated: String,
-    /// Number of fresh databases so far.
+    /// Number of fresh databases created so far.
     fresh: u32,
 }
 
 impl Databases {
-    /// Copies the template's database before any statement changes it.
+    /// Copies the template's database before a statement can change it.
     pub(super) fn prepare(
         server: &Server,
         major: u32,
@@ -45,7 +46,7 @@ impl Databases {
         Ok(databases)
     }
 
-    /// Opens a session for the laboratory's own SQL.
+    /// Opens a session in which the laboratory runs its own SQL.
     pub(super) fn admin(&self, server: &Server) -> Result<AdminConnection, LaboratoryError> {
         self.connect(server, ADMIN, &[])
     }
@@ -55,7 +56,7 @@ impl Databases {
         &self.migrated
     }
 
-    /// Creates another copy of the template's database.
+    /// Creates another copy of the template's database and returns its name.
     pub(super) fn create_fresh(&mut self, server: &Server) -> Result<String, LaboratoryError> {
         self.fresh += 1;
         let name = format!("pgfresh_fresh_{}", self.fresh);
@@ -64,8 +65,8 @@ impl Databases {
         Ok(name)
     }
 
-    /// Creates the databases that the transcripts name, except those that the migration itself creates. Returns the
-    /// sizes of the relations in all of them.
+    /// Creates the databases that the transcripts name, except those that the migration creates itself. Returns the
+    /// sizes of all their relations.
     pub(super) fn prepare_for(
         &mut self,
         server: &Server,
@@ -91,7 +92,7 @@ impl Databases {
             if !sizes.has(name) {
                 let mut counting = self.connect(server, name, &[("statement_timeout", "10s")])?;
                 sizes.read(&mut counting, name)?;
-                // The server refuses to drop or rename a database with a session.
+                // The server refuses to drop or rename a database while a session is connected to it.
                 counting.close().during("read the sizes of tables")?;
             }
             if is_default {
@@ -104,7 +105,7 @@ impl Databases {
         Ok(sizes)
     }
 
-    /// Returns the database of which the transcript's database is a copy.
+    /// Returns the database to copy for a transcript.
     fn source(&self, transcript: &SessionTranscript) -> String {
         let parameters = transcript.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let params = StartupParams::new(parameters);
@@ -137,7 +138,7 @@ impl Databases {
     }
 }
 
-/// Returns true if a statement of the transcripts creates the database before the first session in it.
+/// Returns true if a statement in the transcripts creates the database before the first session connects to it.
 fn is_created(database: &str, transcripts: &[SessionTranscript]) -> bool {
     let sessions = transcripts.iter().filter(|transcript| transcript.database == database);
     let Some(first) = sessions.map(|transcript| transcript.began).min() else { return false };
@@ -156,7 +157,7 @@ fn is_created(database: &str, transcripts: &[SessionTranscript]) -> bool {
     })
 }
 
-/// Returns true if one of the statements creates this database.
+/// Returns true if a statement in `sql` creates the database.
 fn creates(sql: &str, database: &str) -> bool {
     split_statements(sql).into_iter().any(|statement| {
         let [first, second, name, ..] = &tokens(statement)[..] else { return false };

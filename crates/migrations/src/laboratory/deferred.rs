@@ -1,7 +1,7 @@
-//! Locks of the triggers and constraints that PostgreSQL defers to the end of a transaction.
+//! Observes the locks of triggers and constraints that PostgreSQL defers to the end of the transaction.
 //!
-//! COMMIT runs them and releases the locks at once. So the laboratory runs them before COMMIT, asks for the locks, and goes
-//! back to a savepoint. COMMIT then runs them again.
+//! COMMIT runs the deferred triggers and releases their locks immediately. So the laboratory runs the triggers before
+//! COMMIT, reads the locks, and rolls back to a savepoint. COMMIT then runs the triggers again.
 
 use pgwire::begins_with;
 
@@ -11,14 +11,15 @@ use super::repetition::Repetition;
 use super::session::RepeatedSession;
 use crate::RelationLock;
 
-/// Asks for a trigger that can be deferred, which may be new.
+/// Finds out whether any trigger can be deferred, including new triggers.
 const DEFERRABLE: &str = "SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable LIMIT 1";
 const BEGIN: &str = "SAVEPOINT pgfresh_deferred";
 const RUN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 const UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_deferred", "RELEASE SAVEPOINT pgfresh_deferred"];
 
 impl Repetition<'_> {
-    /// Returns the locks that the end of the session's transaction takes. Empty if a constraint is violated.
+    /// Returns the locks that the deferred triggers take when the session's transaction ends. Empty if a constraint is
+    /// violated.
     pub(super) fn locks_of_deferred(
         &mut self,
         open: &mut RepeatedSession,
@@ -35,7 +36,8 @@ impl Repetition<'_> {
         let mut locks = Vec::new();
         if !has_failed {
             let after = SessionState::read(&self.ask(open, HELD)?.rows);
-            // Checks of a foreign key read whole tables only if these are tiny, so scans say nothing about production.
+            // A foreign-key check scans a whole table only if the table is tiny, so its scans say nothing about
+            // production. Keep only the locks.
             locks = self.changes(database, &before, &after)?.locks;
         }
         for sql in UNDO {
@@ -45,7 +47,7 @@ impl Repetition<'_> {
     }
 }
 
-/// Returns true if a statement at the end of a transaction keeps its changes.
+/// Returns true if a statement ends a transaction without discarding its changes.
 pub(super) fn keeps_changes(sql: &str) -> bool {
     begins_with(sql, &["commit", "end", "prepare"])
 }

@@ -1,4 +1,4 @@
-//! Errors of the laboratory.
+//! Defines the errors of the laboratory.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use server::{SessionError, StartError};
 use storage::FileError;
 use template::ProvisionError;
 
-/// Timeout for changes that take milliseconds.
+/// Timeout for changes that normally take milliseconds.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Reason why there are no observations.
+/// Reason why the laboratory has no observations.
 #[derive(Debug, thiserror::Error)]
 pub enum LaboratoryError {
     /// pgfresh could not start a server on a copy of the template.
@@ -19,26 +19,26 @@ pub enum LaboratoryError {
     /// A session failed.
     #[error("could not {verb} in the laboratory")]
     Session {
-        /// Action that failed.
+        /// The action that failed, such as "repeat a request".
         verb: &'static str,
         /// The session's error.
         source: SessionError,
     },
-    /// The end of the server's processes could not be observed.
+    /// pgfresh could not observe whether the server's processes ended.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A wait was in vain.
+    /// The laboratory waited for an event that didn't happen.
     #[error("could not see {event} in the laboratory after {} s", after.as_secs())]
     Silent {
-        /// Awaited event.
+        /// The event that didn't happen.
         event: &'static str,
-        /// Duration of the wait.
+        /// How long the laboratory waited.
         after: Duration,
     },
 }
 
 impl LaboratoryError {
-    /// Returns the detail of the cause, as a full sentence.
+    /// Describes the cause in a full sentence. `None` if the error message already says everything.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -48,7 +48,7 @@ impl LaboratoryError {
         }
     }
 
-    /// Returns advice for the user, as a full sentence.
+    /// Returns advice for the user in a full sentence. `None` if there is none.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -65,7 +65,7 @@ impl From<StartError> for LaboratoryError {
     }
 }
 
-/// Names the action of a failed session.
+/// Adds the action to the error of a failed session.
 pub(super) trait During<T> {
     fn during(self, verb: &'static str) -> Result<T, LaboratoryError>;
 }
@@ -76,7 +76,7 @@ impl<T> During<T> for Result<T, SessionError> {
     }
 }
 
-/// Asks every millisecond until `happened` returns true.
+/// Calls `happened` every millisecond until it returns true.
 pub(super) fn wait_for(
     event: &'static str,
     mut happened: impl FnMut() -> Result<bool, LaboratoryError>,

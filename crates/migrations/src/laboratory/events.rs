@@ -1,40 +1,40 @@
-//! The order in which the laboratory repeats sessions and requests.
+//! Determines the order in which the laboratory repeats sessions and requests.
 
 use std::time::Instant;
 
 use pgwire::SessionTranscript;
 
-/// A step of the repetition.
+/// A step in the repetition of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A session begins.
+    /// A session starts.
     Open {
-        /// Number of the session.
+        /// Index of the session in the transcripts.
         session: usize,
     },
-    /// The server answered a request.
+    /// The server responded to a request.
     Answered {
-        /// Number of the session.
+        /// Index of the session in the transcripts.
         session: usize,
-        /// Number of the request in its session.
+        /// Index of the request in its session.
         request: usize,
     },
-    /// The server has answered the session's last request.
+    /// The server has responded to the session's last request, so the session can close.
     Close {
-        /// Number of the session.
+        /// Index of the session in the transcripts.
         session: usize,
     },
-    /// A request has no answer.
+    /// The server didn't respond to a request, because the transcript ended first.
     Unfinished {
-        /// Number of the session.
+        /// Index of the session in the transcripts.
         session: usize,
-        /// Number of the request in its session.
+        /// Index of the request in its session.
         request: usize,
     },
 }
 
-/// Returns all steps. Requests come in the order of their answers: a request that was answered earlier cannot have waited
-/// for one that was answered later. Requests without an answer come last.
+/// Returns all steps. Requests are in the order of their responses: a request with an earlier response can't have
+/// waited for a request with a later one. Requests without a response come last.
 pub(super) fn events(transcripts: &[SessionTranscript]) -> Vec<Event> {
     let mut events: Vec<(Instant, Event)> = Vec::new();
     let mut unfinished: Vec<(Instant, Event)> = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn events(transcripts: &[SessionTranscript]) -> Vec<Event> {
                 last = last.max(outcome.answered);
                 events.push((last, Event::Answered { session, request: number }));
             } else {
-                // The server never came to the requests after the first one without an answer.
+                // The server never started the requests that follow the first one without a response.
                 unfinished.push((request.sent, Event::Unfinished { session, request: number }));
                 is_closed = false;
                 break;

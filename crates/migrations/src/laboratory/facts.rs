@@ -1,4 +1,4 @@
-//! Locks, rewrites and scans of a statement: the difference of two states of its transaction.
+//! Derives a statement's locks, rewrites and scans by comparing the state of its transaction before and after.
 
 use std::collections::HashMap;
 
@@ -16,19 +16,19 @@ pub(super) struct Facts {
 
 /// A relation before and after a statement.
 pub(super) struct Change<'a> {
-    /// The relation as it is committed.
+    /// The relation as other sessions see it.
     pub(super) committed: &'a CommittedRelation,
-    /// State before the statement. `None` if the transaction had not locked it.
+    /// State before the statement. `None` if the transaction had not locked the relation.
     pub(super) before: Option<&'a RelationState>,
     /// State after the statement.
     pub(super) after: &'a RelationState,
-    /// Counters before the statement.
+    /// Scan counters before the statement.
     pub(super) counters: Counters,
 }
 
 impl Facts {
-    /// Compares each relation of a transaction after a statement with its state before. `counters` has the counters of
-    /// the relations before the statement. Relations that are not committed are new, and left out.
+    /// Compares the relations of a transaction before and after a statement. `counters` are from before the statement.
+    /// Uncommitted relations are new, so they are left out.
     pub(super) fn of_statement(
         before: &HashMap<u32, RelationState>,
         after: &HashMap<u32, RelationState>,
@@ -50,7 +50,8 @@ impl Facts {
         facts
     }
 
-    /// Compares all relations before and after a statement that ran alone. `locks` has what another session saw.
+    /// Compares all relations before and after a statement that ran outside transactions. `locks` are those that
+    /// another session observed.
     pub(super) fn of_lone_statement(
         before: &Relations,
         after: &Relations,
@@ -80,8 +81,8 @@ impl Facts {
         facts
     }
 
-    /// Returns the locks of a statement that failed. `before` has the state of its transaction, and `locks` has what other
-    /// sessions saw.
+    /// Returns the locks of a statement that failed. `before` is the state of its transaction, and `locks` are those
+    /// that other sessions observed.
     pub(super) fn of_failed_statement(
         before: &HashMap<u32, RelationState>,
         committed: &Relations,
@@ -123,14 +124,15 @@ impl Facts {
         }
         let scans = after.counters.scans.saturating_sub(counters.scans);
         let rows = after.counters.rows.saturating_sub(counters.rows);
-        // A portal may continue the scan of an earlier statement.
+        // A statement that fetches from an open portal may continue an earlier statement's scan: it reads rows without
+        // a new scan.
         if matches!(committed.letter, 'r' | 'm') && scans + rows > 0 {
             self.scans.push(TableScan { relation: committed.name.clone(), scans, rows });
         }
     }
 
-    /// Sorts the facts. Leaves out scans of emptied tables, because TRUNCATE scans the table for each index. Marks their
-    /// indexes as emptied.
+    /// Sorts the facts. Leaves out scans of emptied tables, because TRUNCATE scans an emptied table once for each
+    /// index. Marks the indexes of emptied tables as emptied too.
     fn finish(&mut self) {
         self.locks.sort();
         self.scans.sort();
@@ -143,7 +145,7 @@ impl Facts {
         self.scans.retain(|scan| !emptied.contains(&scan.relation));
     }
 
-    /// Marks all rewrites as those of TRUNCATE. The sizes of empty tables do not show it.
+    /// Marks all rewrites as made by TRUNCATE. If a table was already empty, its size doesn't reveal this.
     pub(super) fn mark_emptied(&mut self) {
         self.rewrites.iter_mut().for_each(|rewrite| rewrite.is_emptied = true);
         self.finish();
@@ -157,8 +159,9 @@ impl CommittedRelation {
     }
 }
 
-/// Returns true if a new index has the name of this one, which is gone: a change of a column's type builds its indexes
-/// again. A new index that keeps the old file is not built, as after varchar(20) to varchar(40).
+/// Returns true if a new index has replaced this one under the same name. A changed column type makes PostgreSQL
+/// rebuild indexes this way. If the new index keeps the old file, it wasn't built: for example, when varchar(20)
+/// becomes varchar(40).
 fn is_replaced_index(
     index: &CommittedRelation,
     state: &RelationState,
@@ -173,7 +176,8 @@ fn is_replaced_index(
     index.letter == 'i' && state.name.is_none() && after.iter().any(replaces)
 }
 
-/// Returns true if a session with `held` gains nothing by `other`: both conflict with the same modes.
+/// Returns true if a session that holds `held` gains nothing from `other`, because `held` already conflicts with every
+/// mode that `other` conflicts with.
 pub(super) fn covers(held: LockMode, other: LockMode) -> bool {
     LockMode::ALL.into_iter().all(|mode| !other.conflicts_with(mode) || held.conflicts_with(mode))
 }
@@ -242,7 +246,7 @@ mod tests {
     fn files_and_counters_are_compared() {
         let committed = Relations::from([(1, table(5, 8192))]);
         let counters = HashMap::from([(1, Counters { scans: 1, rows: 10 })]);
-        // Of an emptied table, nothing is scanned.
+        // The facts don't include scans of an emptied table.
         for (bytes, is_emptied, scans) in [(0, true, &[][..]), (8192, false, &[(2, 20)])] {
             let after = HashMap::from([(1, state(&[], 6, 3, bytes)), (2, state(&[], 9, 1, 0))]);
             let facts = Facts::of_statement(&HashMap::new(), &after, &counters, &committed);

@@ -1,4 +1,5 @@
-//! Locks of a statement that fails. PostgreSQL releases them before the session can ask, so other sessions look.
+//! Observes the locks of a statement that fails. PostgreSQL releases these locks before the session can read them, so
+//! other sessions observe them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -37,7 +38,8 @@ impl Repetition<'_> {
         }
         let target = Target { database, pid: open.pid, held: &before.relations, opens_early: false };
         let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &relations)?;
-        // The traps must not use up the client's timeout. The failure undoes the setting.
+        // Waiting for a trap must not count against the client's timeout, so turn it off. The failure undoes this
+        // setting.
         self.set_lock_timeout(open, "0")?;
         let exchange = Exchange { tick: Duration::from_millis(1), ..Self::exchange_of(statement) };
         let mut watch = self.watch(open.pid, progress.limit());

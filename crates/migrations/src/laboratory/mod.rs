@@ -1,4 +1,4 @@
-//! A second server, in which pgfresh repeats the transcript of a migration and observes each statement.
+//! Repeats a migration's transcript on a second server and observes each statement.
 //!
 //! ```text
 //! transcripts ─▶ events (in the order of the answers) ─▶ requests ─▶ units (a statement each) ─▶ repeated session
@@ -6,10 +6,10 @@
 //!                                              Observations ◀─ facts ◀─ locks, files and counters ◀─┘
 //! ```
 //!
-//! A repeated session asks its own questions after each statement, in the same transaction, so that the locks are still
-//! held. The laboratory wraps a request outside transactions in BEGIN and COMMIT, so that the locks are still held. PostgreSQL
-//! refuses some statements in a transaction. They run alone, and a second session looks at their locks. So it does with
-//! statements that fail.
+//! A repeated session runs queries of the laboratory, called questions, after each statement. They run in the statement's
+//! own transaction, because its locks are released at the end. If a request starts outside transactions, the laboratory
+//! wraps it in BEGIN and COMMIT. PostgreSQL refuses some statements in a transaction. These statements run alone while a
+//! second session observes their locks. The laboratory observes failing statements from other sessions, too.
 
 mod answer;
 mod bystander;
@@ -44,13 +44,15 @@ pub use self::error::LaboratoryError;
 use self::repetition::Repetition;
 use crate::Observations;
 
-/// Timeout for a response in the laboratory's own sessions. Copies of databases and the measurement of speeds take long.
+/// Timeout for a response in the laboratory's own sessions. It is long because copying databases and measuring speeds
+/// take long.
 const TIMEOUT: Duration = Duration::from_mins(10);
-/// Database of the laboratory's own sessions.
+/// Database that the laboratory's own sessions connect to.
 const ADMIN: &str = "postgres";
-/// First major whose sessions can turn login triggers off.
+/// First major version whose sessions can disable login triggers.
 const FIRST_WITH_LOGIN_TRIGGERS: u32 = 17;
-/// Settings of the server. Autovacuum would take locks, and workers of a parallel scan have counters of their own.
+/// Server settings. Autovacuum is off because it would take locks. Parallel queries are off because their workers have
+/// separate counters.
 const SETTINGS: [(&str, &str); 4] = [
     ("autovacuum", "off"),
     ("track_counts", "on"),
@@ -58,7 +60,8 @@ const SETTINGS: [(&str, &str); 4] = [
     ("max_parallel_maintenance_workers", "0"),
 ];
 
-/// A server on another copy of the template. If it is dropped, the guard removes the copy a moment later.
+/// A server with another copy of the template. If this value is dropped without [`Self::stop`], the guard removes the
+/// copy a moment later.
 #[derive(Debug)]
 pub struct Laboratory {
     server: Server,
@@ -67,14 +70,14 @@ pub struct Laboratory {
 }
 
 impl Laboratory {
-    /// Starts a server on a copy of the provisioner's template. If there are several templates, uses the default one.
+    /// Starts a server with a copy of the provisioner's template, or of the default template if there are several.
     ///
     /// # Errors
     ///
-    /// If the server does not start, or the template's database cannot be copied.
+    /// Returns an error if the server doesn't start or the template's database can't be copied.
     pub fn start(provisioner: &Provisioner) -> Result<Self, LaboratoryError> {
         let started = provisioner.start(&|_| ())?;
-        // An open session would prevent copies of its database.
+        // An open session would prevent the laboratory from copying the session's database.
         drop(started.session);
         let major = provisioner.installation.version().major;
         let databases = Databases::prepare(&started.server, major, started.database, started.templates)?;
@@ -83,12 +86,12 @@ impl Laboratory {
         Ok(laboratory)
     }
 
-    /// Repeats the transcripts and returns what the statements lock, scan and rewrite. Call it once.
+    /// Repeats the transcripts and returns what the statements lock, scan and rewrite. Call this only once.
     ///
     /// # Errors
     ///
-    /// If the server or one of the laboratory's own sessions fails. A repetition that differs from the tool's run is no
-    /// error: [`Observations::unseen`] says so.
+    /// Returns an error if the server or one of the laboratory's own sessions fails. A repetition that differs from the
+    /// tool's run isn't an error. [`Observations::unseen`] lists such differences.
     pub fn observe(&mut self, transcripts: &[SessionTranscript]) -> Result<Observations, LaboratoryError> {
         let sizes = self.databases.prepare_for(&self.server, transcripts)?;
         Repetition::new(&self.server, self.major, transcripts, sizes).run()
@@ -98,17 +101,16 @@ impl Laboratory {
     ///
     /// # Errors
     ///
-    /// If the database cannot be copied.
+    /// Returns an error if the database can't be copied.
     pub fn fresh_database(&mut self) -> Result<String, LaboratoryError> {
         self.databases.create_fresh(&self.server)
     }
 
-    /// Opens a session of the superuser, with the settings that a client's session would have. Login triggers do not
-    /// fire.
+    /// Opens a superuser session with the settings that a client's session would have. Login triggers don't fire.
     ///
     /// # Errors
     ///
-    /// If the server refuses the session.
+    /// Returns an error if the server refuses the session.
     pub fn session(&self, database: &str) -> Result<AdminConnection, LaboratoryError> {
         let has_triggers = self.major >= FIRST_WITH_LOGIN_TRIGGERS;
         let options = if has_triggers { "-c event_triggers=off" } else { "" };
@@ -118,23 +120,24 @@ impl Laboratory {
         AdminConnection::open_with(&folder, &params, database, TIMEOUT).during("connect")
     }
 
-    /// Returns the name of the database that the migration has changed. Of several, it is the one with most requests.
+    /// Returns the name of the database that the migration changed. If it changed several, returns the one with the
+    /// most requests.
     #[must_use]
     pub fn migrated_database(&self) -> &str {
         self.databases.migrated()
     }
 
-    /// Stops the server and removes the copy.
+    /// Stops the server and removes its copy of the template.
     ///
     /// # Errors
     ///
-    /// If the end of the server's processes cannot be observed. The guard removes the copy nevertheless.
+    /// Returns an error if it can't be observed whether the server's processes ended. The guard removes the copy anyway.
     pub fn stop(self) -> Result<(), LaboratoryError> {
         self.server.stop()?;
         Ok(())
     }
 
-    /// Changes the server's settings, and waits until new sessions have them.
+    /// Changes the server's settings and waits until new sessions use them.
     fn set(&self) -> Result<(), LaboratoryError> {
         let mut session = self.databases.admin(&self.server)?;
         let change = |(name, value)| format!("ALTER SYSTEM SET {name} = {value}");

@@ -1,4 +1,4 @@
-//! Runs one statement and looks at what it does.
+//! Runs one statement and observes what it does.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -22,11 +22,12 @@ use super::session::{Exchange, RepeatedSession};
 use crate::ObservedStatement;
 use crate::sql_text::tokens;
 
-/// Time after which a session of an old major reports its counters, and after which another session sees them.
+/// Time after which a session of an old major version reports its counters. Another session sees them after the same
+/// time.
 const COUNTERS_DELAY: Duration = Duration::from_millis(600);
 
 impl Repetition<'_> {
-    /// Runs a statement as the tool did, and fills in its facts.
+    /// Repeats a statement as the tool ran it, and adds the facts to `observed`.
     pub(super) fn observe(
         &mut self,
         open: &mut RepeatedSession,
@@ -36,7 +37,7 @@ impl Repetition<'_> {
         observed: &mut ObservedStatement,
     ) -> Result<Answer, LaboratoryError> {
         let is_idle = open.status == b'I';
-        // SET LOCAL counts for the later statements of its Query.
+        // SET LOCAL affects the later statements of its Query message, so it needs a transaction too.
         let is_setting = statement.class == StatementClass::Bare && progress.is_several;
         if is_idle && (statement.class == StatementClass::Ordinary || is_setting) {
             self.ask(open, "BEGIN")?;
@@ -47,7 +48,7 @@ impl Repetition<'_> {
         if open.is_in_transaction() && statement.class == StatementClass::Ordinary && open.state.is_none() {
             let mut state = SessionState::read(&self.ask(open, COUNTERS)?.rows);
             if !(is_idle && open.is_wrapped) {
-                // After ROLLBACK TO, the transaction may hold locks.
+                // The transaction may already hold locks, for example after ROLLBACK TO.
                 state.relations.extend(SessionState::read(&self.ask(open, HELD)?.rows).relations);
             }
             open.state = Some(state);
@@ -72,7 +73,8 @@ impl Repetition<'_> {
             return self.observe_alone(open, statement, parts, progress, observed);
         }
         if statement.class == StatementClass::Begin && open.is_wrapped {
-            // The client's own BEGIN in the middle of a Query keeps the transaction open.
+            // The client itself sent BEGIN in the middle of a Query message. Its transaction stays open after the
+            // request, so don't end it.
             open.is_wrapped = false;
         }
         if open.is_in_transaction() && answer.error.is_none() {
@@ -81,7 +83,7 @@ impl Repetition<'_> {
         Ok(answer)
     }
 
-    /// Asks the session for its locks after a statement.
+    /// Reads the session's locks after a statement and derives the statement's facts from them.
     fn look(
         &mut self,
         open: &mut RepeatedSession,
@@ -90,7 +92,8 @@ impl Repetition<'_> {
         progress: &Progress<'_>,
         observed: &mut ObservedStatement,
     ) -> Result<(), LaboratoryError> {
-        // A question would take the snapshot, after which SET TRANSACTION is refused.
+        // Without an earlier state, don't ask: a question would take a snapshot, and PostgreSQL then refuses SET
+        // TRANSACTION.
         let Some(before) = before else { return Ok(()) };
         let after = SessionState::read(&self.ask(open, HELD)?.rows);
         if statement.class == StatementClass::Ordinary {
@@ -99,12 +102,14 @@ impl Repetition<'_> {
                 facts.mark_emptied();
             }
             if !statement.continues {
-                // FETCH goes on with the scan of an earlier statement.
+                // A statement that continues a portal, such as FETCH, may also continue an earlier scan. Other
+                // statements may not.
                 facts.scans.retain(|scan| scan.scans > 0);
             }
             (observed.locks, observed.rewrites, observed.scans) = (facts.locks, facts.rewrites, facts.scans);
         }
-        // Counters stay when a savepoint releases the lock.
+        // Keep the relations from before: their counters stay valid even when a rollback to a savepoint releases their
+        // locks.
         let mut relations = before.relations;
         for state in relations.values_mut() {
             state.modes.clear();
@@ -132,7 +137,7 @@ impl Repetition<'_> {
         Ok(Facts::of_statement(&before.relations, &changed, &counters, &committed))
     }
 
-    /// Sends a statement and reads the answer.
+    /// Sends a statement and reads the response.
     pub(super) fn exchange(
         &mut self,
         open: &mut RepeatedSession,
@@ -154,7 +159,7 @@ impl Repetition<'_> {
         Ok(answer)
     }
 
-    /// Runs a statement outside transactions, while another session looks at its locks.
+    /// Runs a statement outside transactions while another session observes its locks.
     fn observe_alone(
         &mut self,
         open: &mut RepeatedSession,
@@ -179,7 +184,7 @@ impl Repetition<'_> {
         let target = Target { database, pid: open.pid, held, opens_early: is_vacuum };
         let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &before)?;
         let timeouts = settings.rows.first().and_then(|row| row.get(1)?.clone());
-        // The traps must not use up the client's timeout.
+        // Waiting for a trap must not count against the client's timeout, so turn it off meanwhile.
         self.set_lock_timeout(open, "0")?;
         let mut watch = self.watch(open.pid, progress.limit());
         let catalogs = &mut self.catalogs;
@@ -215,7 +220,7 @@ impl Repetition<'_> {
         Ok(())
     }
 
-    /// Makes the session report its counters to the others.
+    /// Makes the session report its counters, so that other sessions see them.
     fn settle(&mut self, open: &mut RepeatedSession) -> Result<(), LaboratoryError> {
         if self.catalogs.can_force_counters() {
             self.ask(open, "SELECT pg_catalog.pg_stat_force_next_flush()")?;
@@ -227,7 +232,8 @@ impl Repetition<'_> {
         Ok(())
     }
 
-    /// Returns the tables that a statement may lock: those that it names and those near them, or all.
+    /// Returns the tables that a statement may lock: those that it names and those connected to them. Returns all
+    /// tables if it names none.
     fn tables_of(
         &mut self,
         open: &mut RepeatedSession,
@@ -239,7 +245,7 @@ impl Repetition<'_> {
         Ok(if near.is_empty() { Self::all_tables(relations) } else { near })
     }
 
-    /// Returns the tables that a statement names, and those near them.
+    /// Returns the tables that a statement names, and the tables connected to them.
     pub(super) fn tables_named_in(
         &mut self,
         open: &mut RepeatedSession,

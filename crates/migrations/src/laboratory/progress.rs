@@ -1,4 +1,4 @@
-//! A request during its repetition, and its result in the tool's run.
+//! Tracks the repetition of a request and compares it with the tool's run.
 
 use std::time::{Duration, Instant};
 
@@ -9,62 +9,65 @@ use super::class::StatementClass;
 use super::requests::Unit;
 use crate::ObservedStatement;
 
-/// Maximum time for a request that took no time in the tool's run.
+/// Maximum time for repeating a request that took no time in the tool's run.
 pub(super) const LIMIT: Duration = Duration::from_mins(2);
-/// Maximum additional time, as a multiple of the tool's own time.
+/// Maximum additional time, as a multiple of the time in the tool's run.
 const SLOWER: u32 = 10;
-/// Maximum time for a request that had no answer. The user has interrupted the tool and waits for the report.
+/// Maximum time for repeating a request that got no response. The user has interrupted the tool and is waiting for the
+/// report.
 const UNANSWERED_LIMIT: Duration = Duration::from_secs(5);
-/// Errors that depend on other sessions, on time or on an administrator. A repetition alone does not meet them again.
+/// SQLSTATEs of errors that depend on other sessions, on timing or on an administrator, so that a repetition doesn't
+/// reproduce them.
 const ACCIDENTAL: [&str; 7] = ["40001", "40P01", "55P03", "57014", "57P01", "25P03", "57P05"];
-/// Errors of statements that PostgreSQL refuses in a transaction, and of procedures that end their transaction.
+/// SQLSTATEs for a statement that PostgreSQL refuses in a transaction, and for a procedure that ends its own
+/// transaction.
 const REFUSED: [&str; 2] = ["25001", "2D000"];
-/// Error that prevents all statements of a Query.
+/// SQLSTATE of a syntax error, which prevents all statements of a Query message.
 const SYNTAX_ERROR: &str = "42601";
 
-/// A request during its repetition.
+/// A request that the laboratory is repeating.
 pub(super) struct Progress<'a> {
     pub(super) session: usize,
     pub(super) database: &'a str,
     pub(super) request: &'a TranscribedRequest,
-    /// When the server could begin with the request.
+    /// When the server could start the request.
     pub(super) begun: Instant,
-    /// When the server had answered it.
+    /// When the server had responded to the request.
     pub(super) ended: Instant,
-    /// Whether the request has several statements, which are one transaction.
+    /// Whether the request contains several statements, which then share a transaction.
     pub(super) is_several: bool,
-    /// Numbers of its statements so far.
+    /// Record numbers of the request's statements so far.
     pub(super) numbers: Vec<usize>,
-    /// Number of command tags so far.
+    /// Number of command tags received so far.
     pub(super) tags: usize,
-    /// Whether a statement has failed.
+    /// Whether a statement of the request has failed.
     pub(super) has_failed: bool,
 }
 
-/// Result of a statement in the tool's run.
+/// A statement's result in the tool's run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Expected<'a> {
     Tag(&'a str),
     Error(&'a StatementError),
-    /// A suspended portal, or messages that run nothing.
+    /// The portal was suspended, or the messages ran nothing.
     Nothing,
     Unknown,
 }
 
-/// A statement to run.
+/// A statement to repeat.
 pub(super) struct Statement {
     pub(super) sql: String,
     pub(super) parameters: Vec<BoundValue>,
     pub(super) messages: Vec<u8>,
     pub(super) is_extended: bool,
-    /// Whether the statement fetches more rows of an earlier run.
+    /// Whether the statement fetches more rows from a portal that an earlier statement started.
     pub(super) continues: bool,
     pub(super) portal: Vec<u8>,
     pub(super) class: StatementClass,
 }
 
 impl<'a> Progress<'a> {
-    /// Creates the progress of a request. `end` is the end of the transcripts.
+    /// Creates the progress of request `number`. `end` is the time when the transcripts end.
     pub(super) fn of(transcript: &'a SessionTranscript, session: usize, number: usize, end: Instant) -> Self {
         let request = &transcript.requests[number];
         let previous = number.checked_sub(1).and_then(|before| transcript.requests[before].outcome.as_ref());
@@ -81,7 +84,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Returns the result of the next statement.
+    /// Returns what the next statement's result was in the tool's run.
     pub(super) fn expected(&self) -> Expected<'a> {
         let Some(outcome) = &self.request.outcome else { return Expected::Unknown };
         match (outcome.tags.get(self.tags), &outcome.error) {
@@ -91,7 +94,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Returns true if PostgreSQL refused the whole text of a Query.
+    /// Returns true if PostgreSQL rejected the whole text of a Query message.
     pub(super) fn is_unreadable(&self) -> bool {
         let is_syntax = |error: &StatementError| error.sqlstate == SYNTAX_ERROR;
         let outcome = self.request.outcome.as_ref();
@@ -99,7 +102,7 @@ impl<'a> Progress<'a> {
             .is_some_and(|outcome| outcome.tags.is_empty() && outcome.error.as_ref().is_some_and(is_syntax))
     }
 
-    /// Returns a limit for the repetition of a statement.
+    /// Returns the maximum time for repeating a statement.
     pub(super) fn limit(&self) -> Duration {
         if self.request.outcome.is_none() {
             return UNANSWERED_LIMIT;
@@ -107,7 +110,7 @@ impl<'a> Progress<'a> {
         LIMIT + self.ended.saturating_duration_since(self.begun) * SLOWER
     }
 
-    /// Returns a statement without facts.
+    /// Returns the observation of a statement, still without facts.
     pub(super) fn observed(&self, statement: &Statement) -> ObservedStatement {
         ObservedStatement {
             database: self.database.to_owned(),
@@ -120,8 +123,8 @@ impl<'a> Progress<'a> {
 }
 
 impl Expected<'_> {
-    /// Returns true if a repetition of the statement would not meet the error: it depends on other sessions, or on the
-    /// other statements of its Query.
+    /// Returns true if a repetition wouldn't reproduce the error, because it depends on other sessions or on the other
+    /// statements of its Query message.
     pub(super) fn is_accident(&self, class: &StatementClass, is_idle: bool) -> bool {
         let Self::Error(error) = self else { return false };
         let is_of_query = is_idle && matches!(class, StatementClass::Outside { .. });
@@ -130,7 +133,7 @@ impl Expected<'_> {
 }
 
 impl Statement {
-    /// Creates a statement from the unit of a request.
+    /// Creates a statement from one unit of a request.
     pub(super) fn of(unit: Unit) -> Self {
         match unit {
             Unit::Run { sql, parameters, messages, is_extended, portal, is_bound } => {
@@ -150,7 +153,8 @@ impl Statement {
     }
 }
 
-/// Returns true if PostgreSQL refuses a statement in a transaction, or a procedure that ends its transaction.
+/// Returns true if PostgreSQL refuses the statement in a transaction, or if it calls a procedure that ends its own
+/// transaction.
 pub(super) fn is_refused(sqlstate: Option<&str>) -> bool {
     sqlstate.is_some_and(|sqlstate| REFUSED.contains(&sqlstate))
 }

@@ -1,4 +1,5 @@
-//! The questions that a repeated session asks in the client's transaction, and their answers.
+//! Contains the questions: queries of the laboratory that a repeated session runs in the client's transaction. Parses
+//! their results.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,9 +9,11 @@ use server::Rows;
 
 use crate::LockMode;
 
-/// Asks for the session's locks on relations, with the file and the counters of each. The first row has `lock_timeout`.
+/// Reads the session's locks on relations, and the file and counters of each relation. The first row contains
+/// `lock_timeout`.
 ///
-/// Relations of PostgreSQL itself count only with strong modes, because each statement locks many of them.
+/// Relations of PostgreSQL itself count only if they are locked in a strong mode, because each statement locks many of
+/// them in weak modes.
 pub(super) const HELD: &str = "\
 SELECT NULL::pg_catalog.text, pg_catalog.current_setting('lock_timeout'), NULL::pg_catalog.text, NULL::pg_catalog.text, \
  NULL::pg_catalog.text, NULL::pg_catalog.text, NULL::pg_catalog.text, NULL::pg_catalog.text \
@@ -27,7 +30,7 @@ WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND l.gran
  AND (l.relation >= 16384 OR l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) \
 GROUP BY l.relation";
 
-/// Asks for counters from before the transaction, which the session has not reported yet. The first row has
+/// Reads the counters from before the transaction that the session hasn't reported yet. The first row contains
 /// `lock_timeout`.
 pub(super) const COUNTERS: &str = "\
 SELECT NULL::pg_catalog.text, pg_catalog.current_setting('lock_timeout'), NULL::pg_catalog.text, NULL::pg_catalog.text, \
@@ -37,18 +40,18 @@ UNION ALL SELECT c.oid::pg_catalog.text, NULL, NULL, pg_catalog.pg_stat_get_xact
 FROM pg_catalog.pg_class c WHERE c.oid >= 16384 AND c.relkind IN ('r', 'm') \
  AND pg_catalog.pg_stat_get_xact_numscans(c.oid) > 0";
 
-/// Locks, file and counters of a relation in a transaction.
+/// A relation's locks, file and counters as seen in a transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RelationState {
-    /// Modes that the transaction holds.
+    /// Lock modes that the transaction holds.
     pub(super) modes: Vec<LockMode>,
-    /// Number of the file. `None` if it is unknown, and for a relation without files.
+    /// Number of the relation's file. `None` if it is unknown, or if the relation has no files.
     pub(super) file: Option<u32>,
-    /// Sequential scans.
+    /// Counters of sequential scans.
     pub(super) counters: Counters,
     /// Size in bytes.
     pub(super) bytes: u64,
-    /// Name in the transaction. `None` if the transaction has dropped the relation.
+    /// Name as seen in the transaction. `None` if the transaction dropped the relation.
     pub(super) name: Option<RelationName>,
 }
 
@@ -57,21 +60,21 @@ pub(super) struct RelationState {
 pub(super) struct Counters {
     /// Number of scans.
     pub(super) scans: u64,
-    /// Number of rows that they read.
+    /// Number of rows that the scans read.
     pub(super) rows: u64,
 }
 
-/// Answer to [`HELD`] or [`COUNTERS`].
+/// Result of [`HELD`] or [`COUNTERS`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SessionState {
-    /// Relations by their object identifiers.
+    /// Relations, keyed by object identifier.
     pub(super) relations: HashMap<u32, RelationState>,
-    /// The session's `lock_timeout`.
+    /// The session's `lock_timeout`. `None` if it is off.
     pub(super) lock_timeout: Option<Duration>,
 }
 
 impl SessionState {
-    /// Reads the rows of an answer.
+    /// Parses the rows of a result.
     pub(super) fn read(rows: &Rows) -> Self {
         let mut state = Self::default();
         for row in rows {
@@ -99,7 +102,7 @@ impl SessionState {
     }
 }
 
-/// Reads a setting such as `5s`. Returns `None` for 0, which means no timeout.
+/// Parses a setting such as `5s`. Returns `None` for 0, which means no timeout.
 fn duration(setting: &str) -> Option<Duration> {
     let digits = setting.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(setting.len());
     let (number, unit) = setting.split_at(digits);

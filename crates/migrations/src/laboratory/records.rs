@@ -1,26 +1,26 @@
-//! The observed statements, and the transactions to which they belong.
+//! Collects the observed statements and assigns them to transactions.
 
 use std::time::Instant;
 
 use crate::{Observations, ObservedStatement, RelationLock};
 
-/// A transaction of a session that is still open.
+/// A session's transaction that is still open.
 #[derive(Debug)]
 struct OpenTransaction {
     number: usize,
-    /// Numbers of its statements, with the times of their requests.
+    /// Record numbers of the transaction's statements, each with the time when its request was sent.
     statements: Vec<(usize, Instant)>,
-    /// Names of its savepoints, with the number of statements before each.
+    /// Names of the transaction's savepoints, each with the number of statements before it.
     savepoints: Vec<(String, usize)>,
 }
 
-/// Collects the statements of all sessions.
+/// Collects the observed statements of all sessions.
 #[derive(Debug)]
 pub(super) struct Records {
     observations: Observations,
     /// Number of transactions so far.
     transactions: usize,
-    /// Open transaction of each session.
+    /// The open transaction of each session. `None` if the session has none.
     open: Vec<Option<OpenTransaction>>,
 }
 
@@ -37,14 +37,15 @@ impl Records {
         self.observations
     }
 
-    /// Notes once that the laboratory did not see something.
+    /// Notes something that the laboratory didn't see. Ignores a duplicate.
     pub(super) fn note(&mut self, clause: String) {
         if !self.observations.unseen.contains(&clause) {
             self.observations.unseen.push(clause);
         }
     }
 
-    /// Adds a statement to the open transaction of its session, or to a new one. `sent` is the time of its request.
+    /// Adds a statement to the open transaction of its session, or to a new transaction if none is open. Returns the
+    /// statement's record number. `sent` is the time when its request was sent.
     pub(super) fn add(&mut self, mut statement: ObservedStatement, sent: Instant) -> usize {
         let number = self.observations.statements.len();
         let open = &mut self.open[statement.session];
@@ -61,7 +62,7 @@ impl Records {
         number
     }
 
-    /// Completes a statement whose portal was suspended.
+    /// Adds `rest` to a statement whose portal was suspended.
     pub(super) fn complete(&mut self, number: usize, rest: ObservedStatement) {
         let statement = &mut self.observations.statements[number];
         (statement.tag, statement.error) = (rest.tag, rest.error);
@@ -78,7 +79,7 @@ impl Records {
         }
     }
 
-    /// Adds locks that the end of a statement's own transaction takes.
+    /// Adds locks that a statement's transaction takes when it ends.
     pub(super) fn add_locks(&mut self, number: usize, locks: Vec<RelationLock>) {
         let statement = &mut self.observations.statements[number];
         for lock in locks {
@@ -88,7 +89,7 @@ impl Records {
         statement.locks.sort();
     }
 
-    /// Gives each statement of a request an equal part of its time.
+    /// Divides the time of a request equally among its statements.
     pub(super) fn share_time(&mut self, numbers: &[usize], begun: Instant, ended: Instant) {
         let seconds = ended.saturating_duration_since(begun).as_secs_f64();
         let count = u32::try_from(numbers.len()).unwrap_or(u32::MAX).max(1);
@@ -97,14 +98,14 @@ impl Records {
         }
     }
 
-    /// Ends the session's transaction. Its locks were held until `at`.
+    /// Ends the session's transaction, which held its locks until `at`.
     pub(super) fn end_transaction(&mut self, session: usize, at: Instant) {
         if let Some(open) = self.open[session].take() {
             self.release(&open.statements, at);
         }
     }
 
-    /// Notes a savepoint.
+    /// Records a savepoint.
     pub(super) fn savepoint(&mut self, session: usize, name: String) {
         if let Some(open) = &mut self.open[session] {
             let before = open.statements.len();
@@ -112,7 +113,7 @@ impl Records {
         }
     }
 
-    /// Returns to a savepoint, which stays. The server releases the locks of the statements after it.
+    /// Rolls back to a savepoint, which stays open. The server releases the locks of the later statements at `at`.
     pub(super) fn roll_back_to(&mut self, session: usize, name: &str, at: Instant) {
         let Some(open) = &mut self.open[session] else { return };
         let Some(position) = open.savepoints.iter().rposition(|(one, _)| one == name) else { return };

@@ -1,4 +1,4 @@
-//! Repeats the sessions of a migration, request by request.
+//! Repeats the sessions of a migration, one request after the other.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -19,18 +19,18 @@ use super::sizes::{self, Sizes};
 use super::watch::Watch;
 use crate::{Observations, ObservedStatement};
 
-/// Maximum number of characters of a statement in a sentence.
+/// Maximum number of characters of a statement that a message quotes.
 const SHOWN: usize = 60;
 
-/// The repetition of all sessions.
+/// Repeats all sessions of a migration.
 pub(super) struct Repetition<'a> {
     transcripts: &'a [SessionTranscript],
     pub(super) catalogs: Catalogs<'a>,
-    /// Sessions by their numbers. `None` before the start and after the end.
+    /// The repeated sessions, by index. `None` before a session starts and after it ends.
     sessions: Vec<Option<RepeatedSession>>,
     pub(super) records: Records,
     pub(super) sizes: Sizes,
-    /// End of the transcripts.
+    /// The time when the transcripts end.
     end: Instant,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Repetition<'a> {
         }
     }
 
-    /// Repeats everything.
+    /// Repeats all events and returns the observations.
     pub(super) fn run(mut self) -> Result<Observations, LaboratoryError> {
         for (number, transcript) in self.transcripts.iter().enumerate() {
             if transcript.is_cut {
@@ -95,14 +95,15 @@ impl<'a> Repetition<'a> {
         }
     }
 
-    /// Ends a session. The server rolls an open transaction back.
+    /// Ends a session. The server rolls back its open transaction.
     fn close(&mut self, session: usize) {
         if self.sessions[session].take().is_some() {
             self.records.end_transaction(session, self.end);
         }
     }
 
-    /// Ends the transactions of all other sessions. A statement without an answer may have waited for one of them.
+    /// Ends the transactions of all other sessions, because a statement without a response may have waited for one of
+    /// them.
     fn free_locks(&mut self, session: usize) -> Result<(), LaboratoryError> {
         for other in (0..self.sessions.len()).filter(|other| *other != session) {
             let Some(mut open) = self.sessions[other].take() else { continue };
@@ -121,7 +122,7 @@ impl<'a> Repetition<'a> {
         open.ask(sql, &mut |elapsed| watch.tick(elapsed, catalogs))
     }
 
-    /// Returns the limits of an exchange of the session with this pid.
+    /// Returns the limits for an exchange with the session whose pid is `pid`.
     pub(super) fn watch(&self, pid: u32, limit: Duration) -> Watch {
         let open = self.sessions.iter().flatten().map(|open| open.pid);
         let peers: HashSet<u32> = open.filter(|other| *other != pid).collect();
@@ -184,14 +185,14 @@ impl<'a> Repetition<'a> {
             Expected::Nothing => {}
             Expected::Unknown => observed.is_unfinished = true,
         }
-        // Messages that run nothing are no statement, unless they fail.
+        // Messages that run nothing aren't a statement. Record them only if they fail.
         if !is_preparation || observed.error.is_some() {
             self.record(open, observed, statement, progress);
         }
         Ok(())
     }
 
-    /// Adds a statement, or the rest of a portal to its statement, and follows its transaction.
+    /// Records a statement, or adds a portal's rest to the statement that opened it. Keeps track of its transaction.
     fn record(
         &mut self,
         open: &mut RepeatedSession,
@@ -226,7 +227,8 @@ impl<'a> Repetition<'a> {
         }
     }
 
-    /// Notes how a repetition differs from the tool's run, and gives its transaction the state that the tool saw.
+    /// Notes how a repetition differs from the tool's run. If only the tool's statement failed, makes the transaction
+    /// fail too.
     fn compare(
         &mut self,
         open: &mut RepeatedSession,
@@ -265,7 +267,7 @@ impl<'a> Repetition<'a> {
         Ok(())
     }
 
-    /// Makes an open transaction fail, as in the tool's run.
+    /// Makes an open transaction fail, as it did in the tool's run.
     fn fail(&mut self, open: &mut RepeatedSession) -> Result<(), LaboratoryError> {
         if open.is_in_transaction() {
             self.ask(open, "SELECT 1 / 0")?;
@@ -273,14 +275,15 @@ impl<'a> Repetition<'a> {
         Ok(())
     }
 
-    /// Ends a transaction that the laboratory began, and gives the session the state that the tool saw.
+    /// Ends the transaction that the laboratory began for a request. Then brings the session into the transaction
+    /// status that the tool saw.
     fn finish_request(
         &mut self,
         open: &mut RepeatedSession,
         progress: &Progress<'_>,
     ) -> Result<(), LaboratoryError> {
         let Some(outcome) = &progress.request.outcome else {
-            // The migration did not get this far.
+            // The transcript ended before this request did, so nothing after it depends on its transaction.
             if open.status != b'I' && !open.is_over {
                 self.ask(open, "ROLLBACK")?;
             }
@@ -318,12 +321,12 @@ impl<'a> Repetition<'a> {
     }
 }
 
-/// Returns a command tag without numbers of rows.
+/// Returns a command tag without its row counts.
 fn words(tag: &str) -> &str {
     tag.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == ' ')
 }
 
-/// Returns the first part of a statement, on one line.
+/// Returns the start of a statement, on one line.
 pub(super) fn shortened(sql: &str) -> String {
     let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SHOWN) {

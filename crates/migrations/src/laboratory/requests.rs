@@ -1,11 +1,11 @@
-//! Splits a request into units: the messages of one statement each.
+//! Splits a request into units. A unit contains the messages that run one statement.
 
 use std::collections::{HashMap, VecDeque};
 
 use pgwire::{BoundValue, Frame, SentStatement, encode, frames, query, split_statements, split_zero};
 use server::identifier;
 
-/// Text of a request that is a function call.
+/// Text that stands for a request that is a function call.
 const FUNCTION_CALL: &str = "function call";
 
 /// A part of a request.
@@ -13,40 +13,41 @@ const FUNCTION_CALL: &str = "function call";
 pub(super) enum Unit {
     /// A statement.
     Run {
-        /// Text of the statement.
+        /// SQL of the statement.
         sql: String,
-        /// Bound values.
+        /// Values that Bind assigns to the parameters.
         parameters: Vec<BoundValue>,
-        /// Messages that run it, without a Sync.
+        /// Messages that run the statement, without a Sync.
         messages: Vec<u8>,
-        /// Whether a Sync must follow.
+        /// Whether the messages use the extended protocol, so that a Sync must follow.
         is_extended: bool,
-        /// Name of the portal in the extended protocol.
+        /// Name of the portal. Empty for the unnamed portal and in the simple protocol.
         portal: Vec<u8>,
-        /// Whether the messages bind the portal. Otherwise the client fetches more rows of an earlier run.
+        /// Whether the messages bind the portal. If not, the client fetches more rows from a portal that it bound
+        /// before.
         is_bound: bool,
     },
-    /// Messages that run nothing, such as Parse and Describe, and the text of the last Parse.
+    /// Messages that run nothing, such as Parse and Describe.
     Prepare {
         /// The messages, without a Sync.
         messages: Vec<u8>,
-        /// Text of the statement that was parsed last. Empty without a Parse.
+        /// SQL of the last Parse. Empty if there is no Parse.
         sql: String,
     },
 }
 
-/// A request as its units.
+/// A request, split into units.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Request {
-    /// The units in their order.
+    /// The units, in their order.
     pub(super) units: Vec<Unit>,
-    /// Data of each COPY, with the message that ends them.
+    /// Data of each COPY, including the message that ends it.
     pub(super) copies: VecDeque<Vec<u8>>,
     /// Names of the prepared statements that the request creates.
     pub(super) prepared: Vec<Vec<u8>>,
 }
 
-/// Prepared statements and portals of a session's client.
+/// The prepared statements and portals that the session's client has created.
 #[derive(Debug, Default)]
 pub(super) struct ClientNames {
     statements: HashMap<Vec<u8>, SentStatement>,
@@ -105,7 +106,7 @@ impl ClientNames {
         request
     }
 
-    /// Notes a prepared statement or a portal.
+    /// Records a prepared statement or a portal that a message creates.
     fn note(&mut self, frame: &Frame<'_>) {
         let (name, rest) = split_zero(frame.body);
         match frame.tag {
@@ -129,7 +130,7 @@ impl ClientNames {
 }
 
 impl Request {
-    /// Makes one unit of a whole Query. A syntax error prevents all of its statements.
+    /// Adds a whole Query message as one unit, because a syntax error prevents all of its statements.
     pub(super) fn keep_whole(&mut self, messages: &[u8]) {
         for frame in frames(messages).filter(|frame| frame.tag == b'Q') {
             let text = split_zero(frame.body).0;
@@ -138,7 +139,7 @@ impl Request {
     }
 }
 
-/// Returns a text for the portal of a cursor that SQL declared.
+/// Returns SQL that represents a fetch from a portal, for a cursor that SQL declared.
 fn fetch(portal: &[u8]) -> String {
     format!("FETCH FROM {}", identifier(&String::from_utf8_lossy(portal)))
 }
@@ -148,7 +149,7 @@ fn unit(sql: &str, messages: Vec<u8>) -> Unit {
     Unit::Run { sql: sql.to_owned(), parameters, messages, is_extended: false, portal, is_bound: true }
 }
 
-/// Returns the statements of a Query. A text that is not UTF-8 stays whole.
+/// Returns the statements of a Query message. A text that isn't valid UTF-8 isn't split.
 fn simple(frame: &Frame<'_>) -> Vec<Unit> {
     let text = split_zero(frame.body).0;
     match std::str::from_utf8(text) {

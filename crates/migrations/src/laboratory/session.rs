@@ -1,4 +1,4 @@
-//! A session that repeats the requests of a transcript, and asks questions between them.
+//! Repeats a transcript's requests in a session, and asks the laboratory's questions between them.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -13,56 +13,57 @@ use super::questions::SessionState;
 use super::requests::ClientNames;
 use super::wire::Wire;
 
-/// Name of the prepared statement and of the portal of the laboratory's own questions. The client's unnamed ones survive.
+/// Name of the prepared statement and of the portal that the laboratory's questions use. A named one leaves the
+/// client's unnamed ones intact.
 const OWN: &[u8] = b"pgfresh_laboratory";
-/// Duration of one wait for an answer to a question.
+/// Longest time to wait for a question's response before `Waiting` is called.
 const TICK: Duration = Duration::from_millis(20);
-/// Sync.
+/// A Sync message.
 const SYNC: &[u8] = b"S\0\0\0\x04";
-/// Flush.
+/// A Flush message.
 const FLUSH: &[u8] = b"H\0\0\0\x04";
 
-/// Messages to send, and how they end.
+/// Messages to send, and how to handle the response.
 pub(super) struct Exchange<'a> {
     /// The messages, without a Sync.
     pub(super) messages: &'a [u8],
-    /// Whether a Sync must follow.
+    /// Whether a Sync must follow the messages.
     pub(super) is_extended: bool,
-    /// Whether the server may ask for the data of a COPY.
+    /// Whether the server may request the data of a COPY.
     pub(super) is_copy: bool,
-    /// Whether to keep the rows.
+    /// Whether to keep the rows of the response.
     pub(super) wants_rows: bool,
-    /// Duration of one wait for an answer.
+    /// Longest time to wait for the response before `Waiting` is called.
     pub(super) tick: Duration,
 }
 
-/// Called while a session waits for an answer, with the time since the request.
+/// Called again and again while a session waits for a response. The argument is the time since the request.
 pub(super) type Waiting<'a> = dyn FnMut(Duration) -> Result<(), LaboratoryError> + 'a;
 
 /// A session in the laboratory's server.
 #[derive(Debug)]
 pub(super) struct RepeatedSession {
     wire: Wire,
-    /// Pid of the backend.
+    /// Pid of the session's backend.
     pub(super) pid: u32,
     /// The client's prepared statements and portals.
     pub(super) names: ClientNames,
-    /// Transaction status: `I`, `T` or `E`.
+    /// Transaction status: `I` (idle), `T` (in a transaction) or `E` (in a failed transaction).
     pub(super) status: u8,
-    /// Whether the laboratory began the open transaction, and must end it with the request.
+    /// Whether the laboratory began the open transaction, so that it must end the transaction after the request.
     pub(super) is_wrapped: bool,
-    /// Whether the state of the open transaction differs from the tool's run.
+    /// Whether the open transaction's status differs from the tool's run.
     pub(super) is_lost: bool,
     /// Whether the session has ended.
     pub(super) is_over: bool,
-    /// Number of the statement that each portal runs.
+    /// Record number of the statement that each portal runs.
     pub(super) portals: HashMap<Vec<u8>, usize>,
     /// Locks and counters after the last statement. `None` before the first statement of a transaction.
     pub(super) state: Option<SessionState>,
 }
 
 impl RepeatedSession {
-    /// Starts a session with the start-up parameters of the transcript.
+    /// Starts a session with the transcript's startup parameters.
     pub(super) fn open(folder: &Path, transcript: &SessionTranscript) -> Result<Self, SessionError> {
         let parameters = transcript.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let (wire, pid) = Wire::connect(folder, &StartupParams::new(parameters), &transcript.database)?;
@@ -77,7 +78,7 @@ impl RepeatedSession {
         self.status == b'T' && !self.is_over
     }
 
-    /// Sends messages and reads the answer, up to ReadyForQuery.
+    /// Sends messages and reads the response up to ReadyForQuery.
     pub(super) fn exchange(
         &mut self,
         exchange: &Exchange<'_>,
@@ -88,7 +89,8 @@ impl RepeatedSession {
         let result = self.talk(exchange, copies, waiting, &mut answer);
         match result {
             Ok(()) => {}
-            // The server has ended the session, as a statement such as pg_terminate_backend tells it to.
+            // The server ended the session, for example because of pg_terminate_backend, so treat this as a fatal error
+            // of the statement.
             Err(LaboratoryError::Session { source: SessionError::Io { .. }, .. }) => {
                 answer.is_fatal = true;
                 answer.error.get_or_insert(StatementError {
@@ -128,7 +130,7 @@ impl RepeatedSession {
                 None => waiting(begun.elapsed())?,
                 Some(Next::Copy) => {
                     let data = copies.pop_front().unwrap_or_else(|| encode(b'f', b"no data\0"));
-                    // Without a Sync, the server keeps its answer after the data.
+                    // Without a Sync, the server holds its response to the data back, so send one now.
                     let end = if std::mem::take(&mut syncs_later) { SYNC } else { &[] };
                     self.wire.send(&[&data, end].concat()).during("repeat a request")?;
                 }
@@ -142,7 +144,7 @@ impl RepeatedSession {
         Ok(())
     }
 
-    /// Runs a statement of the laboratory, which does not disturb the client's unnamed statement and portal.
+    /// Runs SQL of the laboratory without affecting the client's unnamed statement and portal.
     pub(super) fn ask(&mut self, sql: &str, waiting: &mut Waiting<'_>) -> Result<Answer, LaboratoryError> {
         let close = |kind: u8| encode(b'C', &[&[kind], OWN, b"\0"].concat());
         let parse = encode(b'P', &[OWN, b"\0", sql.as_bytes(), b"\0\0\0"].concat());
@@ -154,7 +156,7 @@ impl RepeatedSession {
         self.exchange(&exchange, &mut VecDeque::new(), waiting)
     }
 
-    /// Closes the client's prepared statements with these names, so that a request can create them again.
+    /// Closes the client's prepared statements with these names, so that a repeated request can create them again.
     pub(super) fn forget(
         &mut self,
         names: &[Vec<u8>],

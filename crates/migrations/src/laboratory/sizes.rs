@@ -1,4 +1,4 @@
-//! Sizes of relations before the migration.
+//! Reads the sizes that relations had before the migration.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use super::catalog::{Relations, kind};
 use super::error::{During, LaboratoryError};
 use crate::{Observations, RelationSize};
 
-/// Maximum number of rows to count.
+/// Maximum number of rows to count in a table.
 const COUNTED: u32 = 1_000_000;
 
-/// First words of queries.
+/// Keywords that start a query.
 const QUERIES: [&str; 6] = ["select", "with", "fetch", "values", "table", "declare"];
-/// First words of other statements that may have queries inside.
+/// Keywords that start another statement that may contain a query.
 const WITH_QUERIES: [&str; 7] = ["insert", "update", "delete", "merge", "do", "call", "execute"];
 
-/// Lists tables, indexes and materialized views, each index after its table.
+/// Lists tables, indexes and materialized views. Each index follows its table.
 const RELATIONS: &str = "\
 SELECT n.nspname, c.relname, c.relkind, tn.nspname, t.relname, \
  CASE WHEN c.relkind IN ('r', 'm', 'i') THEN pg_relation_size(c.oid) ELSE 0 END / 8192, \
@@ -36,7 +36,7 @@ ORDER BY x.indexrelid IS NOT NULL, n.nspname, c.relname";
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     sizes: Vec<RelationSize>,
-    /// Places in `sizes` by database and object identifier.
+    /// Positions in `sizes`, keyed by database and object identifier.
     places: HashMap<(String, u32), usize>,
 }
 
@@ -46,12 +46,12 @@ impl Sizes {
         self.sizes
     }
 
-    /// Returns true if it has the sizes of a database.
+    /// Returns true if the sizes of a database have been read.
     pub(super) fn has(&self, database: &str) -> bool {
         self.sizes.iter().any(|size| size.database == database)
     }
 
-    /// Lists relations that the migration has renamed under their new names, too, and the indexes of such tables.
+    /// Adds renamed relations under their new names too, and the indexes of renamed tables.
     pub(super) fn note_renamed(&mut self, database: &str, committed: &Relations) {
         for (oid, relation) in committed {
             let Some(place) = self.places.get(&(database.to_owned(), *oid)) else { continue };
@@ -75,7 +75,7 @@ impl Sizes {
         }
     }
 
-    /// Reads the sizes in the session's database, whose name is `database`.
+    /// Reads the sizes in `database`, which the session is connected to.
     pub(super) fn read(
         &mut self,
         session: &mut AdminConnection,
@@ -117,7 +117,7 @@ impl Sizes {
     }
 }
 
-/// Counts the rows of a table. Returns the estimate if there are too many, or if the count takes too long.
+/// Counts a table's rows. Returns `estimate` if there are too many rows or the count takes too long.
 fn count(session: &mut AdminConnection, relation: &RelationName, letter: char, estimate: f64) -> f64 {
     let only = if letter == 'p' { "" } else { "ONLY " };
     let (schema, name) = (identifier(&relation.schema), identifier(&relation.name));
@@ -131,7 +131,7 @@ fn count(session: &mut AdminConnection, relation: &RelationName, letter: char, e
     }
 }
 
-/// Leaves out scans that stopped early, such as those of a query with LIMIT or EXISTS. DDL needs all rows.
+/// Leaves out scans that a query ended early, for example because of LIMIT or EXISTS. DDL always reads all rows.
 pub(super) fn leave_out_partial_scans(observations: &mut Observations) {
     let Observations { statements, sizes, .. } = observations;
     for statement in statements {
@@ -145,7 +145,8 @@ pub(super) fn leave_out_partial_scans(observations: &mut Observations) {
             size.map_or(0.0, |size| size.rows)
         };
         statement.scans.retain(|scan| {
-            // Several queries of a block may scan the table, and only one of them to its end.
+            // A block may scan the table in several queries. A single complete scan is enough, so the block needs only
+            // that many rows.
             let scans = if is_query { as_f64(scan.scans) } else { 1.0 };
             as_f64(scan.rows) >= scans * rows(&scan.relation) / 2.0
         });

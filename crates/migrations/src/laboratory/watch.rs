@@ -1,4 +1,4 @@
-//! Ends waits of a repeated session that would never end.
+//! Ends a repeated session's wait that would never end by itself.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,21 +6,22 @@ use std::time::Duration;
 use super::catalog::Catalogs;
 use super::error::LaboratoryError;
 
-/// Time after which the laboratory asks what a session waits for, and between two such questions.
+/// Time until the laboratory first checks what a session waits for, and between two checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Time for a cancelled statement to end.
+/// Maximum time for a canceled statement to end.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Limits of one exchange.
+/// Limits for one exchange.
 #[derive(Debug)]
 pub(super) struct Watch {
     pid: u32,
-    /// Pids of the other repeated sessions. They make no progress meanwhile.
+    /// Pids of the other repeated sessions. They don't make progress during the exchange, so a wait for them never
+    /// ends.
     peers: HashSet<u32>,
     limit: Duration,
-    /// When the next question is due.
+    /// Elapsed time at which the next check is due.
     next: Duration,
-    /// When the statement was cancelled.
+    /// Elapsed time at which the statement was canceled. `None` if it wasn't.
     cancelled: Option<Duration>,
     terminated: bool,
 }
@@ -30,13 +31,13 @@ impl Watch {
         Self { pid, peers, limit, next: POLL_INTERVAL, cancelled: None, terminated: false }
     }
 
-    /// Returns true if the laboratory has cancelled the statement.
+    /// Returns true if the laboratory canceled the statement.
     pub(super) fn has_cancelled(&self) -> bool {
         self.cancelled.is_some()
     }
 
-    /// Cancels the statement if it waits for another repeated session, or takes too long. Ends its session if that does
-    /// not help.
+    /// Cancels the statement if it waits only for other repeated sessions, or if it takes too long. Ends the session if
+    /// the statement then still runs.
     pub(super) fn tick(
         &mut self,
         elapsed: Duration,

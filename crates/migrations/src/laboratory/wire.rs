@@ -1,4 +1,4 @@
-//! A connection that sends a client's messages unchanged, and waits for answers a moment at a time.
+//! Sends a client's messages unchanged, and waits for each response with a short timeout.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use pgwire::{Frame, StartupParams};
 use server::{AdminConnection, SessionError};
 
-/// Timeout for the start of a session, and for the server to take a message.
+/// Timeout for starting a session, and for sending a message.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A connection to the laboratory's server.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: UnixStream,
-    /// Bytes of the server that are not read yet.
+    /// Received bytes that haven't been processed yet.
     buffer: Vec<u8>,
 }
 
 impl Wire {
-    /// Starts a session. Returns it with the pid of its backend.
+    /// Starts a session. Returns it and its backend's pid.
     pub(super) fn connect(
         folder: &Path,
         params: &StartupParams,
@@ -38,7 +38,7 @@ impl Wire {
         self.stream.write_all(messages).map_err(io_error("write to the server"))
     }
 
-    /// Calls `take` with the next message, or returns `None` if none has come within `wait`.
+    /// Calls `take` with the next message. Returns `None` if none arrives within `wait`.
     pub(super) fn next<T>(
         &mut self,
         wait: Duration,
@@ -54,7 +54,7 @@ impl Wire {
         Ok(Some(taken))
     }
 
-    /// Reads what the server has sent. Returns false if nothing has come within `wait`.
+    /// Reads what the server has sent. Returns false if nothing arrives within `wait`.
     fn read(&mut self, wait: Duration) -> Result<bool, SessionError> {
         let mut chunk = [0; 16 << 10];
         self.stream.set_read_timeout(Some(wait)).map_err(io_error("bound the wait for the server"))?;

@@ -1,4 +1,4 @@
-//! Seconds and pages of a statement's work.
+//! Estimates how many seconds and how many disk pages a statement's work takes.
 
 use std::ops::AddAssign;
 
@@ -6,41 +6,42 @@ use super::Prediction;
 use crate::Speeds;
 use crate::sizes::{PAGE, ProductionTable, entry_pages};
 
-/// Throughput of the slowest disk, in bytes per second: a network disk for general purposes in a cloud.
+/// Throughput of the slowest disk that a prediction considers, in bytes per second: a general-purpose network disk in a
+/// cloud.
 pub(super) const DISK: f64 = 250e6;
-/// Factors from the measured speeds to the ends of the range. Tables of production miss the processor's caches, and its
-/// server is busy.
+/// Factors that turn measured speeds into the ends of the range. Production tables don't fit in CPU caches, and the
+/// production server is busy.
 const FASTER: f64 = 0.7;
 const SLOWER: f64 = 1.6;
-/// Factor by which parallel workers, and keys in order, speed up the build of a B-tree.
+/// Factor for building a B-tree if parallel workers help, or if the keys are already sorted.
 const PARALLEL: f64 = 0.5;
-/// Factor for a sort that needs temporary files.
+/// Factor for a sort that spills to temporary files.
 const EXTERNAL: f64 = 1.3;
-/// Factor for the check of a foreign key whose hash table exceeds the memory.
+/// Factor for checking a foreign key if its hash table doesn't fit in memory.
 const LARGE_HASH: f64 = 3.0;
-/// Factors for index entries of many rows. An index that is larger than the buffers reads and writes a page for almost
-/// every entry.
+/// Factors for adding index entries for many rows. If an index is larger than the buffers, almost every entry reads and
+/// writes a page.
 const ORDERED_ENTRIES: f64 = 1.0;
 const RANDOM_ENTRIES: f64 = 4.0;
-/// Factor for the time of deleting a row, compared with writing a new version.
+/// Time for deleting a row, relative to writing a new row version.
 const DELETE: f64 = 0.5;
-/// Factor for new versions of many rows. After each checkpoint, the log contains whole pages.
+/// Factor for writing many new row versions, because the log contains full pages after each checkpoint.
 const WHOLE_PAGES: f64 = 2.0;
-/// Factor for an index that is no B-tree.
+/// Factor for building an index that isn't a B-tree.
 const OTHER_METHOD: f64 = 8.0;
-/// Size of a number in an index, in bytes. Wider keys are compared as texts.
+/// Width of a number in an index, in bytes. Wider keys are assumed to be text, which is slower to compare.
 const NUMBER: f64 = 8.0;
-/// Assumed width of an expression, in bytes. The planner assumes the same.
+/// Assumed width of an expression in bytes, which is also the planner's assumption.
 pub(super) const EXPRESSION: f64 = 32.0;
 
-/// Work of a statement, in seconds of this machine's memory and in pages of a disk.
+/// Work of a statement: seconds if all data is in memory, and pages that a disk has to transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Cost {
-    /// Fewest seconds.
+    /// Lower end of the range, in seconds.
     pub(super) low: f64,
-    /// Most seconds, without the disk.
+    /// Upper end of the range, in seconds, without disk time.
     pub(super) high: f64,
-    /// Number of pages that a disk reads or writes.
+    /// Number of pages that a disk has to read or write.
     pub(super) pages: f64,
 }
 
@@ -57,20 +58,21 @@ impl Cost {
         Self { low: seconds, high: seconds, pages }
     }
 
-    /// Scales the low end by `low`, the high end and the pages by `high`.
+    /// Multiplies the lower end by `low`, and the upper end and the pages by `high`.
     pub(super) fn between(self, low: f64, high: f64) -> Self {
         Self { low: self.low * low, high: self.high * high, pages: self.pages * high }
     }
 
-    /// Returns the range of seconds.
+    /// Returns the predicted range in seconds.
     pub(super) fn prediction(self) -> Prediction {
-        // The kernel reads ahead and writes later, so the disk works at the same time as the processor.
+        // The kernel reads ahead and writes later, so disk and processor work concurrently, and the slower of both
+        // counts.
         let disk = self.high + self.pages * PAGE / DISK;
         Prediction { low: self.low * FASTER, high: disk.max(self.high * SLOWER) }
     }
 }
 
-/// Work on a table of production.
+/// Estimates work on a production table.
 pub(super) struct Table<'a> {
     pub(super) speeds: &'a Speeds,
     pub(super) table: &'a ProductionTable,
@@ -81,26 +83,27 @@ impl Table<'_> {
         self.table.rows.unwrap_or(0.0)
     }
 
-    /// Spreads a cost by the uncertainty of the table's size.
+    /// Widens a cost by the uncertainty of the table size.
     fn spread(&self, cost: Cost) -> Cost {
         cost.between(1.0 / self.table.spread, self.table.spread)
     }
 
-    /// Reads all rows. `is_cached` means that the statement has read or written them before.
+    /// Returns the cost of reading all rows. `is_cached` means that the statement has already read or written them.
     pub(super) fn scan(&self, is_cached: bool) -> Cost {
         let pages = self.table.pages;
         let seconds = pages * self.speeds.scan_page + self.rows() * self.speeds.scan_row;
         self.spread(Cost::of(seconds, if is_cached { 0.0 } else { pages }))
     }
 
-    /// Copies all rows into new files. The disk reads the old pages, and writes the new pages and their log.
+    /// Returns the cost of copying all rows into new files. The disk reads the old pages, and writes the new pages and
+    /// their log records.
     pub(super) fn rewrite(&self) -> Cost {
         let pages = self.table.pages + self.table.toast_pages;
         let seconds = pages * self.speeds.rewrite_page + self.rows() * self.speeds.rewrite_row;
         self.spread(Cost::of(seconds, 3.0 * pages))
     }
 
-    /// Sorts entries of this width into an index of this number of pages, without reading the table.
+    /// Returns the cost of sorting entries of `width` bytes into an index of `pages` pages, without reading the table.
     pub(super) fn build(&self, width: f64, pages: Option<f64>, method: &str) -> Cost {
         let rows = self.rows();
         let (number, text) = (self.speeds.sort_number, self.speeds.sort_text);
@@ -111,25 +114,25 @@ impl Table<'_> {
         let cost = Cost { low, high, pages };
         self.spread(match method {
             "btree" => cost.between(PARALLEL, EXTERNAL),
-            // A BRIN index has an entry for many pages.
+            // A BRIN index has only one entry for many pages.
             "brin" => Cost::default(),
             _ => cost.between(1.0, OTHER_METHOD),
         })
     }
 
-    /// Checks each row of this table against the rows of another one.
+    /// Returns the cost of checking that each row of this table has its referenced row in another table.
     pub(super) fn reference(&self) -> Cost {
         self.spread(Cost::of(self.rows() * self.speeds.reference_row, 0.0).between(PARALLEL, LARGE_HASH))
     }
 
-    /// Deletes a fraction of the rows. Their index entries stay for VACUUM.
+    /// Returns the cost of deleting a fraction of the rows. Their index entries stay until VACUUM removes them.
     pub(super) fn delete(&self, fraction: f64) -> Cost {
         let (rows, pages) = (self.rows() * fraction, self.table.pages * fraction);
         let seconds = pages * self.speeds.rewrite_page + rows * self.speeds.update_row;
         self.spread(Cost::of(seconds, 2.0 * pages).between(DELETE, WHOLE_PAGES))
     }
 
-    /// Writes new versions of a fraction of the rows, with an entry in each index.
+    /// Returns the cost of writing new versions of a fraction of the rows, each with a new entry in every index.
     pub(super) fn update(&self, fraction: f64) -> Cost {
         let (rows, pages) = (self.rows() * fraction, self.table.pages * fraction);
         let indexes = report::as_f64(self.table.indexes.len());

@@ -1,8 +1,8 @@
-//! Predicts the times of a migration's statements in production: the observed scans and rewrites, at production's sizes
-//! and this machine's speeds.
+//! Predicts how long a migration's statements take in production: it scales the observed scans and rewrites to the
+//! production table sizes and to the measured speeds of this machine.
 //!
-//! The low end of a range has all data in memory. At the high end, the slowest disk reads and writes all of them. Only
-//! statements whose time grows with the rows have a prediction.
+//! The low end of a range assumes that all data is in memory. The high end assumes that the slowest disk reads and writes
+//! all of it. Only statements whose time grows with the number of rows have a prediction.
 
 mod cost;
 mod shape;
@@ -17,21 +17,23 @@ use self::shape::{Build, Kind, Shape};
 use crate::sizes::ProductionTable;
 use crate::{LockMode, Observations, ObservedStatement, Prediction, Production, Speeds};
 
-/// Minimum number of rows in the template from which the fraction of changed rows is known.
+/// Minimum number of rows that the template's table needs before the share of changed rows says something about
+/// production.
 const KNOWN_FRACTION: f64 = 100.0;
-/// Factor by which production's fraction of changed rows may differ from the template's.
+/// Factor by which the share of changed rows may differ between production and the template.
 const FRACTION_SPREAD: f64 = 2.0;
-/// Factor for the time of a query or code, compared with reading its tables.
+/// Factor for running a query or code, relative to reading its tables.
 const QUERY: f64 = 3.0;
-/// Minimum time in the migration's own run from which its time for each row counts, in seconds.
+/// Minimum time that a statement must take in the migration's own run before this time is scaled to production, in
+/// seconds.
 const MEASURED_SECONDS: f64 = 0.2;
-/// Minimum number of rows from which that time counts.
+/// Minimum number of rows that the statement must read for that.
 const MEASURED_ROWS: f64 = 10_000.0;
-/// Factor by which a time from the migration's own run may differ in production.
+/// Factor by which the scaled time may differ from the time in production.
 const MEASURED_SPREAD: f64 = 2.0;
 
-/// Predicts the time of each statement. `None` for a statement whose time does not grow with the rows, which failed, or
-/// which needs a table of unknown size.
+/// Predicts the time of each statement. The prediction is `None` if the statement failed, if its time doesn't grow with
+/// the number of rows, or if it needs a table whose size is unknown.
 #[must_use]
 pub fn predict(
     observations: &Observations,
@@ -42,8 +44,8 @@ pub fn predict(
     observations.statements.iter().map(predict).collect()
 }
 
-/// Predicts how long each statement's locks last: from its start to the end of its transaction. `predicted`
-/// are the results of [`predict`]. `None` if no statement of the rest has a prediction.
+/// Predicts how long each statement's locks are held: from its start to the end of its transaction. `predicted` is the
+/// result of [`predict`]. The prediction is `None` if neither the statement nor a later one of the transaction has one.
 #[must_use]
 pub fn predict_held(
     observations: &Observations,
@@ -68,7 +70,7 @@ pub fn predict_held(
     statements.iter().enumerate().map(held).collect()
 }
 
-/// Returns the assumptions of the predictions, a sentence each.
+/// Returns the assumptions that the predictions make, one sentence each.
 #[must_use]
 pub fn prediction_assumptions(production: &Production) -> Vec<String> {
     let mut sentences = production.assumptions().to_vec();
@@ -83,7 +85,7 @@ pub fn prediction_assumptions(production: &Production) -> Vec<String> {
     sentences
 }
 
-/// Returns a sentence if statements have no prediction because the size of a table is unknown.
+/// Returns a sentence if some statements have no prediction because a table's size is unknown.
 #[must_use]
 pub fn unpredicted(observations: &Observations, production: &Production) -> Option<String> {
     let unknown = |statement: &ObservedStatement| {
@@ -106,15 +108,15 @@ pub fn unpredicted(observations: &Observations, production: &Production) -> Opti
     })
 }
 
-/// Estimate of one statement.
+/// Estimates the time of one statement.
 struct Estimate<'a> {
     statement: &'a ObservedStatement,
     production: &'a Production,
     speeds: &'a Speeds,
     shape: Shape,
-    /// Number of sequential scans by table.
+    /// Number of sequential scans of each table.
     scans: BTreeMap<&'a RelationName, u64>,
-    /// Tables whose files the statement copies.
+    /// Tables that the statement copies into new files.
     rewritten: Vec<&'a RelationName>,
 }
 
@@ -138,7 +140,7 @@ impl<'a> Estimate<'a> {
         }
         let mut cost = Cost::default();
         for name in self.read_tables() {
-            // A table that the migration itself has made is not in the template, and has few rows.
+            // A table that the migration itself created isn't in the template. It has few rows, so skip it.
             let Some(table) = self.production.table(name) else { continue };
             table.rows?;
             cost += self.definition(name, table);
@@ -156,7 +158,8 @@ impl<'a> Estimate<'a> {
         self.finish(cost)
     }
 
-    /// Returns a prediction if there is any work, at least as long as the migration's own run suggests.
+    /// Returns the prediction, or `None` if there is no work. The prediction is at least as long as the time in the
+    /// migration's own run suggests.
     fn finish(&self, cost: Cost) -> Option<Prediction> {
         if cost.high == 0.0 {
             return None;
@@ -176,14 +179,15 @@ impl<'a> Estimate<'a> {
         Some(range)
     }
 
-    /// Returns the tables that the statement reads completely.
+    /// Returns the tables that the statement reads completely in production.
     fn read_tables(&self) -> Vec<&'a RelationName> {
         let mut tables: Vec<&RelationName> =
             self.scans.keys().copied().chain(self.rewritten.clone()).collect();
         let rebuilt = self.statement.rewrites.iter().filter_map(|rewrite| rewrite.table.as_ref());
         tables.extend(rebuilt.filter(|_| !self.statement.rewrites.iter().any(|rewrite| rewrite.is_emptied)));
         if self.shape.checks_reference || !self.shape.builds.is_empty() {
-            // An empty template spares scans that production does not.
+            // Checks and index builds read a locked table even if the scan counters don't show it, because the
+            // template's table is empty.
             let locks = self.statement.locks.iter().filter(|lock| {
                 matches!(lock.kind, RelationKind::Table | RelationKind::MaterializedView)
                     && lock.mode != LockMode::AccessShare
@@ -196,7 +200,7 @@ impl<'a> Estimate<'a> {
         tables
     }
 
-    /// Returns the observed work on a table: rewrites, builds of indexes, checks and scans.
+    /// Returns the cost of the observed work on a table: rewrites, index builds, checks and scans.
     fn definition(&self, name: &RelationName, production: &ProductionTable) -> Cost {
         let table = Table { speeds: self.speeds, table: production };
         let mut cost = Cost::default();
@@ -207,7 +211,8 @@ impl<'a> Estimate<'a> {
             scans = scans.saturating_sub(1);
         }
         let mut is_cached = is_rewritten;
-        // An index that is replaced within its transaction appears as a rewrite and in `builds`. It counts once.
+        // An index that is replaced within its transaction appears both as a rewrite and in `builds`, so count it only
+        // once.
         let rebuilt = if is_rewritten || self.shape.builds.is_empty() {
             self.rebuilt(name, production)
         } else {
@@ -241,7 +246,7 @@ impl<'a> Estimate<'a> {
         cost
     }
 
-    /// Returns the width, the pages and the method of each index of the table that the statement rebuilds.
+    /// Returns the width, the number of pages and the access method of each rebuilt index of the table.
     fn rebuilt(&self, name: &RelationName, table: &ProductionTable) -> Vec<(f64, Option<f64>, String)> {
         let rewrites = self.statement.rewrites.iter().filter(|rewrite| !rewrite.is_emptied);
         let of_table = rewrites.filter(|rewrite| rewrite.table.as_ref() == Some(name));
@@ -252,8 +257,8 @@ impl<'a> Estimate<'a> {
         of_table.map(describe).collect()
     }
 
-    /// Returns true if the statement checks a foreign key. VALIDATE CONSTRAINT may check a condition instead, which
-    /// needs no lock on another table.
+    /// Returns true if the statement checks a foreign key. VALIDATE CONSTRAINT may validate a CHECK constraint instead,
+    /// which doesn't lock a second table.
     fn is_reference(&self) -> bool {
         let words = &self.shape.words;
         words.iter().any(|word| word == "references")
@@ -261,7 +266,8 @@ impl<'a> Estimate<'a> {
             || self.scans.len() > 1
     }
 
-    /// Returns the tables with files that the statement changes. Empty if it changes an unknown one, such as a view.
+    /// Returns the tables that the statement changes, with their files. Empty if it changes something else, such as a
+    /// view.
     fn targets(&self) -> Vec<&'a RelationName> {
         let Some((schema, name)) = &self.shape.target else { return Vec::new() };
         let mut targets = self.production.named(schema.as_deref(), name);
@@ -275,9 +281,10 @@ impl<'a> Estimate<'a> {
         targets
     }
 
-    /// Returns the work of changing rows, without finding them. `None` if a size is unknown.
+    /// Returns the cost of changing rows, without finding them. `None` if a table's size is unknown.
     fn changes(&self, targets: &[&RelationName]) -> Option<Cost> {
-        // Without a scan, an index finds the rows, so their number does not grow with the table.
+        // An index found the rows, so their number doesn't grow with the table. Changing them then takes equally long
+        // in production.
         if self.scans.is_empty() {
             return Some(Cost::default());
         }
@@ -305,8 +312,8 @@ impl<'a> Estimate<'a> {
         Some(cost)
     }
 
-    /// Returns the fraction of the read rows that the statement writes, at least and at most. `may_filter` means that it
-    /// need not write all of them.
+    /// Returns the share of the read rows that the statement writes, as a minimum and a maximum. `may_filter` means
+    /// that it might write only some of them.
     fn fraction(&self, here: f64, may_filter: bool) -> (f64, f64) {
         let count = self.statement.tag.as_deref().and_then(|tag| tag.rsplit(' ').next()?.parse::<f64>().ok());
         match count {
@@ -319,7 +326,8 @@ impl<'a> Estimate<'a> {
         }
     }
 
-    /// Returns the cost of finding rows. An index may find them in production, where its planner sees more rows.
+    /// Returns the cost of finding rows. In production, an index may find them faster: the planner prefers an index if
+    /// a table has many rows.
     fn of_index_scan(&self, cost: Cost) -> Cost {
         let uses = |name: &&RelationName| {
             let indexes = self.production.table(name).into_iter().flat_map(|table| table.indexes.values());
@@ -330,7 +338,7 @@ impl<'a> Estimate<'a> {
         if may_use_index { cost.between(0.0, 1.0) } else { cost }
     }
 
-    /// Returns the prediction of a query or code that reads these tables, and may change others.
+    /// Returns the prediction for a query or code that reads the scanned tables and may change others.
     fn of_query(&self, cost: Cost) -> Option<Prediction> {
         let mut cost = self.of_index_scan(cost).between(1.0, QUERY);
         if cost.high == 0.0 {
@@ -349,8 +357,8 @@ impl<'a> Estimate<'a> {
         self.finish(cost)
     }
 
-    /// Returns the work of writing the rows of a query into a new table. Its rows are as wide as those it reads. `None` if
-    /// a size is unknown.
+    /// Returns the cost of writing a query's rows into a new table, whose rows are assumed to be as wide as those that
+    /// the query reads. `None` if a table's size is unknown.
     fn stored_rows(&self) -> Option<Cost> {
         let mut cost = Cost::default();
         let mut here = 0.0;
@@ -364,7 +372,7 @@ impl<'a> Estimate<'a> {
     }
 }
 
-/// Returns the width of the keys of an index to build.
+/// Returns the width of the keys in a new index, in bytes.
 fn width(build: &Build, table: &ProductionTable) -> f64 {
     let of = |column: &Option<String>| {
         let known = column.as_ref().and_then(|column| table.columns.get(column));

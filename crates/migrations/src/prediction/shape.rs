@@ -1,31 +1,31 @@
-//! Shape of a statement: the parts of its text that decide how its time grows with the rows.
+//! Reads a statement's shape: the parts of its text that determine how its time grows with the number of rows.
 
 use pgwire::Token;
 
 use crate::sql_text::tokens;
 
-/// Parts of a statement's text.
+/// Parts of a statement's text that determine how its time grows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) kind: Kind,
-    /// Indexes that the statement builds, by their columns. Indexes that it rebuilds are observed as rewrites.
+    /// Indexes that the statement creates. Indexes that it rebuilds aren't here, because they are observed as rewrites.
     pub(super) builds: Vec<Build>,
-    /// Whether the statement checks a foreign key of rows that exist.
+    /// Whether the statement checks a foreign key for existing rows.
     pub(super) checks_reference: bool,
-    /// Whether the statement writes the rows of a query into a new table.
+    /// Whether the statement writes a query's rows into a new table.
     pub(super) stores_rows: bool,
-    /// Whether a WHERE can exclude rows.
+    /// Whether a WHERE clause may exclude rows.
     pub(super) has_condition: bool,
-    /// Table that the statement changes, with its schema if the text has one.
+    /// Name of the table that the statement changes, with a schema if the text has one.
     pub(super) target: Option<(Option<String>, String)>,
-    /// All names and keywords, in lower case unless quoted.
+    /// All names and keywords. Unquoted ones are lowercase.
     pub(super) words: Vec<String>,
 }
 
-/// Kind of a statement.
+/// Kind of a statement, which determines how its cost is estimated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A statement that defines something. The observed scans and rewrites are all that it does.
+    /// DDL such as ALTER TABLE. It does nothing beyond the observed scans and rewrites.
     #[default]
     Definition,
     /// UPDATE or MERGE.
@@ -34,23 +34,23 @@ pub(super) enum Kind {
     Delete,
     /// INSERT.
     Insert,
-    /// A statement with a query or code of any complexity, such as SELECT, DO, or CREATE TABLE AS.
+    /// A statement that runs a query or code, however complex, such as SELECT, DO, or CREATE TABLE AS.
     Query,
 }
 
-/// An index to build.
+/// An index that the statement creates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Build {
-    /// Columns. `None` for an expression.
+    /// The indexed columns. `None` stands for an expression.
     pub(super) columns: Vec<Option<String>>,
-    /// Access method.
+    /// Access method, such as `btree`.
     pub(super) method: String,
-    /// Whether the index has only some rows.
+    /// Whether the index covers only some rows.
     pub(super) is_partial: bool,
 }
 
 impl Shape {
-    /// Reads a single statement.
+    /// Reads the shape of a single statement.
     pub(super) fn read(sql: &str) -> Self {
         let tokens = tokens(sql);
         let words = tokens.iter().filter_map(Token::name).collect();
@@ -74,7 +74,7 @@ impl Shape {
         shape
     }
 
-    /// Reads the actions of ALTER TABLE.
+    /// Reads the actions of an ALTER TABLE.
     fn read_alter(&mut self, tokens: &[Token<'_>]) {
         let mut depth = 0_usize;
         let mut start = 0;
@@ -106,13 +106,13 @@ impl Shape {
         let after = &action[key + 1..];
         let columns = match after.iter().position(|token| token.is_sign(b'(')) {
             Some(open) => columns(&after[open..]),
-            // A constraint of a new column.
+            // The constraint belongs to a new column.
             None => Vec::new(),
         };
         self.builds.push(Build { columns, method: method.to_owned(), is_partial: false });
     }
 
-    /// Reads UPDATE, DELETE, INSERT and MERGE, also behind WITH.
+    /// Reads UPDATE, DELETE, INSERT and MERGE, even after WITH.
     fn read_change(&mut self, tokens: &[Token<'_>]) {
         let verb = |token: &Token<'_>| {
             let verbs: [(&[u8], Kind); 4] = [
@@ -140,7 +140,7 @@ impl Shape {
     }
 }
 
-/// Reads the columns and the method of CREATE INDEX. Returns `None` if the text has no list of columns.
+/// Reads the columns and the access method of a CREATE INDEX. Returns `None` if the text has no column list.
 fn index(tokens: &[Token<'_>]) -> Option<Build> {
     let on = tokens.iter().position(|token| token.is_word(b"on"))?;
     let open = on + tokens[on..].iter().position(|token| token.is_sign(b'('))?;
@@ -151,7 +151,7 @@ fn index(tokens: &[Token<'_>]) -> Option<Build> {
     Some(Build { columns: columns(&tokens[open..]), method, is_partial: has(tokens, b"where") })
 }
 
-/// Returns the columns of a list in parentheses. `tokens` begin with the opening one.
+/// Returns the columns of a parenthesized list. `tokens` start with the opening parenthesis.
 fn columns(tokens: &[Token<'_>]) -> Vec<Option<String>> {
     let mut columns = Vec::new();
     let (mut depth, mut is_first) = (0_usize, false);

@@ -29,14 +29,15 @@ fn size(relation: &str, pages: u64, rows: f64) -> RelationSize {
     }
 }
 
-/// Production with a hundred times the template's orders and customers, and no size of events.
+/// Returns production sizes with a hundred times as many orders and customers as the template, and an unknown number of
+/// events.
 fn production() -> Production {
     let sizes = [size("orders", 1000, 1e5), size("customers", 100, 1e4), size("events", 100, 1e4)];
     let rows = ["orders=10M", "customers=1M"].map(|rows| rows.parse::<TableRows>().unwrap());
     Production::new(&TemplateTables::default(), &sizes, None, &rows).unwrap()
 }
 
-/// A statement that ran for 10 ms, with these scans.
+/// Returns a statement that ran for 10 ms and did `scans`.
 fn statement(sql: &str, scans: &[(&str, u64)]) -> ObservedStatement {
     let scan = |(table, scans): &(&str, u64)| TableScan { relation: name(table), scans: *scans, rows: 0 };
     ObservedStatement {
@@ -91,7 +92,7 @@ fn failed_statements_have_no_prediction() {
 #[test]
 fn scans_cost_pages_and_rows() {
     let range = predict_one(statement("ALTER TABLE orders ALTER a SET NOT NULL", &[("orders", 1)])).unwrap();
-    // 100,000 pages and 10 million rows: 1.1 s in memory, and 3.3 s more from the disk.
+    // 100,000 pages and 10 million rows take 1.1 s in memory, and the disk adds 3.3 s.
     assert!(range.low < 1.1 && range.low > 0.5, "{range}");
     assert!(range.high > 1.1 + 3.2 && range.high < 6.0, "{range}");
 }
@@ -167,7 +168,7 @@ fn slow_statements_are_scaled_by_their_own_time() {
     let quick = statement("ALTER TABLE orders ADD CHECK (slow(a))", &[("orders", 1)]);
     let slow = ObservedStatement { seconds: 5.0, ..quick.clone() };
     let (quick, slow) = (predict_one(quick).unwrap(), predict_one(slow).unwrap());
-    // A hundred times the rows take a hundred times as long.
+    // A hundred times as many rows take a hundred times as long.
     assert!(
         quick.high < 100.0 && slow.low > 100.0 && slow.low <= 500.0 && slow.high >= 500.0,
         "{quick}, {slow}"
@@ -188,7 +189,7 @@ fn locks_are_held_until_the_transaction_ends() {
     let predicted = predict(&observations, &production(), &SPEEDS);
     let range = predicted[1].unwrap();
     let held = predict_held(&observations, &predicted);
-    // The tool's own 40 ms stay as they are.
+    // The tool's own 40 ms aren't scaled.
     let first = held[0].unwrap();
     assert!((first.low - range.low - 0.04).abs() < 1e-9 && (first.high - range.high - 0.04).abs() < 1e-9);
     assert_eq!((held[1], held[2], held[3]), (Some(range), None, None));
