@@ -125,9 +125,9 @@ struct Walk<'a> {
     steps: Vec<(usize, Option<usize>)>,
     /// Positions in `steps` whose statements no ledger row has claimed yet.
     unclaimed: Vec<usize>,
-    /// For each session: the migration that has started but not ended.
+    /// The migration that has started but not ended, for each session.
     open: HashMap<usize, usize>,
-    /// For each session: the transaction of its last ledger row, and the row's migration.
+    /// Transaction of the last ledger row and migration of this row, for each session.
     last: HashMap<usize, (usize, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! Budgets of a migration: for how long it may keep others waiting, and what it may do at all.
+//! Checks a migration against its budgets: how long it may make other sessions wait, and what it may do at all.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -9,28 +9,29 @@ use report::as_f64;
 use crate::sizes::listed;
 use crate::{LockMode, OverMigrationBudget, Prediction, RelationLock, ReportedStatement};
 
-/// Weakest mode for which writers of a table wait.
+/// Weakest lock mode that makes writers of a table wait.
 const BLOCKS_WRITES: LockMode = LockMode::Share;
 
-/// Limits of a migration, `[migrate]` in `pgfresh.toml`. `None` means no limit.
+/// Limits for a migration, from `[migrate]` in `pgfresh.toml`. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationBudget {
-    /// Maximum time for which readers of a table wait: ACCESS EXCLUSIVE.
+    /// Maximum time that readers of a table have to wait, because the migration holds ACCESS EXCLUSIVE.
     pub access_exclusive: Option<Duration>,
-    /// Maximum time for which writers of a table wait: SHARE and all stronger modes.
+    /// Maximum time that writers of a table have to wait, because the migration holds SHARE or a stronger mode.
     pub share: Option<Duration>,
-    /// Maximum `lock_timeout` of statements that make readers or writers wait. Every such statement must have one.
+    /// Maximum `lock_timeout` for statements that make readers or writers wait. A statement without `lock_timeout`
+    /// exceeds this limit.
     pub lock_timeout: Option<Duration>,
     /// Maximum number of tables and materialized views that the migration rewrites.
     pub rewrites: Option<u64>,
-    /// Maximum number of the suite's statements that fail after the migration.
+    /// Maximum number of statements in the test suite that fail after the migration.
     pub broken_statements: Option<u64>,
 }
 
-/// A limit for the time of locks.
+/// A limit on the time that locks are held.
 struct TimeLimit {
     key: &'static str,
-    /// Modes that the limit concerns.
+    /// Lock modes that the limit applies to.
     modes: RangeInclusive<LockMode>,
     limit: Duration,
 }
@@ -42,10 +43,10 @@ impl MigrationBudget {
         *self == Self::default()
     }
 
-    /// Returns the limits that the migration exceeds. Bookkeeping and statements with an exception do not count.
+    /// Returns the limits that the migration exceeds. Ignores bookkeeping statements and those with an exception.
     ///
-    /// A range exceeds a limit if its high end does. Without a prediction, the time of the migration's own run counts:
-    /// production needs at least as long for statements that read or rewrite a table.
+    /// A range exceeds a limit if its high end does. Without a prediction, the time of the migration's own run counts. That
+    /// time is a lower bound, because statements that read or rewrite a table take at least as long in production.
     #[must_use]
     pub fn exceeded(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
         let mut over = Vec::new();
@@ -59,8 +60,8 @@ impl MigrationBudget {
         over
     }
 
-    /// Returns a sentence if limits of time need a prediction that statements lack. `has_sizes` says that pgfresh knows
-    /// production's sizes.
+    /// Returns a sentence if statements lack the prediction that a time limit needs. `has_sizes` means that pgfresh
+    /// knows the production table sizes.
     #[must_use]
     pub fn unjudged(&self, statements: &[ReportedStatement], has_sizes: bool) -> Option<String> {
         let keys: Vec<_> = self.time_limits().iter().map(|limit| format!("`{}`", limit.key)).collect();
@@ -82,7 +83,8 @@ impl MigrationBudget {
     fn time_limits(&self) -> Vec<TimeLimit> {
         let limit = |key, modes, limit: Duration| TimeLimit { key, modes, limit };
         let exclusive = LockMode::AccessExclusive;
-        // A lock that blocks readers is not reported twice.
+        // If `access_exclusive` is the stricter limit, it already reports locks that block readers. Don't report them
+        // for `share` too.
         let is_stricter = self.access_exclusive.is_some_and(|time| Some(time) <= self.share);
         let strongest = if is_stricter { LockMode::Exclusive } else { exclusive };
         let share = self.share.map(|time| limit("share", BLOCKS_WRITES..=strongest, time));
@@ -166,7 +168,7 @@ impl MigrationBudget {
 }
 
 impl TimeLimit {
-    /// Returns the longest time beyond the limit of each transaction.
+    /// Returns the longest time that exceeds the limit, for each transaction that exceeds it.
     fn exceeded(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
         let mut worst: Vec<(&ReportedStatement, OverMigrationBudget, f64)> = Vec::new();
         for (position, statement) in counting(statements) {
@@ -200,19 +202,19 @@ impl TimeLimit {
     }
 }
 
-/// Returns the migration's own statements without an exception, with their positions.
+/// Returns the statements that count, with their positions: those of the migration itself that have no exception.
 fn counting(statements: &[ReportedStatement]) -> impl Iterator<Item = (usize, &ReportedStatement)> {
     statements.iter().enumerate().filter(|(_, one)| !one.is_bookkeeping && one.exception.is_none())
 }
 
-/// Returns the strongest lock with one of these modes. A table comes before its indexes.
+/// Returns the strongest lock whose mode is in `modes`. Prefers tables to indexes.
 fn blocking<'l>(locks: &'l [RelationLock], modes: &RangeInclusive<LockMode>) -> Option<&'l RelationLock> {
     let blocking = locks.iter().filter(|lock| modes.contains(&lock.mode) && lock.blocks_writes());
-    // The first of several equal ones.
+    // `max_by_key` returns the last of several equal locks, so reverse the order to get the first.
     blocking.rev().max_by_key(|lock| (!lock.kind.is_index(), lock.mode))
 }
 
-/// Writes a time in the largest unit that needs no fraction, up to seconds.
+/// Formats a time in the largest unit that needs no fraction, at most in seconds.
 fn format_time(time: Duration) -> String {
     if time.subsec_millis() == 0 {
         format!("{} s", time.as_secs())

@@ -1,26 +1,26 @@
-//! Exceptions: statements that the user allows in spite of the budgets, each with a reason.
+//! Applies exceptions: statements that the user allows although they exceed a budget, each with a reason.
 
 use std::fmt;
 
 use crate::ReportedStatement;
 use crate::sql_text::normal_form;
 
-/// An exception, `[[migrate.allow]]` in `pgfresh.toml`.
+/// An exception, from `[[migrate.allow]]` in `pgfresh.toml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationException {
-    /// Pattern of statements. `None` stands for any statement.
+    /// Pattern for the statement's SQL. `None` matches every statement.
     pub statement: Option<StatementPattern>,
-    /// Pattern of migrations' names. `None` stands for any migration.
+    /// Pattern for the migration's name. `None` matches every migration.
     pub migration: Option<NamePattern>,
-    /// Why the statement is allowed.
+    /// Why the user allows the statement.
     pub reason: String,
 }
 
-/// A pattern of SQL in which `*` stands for any text. Case, blanks, comments and a semicolon at the end do not count.
+/// A pattern for SQL. `*` matches any text. Case, whitespace, comments and a trailing semicolon are ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementPattern(String);
 
-/// A pattern of names in which `*` stands for any text.
+/// A pattern for names. `*` matches any text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern(String);
 
@@ -31,7 +31,7 @@ impl StatementPattern {
         Self(text.to_owned())
     }
 
-    /// Returns true if the statement has this form.
+    /// Returns true if the statement matches the pattern.
     #[must_use]
     pub fn matches(&self, sql: &str) -> bool {
         matches(&normal_form(&self.0), &normal_form(sql))
@@ -45,7 +45,7 @@ impl NamePattern {
         Self(text.to_owned())
     }
 
-    /// Returns true if the name has this form.
+    /// Returns true if the name matches the pattern.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         matches(&self.0, name)
@@ -62,7 +62,7 @@ impl MigrationException {
 }
 
 impl fmt::Display for MigrationException {
-    /// Writes the patterns, such as `statement = "DROP TABLE *"`.
+    /// Formats the patterns, for example as `statement = "DROP TABLE *"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let statement = self.statement.iter().map(|pattern| ("statement", &pattern.0));
         let migration = self.migration.iter().map(|pattern| ("migration", &pattern.0));
@@ -71,8 +71,8 @@ impl fmt::Display for MigrationException {
     }
 }
 
-/// Marks the statements that an exception allows with its reason. The first matching exception counts. Returns the
-/// positions of exceptions that match no statement.
+/// Sets the reason of each statement that an exception allows. If several exceptions match a statement, the first one
+/// counts. Returns the positions of exceptions that match nothing.
 pub fn apply_exceptions(
     statements: &mut [ReportedStatement],
     exceptions: &[MigrationException],
@@ -89,7 +89,8 @@ pub fn apply_exceptions(
     unused
 }
 
-/// Returns true if `text` consists of the parts of `pattern` between its `*` in this order, with any text in between.
+/// Returns true if `text` consists of the parts of `pattern` that its `*` separate, in this order, with any text in
+/// between.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*').map(str::trim);
     let first = parts.next().unwrap_or_default();

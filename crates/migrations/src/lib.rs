@@ -1,9 +1,10 @@
-//! Shows what the statements of a migration lock, scan, rewrite and break.
+//! Shows what a migration's statements lock, scan, rewrite and break.
 //!
-//! A migration tool runs once against a leased database, and the gateway keeps a transcript of its sessions:
-//! [`pgwire::SessionTranscript`]. The laboratory is another server, on another copy of the template. It repeats the
-//! transcript, and looks at the locks, files and counters of each statement. The tool's sessions are never
-//! disturbed. Times are those of the tool's own run. This crate prints nothing and knows nothing about the command line.
+//! A migration tool runs once against a leased database. Meanwhile the gateway records a transcript of the tool's
+//! sessions, a [`pgwire::SessionTranscript`]. The laboratory is a second server with its own copy of the template. It
+//! repeats the transcript and observes the locks, files and counters of each statement, so pgfresh never disturbs the
+//! tool's sessions. Reported times come from the tool's own run. This crate prints nothing and doesn't depend on the command
+//! line.
 
 mod advice;
 mod advice_topic;

@@ -1,4 +1,4 @@
-//! Observed facts about each statement.
+//! Defines the observed facts about each statement of a migration.
 
 use std::time::Duration;
 
@@ -6,53 +6,56 @@ use plans::{RelationKind, RelationName};
 
 use crate::LockMode;
 
-/// Everything that was observed of a migration.
+/// Everything that the laboratory observed about a migration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observations {
-    /// Statements in the order in which they ended. One that did not end comes last.
+    /// Statements in the order in which they ended. A statement that didn't end comes last.
     pub statements: Vec<ObservedStatement>,
-    /// Sizes of all tables, indexes and materialized views before the migration, of one database or several.
+    /// Sizes that all tables, indexes and materialized views had before the migration. They may be in several
+    /// databases.
     pub sizes: Vec<RelationSize>,
-    /// A clause for each thing that the laboratory did not see, to follow "not seen:". Empty if it saw everything.
+    /// A clause for each thing that the laboratory didn't see, to be printed after "not seen:". Empty if it saw
+    /// everything.
     pub unseen: Vec<String>,
 }
 
-/// A statement of the migration.
+/// A statement of the migration, with the facts that the laboratory observed about it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ObservedStatement {
-    /// Name of the database.
+    /// Name of the database that the statement ran in.
     pub database: String,
-    /// Number of the session in the transcripts, from 0.
+    /// Index of the session in the transcripts, starting at 0.
     pub session: usize,
-    /// Text of the single statement, with `$1` for parameters.
+    /// SQL of this single statement, with placeholders such as `$1` for parameters.
     pub sql: String,
-    /// Bound values.
+    /// Values that the client bound to the parameters.
     pub parameters: Vec<plans::BoundValue>,
-    /// Number of the transaction, from 0. Each statement outside transactions has its own number. COMMIT and
-    /// ROLLBACK belong to the transaction that they end.
+    /// Number of the transaction, starting at 0. Each statement outside transactions has its own number. COMMIT and
+    /// ROLLBACK have the number of the transaction that they end.
     pub transaction: usize,
-    /// Whether PostgreSQL refuses the statement in a transaction block, as CREATE INDEX CONCURRENTLY.
+    /// Whether PostgreSQL refuses the statement in a transaction block, as it does for CREATE INDEX CONCURRENTLY.
     pub is_outside_transactions: bool,
-    /// Command tag, such as `ALTER TABLE`. `None` if the statement failed or did not end.
+    /// Command tag, such as `ALTER TABLE`. `None` if the statement failed or didn't end.
     pub tag: Option<String>,
-    /// SQLSTATE and message of the error.
+    /// SQLSTATE and message of the error. `None` if the statement didn't fail.
     pub error: Option<pgwire::StatementError>,
-    /// Whether the statement still ran when the transcript ended, for example because it waited for a lock.
+    /// Whether the statement was still running when the transcript ended, for example because it waited for a lock.
     pub is_unfinished: bool,
-    /// Seconds from the client's request to the answer, in the tool's own run. Several statements that share an answer get equal
-    /// parts of its time.
+    /// Seconds from the client's request to the response, in the tool's own run. If several statements share a
+    /// response, each gets an equal part of its time.
     pub seconds: f64,
-    /// Seconds for which the locks of this statement were held, in the tool's own run: from its request to the end of
-    /// its transaction.
+    /// Seconds that this statement's locks were held in the tool's own run, from its request to the end of its
+    /// transaction.
     pub held_seconds: f64,
-    /// Locks that this statement took, and that its transaction had not held in this mode or a stronger one, on
-    /// relations from before the transaction. Sorted by relation and mode; only the strongest mode of each relation.
+    /// Locks that this statement took on relations from before the transaction. Leaves out a lock if the transaction
+    /// already held the same or a stronger mode on the relation. Contains only the strongest mode for each relation,
+    /// and is sorted by relation.
     pub locks: Vec<RelationLock>,
-    /// Relations from before the transaction whose files the statement replaced.
+    /// Relations from before the transaction that got new files from the statement.
     pub rewrites: Vec<Rewrite>,
     /// Tables from before the transaction that the statement read completely.
     pub scans: Vec<TableScan>,
-    /// The session's `lock_timeout` for this statement. `None` if there was none.
+    /// The session's `lock_timeout` while the statement ran. `None` if there was no timeout.
     pub lock_timeout: Option<Duration>,
 }
 
@@ -68,8 +71,8 @@ pub struct RelationLock {
 }
 
 impl RelationLock {
-    /// Returns true if writers of the relation wait for this lock. A materialized view has readers only, so its readers
-    /// count.
+    /// Returns true if writers of the relation have to wait for this lock. Clients only read a materialized view, so
+    /// there the method checks for waiting readers.
     #[must_use]
     pub fn blocks_writes(&self) -> bool {
         let wanted = if self.kind == RelationKind::MaterializedView {
@@ -81,14 +84,14 @@ impl RelationLock {
     }
 }
 
-/// New files of a relation, with all its rows or without them.
+/// A relation's replacement by new files, either with all its rows or emptied.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rewrite {
     /// The relation.
     pub relation: RelationName,
     /// Kind of the relation.
     pub kind: RelationKind,
-    /// Table of an index. `None` for all other relations.
+    /// The index's table. `None` if the relation isn't an index.
     pub table: Option<RelationName>,
     /// Whether the statement emptied the relation (TRUNCATE) instead of copying it.
     pub is_emptied: bool,
@@ -101,11 +104,11 @@ pub struct TableScan {
     pub relation: RelationName,
     /// Number of scans.
     pub scans: u64,
-    /// Number of rows that all of them read.
+    /// Number of rows that all scans read together.
     pub rows: u64,
 }
 
-/// Size of a relation.
+/// Size of a relation before the migration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelationSize {
     /// Name of the database.
@@ -114,12 +117,12 @@ pub struct RelationSize {
     pub relation: RelationName,
     /// Kind of the relation.
     pub kind: RelationKind,
-    /// Table of an index. `None` for all other relations.
+    /// The index's table. `None` if the relation isn't an index.
     pub table: Option<RelationName>,
-    /// Size in pages of 8 KiB.
+    /// Size in 8 KiB pages.
     pub pages: u64,
-    /// Size of its TOAST table in pages.
+    /// Size of the relation's TOAST table in 8 KiB pages.
     pub toast_pages: u64,
-    /// Number of rows, counted up to a million, else the planner's estimate.
+    /// Number of rows. If it exceeds a million, this is the planner's estimate.
     pub rows: f64,
 }

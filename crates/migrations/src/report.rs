@@ -1,4 +1,4 @@
-//! The parts of a migration's report, and its formats.
+//! Builds a migration's report, which several modules format.
 
 mod annotations;
 mod document;
@@ -20,7 +20,7 @@ use plans::{RelationKind, RelationName};
 use crate::sql_text::without_leading_comments;
 use crate::{AdviceTopic, LockMode, Observations, ObservedStatement};
 
-/// Size of a page in bytes.
+/// Page size in bytes.
 const PAGE_SIZE: u64 = 8192;
 
 /// The report of a migration.
@@ -28,25 +28,25 @@ const PAGE_SIZE: u64 = 8192;
 pub struct MigrationReport {
     /// Statements in the order of [`Observations::statements`].
     pub statements: Vec<ReportedStatement>,
-    /// Budgets that the migration exceeds. Empty if it passes.
+    /// Budgets that the migration exceeds. Empty if it exceeds none.
     pub over_budget: Vec<OverMigrationBudget>,
-    /// Assumptions of the predictions, a sentence each. Empty without predictions.
+    /// Assumptions that the predictions make, one sentence each. Empty if the report has no predictions.
     pub assumptions: Vec<String>,
-    /// A sentence for each thing that the report lacks.
+    /// A sentence for each thing that is missing from the report.
     pub unseen: Vec<String>,
     /// The run that the report is about.
     pub run: MigrationRun,
-    /// Sizes of the tables and materialized views before the migration.
+    /// Sizes that the tables and materialized views had before the migration.
     pub tables: Vec<TableSizes>,
-    /// Result of the suite on the migrated database. `None` if none ran.
+    /// Result of the suite on the migrated database. `None` if no suite ran.
     pub suite: Option<SuiteOutcome>,
-    /// Path in the repository of each migration whose file is known.
+    /// For each migration with a known file: the file's path in the repository.
     pub files: BTreeMap<String, String>,
-    /// Path in the repository of the settings, to which SARIF attaches statements without a file.
+    /// Path of the settings file in the repository. SARIF attaches statements without a file to it.
     pub settings_file: String,
 }
 
-/// The run of a migration command.
+/// The run of a migration command, as a report describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MigrationRun {
     /// Revision whose template the command migrated, such as `main (1a2b3c4)`.
@@ -55,17 +55,17 @@ pub struct MigrationRun {
     pub command: String,
     /// Exit code of the command.
     pub exit_code: u8,
-    /// Whether a signal ended the command, or reached pgfresh while the command ran.
+    /// Whether a signal ended the command, or arrived at pgfresh while the command was running.
     pub is_interrupted: bool,
     /// Version of PostgreSQL.
     pub postgres: String,
-    /// Sentences about statements that waited for a lock of another session of the migration.
+    /// Sentences about statements that waited for a lock which another session of the migration held.
     pub waits: Vec<String>,
-    /// Source of production's sizes, such as `statistics of 2026-11-20`. `None` if they are unknown.
+    /// Source of the production table sizes, such as `statistics of 2026-11-20`. `None` if the sizes are unknown.
     pub production: Option<String>,
 }
 
-/// Sizes of a table.
+/// Sizes of a table in the template and in production.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableSizes {
     /// Name of the database.
@@ -74,7 +74,7 @@ pub struct TableSizes {
     pub relation: RelationName,
     /// Size in the template.
     pub here: TableSize,
-    /// Size in production. `None` if it is unknown.
+    /// Size in production. `None` if unknown.
     pub production: Option<TableSize>,
 }
 
@@ -83,59 +83,63 @@ pub struct TableSizes {
 pub struct TableSize {
     /// Number of rows.
     pub rows: f64,
-    /// Bytes of the table's file and of its TOAST table.
+    /// Size of the table's file and its TOAST table, in bytes.
     pub bytes: f64,
 }
 
-/// Result of the old code's suite on the migrated database.
+/// Result of running the old code's test suite on the migrated database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuiteOutcome {
     /// The command on one line, without passwords.
     pub command: String,
     /// Exit code on the migrated database.
     pub exit_code: u8,
-    /// Exit code on the database before the migration. `None` if the suite did not run there, because it passed
-    /// on the migrated database.
+    /// Exit code on the database from before the migration. `None` if the suite passed on the migrated database, so
+    /// that this run wasn't necessary.
     pub exit_code_before: Option<u8>,
-    /// Statements that failed on the migrated database alone.
+    /// Statements that fail on the migrated database, but not before the migration.
     pub failures: Vec<BrokenStatement>,
-    /// Names of the tests that failed on the migrated database alone, as far as the runner's output tells them.
+    /// Names of tests that fail on the migrated database, but not before the migration. Contains only names that the
+    /// test runner prints.
     pub failed_tests: Vec<String>,
 }
 
 /// A statement in the report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReportedStatement {
-    /// Observed facts.
+    /// The facts that the laboratory observed.
     pub observed: ObservedStatement,
-    /// Name of the migration as its tool calls it. `None` if it is unknown.
+    /// Name that the migration tool gives the migration. `None` if unknown.
     pub migration: Option<String>,
-    /// Line of the statement in its migration's file, from 1. `None` if the file does not have its text.
+    /// Line of the statement in the migration's file, starting at 1. `None` if the file doesn't contain the statement's
+    /// text.
     pub line: Option<usize>,
-    /// Time in production. `None` without production's sizes, or if the statement's time does not grow with them.
+    /// Predicted time in production. `None` if the production sizes are unknown, or if the statement's time doesn't
+    /// grow with them.
     pub predicted: Option<Prediction>,
-    /// Seconds for which production's locks are held until the end of the transaction. `None` as for `predicted`.
+    /// Predicted time for which production holds the statement's locks: until its transaction ends. `None` in the same
+    /// cases as `predicted`.
     pub predicted_held: Option<Prediction>,
-    /// Statements of the suite that wait for the locks of this statement.
+    /// Statements of the suite that have to wait for this statement's locks.
     pub blocks: Vec<BlockedStatement>,
-    /// Statements of the suite that fail after this statement's transaction and did not fail before it.
+    /// Statements of the suite that this statement breaks: they fail after its transaction, but not before.
     pub breaks: Vec<BrokenStatement>,
-    /// Safer ways. Empty if the statement is safe.
+    /// Safer ways to make the same change. Empty if the statement is safe.
     pub advice: Vec<StatementAdvice>,
-    /// Reason for the exception that the user has listed for this statement.
+    /// Reason from the exception that allows the statement. `None` if no exception matches.
     pub exception: Option<String>,
-    /// Whether the migration tool sent the statement for itself, such as a query of its own table.
+    /// Whether the migration tool sent the statement for its own purposes, such as a query on its ledger.
     pub is_bookkeeping: bool,
 }
 
 impl fmt::Display for Prediction {
-    /// Writes a range such as `70 to 110 s`.
+    /// Formats the range, for example as `70 to 110 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&words::range(*self))
     }
 }
 
-/// A range of seconds.
+/// A predicted time, as a range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     /// Lower end in seconds.
@@ -144,59 +148,59 @@ pub struct Prediction {
     pub high: f64,
 }
 
-/// A statement of the suite that waits for a lock of the migration.
+/// A statement of the suite that has to wait for a lock of the migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockedStatement {
-    /// Text without values.
+    /// SQL without values.
     pub statement: String,
-    /// Names of the tests that run it, sorted.
+    /// Names of the tests that run the statement, sorted.
     pub tests: Vec<String>,
-    /// Relation that both lock.
+    /// The relation that both statements lock.
     pub relation: RelationName,
-    /// Mode that the suite's statement wants.
+    /// The mode that the suite's statement requests.
     pub wants: LockMode,
-    /// Mode that the migration holds.
+    /// The mode that the migration holds.
     pub held: LockMode,
-    /// Why the statement locks the relation, such as "by the foreign key `orders_customer_id_fkey`". `None` if it does so
-    /// in each run.
+    /// Why the statement locks the relation, such as "by the foreign key `orders_customer_id_fkey`". `None` if every
+    /// run of the statement locks it.
     pub because: Option<String>,
 }
 
 /// A statement of the suite that fails on the migrated database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenStatement {
-    /// Text without values.
+    /// SQL without values.
     pub statement: String,
-    /// Names of the tests that run it, sorted.
+    /// Names of the tests that run the statement, sorted.
     pub tests: Vec<String>,
-    /// PostgreSQL's message.
+    /// The error message from PostgreSQL.
     pub error: String,
 }
 
-/// A safer way than a dangerous statement.
+/// Advice to replace a dangerous statement by something safer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementAdvice {
-    /// Section of the page.
+    /// Section of docs/migrations.md that explains the advice.
     pub topic: AdviceTopic,
-    /// Why the statement is dangerous, a clause for one line.
+    /// Why the statement is dangerous, as a short clause.
     pub danger: String,
-    /// Safer way, a clause for one line.
+    /// The safer way, as a short clause.
     pub instead: String,
 }
 
 /// A budget that the migration exceeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OverMigrationBudget {
-    /// Key of the budget in `pgfresh.toml`, such as `access_exclusive`.
+    /// Name of the budget in `pgfresh.toml`, such as `access_exclusive`.
     pub key: String,
-    /// Number of the statement in the report, from 0.
+    /// Index of the statement in the report.
     pub statement: usize,
     /// A line such as "`access_exclusive` is 70 to 110 s, the budget is 1 s".
     pub message: String,
 }
 
 impl MigrationReport {
-    /// Creates a report with the observed facts and nothing else.
+    /// Creates a report that contains only the observed facts.
     #[must_use]
     pub fn of(observations: Observations) -> Self {
         let sizes = observations.sizes.iter().filter(|size| is_table(size.kind));
@@ -211,14 +215,14 @@ impl MigrationReport {
         });
         let tables = tables.collect();
         let statements = observations.statements.into_iter().map(|mut observed| {
-            // On one line, a comment before the statement would seem to be all of it.
+            // The report shows SQL on one line, where a leading comment would seem to comment out the whole statement.
             observed.sql = without_leading_comments(&observed.sql).into();
             ReportedStatement { observed, ..ReportedStatement::default() }
         });
         Self { statements: statements.collect(), unseen: observations.unseen, tables, ..Self::default() }
     }
 
-    /// Returns true if the migration exceeds no budget and no statement of the old code's suite fails because of it.
+    /// Returns true if the migration exceeds no budget and doesn't make the old code's suite fail.
     #[must_use]
     pub fn passes(&self) -> bool {
         self.over_budget.is_empty() && self.suite.as_ref().is_none_or(SuiteOutcome::passes)
@@ -226,8 +230,9 @@ impl MigrationReport {
 }
 
 impl SuiteOutcome {
-    /// Returns true if the suite passes on the migrated database, or fails on the one before the migration, too, and
-    /// no statement and no test fails on the migrated one alone. A command that a shell cannot run shows nothing.
+    /// Returns true if the migration isn't to blame for a failure. Either the suite passes on the migrated database, or
+    /// it also fails on the database from before the migration, and every failed statement and test fails on both. A
+    /// command that the shell can't run doesn't pass, because it tests nothing.
     #[must_use]
     pub fn passes(&self) -> bool {
         let failed_before = self.exit_code_before.is_some_and(|code| code != 0);
@@ -240,11 +245,11 @@ impl SuiteOutcome {
     }
 }
 
-/// Exit codes of a shell whose command cannot be executed or does not exist.
+/// Exit codes that a shell returns if it can't execute a command or doesn't find it.
 const CANNOT_EXECUTE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Returns true for relations that have rows of their own.
+/// Returns true for relations that store rows.
 fn is_table(kind: RelationKind) -> bool {
     matches!(kind, RelationKind::Table | RelationKind::PartitionedTable | RelationKind::MaterializedView)
 }

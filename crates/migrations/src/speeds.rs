@@ -1,24 +1,25 @@
-//! Speeds of this machine: how fast a server of pgfresh reads, rewrites, sorts and changes rows in memory.
+//! Measures this machine: how fast a pgfresh server reads, rewrites, sorts and changes rows in memory.
 //!
-//! Two tables with rows of very different widths separate the time for a page from the time for a row. Each step runs
-//! several times, and the fastest run counts. pgfresh asks the kernel for the server's time on a processor, so that other
-//! programs on a busy machine do not change the result.
+//! Each step runs on two tables whose rows have very different widths, so that pgfresh can separate the time for a page
+//! from the time for a row. Each step runs several times, and the fastest run counts. pgfresh reads the server's CPU time
+//! from the kernel, so that other programs on a busy machine don't change the result.
 
 use std::time::{Duration, Instant};
 
 use server::{AdminConnection, SessionError};
 
-/// Number of rows of the table with slim rows.
+/// Number of rows in the table with narrow rows.
 const SLIM: f64 = 100_000.0;
-/// Number of rows of the table with wide rows.
+/// Number of rows in the table with wide rows.
 const WIDE: f64 = 10_000.0;
 /// How often each step runs.
 const ROUNDS: usize = 2;
-/// Smallest time for a row or page in seconds. By chance, a difference of two measurements can be even negative.
+/// Minimum time for a row or a page, in seconds. Without it, a difference of two measurements could happen to be
+/// negative.
 const LEAST: f64 = 1e-9;
 
-/// Creates the tables. Event triggers of the template do not see them. Parallel workers are off, because a production
-/// server may have none to spare.
+/// Creates the tables. The template's event triggers don't fire. Parallel workers are off, because a busy production
+/// server may not have any to spare.
 const SETUP: [&str; 9] = [
     "SET session_replication_role = replica",
     "SET max_parallel_maintenance_workers = 0",
@@ -33,43 +34,43 @@ const SETUP: [&str; 9] = [
 ];
 const CLEANUP: [&str; 2] = ["DROP SCHEMA pgfresh_speeds CASCADE", "RESET ALL"];
 
-/// A session that times its statements.
+/// Measures the time of statements in a session.
 struct Timer<'s> {
     session: &'s mut AdminConnection,
-    /// Process of the session.
+    /// Pid of the session's backend. `None` until the timer has read it.
     pid: Option<u32>,
 }
 
-/// Times for units of work, in seconds. All data are in memory, and one process works.
+/// Times for units of work, in seconds, if all data is in memory and a single process works.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speeds {
-    /// Reads a page.
+    /// Time to read a page.
     pub scan_page: f64,
-    /// Reads a row and checks a condition.
+    /// Time to read a row and check a condition.
     pub scan_row: f64,
-    /// Copies a page into a new file, with its log records.
+    /// Time to copy a page into a new file, including its log records.
     pub rewrite_page: f64,
-    /// Copies a row into a new file.
+    /// Time to copy a row into a new file.
     pub rewrite_row: f64,
-    /// Sorts a row with a number as key into an index: a factor of n log2 n.
+    /// Time to sort a row with a numeric key into an index, divided by log2 of the number of rows.
     pub sort_number: f64,
-    /// Sorts a row with a text as key into an index: a factor of n log2 n.
+    /// Time to sort a row with a text key into an index, divided by log2 of the number of rows.
     pub sort_text: f64,
-    /// Checks a row of a foreign key: a factor of the rows of both tables.
+    /// Time to check a foreign key, per row of both tables.
     pub reference_row: f64,
-    /// Writes a new version of a row, in addition to its pages.
+    /// Time to write a new row version, in addition to the time for its pages.
     pub update_row: f64,
-    /// Adds an entry to an index, in random order.
+    /// Time to add an entry to an index, in random key order.
     pub index_entry: f64,
 }
 
 impl Speeds {
-    /// Measures the speeds in a second or two. The session may be in any database of the laboratory's server. The
-    /// tables of the measurement are removed.
+    /// Measures the speeds, which takes a second or two. The session may be in any database of the laboratory's server.
+    /// Removes its tables afterwards.
     ///
     /// # Errors
     ///
-    /// If the session fails.
+    /// Returns an error if the session fails.
     pub fn measure(session: &mut AdminConnection) -> Result<Self, SessionError> {
         for sql in SETUP {
             session.query(sql)?;
@@ -84,7 +85,7 @@ impl Speeds {
     }
 }
 
-/// Durations of all steps in seconds.
+/// Measured times of all steps, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     slim_pages: f64,
@@ -135,7 +136,7 @@ impl Times {
     fn speeds(&self) -> Speeds {
         let Self { slim_pages, wide_pages, scan_slim, .. } = *self;
         let split = |slim: f64, wide: f64| {
-            // Solves "pages * page + rows * row = time" for both tables.
+            // Solves "pages * page + rows * row = time" for the two tables.
             let page = (wide * SLIM - slim * WIDE) / (wide_pages * SLIM - slim_pages * WIDE);
             let page = page.clamp(LEAST, wide / wide_pages);
             (page, ((slim - slim_pages * page) / SLIM).max(LEAST))
@@ -169,19 +170,19 @@ impl Timer<'_> {
         Ok(f64::from(pages.unwrap_or(1)))
     }
 
-    /// Returns the seconds for reading all rows of a table.
+    /// Returns the time to read all rows of a table, in seconds.
     fn scan(&mut self, table: &str) -> Result<f64, SessionError> {
         let check = format!("ALTER TABLE {table} ADD CONSTRAINT checked CHECK (id >= 0)");
         self.fastest(&check, &format!("ALTER TABLE {table} DROP CONSTRAINT checked"))
     }
 
-    /// Returns the seconds for copying all rows of a table.
+    /// Returns the time to copy all rows of a table, in seconds.
     fn rewrite(&mut self, table: &str) -> Result<f64, SessionError> {
         let change = |to: &str| format!("ALTER TABLE {table} ALTER id TYPE {to}");
         self.fastest(&change("bigint"), &change("int"))
     }
 
-    /// Runs a step, and `undo` after each run. Returns the seconds of the fastest run.
+    /// Runs `sql` several times, each time followed by `undo`. Returns the time of the fastest run, in seconds.
     fn fastest(&mut self, sql: &str, undo: &str) -> Result<f64, SessionError> {
         let mut fastest = f64::INFINITY;
         for _ in 0..ROUNDS {

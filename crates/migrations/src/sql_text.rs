@@ -1,15 +1,15 @@
-//! Reads the text of SQL as tokens.
+//! Splits SQL into tokens.
 
 use pgwire::{SqlLexer, Token, TokenKind};
 
-/// Returns the tokens of a text, without comments.
+/// Returns the tokens of `sql`, without comments.
 pub(crate) fn tokens(sql: &str) -> Vec<Token<'_>> {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);
     std::iter::from_fn(|| lexer.token()).collect()
 }
 
-/// Returns the form that texts with the same tokens share: words in lower case, one blank between two tokens, no
-/// comments, and no semicolon at the end.
+/// Returns a form that is equal for texts with the same tokens: keywords and names in lowercase, single spaces between
+/// tokens, no comments, and no trailing semicolon.
 pub(crate) fn normal_form(sql: &str) -> String {
     let text = |token: &Token<'_>| {
         let text = String::from_utf8_lossy(token.text);
@@ -20,7 +20,7 @@ pub(crate) fn normal_form(sql: &str) -> String {
     tokens.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a statement from its first token on.
+/// Returns a statement without the comments at its start.
 pub(crate) fn without_leading_comments(sql: &str) -> &str {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);
     lexer.token().map_or(sql, |first| &sql[lexer.position() - first.text.len()..])

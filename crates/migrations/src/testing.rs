@@ -1,10 +1,10 @@
-//! Transcripts for tests.
+//! Builds transcripts for tests.
 
 use std::time::{Duration, Instant};
 
 use pgwire::{RequestOutcome, SessionTranscript, TranscribedRequest, query, split_statements};
 
-/// Words of a statement that are not in its command tag.
+/// Keywords that a statement contains and its command tag doesn't.
 const LEFT_OUT: [&str; 12] = [
     "UNIQUE",
     "OR",
@@ -19,11 +19,11 @@ const LEFT_OUT: [&str; 12] = [
     "TRUSTED",
     "PROCEDURAL",
 ];
-/// Command tags of two words, by the first word.
+/// First words of command tags that have two words, such as `CREATE TABLE`.
 const WITH_OBJECT: [&str; 4] = ["CREATE", "ALTER", "DROP", "REFRESH"];
 
-/// Returns the transcript of one session in `database`, in which each text is a Query that succeeded after 10 ms. Command
-/// tags are guessed from the statements, and a ROLLBACK or COMMIT in the texts ends the transaction of a BEGIN.
+/// Returns the transcript of a session in `database`. Each text in `sql` is a Query that succeeded after 10 ms. Command
+/// tags are derived from the statements. A BEGIN opens a transaction that the next ROLLBACK or COMMIT ends.
 #[must_use]
 pub fn transcript_in(database: &str, sql: &[&str]) -> SessionTranscript {
     let began = Instant::now();
@@ -48,13 +48,13 @@ pub fn transcript_in(database: &str, sql: &[&str]) -> SessionTranscript {
     SessionTranscript { database: database.to_owned(), parameters, began, requests, is_cut: false }
 }
 
-/// Returns the transcript of a migration in the database `app` as the only session. See [`transcript_in`].
+/// Returns the transcript of a migration whose only session is in the database `app`. See [`transcript_in`].
 #[must_use]
 pub fn transcript_of(sql: &[&str]) -> Vec<SessionTranscript> {
     vec![transcript_in("app", sql)]
 }
 
-/// Returns the likely command tag of a statement.
+/// Returns the probable command tag of a statement.
 #[must_use]
 pub fn tag_of(statement: &str) -> String {
     let words: Vec<String> = statement

@@ -19,7 +19,7 @@ pub(super) struct Facts<'a> {
     pub(super) changes: &'a [SchemaChange],
     pub(super) index: usize,
     pub(super) old: &'a OldRelations,
-    /// Whether the suite's statements are known, so that an empty list of broken statements means that none of them
+    /// Whether pgfresh knows the suite's statements. An empty list of broken statements then means that none of them
     /// breaks.
     pub(super) knows_suite: bool,
 }

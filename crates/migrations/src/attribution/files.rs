@@ -27,7 +27,7 @@ impl fmt::Debug for MigrationFiles<'_> {
     }
 }
 
-/// A migration whose name is known.
+/// A migration with its name, and with its file if the project has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NamedMigration {
     pub(super) name: String,

@@ -227,7 +227,7 @@ impl<'a> Tokens<'a> {
 }
 
 /// Returns a parameter's value as text. If the driver lets the server determine the type, only the bytes distinguish
-/// text from an integer: a binary integer below 2⁵⁶ starts with a control character, and text doesn't contain any.
+/// text from an integer. A binary integer below 2⁵⁶ starts with a control character, and text doesn't contain any.
 fn decoded(parameter: &BoundValue) -> Option<String> {
     let value = parameter.value.as_deref()?;
     let text = std::str::from_utf8(value).ok();

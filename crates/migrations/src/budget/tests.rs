@@ -7,7 +7,7 @@ fn name(name: &str) -> RelationName {
     RelationName { schema: "public".to_owned(), name: name.to_owned() }
 }
 
-/// A statement that holds a lock on orders for this number of seconds.
+/// Returns a statement that holds a lock on orders for `held_seconds`.
 fn statement(transaction: usize, mode: LockMode, held_seconds: f64) -> ReportedStatement {
     let lock = RelationLock { relation: name("orders"), kind: RelationKind::Table, mode };
     ReportedStatement {

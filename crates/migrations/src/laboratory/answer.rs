@@ -20,7 +20,7 @@ pub(super) struct Answer {
     pub(super) rows: Rows,
 }
 
-/// What the sender of a request does after a message from the server.
+/// Next action of a request's sender after a message from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// Read the next message.
@@ -32,7 +32,7 @@ pub(super) enum Next {
 }
 
 impl Answer {
-    /// Adds a message from the server. `wants_rows` means that the rows are kept.
+    /// Adds a message from the server. Keeps its row if `wants_rows` is true.
     pub(super) fn add(&mut self, frame: Frame<'_>, wants_rows: bool) -> Next {
         match frame.tag {
             b'C' => self.tags.push(String::from_utf8_lossy(split_zero(frame.body).0).into_owned()),

@@ -119,8 +119,8 @@ impl<'a> Catalogs<'a> {
         Ok(rows.into_iter().filter_map(|row| row.first()?.as_ref()?.parse().ok()).collect())
     }
 
-    /// Returns the tables that a statement may lock if it names the relations in `named`: their tables if they are
-    /// indexes, their partitions, and the tables connected to them by foreign keys.
+    /// Returns the tables that a statement may lock if it names the relations in `named`. These are the tables of named
+    /// indexes, the partitions of named tables, and all tables that foreign keys connect to them.
     pub(super) fn tables_near(&mut self, database: &str, named: &[u32]) -> Result<Vec<u32>, LaboratoryError> {
         if named.is_empty() {
             return Ok(Vec::new());

@@ -48,7 +48,7 @@ impl LaboratoryError {
         }
     }
 
-    /// Returns advice for the user in a full sentence. `None` if there is none.
+    /// Returns advice for the user in a full sentence. `None` if pgfresh has no advice.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

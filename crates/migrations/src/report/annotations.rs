@@ -1,10 +1,11 @@
-//! Annotations for GitHub, which shows them beside the changed files. Source: GitHub's manual, "Workflow commands".
+//! Formats annotations for GitHub, which shows them beside the changed files. Source: GitHub's manual, "Workflow
+//! commands".
 
 use super::{MigrationReport, ReportedStatement, words};
 
 impl MigrationReport {
-    /// Returns a line for each exceeded budget, each failure and each piece of advice, in the form that GitHub's runner
-    /// reads. Statements with an exception have none.
+    /// Returns a line for each exceeded budget, failure and piece of advice, in the format that GitHub's runner reads.
+    /// Leaves out statements with an exception.
     #[must_use]
     pub fn to_annotations(&self) -> String {
         let mut lines = String::new();
@@ -35,12 +36,12 @@ impl MigrationReport {
     }
 }
 
-/// Escapes a message.
+/// Escapes a message, whose line breaks would otherwise end the annotation.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Escapes the value of a property.
+/// Escapes a property value, where colons and commas are separators.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

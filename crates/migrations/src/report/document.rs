@@ -1,4 +1,4 @@
-//! The report as a [`Report`], for the formats that all commands share.
+//! Converts the report to a [`Report`], for the formats that all commands share.
 
 use report::{
     Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Report, Table, Tile, Unit, as_f64,
@@ -6,9 +6,9 @@ use report::{
 
 use super::{MigrationReport, ReportedStatement, words};
 
-/// Maximum length of a finding's name, in columns.
+/// Maximum width of a finding's name, in columns.
 const NAME_WIDTH: usize = 100;
-/// Test of statements whose migration is unknown.
+/// Test name for statements whose migration is unknown.
 const UNKNOWN: &str = "unnamed migration";
 
 impl MigrationReport {
@@ -144,8 +144,8 @@ impl MigrationReport {
         (!failures.is_empty()).then_some(table)
     }
 
-    /// Returns a test for each migration, which fails if one of its statements exceeds a budget, and one for the old
-    /// code's suite.
+    /// Returns a test for each migration and one for the old code's suite. A migration's test fails if one of the
+    /// migration's statements exceeds a budget.
     fn tests(&self) -> MeasuredTests {
         let mut tests: Vec<MeasuredTest> = Vec::new();
         for (place, statement) in self.statements.iter().enumerate() {

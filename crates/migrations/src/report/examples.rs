@@ -1,4 +1,4 @@
-//! Made-up reports for tests of the formats.
+//! Builds example reports for tests of the formats.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ fn index_build() -> ReportedStatement {
     }
 }
 
-/// Returns a report with two dangerous statements, two harmless ones and the tool's own.
+/// Returns a report with two dangerous statements, two harmless ones and a bookkeeping statement.
 pub(super) fn dangerous() -> MigrationReport {
     let harmless = |sql: &str, tag: &str| ReportedStatement {
         observed: observed(sql, tag),
@@ -153,7 +153,7 @@ pub(super) fn dangerous() -> MigrationReport {
     }
 }
 
-/// Returns a report with a suite that fails on the migrated database.
+/// Returns a report whose suite fails on the migrated database.
 pub(super) fn with_failing_suite() -> MigrationReport {
     let failures = vec![BrokenStatement {
         statement: "SELECT old FROM orders".to_owned(),

@@ -1,7 +1,7 @@
-//! The report in JSON, for programs.
+//! Formats the report as JSON, for programs.
 //!
-//! The object has the version of its form under `format`. A later version may add keys; another meaning of a key gets
-//! another number.
+//! The object contains a format version under `format`. A later version of pgfresh may add keys without changing the
+//! format version. If a key's meaning changes, the format version changes too.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ use super::{
     TableSize, words,
 };
 
-/// Version of the form.
+/// The format version.
 const FORMAT: u32 = 1;
 
 impl MigrationReport {
-    /// Returns the keys of the JSON object with their values.
+    /// Returns the key-value pairs of the JSON object.
     #[must_use]
     pub fn to_json(&self) -> Vec<(&'static str, Value)> {
         let Self { statements, over_budget, assumptions, unseen, run, tables, suite, files, .. } = self;

@@ -1,12 +1,12 @@
-//! The report as Markdown, for a comment on a pull request.
+//! Formats the report as Markdown, for a comment on a pull request.
 
 use report::escape_markdown as escaped;
 
 use super::{MigrationReport, ReportedStatement, words};
 
-/// Maximum length of a statement in columns.
+/// Maximum width of a statement, in columns.
 const STATEMENT_WIDTH: usize = 300;
-/// Maximum number of statements of the old code's suite.
+/// Maximum number of broken statements that the comment lists.
 const MAX_FAILURES: usize = 20;
 
 impl MigrationReport {
@@ -91,7 +91,7 @@ fn line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Returns a block of SQL. Its fence is longer than any in the statement.
+/// Returns a code block with SQL. Its fence is longer than any run of backticks in the statement.
 fn code(sql: &str) -> String {
     let longest = sql.split(|letter| letter != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);

@@ -1,4 +1,4 @@
-//! The report as SARIF, for code scanning. Source: SARIF 2.1.0, an OASIS standard.
+//! Formats the report as SARIF, for code scanning. Source: SARIF 2.1.0, an OASIS standard.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{MigrationReport, ReportedStatement, words};
 
-/// Characters that the path of a relative URI cannot have. A colon would end a scheme. Source: RFC 3986.
+/// Characters that must be escaped in the path of a relative URI. The text before a colon would look like a scheme.
+/// Source: RFC 3986.
 const NOT_IN_URI: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -25,14 +26,14 @@ const NOT_IN_URI: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-/// Rules for results that belong to no advice.
+/// Rules for results that don't come from advice.
 const BUDGET: (&str, &str) = ("budget", "A migration exceeds a budget of [migrate] in pgfresh.toml.");
 const OLD_CODE: (&str, &str) = ("old-code", "A statement of the suite fails after the migration.");
 const FAILURE: (&str, &str) = ("failure", "A statement of a migration fails or does not end.");
 
 impl MigrationReport {
-    /// Returns a log with a result for each piece of advice, each exceeded budget and each broken statement. An exception
-    /// suppresses the results of its statement.
+    /// Returns a SARIF log with a result for each piece of advice, exceeded budget and broken statement. Results of a
+    /// statement with an exception are marked as suppressed.
     pub(super) fn to_sarif(&self) -> Value {
         let mut rules: BTreeMap<String, String> = BTreeMap::new();
         let mut results = Vec::new();
@@ -91,7 +92,7 @@ impl MigrationReport {
         result
     }
 
-    /// Returns the path of the statement's migration in the repository.
+    /// Returns the repository path of the statement's migration file. `None` if the file is unknown.
     pub(super) fn file_of(&self, statement: &ReportedStatement) -> Option<&str> {
         self.files.get(statement.migration.as_ref()?).map(String::as_str)
     }

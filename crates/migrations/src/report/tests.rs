@@ -1,4 +1,4 @@
-//! Every format has the facts, and hostile names cannot leave their place.
+//! Checks that every format contains all facts, and that hostile names can't break a format's structure.
 
 use proptest::prelude::*;
 

@@ -1,22 +1,22 @@
-//! The report as text for a terminal.
+//! Formats the report as text for a terminal.
 
 use report::{counted, cut, hang};
 
 use super::{MigrationReport, ReportedStatement, StatementAdvice, words};
 
-/// Maximum and minimum width in columns.
+/// Maximum and minimum line width, in columns.
 const WIDTH: usize = 120;
 const MIN_WIDTH: usize = 50;
-/// Indentation of statements, and of the lines about them.
+/// Indentation of a statement, and of the lines that describe it.
 const STATEMENT: &str = "  ";
 const ABOUT: &str = "      ";
-/// Maximum number of failed tests and failed statements of the suite.
+/// Maximum number of failed tests and of failed statements that the text lists.
 const MAX_TESTS: usize = 20;
 const MAX_FAILURES: usize = 10;
-/// Title of statements whose migration is unknown.
+/// Heading for statements whose migration is unknown.
 const UNKNOWN: &str = "unnamed migration";
 
-/// Lines of the report.
+/// Collects the lines of the report.
 struct Lines {
     columns: usize,
     text: String,
@@ -33,8 +33,8 @@ impl Lines {
 }
 
 impl MigrationReport {
-    /// Formats the report for a terminal of `columns` columns: the statements that others wait for, below their
-    /// migrations, then the exceeded budgets. Each line ends with a line feed.
+    /// Formats the report for a terminal that is `columns` wide. The text lists the statements that others have to wait
+    /// for, grouped by migration, and then the exceeded budgets. Each line ends with a line feed.
     #[must_use]
     pub fn to_text(&self, columns: usize) -> String {
         let mut lines = Lines { columns: columns.clamp(MIN_WIDTH, WIDTH), text: String::new() };
@@ -68,7 +68,7 @@ impl MigrationReport {
         lines.text
     }
 
-    /// Yields the statements that readers must see.
+    /// Yields the statements that the report must show.
     pub(super) fn shown(&self) -> impl Iterator<Item = &ReportedStatement> {
         self.statements.iter().filter(|statement| !statement.is_bookkeeping && !statement.is_quiet())
     }
@@ -106,7 +106,7 @@ impl MigrationReport {
         }
     }
 
-    /// Returns the sentence about the whole run, without a full stop.
+    /// Returns a sentence that summarizes the run, without a full stop.
     pub(super) fn summary(&self) -> String {
         let ours = || self.statements.iter().filter(|statement| !statement.is_bookkeeping);
         let changes = || ours().filter(|statement| !statement.is_quiet() || !statement.is_about_session());
@@ -148,7 +148,7 @@ impl MigrationReport {
 }
 
 impl super::SuiteOutcome {
-    /// Returns the result in one sentence, without a full stop.
+    /// Returns the suite's result as a sentence without a full stop.
     pub(super) fn sentence(&self) -> String {
         let Self { command, exit_code, exit_code_before, failures, failed_tests } = self;
         match (exit_code, exit_code_before) {

@@ -1,4 +1,4 @@
-//! Phrases that several formats of the report share.
+//! Contains the phrases that several report formats share.
 
 use plans::RelationName;
 use report::{Quantity, Unit, counted, grouped};
@@ -6,11 +6,11 @@ use report::{Quantity, Unit, counted, grouped};
 use super::{BlockedStatement, BrokenStatement, MigrationReport, Prediction, ReportedStatement, TableSize};
 use crate::{AdviceTopic, LockMode, ObservedStatement};
 
-/// The page with a section for each kind of advice.
+/// The documentation page with a section for each topic of advice.
 const PAGE: &str = "docs/migrations.md";
 /// Maximum number of relations that a phrase names.
 const MAX_NAMES: usize = 3;
-/// Factor from which the time of a transaction's locks differs from that of the statement.
+/// Factor by which a transaction must hold locks longer than its statement runs for the report to mention this.
 const LONGER: f64 = 1.25;
 
 /// Returns a rounded number of rows, such as `9,500`, `200 k` or `48 M`.
@@ -51,7 +51,7 @@ fn two_digits(value: f64) -> String {
     }
 }
 
-/// Returns the effect of a lock mode on the statements of other sessions.
+/// Returns what a lock mode blocks in other sessions.
 fn blocked_by(mode: LockMode) -> &'static str {
     match mode {
         LockMode::AccessExclusive => "blocks reads and writes",
@@ -61,8 +61,8 @@ fn blocked_by(mode: LockMode) -> &'static str {
     }
 }
 
-/// Returns the relations that the statement locks, grouped by mode, strongest first. Modes of ordinary statements are
-/// left out.
+/// Groups the locked relations by lock mode, starting with the strongest. Leaves out the modes that reads and writes of
+/// rows take.
 pub(super) fn locks_by_mode(observed: &ObservedStatement) -> Vec<(LockMode, Vec<&RelationName>)> {
     let modes = LockMode::ALL.into_iter().rev().take_while(|mode| *mode >= LockMode::ShareUpdateExclusive);
     let of_mode = |mode| {
@@ -72,7 +72,7 @@ pub(super) fn locks_by_mode(observed: &ObservedStatement) -> Vec<(LockMode, Vec<
     modes.map(of_mode).filter(|(_, relations)| !relations.is_empty()).collect()
 }
 
-/// Joins names, at most three of them.
+/// Joins names. Lists at most three of them and counts the rest.
 fn names<'a>(relations: impl IntoIterator<Item = &'a RelationName>) -> String {
     let all: Vec<_> = relations.into_iter().map(ToString::to_string).collect();
     let more = all.len().saturating_sub(MAX_NAMES);
@@ -80,7 +80,7 @@ fn names<'a>(relations: impl IntoIterator<Item = &'a RelationName>) -> String {
     if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
-/// Returns the phrases for locks, such as `ACCESS EXCLUSIVE on orders: blocks reads and writes`.
+/// Returns phrases that describe the locks, such as `ACCESS EXCLUSIVE on orders: blocks reads and writes`.
 pub(super) fn locks(observed: &ObservedStatement) -> Vec<String> {
     let phrase = |(mode, relations): (LockMode, Vec<&RelationName>)| {
         format!("{mode} on {}: {}", names(relations), blocked_by(mode))
@@ -88,7 +88,7 @@ pub(super) fn locks(observed: &ObservedStatement) -> Vec<String> {
     locks_by_mode(observed).into_iter().map(phrase).collect()
 }
 
-/// Returns the phrases for rewritten, emptied and read relations.
+/// Returns phrases that list the rewritten, emptied and scanned relations.
 pub(super) fn work(observed: &ObservedStatement) -> Vec<String> {
     let mut phrases = Vec::new();
     let tables = || observed.rewrites.iter().filter(|rewrite| rewrite.table.is_none());
@@ -118,7 +118,7 @@ pub(super) fn work(observed: &ObservedStatement) -> Vec<String> {
     phrases
 }
 
-/// Returns the locks, rewrites and scans in one line.
+/// Returns one line that lists the locks, rewrites and scans.
 pub(super) fn effects(observed: &ObservedStatement) -> String {
     let phrases: Vec<_> = locks(observed).into_iter().chain(work(observed)).collect();
     match (phrases.is_empty(), failure(observed)) {
@@ -128,7 +128,7 @@ pub(super) fn effects(observed: &ObservedStatement) -> String {
     }
 }
 
-/// Returns a sentence without a full stop if the statement failed or did not end.
+/// Returns a sentence without a full stop if the statement failed or didn't end.
 pub(super) fn failure(observed: &ObservedStatement) -> Option<String> {
     match &observed.error {
         Some(error) => Some(format!("fails: {} ({})", error.message, error.sqlstate)),
@@ -140,12 +140,12 @@ pub(super) fn failure(observed: &ObservedStatement) -> Option<String> {
     }
 }
 
-/// Returns the sentence of [`failure`], unless [`effects`] has it already.
+/// Returns the sentence from [`failure`], unless [`effects`] already contains it.
 pub(super) fn failure_after_effects(observed: &ObservedStatement) -> Option<String> {
     failure(observed).filter(|failure| *failure != effects(observed))
 }
 
-/// Returns the lines about times. Empty if the statement's work does not grow with the tables.
+/// Returns the lines about times. Empty if the statement's time doesn't grow with the tables.
 pub(super) fn times(report: &MigrationReport, statement: &ReportedStatement) -> Vec<String> {
     let observed = &statement.observed;
     let mut lines = Vec::new();
@@ -165,7 +165,7 @@ pub(super) fn times(report: &MigrationReport, statement: &ReportedStatement) -> 
     lines
 }
 
-/// Returns the line about a transaction that keeps the locks for longer than the statement runs.
+/// Returns a line if the transaction holds the locks much longer than the statement runs.
 fn holding(statement: &ReportedStatement) -> Option<String> {
     let held = statement.predicted_held?;
     let alone = statement.predicted.map_or(0.0, |predicted| predicted.high);
@@ -174,7 +174,7 @@ fn holding(statement: &ReportedStatement) -> Option<String> {
         .then(|| format!("its transaction holds the locks for {} in production", range(held)))
 }
 
-/// Returns the sizes of the largest table that the statement rewrites or reads.
+/// Returns the template and production size of the largest table that the statement rewrites or reads.
 fn largest(report: &MigrationReport, observed: &ObservedStatement) -> Option<(TableSize, Option<TableSize>)> {
     let written = observed.rewrites.iter().map(|rewrite| rewrite.table.as_ref().unwrap_or(&rewrite.relation));
     let touched: Vec<_> = written.chain(observed.scans.iter().map(|scan| &scan.relation)).collect();
@@ -189,18 +189,18 @@ fn largest(report: &MigrationReport, observed: &ObservedStatement) -> Option<(Ta
     Some((largest.here, largest.production))
 }
 
-/// Returns a number of rows, such as `48 M rows`.
+/// Formats a number of rows, such as `48 M rows`.
 fn rows(number: f64) -> String {
     let text = rounded(number);
     if text == "1" { "1 row".to_owned() } else { format!("{text} rows") }
 }
 
-/// Returns a size, such as `48 M rows, 4.02 GB`.
+/// Formats a table size, such as `48 M rows, 4.02 GB`.
 pub(super) fn size(size: TableSize) -> String {
     format!("{}, {}", rows(size.rows), Quantity::new(size.bytes.round(), Unit::Bytes))
 }
 
-/// Returns the sentence about statements of the suite that wait, without a full stop.
+/// Returns a sentence about the suite's statements that have to wait, without a full stop.
 pub(super) fn blocked(blocks: &[BlockedStatement]) -> Option<String> {
     let first = blocks.first()?;
     let number = counted(blocks.len(), "statement", "statements");
@@ -210,7 +210,7 @@ pub(super) fn blocked(blocks: &[BlockedStatement]) -> Option<String> {
     Some(sentence + &reason)
 }
 
-/// Returns the sentence about statements of the suite that fail, without a full stop.
+/// Returns a sentence about the suite's statements that fail, without a full stop.
 pub(super) fn broken(breaks: &[BrokenStatement]) -> Option<String> {
     let first = breaks.first()?;
     let number = counted(breaks.len(), "statement", "statements");
@@ -235,13 +235,13 @@ fn of_tests<'a>(
     format!("{verb} {number}{tests}; the first: {}{test}", report::cut(first, 70))
 }
 
-/// Returns the path of the page with the section about this advice.
+/// Returns the documentation link for a topic of advice.
 pub(super) fn page(topic: AdviceTopic) -> String {
     format!("{PAGE}#{}", topic.anchor())
 }
 
 impl ReportedStatement {
-    /// Returns true if readers need not see the statement: it blocks nothing, works on no table, and has not failed.
+    /// Returns true if the report can omit the statement, because it blocks nothing, works on no table and didn't fail.
     pub(super) fn is_quiet(&self) -> bool {
         let Self { observed, blocks, breaks, advice, exception, .. } = self;
         let tells_nothing =
@@ -252,8 +252,8 @@ impl ReportedStatement {
             && work(observed).is_empty()
     }
 
-    /// Returns true if tables leave the statement out: it is bookkeeping, or it controls a session and has no effect on
-    /// tables.
+    /// Returns true if tables in the report omit the statement: either it is bookkeeping, or it only controls the
+    /// session and doesn't affect tables.
     pub(super) fn is_left_out(&self) -> bool {
         self.is_bookkeeping || (self.is_about_session() && self.is_quiet())
     }

@@ -1,4 +1,5 @@
-//! Production's sizes: from production's statistics, from numbers of rows that the user gives, or from both.
+//! Determines the production table sizes: from production statistics, from row counts that the user gives, or from
+//! both.
 
 mod table_rows;
 mod template;
@@ -13,53 +14,54 @@ use self::template::TemplateIndex;
 pub use self::template::TemplateTables;
 use crate::RelationSize;
 
-/// Size of a page in bytes.
+/// Page size in bytes.
 pub(crate) const PAGE: f64 = 8192.0;
-/// Usable bytes of a table's page.
+/// Usable bytes in a table page.
 const USABLE: f64 = PAGE - 24.0;
-/// Bytes of a row without its values: header and line pointer.
+/// Bytes that a row takes in addition to its values: header and line pointer.
 const ROW: f64 = 28.0;
-/// Bytes of an index entry without its values: header and line pointer.
+/// Bytes that an index entry takes in addition to its values: header and line pointer.
 const ENTRY: f64 = 12.0;
-/// Usable bytes of a leaf that CREATE INDEX fills to 90 %.
+/// Usable bytes in a leaf page, which CREATE INDEX fills to 90 %.
 const LEAF: f64 = 0.9 * (PAGE - 40.0);
-/// Minimum number of rows in the template from which files can be scaled.
+/// Minimum number of template rows for scaling a table's files to production.
 const SCALABLE_ROWS: f64 = 1000.0;
-/// Minimum number of rows in the template from which an index can be scaled. Its first pages are almost empty.
+/// Minimum number of template rows for scaling an index to production. The first pages of an index are almost empty, so
+/// a small index says little.
 const SCALABLE_INDEX_ROWS: f64 = 10_000.0;
-/// Factor by which a table may be smaller or larger than an estimate from the types of its columns.
+/// Factor by which a table may be smaller or larger than the estimate from its column types.
 const ESTIMATE_SPREAD: f64 = 1.5;
-/// Factor by which a table may be smaller or larger than scaled files.
+/// Factor by which a table may be smaller or larger than the estimate from scaled files.
 const SCALED_SPREAD: f64 = 1.1;
-/// Number of tables that a sentence names.
+/// Maximum number of tables that a sentence names.
 const NAMED: usize = 3;
 
-/// Reasons why production's sizes cannot be used.
+/// Reason why the given sizes can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SizesError {
-    /// The user has given the rows of a table that the template lacks.
+    /// The user gave a row count for a table that doesn't exist in the template.
     #[error("the template has no table {name}")]
     UnknownTable {
-        /// Name that the user has written.
+        /// The name that the user wrote.
         name: String,
-        /// Tables with a similar name, or some tables if no name is similar.
+        /// Tables with similar names. If no name is similar, some other tables.
         near: Vec<String>,
     },
-    /// Several schemas have a table with the name.
+    /// Tables in several schemas have the given name.
     #[error("several schemas have a table {name}")]
     Ambiguous {
-        /// Name that the user has written.
+        /// The name that the user wrote.
         name: String,
-        /// Names with their schemas.
+        /// The matching names, with their schemas.
         tables: Vec<String>,
     },
-    /// The user has given the rows of a table twice.
+    /// The user gave two row counts for a table.
     #[error("the rows of {0} are given twice")]
     Twice(String),
 }
 
 impl SizesError {
-    /// Returns advice for the user.
+    /// Returns advice for the user. `None` if pgfresh has no advice.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -71,13 +73,13 @@ impl SizesError {
     }
 }
 
-/// Sizes of production's tables and indexes.
+/// Sizes of the production tables and indexes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Production {
-    /// Tables and materialized views of the template, by name. Partitioned tables have no files, so only their
-    /// partitions are here.
+    /// Tables and materialized views of the template, keyed by name. A partitioned table has no files, so the map
+    /// contains only its partitions.
     tables: BTreeMap<RelationName, ProductionTable>,
-    /// Partitions by their partitioned table.
+    /// Partitions with rows, keyed by partitioned table.
     leaves: BTreeMap<RelationName, Vec<RelationName>>,
     assumptions: Vec<String>,
 }
@@ -85,19 +87,19 @@ pub struct Production {
 /// Size of a table in production.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProductionTable {
-    /// Number of rows. `None` if it is unknown.
+    /// Number of rows. `None` if unknown.
     pub(crate) rows: Option<f64>,
     /// Number of pages.
     pub(crate) pages: f64,
     /// Number of pages of the TOAST table.
     pub(crate) toast_pages: f64,
-    /// Factor by which the pages may be fewer or more.
+    /// Factor by which the real number of pages may be smaller or larger.
     pub(crate) spread: f64,
     /// Number of rows in the template.
     pub(crate) template_rows: f64,
-    /// Average widths of the columns in bytes.
+    /// Average column widths in bytes, keyed by column name.
     pub(crate) columns: BTreeMap<String, f64>,
-    /// Indexes by name.
+    /// The table's indexes, keyed by name.
     pub(crate) indexes: BTreeMap<RelationName, ProductionIndex>,
 }
 
@@ -108,19 +110,19 @@ pub(crate) struct ProductionIndex {
     pub(crate) pages: f64,
     /// Access method, such as `btree`.
     pub(crate) method: String,
-    /// First column. `None` for an expression.
+    /// The first column. `None` if it is an expression.
     pub(crate) leading: Option<String>,
-    /// Sum of the average widths of its columns, in bytes.
+    /// Sum of the columns' average widths, in bytes.
     pub(crate) width: f64,
 }
 
 impl Production {
-    /// Combines the template's tables with production's statistics and the numbers of rows that the user gives. These
-    /// replace the numbers of rows in the statistics. `sizes` are those of the template.
+    /// Combines the template's tables with production statistics and with the row counts that the user gives. The user's
+    /// row counts override those of the statistics. `sizes` are the template's sizes.
     ///
     /// # Errors
     ///
-    /// If `rows` names a table that the template lacks, or not exactly one table.
+    /// Returns an error if a name in `rows` doesn't match exactly one table of the template.
     pub fn new(
         template: &TemplateTables,
         sizes: &[RelationSize],
@@ -149,20 +151,20 @@ impl Production {
         Ok(production)
     }
 
-    /// Returns sentences that say where the sizes come from.
+    /// Returns sentences that explain where the sizes come from.
     #[must_use]
     pub fn assumptions(&self) -> &[String] {
         &self.assumptions
     }
 
-    /// Returns true if no table has a known size.
+    /// Returns true if the sizes of all tables are unknown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tables.values().all(|table| table.rows.is_none())
     }
 
-    /// Returns the number of rows and the size in bytes of a table in production, with its TOAST table and without its
-    /// indexes. A partitioned table has the sum of its partitions. `None` if they are unknown.
+    /// Returns a table's number of rows and size in bytes in production. The size includes the TOAST table, but not the
+    /// indexes. For a partitioned table, returns the sums over its partitions. `None` if a part is unknown.
     #[must_use]
     pub fn size_of(&self, relation: &RelationName) -> Option<(f64, f64)> {
         let parts = self.leaves.get(relation).map_or(std::slice::from_ref(relation), Vec::as_slice);
@@ -175,12 +177,12 @@ impl Production {
         Some((rows, pages * PAGE))
     }
 
-    /// Returns a table by its name.
+    /// Returns the table named `relation`. `None` if the template doesn't contain it.
     pub(crate) fn table(&self, relation: &RelationName) -> Option<&ProductionTable> {
         self.tables.get(relation)
     }
 
-    /// Returns the tables with files that a name in SQL can mean: the table, or the partitions of a partitioned table.
+    /// Returns the tables that a name in SQL refers to: a table itself, or all partitions of a partitioned table.
     pub(crate) fn named(&self, schema: Option<&str>, name: &str) -> Vec<&RelationName> {
         let is_meant = |relation: &RelationName| {
             relation.name == name && schema.is_none_or(|schema| relation.schema == schema)
@@ -193,7 +195,7 @@ impl Production {
         first.or_else(|| found.next()).into_iter().collect()
     }
 
-    /// Gives the rows of partitions that only production has to the template's partitions of the same table.
+    /// Distributes the rows of partitions that exist only in production among the template's partitions of the table.
     fn add_missing_partitions(&mut self, sources: &Sources<'_>) {
         for (table, leaves) in &self.leaves.clone() {
             if sources.given.rows.contains_key(table) || leaves.is_empty() {
@@ -235,17 +237,17 @@ fn tables<'a>(template: &'a TemplateTables, sizes: &'a [RelationSize]) -> BTreeS
 }
 
 impl TemplateTables {
-    /// Checks that each of the user's names is that of one table.
+    /// Checks that each name in `rows` matches exactly one table.
     ///
     /// # Errors
     ///
-    /// If `rows` names a table that the template lacks, or not exactly one table.
+    /// Returns an error if a name doesn't match a table of the template, or matches several.
     pub fn expect(&self, rows: &[TableRows]) -> Result<(), SizesError> {
         Given::find(&tables(self, &[]), rows).map(|_| ())
     }
 }
 
-/// Rows that the user has given, by the tables of the template.
+/// Row counts that the user gave, keyed by template table.
 struct Given {
     rows: BTreeMap<RelationName, f64>,
 }
@@ -270,7 +272,8 @@ impl Given {
         Ok(Self { rows: found })
     }
 
-    /// Returns the rows of a table: its own, or its part of those of a partitioned table.
+    /// Returns the row count of a table. A partition that the user didn't give a count for gets a part of
+    /// the partitioned table's count.
     fn rows(&self, table: &RelationName, template: &TemplateTables) -> Option<f64> {
         let own = self.rows.get(table).copied();
         own.or_else(|| {
@@ -296,7 +299,7 @@ fn unknown(given: &TableRows, tables: &BTreeSet<&RelationName>) -> SizesError {
     SizesError::UnknownTable { name: given.to_string(), near: near.collect() }
 }
 
-/// Sources of the sizes of tables.
+/// Sources that determine the table sizes.
 struct Sources<'a> {
     template: &'a TemplateTables,
     sizes: BTreeMap<RelationName, &'a RelationSize>,
@@ -305,13 +308,13 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// Returns production's size of a table with files.
+    /// Determines the production size of a table that has files.
     fn table(&self, here: &RelationSize, notes: &mut Notes) -> ProductionTable {
         let name = &here.relation;
         let statistics = self.statistics.get(name).copied();
         let columns = self.columns(name, statistics);
         let estimated = estimated_pages(1.0, &columns);
-        // A table that was never analyzed has pages, but no number of rows.
+        // If a table was never analyzed, its statistics contain pages but not rows, so estimate the rows from the pages.
         let analyzed = statistics.map(|statistics| {
             let rows = statistics.estimated_rows();
             if rows > 0.0 { rows } else { (f64::from(statistics.pages) / estimated).round() }
@@ -347,7 +350,7 @@ impl Sources<'_> {
         table
     }
 
-    /// Returns the widths of a table's columns, from production if its statistics have them.
+    /// Returns the widths of a table's columns, from the production statistics if these contain them.
     fn columns(
         &self,
         table: &RelationName,
@@ -362,7 +365,7 @@ impl Sources<'_> {
         columns
     }
 
-    /// Returns the indexes of a table. `analyzed` is its number of rows in the statistics.
+    /// Returns a table's indexes. `analyzed` is the table's number of rows in the statistics.
     fn indexes(
         &self,
         name: &RelationName,
@@ -394,23 +397,23 @@ impl Sources<'_> {
     }
 }
 
-/// Returns the number of pages of this number of rows with these columns.
+/// Estimates the number of pages that `rows` rows with these columns take.
 fn estimated_pages(rows: f64, columns: &BTreeMap<String, f64>) -> f64 {
     let width: f64 = columns.values().sum();
     rows * (ROW + aligned(width)) / USABLE
 }
 
-/// Returns the number of pages of a B-tree whose keys have this width.
+/// Estimates the number of pages of a B-tree whose keys are `width` bytes wide.
 pub(crate) fn entry_pages(rows: f64, width: f64) -> f64 {
     rows * (ENTRY + aligned(width)) / LEAF
 }
 
-/// Rounds a size up to a multiple of 8, as PostgreSQL aligns rows.
+/// Rounds a size up to a multiple of 8, because PostgreSQL aligns rows.
 fn aligned(size: f64) -> f64 {
     (size / 8.0).ceil() * 8.0
 }
 
-/// Tables whose sizes are assumed.
+/// Collects the tables whose sizes rest on an assumption.
 #[derive(Default)]
 struct Notes {
     scaled: Vec<RelationName>,
@@ -441,7 +444,7 @@ impl Notes {
     }
 }
 
-/// Returns the first names of a list in a sentence.
+/// Returns the first names of a list, for use in a sentence.
 pub(crate) fn listed(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMED);
     let first = names[..names.len() - more].join(", ");

@@ -1,4 +1,4 @@
-//! Numbers of rows that the user gives, as in `--rows orders=48M`.
+//! Parses row counts that the user gives, as in `--rows orders=48M`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use plans::RelationName;
 
 use crate::sql_text::tokens;
 
-/// Number of rows of a table in production, as the user writes it: `orders=48M`, `shop."Order"=1.5k`.
+/// A table's number of rows in production, as the user writes it: `orders=48M`, `shop."Order"=1.5k`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableRows {
-    /// Schema of the table. `None` if the user has not written one.
+    /// Schema of the table. `None` if the user didn't give one.
     pub schema: Option<String>,
     /// Name of the table.
     pub name: String,
@@ -19,13 +19,13 @@ pub struct TableRows {
     pub rows: f64,
 }
 
-/// Error for a text that is no table with its number of rows.
+/// Error for a text that isn't a table name with a row count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseTableRowsError {
-    /// The part before the sign is no name.
+    /// The part before `=` isn't a table name.
     #[error("expected a table and its number of rows, such as orders=48M")]
     Table,
-    /// The part after the sign is no number.
+    /// The part after `=` isn't a number.
     #[error("expected a number of rows such as 5000, 200k, 48M or 1.5G")]
     Rows,
 }
@@ -62,14 +62,14 @@ fn parse_rows(text: &str) -> Option<f64> {
 }
 
 impl TableRows {
-    /// Returns true if the user can mean this relation.
+    /// Returns true if the user's name matches this relation.
     pub(super) fn names(&self, relation: &RelationName) -> bool {
         self.name == relation.name && self.schema.as_ref().is_none_or(|schema| *schema == relation.schema)
     }
 }
 
 impl fmt::Display for TableRows {
-    /// Writes the name of the table as it stands in SQL.
+    /// Formats the table name as SQL requires.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schema = self.schema.clone().unwrap_or_else(|| "public".to_owned());
         RelationName { schema, name: self.name.clone() }.fmt(f)

@@ -1,11 +1,11 @@
-//! Columns, indexes and partitions in the template's catalogs, which tell the sizes of rows.
+//! Reads the template's columns, indexes and partitions, from which pgfresh estimates row sizes.
 
 use std::collections::BTreeMap;
 
 use plans::RelationName;
 use server::{AdminConnection, Rows, SessionError};
 
-/// SQL for the width of a value. The planner assumes the same for columns without statistics. Source:
+/// SQL that returns the width of a value. The planner assumes this width for a column without statistics. Source:
 /// `get_typavgwidth` in `lsyscache.c`.
 macro_rules! width {
     ($attribute:literal, $statistics:literal) => {
@@ -36,7 +36,7 @@ macro_rules! width {
     };
 }
 
-/// Columns of all tables of users.
+/// Lists the columns of all user tables.
 const COLUMNS: &str = concat!(
     "SELECT n.nspname, c.relname, a.attname, ",
     width!("a", "s"),
@@ -47,7 +47,7 @@ const COLUMNS: &str = concat!(
      ORDER BY c.oid, a.attnum"
 );
 
-/// Columns of all indexes of users. The name is empty for an expression.
+/// Lists the columns of all user indexes. The name is empty for an expression.
 const INDEXES: &str = concat!(
     "SELECT n.nspname, c.relname, t.relname, m.amname, coalesce(a.attname, ''), ",
     width!("x", "s"),
@@ -61,7 +61,7 @@ const INDEXES: &str = concat!(
      WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' ORDER BY c.oid, k.position"
 );
 
-/// Leaves of all partitioned tables, each with all tables above it.
+/// Lists the leaf partitions of all partitioned tables, once for each table above them.
 const LEAVES: &str = "\
     SELECT pn.nspname, p.relname, ln.nspname, l.relname FROM pg_catalog.pg_class p \
     JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace \
@@ -69,14 +69,14 @@ const LEAVES: &str = "\
     JOIN pg_catalog.pg_namespace ln ON ln.oid = l.relnamespace \
     WHERE p.relkind = 'p' AND t.isleaf AND l.relkind = 'r' ORDER BY 1, 2, 3, 4";
 
-/// Tables of a template, for estimates of sizes that it does not have itself.
+/// A template's tables, from which pgfresh estimates sizes that the statistics don't contain.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TemplateTables {
     /// Average widths of the columns of each table, in bytes.
     pub(super) columns: BTreeMap<RelationName, BTreeMap<String, f64>>,
-    /// Indexes by their names.
+    /// Indexes, keyed by name.
     pub(super) indexes: BTreeMap<RelationName, TemplateIndex>,
-    /// Partitions that have rows, by their partitioned table.
+    /// Leaf partitions, keyed by partitioned table. Only leaves store rows.
     pub(super) leaves: BTreeMap<RelationName, Vec<RelationName>>,
 }
 
@@ -86,16 +86,16 @@ pub(super) struct TemplateIndex {
     pub(super) table: String,
     /// Access method, such as `btree`.
     pub(super) method: String,
-    /// Columns with the widths of their values. The name is empty for an expression.
+    /// Columns, with the widths of their values. The name is empty for an expression.
     pub(super) columns: Vec<(String, f64)>,
 }
 
 impl TemplateTables {
-    /// Reads the catalogs of a database that equals the template.
+    /// Reads the catalogs of a database that is a copy of the template.
     ///
     /// # Errors
     ///
-    /// If the session fails.
+    /// Returns an error if the session fails.
     pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
         let mut tables = Self::default();
         for row in session.query(COLUMNS)? {
@@ -128,7 +128,7 @@ fn relation(schema: &str, name: &str) -> RelationName {
     RelationName { schema: schema.to_owned(), name: name.to_owned() }
 }
 
-/// Reads a number from a result. Missing ones are 0.
+/// Parses a number from a result. Returns 0 if it is missing.
 fn number(text: Option<&String>) -> f64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }

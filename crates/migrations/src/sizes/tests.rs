@@ -18,7 +18,7 @@ fn size(relation: &str, kind: RelationKind, table: Option<&str>, pages: u64, row
     }
 }
 
-/// A template with a table of 10,000 rows, one of 3 rows, and a partitioned table.
+/// Returns a template with a table of 10,000 rows, a table of 3 rows, and a partitioned table.
 fn template() -> (TemplateTables, Vec<RelationSize>) {
     let columns = |columns: &[(&str, f64)]| {
         columns.iter().map(|(column, width)| ((*column).to_owned(), *width)).collect::<BTreeMap<_, _>>()
@@ -109,10 +109,10 @@ fn files_of_filled_tables_grow_with_rows() {
 fn types_of_columns_give_unknown_sizes() {
     let production = production(None, &["customers=1M"]).unwrap();
     let customers = production.table(&name("customers")).unwrap();
-    // 28 bytes of header and pointer, and 28 bytes of values that take 32.
+    // Each row takes 28 bytes for header and pointer, and 32 bytes for its 28 bytes of values, because of alignment.
     assert!((customers.pages - 1e6 * 60.0 / 8168.0).abs() < 1.0);
     assert!(customers.spread > 1.0);
-    // PostgreSQL 15 makes 2,745 pages for a million integers.
+    // PostgreSQL 15 needs 2,745 pages for a million integers.
     let pages = customers.indexes[&name("customers_pkey")].pages;
     assert!((2600.0..2900.0).contains(&pages), "{pages}");
     assert!(production.assumptions()[0].contains("customers (60.2 MB)"), "{:?}", production.assumptions());

@@ -1,4 +1,4 @@
-//! Finds the statement of a migration that makes a statement of the suite fail.
+//! Finds the migration's statement that makes a statement of the suite fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use plans::RelationName;
 use crate::sql_text::tokens;
 use crate::{LockMode, ObservedStatement};
 
-/// Words of PostgreSQL's messages that are no names.
+/// Words in PostgreSQL's messages that aren't names of objects.
 const COMMON: &[&str] = &[
     "a",
     "and",
@@ -57,28 +57,29 @@ const COMMON: &[&str] = &[
     "value",
     "violates",
 ];
-/// Lowest score at which a statement of the migration is named.
+/// Lowest score for which pgfresh blames a statement of the migration.
 const LEAST: u32 = 2;
-/// Score of a name of the message in the statement, if the message has it in quotes or with a point.
+/// Score for a name that the message quotes, qualifies with a dot or follows with a parenthesis, if the statement
+/// contains this name.
 const MARKED: u32 = 8;
-/// Score of any other name of the message.
+/// Score for any other name in the message that the statement contains.
 const PLAIN: u32 = 2;
-/// Score of an exclusive lock on a table that the suite's statement uses.
+/// Score for an ACCESS EXCLUSIVE lock on a table that the suite's statement uses.
 const LOCK: u32 = 3;
-/// Score of a statement that alters or drops.
+/// Score for a statement that alters, drops or revokes something.
 const CHANGE: u32 = 1;
 
-/// How a statement of the suite fails.
+/// A failed statement of the suite, and how it failed.
 pub(super) struct StatementFailure<'a> {
     pub(super) message: &'a str,
-    /// Whether a column refuses NULL.
+    /// Whether the statement failed because a column doesn't accept NULL.
     pub(super) is_null: bool,
     /// Relations that the statement used before the migration.
     pub(super) relations: BTreeSet<&'a RelationName>,
 }
 
-/// Returns the index of the statement that fits the message best. Of several it is the last one, because later statements
-/// cannot name an object that is gone.
+/// Returns the index of the statement with the highest score. If several have it, returns the last one, because a
+/// statement can't name an object that an earlier statement dropped.
 pub(super) fn attribute(broken: &StatementFailure<'_>, observed: &[ObservedStatement]) -> Option<usize> {
     let names = names_of_message(broken.message);
     let undone = undone_transactions(observed);
@@ -109,13 +110,13 @@ fn score(names: &BTreeMap<String, u32>, broken: &StatementFailure<'_>, statement
     if evidence > 0 && changes { evidence + CHANGE } else { evidence }
 }
 
-/// Returns true if a statement with these words can make a column refuse the NULL that an INSERT gives it.
+/// Returns true if a statement with these words can make a column reject the NULL that an INSERT leaves in it.
 fn can_cause_null(words: &BTreeSet<String>) -> bool {
     let has = |word: &str| words.contains(word);
     has("null") && !has("default") || has("drop") && has("default")
 }
 
-/// Returns the names and quoted values in a message, with the score of each.
+/// Returns the names and the quoted values in a message, with their scores.
 fn names_of_message(message: &str) -> BTreeMap<String, u32> {
     let mut names = BTreeMap::new();
     let tokens = tokens(message);
@@ -137,7 +138,7 @@ fn names_of_message(message: &str) -> BTreeMap<String, u32> {
     names
 }
 
-/// Returns the names and the values in quotes of a statement.
+/// Returns the names and the quoted values in a statement.
 fn words(sql: &str) -> BTreeSet<String> {
     let value = |text: &[u8]| {
         let text = String::from_utf8_lossy(text);
@@ -146,7 +147,7 @@ fn words(sql: &str) -> BTreeSet<String> {
     tokens(sql).iter().filter_map(|token| token.name().or_else(|| value(token.text))).collect()
 }
 
-/// Returns sessions and numbers of transactions that were rolled back.
+/// Returns the transactions that were rolled back, as pairs of session and transaction number.
 fn undone_transactions(observed: &[ObservedStatement]) -> BTreeSet<(usize, usize)> {
     let ended = observed.iter().filter(|statement| {
         statement.tag.as_deref() == Some("ROLLBACK") && !words(&statement.sql).contains("to")

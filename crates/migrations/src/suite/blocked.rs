@@ -1,14 +1,14 @@
-//! Finds the statements of a suite that wait for a migration's locks.
+//! Finds the suite's statements that have to wait for a migration's locks.
 
 use std::cmp::Reverse;
 
 use super::needs::{LockReason, NeededLock, StatementNeeds};
 use crate::{BlockedStatement, ObservedStatement, RelationLock};
 
-/// Returns the statements of the suite that wait for a lock of this statement, those of most tests first.
+/// Returns the suite's statements that have to wait for a lock of `observed`. Statements that many tests run come first.
 ///
-/// The locks of both must be those of the same database. A statement that waits for several locks is
-/// there once, with the most certain of them. Among equally certain ones, the strongest counts.
+/// `needs` and `observed` must be from the same database. If a statement waits for several locks, only the most certain
+/// one is returned. Of several equally certain locks, this is the strongest one that the migration holds.
 #[must_use]
 pub fn blocked(needs: &[StatementNeeds], observed: &ObservedStatement) -> Vec<BlockedStatement> {
     let mut waiting: Vec<_> = needs

@@ -1,8 +1,9 @@
-//! Finds the statements of a suite that fail after a migration.
+//! Finds the suite's statements that fail after a migration.
 //!
-//! pgfresh explains each statement on both databases. EXPLAIN finds missing tables, columns, functions and constraints, and
-//! values that no longer have the right type. An INSERT that leaves a column NULL is found, too, because the plan has
-//! all values of the new row. Other constraints fail only for some rows, which this does not see.
+//! pgfresh explains each statement on the databases from before and after the migration. EXPLAIN fails for missing tables,
+//! columns, functions and constraints, and for values that no longer have the right type. An INSERT that leaves a NOT NULL
+//! column empty is found too, because its plan contains all values of the new row. Other constraints fail only for some
+//! rows, so pgfresh doesn't detect them.
 
 use std::collections::BTreeSet;
 
@@ -18,14 +19,14 @@ use super::explain::{Explained, Explainer, SuiteError, visit_nodes};
 use super::needs::{by_text, tests};
 use crate::{BrokenStatement, ObservedStatement};
 
-/// Returns the statements that fail on the migrated database and not before, sorted by text, each with the index of the
-/// migration's statement in `observed` that breaks it. The index is `None` if none fits.
+/// Returns the statements that fail on the migrated database but not on the one before, sorted by text. Each comes with
+/// the index of the statement in `observed` that breaks it, or with `None` if no statement fits.
 ///
-/// Both sessions must have the settings of a client. No statement is executed.
+/// Both sessions must have the settings that a client's session would have. No statement is executed.
 ///
 /// # Errors
 ///
-/// If a session fails.
+/// Returns an error if a session fails.
 pub fn broken(
     before: &mut AdminConnection,
     after: &mut AdminConnection,
@@ -36,7 +37,8 @@ pub fn broken(
     let mut all = Vec::new();
     for (text, group) in by_text(statements) {
         for suite in &group {
-            // Most statements work after the migration, and then it does not matter whether they did before.
+            // Most statements succeed after the migration. Check this first, because it then doesn't matter whether
+            // they did before.
             let Some(failures) = after.failures(suite)? else { continue };
             let Ok(explained) = before.explainer.explain(&suite.statement)? else { continue };
             let was_null = before.null_columns(&explained);
@@ -58,21 +60,21 @@ pub fn broken(
     Ok(all)
 }
 
-/// One of the two databases.
+/// A database before or after the migration.
 struct Side<'a> {
     explainer: Explainer<'a>,
     catalog: Catalog,
     not_null: NotNullColumns,
 }
 
-/// How a statement fails.
+/// The ways in which a statement fails.
 enum Failures {
-    /// PostgreSQL's message.
+    /// EXPLAIN fails with this message.
     Refused(String),
     Null(BTreeSet<NullColumn>),
 }
 
-/// A column of an INSERT that gets NULL and refuses it.
+/// A column that an INSERT leaves NULL although it is NOT NULL.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct NullColumn {
     relation: RelationName,
@@ -96,7 +98,7 @@ impl<'a> Side<'a> {
         Ok(Self { explainer: Explainer::new(connection), catalog, not_null })
     }
 
-    /// Returns how a statement fails. `None` if it works.
+    /// Returns how a statement fails. `None` if it succeeds.
     fn failures(&mut self, suite: &SuiteStatement) -> Result<Option<Failures>, SuiteError> {
         let explained = match self.explainer.explain(&suite.statement)? {
             Ok(_) if fills_all_columns(&suite.statement.text) => return Ok(None),
@@ -107,7 +109,7 @@ impl<'a> Side<'a> {
         Ok((!columns.is_empty()).then_some(Failures::Null(columns)))
     }
 
-    /// Returns the columns that get NULL by an INSERT and refuse it.
+    /// Returns the NOT NULL columns that an INSERT leaves NULL.
     fn null_columns(&self, explained: &Explained) -> BTreeSet<NullColumn> {
         let mut found = BTreeSet::new();
         for plan in &explained.plans {
@@ -123,7 +125,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Returns the positions, from 1, of the columns that get NULL if a node inserts rows.
+/// Returns the columns that a node leaves NULL if it inserts rows. Each column comes as its table and its position,
+/// starting at 1.
 fn null_positions(node: &Value) -> Vec<(RelationName, usize)> {
     let Some(relation) =
         changed_relation(node).filter(|_| node.get("Operation").is_some_and(|name| name == "Insert"))
@@ -131,7 +134,7 @@ fn null_positions(node: &Value) -> Vec<(RelationName, usize)> {
         return Vec::new();
     };
     let children = node.get("Plans").and_then(Value::as_array).into_iter().flatten();
-    // Subqueries in values are children, too.
+    // Subqueries in values are child nodes too, but don't provide rows.
     let mut rows = children.filter(|child| {
         child.get("Parent Relationship").is_some_and(|part| part == "Outer" || part == "Member")
     });

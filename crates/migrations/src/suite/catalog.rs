@@ -5,15 +5,16 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use plans::RelationName;
 use server::{AdminConnection, Rows, SessionError};
 
-/// Relations of users: tables, views, indexes and sequences, with the partitioned table of a partition and the table of
-/// an index.
+/// Lists the users' relations (tables, views, indexes and sequences) with the partitioned table of each partition and
+/// the table of each index.
 const RELATIONS: &str = "SELECT c.oid, n.nspname, c.relname, c.relkind, \
      (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid AND c.relispartition LIMIT 1), i.indrelid \
      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
      LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid \
      WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'i', 'I', 'S') AND c.relpersistence <> 't' \
      ORDER BY c.oid";
-/// SQL for the names of an array's columns, each in a line. It names all columns if one of them is generated.
+/// SQL that returns the names of the columns in an array, one per line. If any of them is generated, returns all
+/// columns.
 macro_rules! names_of {
     ($relation:literal, $numbers:literal) => {
         concat!(
@@ -35,7 +36,7 @@ const FOREIGN_KEYS: &str = concat!(
     ", EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.conrelid = c.conrelid)",
     " FROM pg_catalog.pg_constraint c WHERE contype = 'f' ORDER BY conname, oid"
 );
-/// Triggers of users that are enabled and whose functions can contain SQL.
+/// Lists the users' enabled triggers whose functions may contain SQL.
 const TRIGGERS: &str = concat!(
     "SELECT t.tgname, t.tgrelid, t.tgtype, ",
     names_of!("t.tgrelid", "t.tgattr"),
@@ -46,7 +47,8 @@ const TRIGGERS: &str = concat!(
 );
 const FUNCTIONS: &str = "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p \
      JOIN pg_catalog.pg_language l ON l.oid = p.prolang WHERE p.oid >= 16384 AND l.lanname NOT IN ('internal', 'c')";
-/// Columns that refuse NULL, of tables without a trigger for each row before an INSERT.
+/// Lists the NOT NULL columns of tables that don't have a BEFORE INSERT trigger for each row, which might fill the
+/// columns.
 const NOT_NULL: &str = "SELECT a.attrelid, a.attnum, a.attname FROM pg_catalog.pg_attribute a \
      JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
      WHERE a.attnotnull AND a.attnum > 0 AND NOT a.attisdropped AND c.oid >= 16384 AND c.relkind IN ('r', 'p') \
@@ -58,7 +60,7 @@ const ON_INSERT: i32 = 4;
 const ON_DELETE: i32 = 8;
 const ON_UPDATE: i32 = 16;
 
-/// Relations of a database and how they depend on each other. Numbers are object identifiers.
+/// The relations of a database and their dependencies. Numbers are object identifiers.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     relations: HashMap<u32, Relation>,
@@ -75,11 +77,11 @@ struct Relation {
     name: RelationName,
     /// `pg_class.relkind`.
     kind: String,
-    /// Partitioned table of a partition.
+    /// Partitioned table that the relation is a partition of. `None` if it isn't a partition.
     parent: Option<u32>,
 }
 
-/// A foreign key. Each partition has its own, at both ends.
+/// A foreign key. PostgreSQL stores a separate foreign key for each partition of either table.
 #[derive(Debug)]
 pub(super) struct ForeignKey {
     pub(super) name: String,
@@ -90,7 +92,8 @@ pub(super) struct ForeignKey {
     pub(super) on_delete: String,
     pub(super) columns: BTreeSet<String>,
     pub(super) referenced_columns: BTreeSet<String>,
-    /// Whether the table also has the foreign key to the whole partitioned table. This one refers to a partition.
+    /// Whether this foreign key refers to a single partition, in addition to the foreign key that refers to the whole
+    /// partitioned table.
     pub(super) is_of_partition: bool,
 }
 
@@ -99,16 +102,16 @@ struct Trigger {
     name: String,
     table: u32,
     events: i32,
-    /// Columns of UPDATE OF. Empty for all.
+    /// Columns of an UPDATE OF trigger. Empty if the trigger fires for all columns.
     columns: BTreeSet<String>,
 }
 
 /// Columns that an UPDATE sets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Columns {
-    /// Any column: the statement's text does not tell.
+    /// Possibly any column, because the statement's text doesn't tell which.
     Any,
-    /// Only these.
+    /// Only these columns.
     Only(BTreeSet<String>),
 }
 
@@ -121,7 +124,7 @@ impl Columns {
     }
 }
 
-/// A change of rows.
+/// A change of rows in a table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Change {
     Insert,
@@ -158,22 +161,22 @@ impl Catalog {
         Some(())
     }
 
-    /// Returns the name of a relation. `None` for temporary and unknown relations.
+    /// Returns a relation's name. `None` for temporary and unknown relations.
     pub(super) fn name(&self, oid: u32) -> Option<&RelationName> {
         self.relations.get(&oid).map(|relation| &relation.name)
     }
 
-    /// Returns the number of the relation with this name.
+    /// Returns the object identifier of the relation named `name`.
     pub(super) fn number(&self, name: &RelationName) -> Option<u32> {
         self.by_name.get(name).copied()
     }
 
-    /// Returns true for a partitioned table.
+    /// Returns true if the relation is a partitioned table.
     pub(super) fn is_partitioned(&self, oid: u32) -> bool {
         self.has_kind(oid, "p")
     }
 
-    /// Returns true for a view.
+    /// Returns true if the relation is a view.
     pub(super) fn is_view(&self, oid: u32) -> bool {
         self.has_kind(oid, "v")
     }
@@ -182,7 +185,7 @@ impl Catalog {
         self.relations.get(&oid).is_some_and(|relation| relation.kind == kind)
     }
 
-    /// Returns the partitions of a table at all levels.
+    /// Returns a table's partitions at all levels.
     pub(super) fn partitions(&self, oid: u32) -> Vec<u32> {
         let mut all = self.partitions.get(&oid).cloned().unwrap_or_default();
         let mut at = 0;
@@ -193,7 +196,7 @@ impl Catalog {
         all
     }
 
-    /// Returns the partitioned tables of a partition, from the nearest one.
+    /// Returns the partitioned tables above a partition, starting with the nearest.
     pub(super) fn ancestors(&self, oid: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(self.parent(oid), |oid| self.parent(*oid))
     }
@@ -202,12 +205,12 @@ impl Catalog {
         self.relations.get(&oid)?.parent
     }
 
-    /// Returns the indexes of a table.
+    /// Returns a table's indexes.
     pub(super) fn indexes(&self, oid: u32) -> &[u32] {
         self.indexes.get(&oid).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the names of triggers that a change of this table runs.
+    /// Returns the names of the triggers that fire when this table changes.
     pub(super) fn triggers(&self, oid: u32, change: &Change) -> impl Iterator<Item = &str> {
         let matches = move |trigger: &&Trigger| {
             let Trigger { table, events, columns, .. } = trigger;
@@ -223,16 +226,16 @@ impl Catalog {
         self.triggers.iter().filter(matches).map(|trigger| trigger.name.as_str())
     }
 
-    /// Returns true if users have made a function of this name in a language that can contain SQL.
+    /// Returns true if a user created a function with this name in a language that can contain SQL.
     pub(super) fn has_function(&self, name: &str) -> bool {
         self.functions.contains(name)
     }
 }
 
-/// Names of columns that refuse NULL, by the number of their table and their own number from 1.
+/// Names of NOT NULL columns, keyed by the object identifier of their table and their position, starting at 1.
 pub(super) type NotNullColumns = HashMap<(u32, usize), String>;
 
-/// Reads the columns that refuse NULL.
+/// Reads the NOT NULL columns of the session's database.
 pub(super) fn not_null_columns(connection: &mut AdminConnection) -> Result<NotNullColumns, SessionError> {
     let rows: Rows = connection.query(NOT_NULL)?;
     let column = |row: Vec<Option<String>>| {

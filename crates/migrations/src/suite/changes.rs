@@ -1,4 +1,4 @@
-//! Finds the changes of a statement: tables in its plan, and columns in its text.
+//! Finds out what a statement changes: the tables from its plan, and the columns from its text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::catalog::{Change, Columns};
 use super::explain::visit_nodes;
 use crate::sql_text::tokens;
 
-/// Returns the changes of each table. `text` is that of the statement.
+/// Returns the changes to each table. `text` is the statement's SQL.
 pub(super) fn changes(plans: &[Value], text: &str) -> BTreeMap<RelationName, BTreeSet<Change>> {
     let mut found = BTreeMap::<_, BTreeSet<_>>::new();
     for plan in plans {
@@ -23,7 +23,7 @@ pub(super) fn changes(plans: &[Value], text: &str) -> BTreeMap<RelationName, BTr
     found
 }
 
-/// Returns the table that a node changes.
+/// Returns the table that a plan node changes, and the changes.
 fn changes_of(node: &Value, text: &str) -> Option<(RelationName, Vec<Change>)> {
     let relation = changed_relation(node)?;
     let mut changes = Vec::new();
@@ -49,10 +49,10 @@ fn changes_of(node: &Value, text: &str) -> Option<(RelationName, Vec<Change>)> {
     Some((relation, changes))
 }
 
-/// Returns the table that a node of the kind `ModifyTable` changes.
+/// Returns the table that a `ModifyTable` node changes.
 pub(super) fn changed_relation(node: &Value) -> Option<RelationName> {
     let text = |name: &str| node.get(name).and_then(Value::as_str).map(str::to_owned);
-    // Before version 14, a table with several targets has its name only there.
+    // Before version 14, a node with several targets has the table's name only in "Target Tables".
     let first = node.get("Target Tables").and_then(|tables| tables.get(0));
     let of_first = |name: &str| first?.get(name)?.as_str().map(str::to_owned);
     node.get("Node Type").filter(|kind| *kind == "ModifyTable")?;
@@ -80,11 +80,11 @@ fn set_columns(text: &str) -> Columns {
             }
         }
     }
-    // A rule can make an UPDATE of a statement without a list.
+    // An UPDATE without a SET list in its text can come from a rewrite rule, so it may set any column.
     if has_list { Columns::Only(columns) } else { Columns::Any }
 }
 
-/// Reads the tokens after SET up to the end of the list. Returns `None` for a list of another form.
+/// Reads the tokens after SET up to the end of the list. Returns `None` if the list has an unknown form.
 fn read_set_list(mut rest: &[Token<'_>], columns: &mut BTreeSet<String>) -> Option<()> {
     loop {
         let (first, after) = rest.split_first()?;
@@ -98,7 +98,7 @@ fn read_set_list(mut rest: &[Token<'_>], columns: &mut BTreeSet<String>) -> Opti
             columns.insert(first.name()?);
             rest = after;
         }
-        // A field or an element of the column, such as `a.b` or `a[1]`, may come before the sign.
+        // A field or an element of the column may be set, as in `a.b = 1` or `a[1] = 1`.
         let equals = rest.iter().position(|token| token.is_sign(b'='))?;
         rest = match after_expression(&rest[equals + 1..]) {
             Some(next) => next,
@@ -107,7 +107,8 @@ fn read_set_list(mut rest: &[Token<'_>], columns: &mut BTreeSet<String>) -> Opti
     }
 }
 
-/// Returns the tokens after the comma that ends an expression. `None` if the expression ends the list.
+/// Skips an expression and the comma after it. Returns the remaining tokens, or `None` if the list ends after the
+/// expression.
 fn after_expression<'a, 'b>(tokens: &'a [Token<'b>]) -> Option<&'a [Token<'b>]> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! COPY of a table, which PostgreSQL does not explain, as a statement with the same locks.
+//! Replaces COPY, which PostgreSQL doesn't explain, by a statement that takes the same locks.
 
 use pgwire::SqlLexer;
 
-/// End of the statement in place of a COPY without columns.
+/// End of the replacement for a COPY without a column list.
 const DEFAULTS: &str = " DEFAULT VALUES";
 
-/// Returns a statement that PostgreSQL explains in place of a COPY of a table. `None` for other statements.
+/// Returns a statement that PostgreSQL can explain in place of a COPY from or to a table. `None` for other statements.
 ///
-/// A COPY without columns stands for one of unknown columns, so the statement gives none a value.
+/// pgfresh doesn't know which columns a COPY without a column list fills, so the replacement sets none of them.
 pub(super) fn in_place_of_copy(statement: &str) -> Option<String> {
     let mut lexer = SqlLexer::new(statement.as_bytes(), true);
     lexer.token().filter(|first| first.is_word(b"copy"))?;
@@ -36,7 +36,7 @@ pub(super) fn in_place_of_copy(statement: &str) -> Option<String> {
     None
 }
 
-/// Returns true for a COPY that fills all columns of a table, so that its values are unknown.
+/// Returns true if the statement is a COPY without a column list. It fills all columns with unknown values.
 pub(super) fn fills_all_columns(statement: &str) -> bool {
     in_place_of_copy(statement).is_some_and(|text| text.ends_with(DEFAULTS))
 }

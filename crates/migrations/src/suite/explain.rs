@@ -1,4 +1,4 @@
-//! Explains statements in a session, and asks which locks that took.
+//! Explains statements in a session, and reads which locks this took.
 
 use std::time::Duration;
 
@@ -9,39 +9,39 @@ use server::{AdminConnection, SessionError, literal};
 use super::copy::in_place_of_copy;
 use crate::LockMode;
 
-/// Maximum time to plan one statement.
+/// Maximum time for planning a statement.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Number of statements whose planning may exceed [`LIMIT`]. pgfresh explains none after that.
+/// Number of statements whose planning may exceed [`LIMIT`]. After that, pgfresh doesn't explain any more statements.
 const MOST_SLOW: u32 = 10;
-/// Lowest object identifier of a relation that initdb has not made, `FirstNormalObjectId`.
+/// Lowest object identifier of a relation that initdb didn't create, `FirstNormalObjectId`.
 const FIRST_OF_USERS: u32 = 16_384;
-/// SQLSTATEs for a binary value of another type.
+/// SQLSTATEs for a binary value that doesn't fit the parameter's type.
 const WRONG_BINARY: [&str; 3] = ["22P03", "08P01", "22021"];
 
-/// Reason why the statements of a suite cannot be examined.
+/// Reason why pgfresh can't examine the statements of a suite.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// The session failed.
+    /// A session failed.
     #[error("could not explain them")]
     Session(#[from] SessionError),
-    /// The server has sent something else than a plan.
+    /// The server's response to EXPLAIN isn't a plan.
     #[error("got no plan from the server")]
     NoPlan(#[from] serde_json::Error),
 }
 
-/// The plans of one statement, and the locks that its transaction held after EXPLAIN.
+/// A statement's plans, and the locks that its transaction held after EXPLAIN.
 pub(super) struct Explained {
-    /// Outermost nodes. A statement with rules can have several or none.
+    /// Topmost plan nodes. Because of rules, a statement can have several plans or none.
     pub(super) plans: Vec<Value>,
-    /// Object identifiers of the users' relations with the modes of their locks.
+    /// Object identifiers of locked user relations, with the lock modes.
     pub(super) locks: Vec<(u32, LockMode)>,
 }
 
-/// PostgreSQL's message about a statement that it does not explain.
+/// PostgreSQL's error message for a statement that it can't explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal(pub(super) String);
 
-/// A session that explains.
+/// A session that explains statements.
 pub(super) struct Explainer<'a> {
     connection: &'a mut AdminConnection,
     slow: u32,
@@ -56,8 +56,8 @@ impl<'a> Explainer<'a> {
         self.connection
     }
 
-    /// Explains a statement in its own transaction, and rolls back. PostgreSQL executes nothing but functions that may
-    /// run during planning.
+    /// Explains a statement in its own transaction and rolls back. PostgreSQL executes only functions that it may
+    /// evaluate during planning.
     pub(super) fn explain(
         &mut self,
         statement: &BoundStatement,
@@ -71,7 +71,8 @@ impl<'a> Explainer<'a> {
             && let SessionError::Server { sqlstate, .. } = error
             && WRONG_BINARY.contains(&sqlstate.as_str())
         {
-            // A driver asks for the types first, and then encodes for them. These values are for other types.
+            // A driver encodes binary values for the types that the server reports. Here the types differ, so replace
+            // these values by NULL.
             let is_undeclared = |value: &BoundValue| value.type_oid == 0 && value.format != 0;
             let without = values.into_iter().map(|value| if is_undeclared(&value) { null() } else { value });
             result = self.attempt(statement, &without.collect::<Vec<_>>())?;
@@ -79,7 +80,7 @@ impl<'a> Explainer<'a> {
         result.map_or_else(|error| self.refuse(error).map(Err), |explained| Ok(Ok(explained)))
     }
 
-    /// Explains once. The outer error ends the session.
+    /// Explains a statement once. An outer error means that the session failed.
     fn attempt(
         &mut self,
         statement: &BoundStatement,
@@ -111,7 +112,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Returns the locks of the transaction, and those that `nextval` takes on the sequences in the plans.
+    /// Returns the locks that the transaction holds, and those that `nextval` would take on the sequences in the plans.
     fn locks(&mut self, plans: &[Value]) -> Result<Vec<(u32, LockMode)>, SessionError> {
         let mut sql = format!(
             "SELECT relation, mode FROM pg_catalog.pg_locks WHERE locktype = 'relation' \
@@ -143,8 +144,8 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// Returns a value for each parameter. Other templates may have another type under a user's number, so the server
-/// chooses these types again.
+/// Returns a value for each parameter. The object identifier of a user-defined type can mean a different type on this
+/// server, so the server determines these types itself.
 fn values(statement: &BoundStatement) -> Vec<BoundValue> {
     let known = statement.parameters.iter().cloned().map(|value| {
         let type_oid = if value.type_oid < FIRST_OF_USERS { value.type_oid } else { 0 };
@@ -158,7 +159,7 @@ fn null() -> BoundValue {
     BoundValue { type_oid: 0, format: 0, value: None }
 }
 
-/// Returns the names in all calls of `nextval` in the plans.
+/// Returns the sequence names in all `nextval` calls of the plans.
 fn sequences(plans: &[Value]) -> Vec<String> {
     let mut names = Vec::new();
     for plan in plans {
@@ -176,7 +177,7 @@ fn sequences(plans: &[Value]) -> Vec<String> {
     names
 }
 
-/// Calls `visit` for each text in a plan.
+/// Calls `visit` for each string in a plan.
 pub(super) fn visit_texts(value: &Value, visit: &mut dyn FnMut(&str)) {
     match value {
         Value::String(text) => visit(text),

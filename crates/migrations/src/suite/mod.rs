@@ -1,4 +1,4 @@
-//! A suite's statements: which of them wait for the locks of a migration, and which fail after it.
+//! Examines a suite's statements: which of them have to wait for a migration's locks, and which fail after it.
 
 mod attribution;
 mod blocked;

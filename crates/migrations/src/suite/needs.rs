@@ -1,9 +1,9 @@
-//! The locks that each statement of a suite takes on a database.
+//! Determines the locks that each statement of a suite takes on a database.
 //!
-//! PostgreSQL itself tells the locks of planning: pgfresh explains the statement in a transaction, and reads `pg_locks`.
-//! Execution takes more, and the catalogs say which: the indexes of a changed table, the tables at the other end of
-//! foreign keys, and the partitions that rows go to. The locks of functions and
-//! triggers stay unknown, so pgfresh lists their names.
+//! PostgreSQL reports the locks of planning: pgfresh explains the statement in a transaction and reads `pg_locks`.
+//! Execution takes more locks, which pgfresh derives from the catalogs. They are on the indexes of a changed table, on the
+//! tables at the other end of foreign keys, and on the partitions that rows go to. The locks that functions and triggers take stay
+//! unknown, so pgfresh lists the names of these.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -21,20 +21,21 @@ use crate::sql_text::tokens;
 /// Maximum number of triggers and functions that a phrase names.
 const MOST_NAMES: usize = 5;
 
-/// The locks of one statement.
+/// The locks that a statement takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementNeeds {
-    /// Text without values.
+    /// SQL without values.
     pub statement: String,
-    /// Names of the tests that run it, sorted.
+    /// Names of the tests that run the statement, sorted.
     pub tests: Vec<String>,
-    /// Number of runs in the recording.
+    /// How often the statement ran in the recording.
     pub runs: u64,
-    /// Locks on relations that are not temporary, sorted by relation. Empty if `error` is there.
+    /// Locks on relations that aren't temporary, sorted by relation. Empty if `error` is set.
     pub locks: Vec<NeededLock>,
-    /// Triggers and functions that the statement runs, whose locks are unknown. Phrases such as "the trigger audit".
+    /// Triggers and functions that the statement runs and whose locks are unknown, as phrases such as "the trigger
+    /// audit".
     pub unseen: Vec<String>,
-    /// PostgreSQL's message if it does not explain the statement with any of its recorded values.
+    /// PostgreSQL's error message if it can't explain the statement with any of the recorded values.
     pub error: Option<String>,
 }
 
@@ -43,20 +44,20 @@ pub struct StatementNeeds {
 pub struct NeededLock {
     /// The relation.
     pub relation: RelationName,
-    /// Why the statement locks it.
+    /// Why the statement locks the relation.
     pub reason: LockReason,
-    /// The strongest mode.
+    /// The strongest mode that the statement takes.
     pub mode: LockMode,
 }
 
-/// Why a statement locks a relation, from the most certain reason to the least.
+/// Why a statement locks a relation. The reasons are ordered from the most certain to the least.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockReason {
-    /// The statement locks it in each run.
+    /// Every run of the statement locks it.
     Statement,
-    /// The foreign key of this name has a row to check or to change.
+    /// The foreign key with this name has to check or change a row.
     ForeignKey(String),
-    /// Some values lead to this partition, but not those of the recorded runs, or pgfresh does not know them.
+    /// Some values lead to this partition, but not the recorded ones, or pgfresh doesn't know these.
     Partition,
 }
 
@@ -70,14 +71,14 @@ impl fmt::Display for LockReason {
     }
 }
 
-/// Returns the locks of each statement, sorted by text. Statements that differ only in values are one.
+/// Returns the locks that each statement takes, sorted by text. Statements that differ only in their values count as one.
 ///
-/// The session must have the settings of a client, in a copy of the template from before the migration. No statement
-/// is executed.
+/// The session must have the settings that a client's session would have, and its database must be a copy of the template
+/// from before the migration. No statement is executed.
 ///
 /// # Errors
 ///
-/// If the session fails. A statement that PostgreSQL does not explain is no error.
+/// Returns an error if the session fails. A statement that PostgreSQL can't explain isn't an error.
 pub fn needs(
     connection: &mut AdminConnection,
     statements: &[SuiteStatement],
@@ -109,7 +110,7 @@ pub fn needs(
     Ok(all)
 }
 
-/// Describes the statements whose locks are unknown, one phrase for each reason.
+/// Describes the statements whose locks are unknown, in one phrase for each reason.
 #[must_use]
 pub fn unseen(needs: &[StatementNeeds]) -> Vec<String> {
     let mut phrases = Vec::new();
@@ -142,7 +143,7 @@ fn statements(count: usize) -> String {
     if count == 1 { "1 statement".to_owned() } else { format!("{count} statements") }
 }
 
-/// Groups statements by their text without values.
+/// Groups statements by their SQL without values.
 pub(super) fn by_text(statements: &[SuiteStatement]) -> BTreeMap<&str, Vec<&SuiteStatement>> {
     let mut groups = BTreeMap::<_, Vec<_>>::new();
     for statement in statements {
@@ -151,7 +152,7 @@ pub(super) fn by_text(statements: &[SuiteStatement]) -> BTreeMap<&str, Vec<&Suit
     groups
 }
 
-/// Returns the names of the tests that run any of the statements, sorted.
+/// Returns the names of all tests that run a statement of `group`, sorted.
 pub(super) fn tests(group: &[&SuiteStatement]) -> Vec<String> {
     let names: BTreeSet<&String> = group.iter().flat_map(|suite| &suite.tests).collect();
     names.into_iter().cloned().collect()
@@ -160,7 +161,7 @@ pub(super) fn tests(group: &[&SuiteStatement]) -> Vec<String> {
 /// Collects the locks of one statement.
 struct Collector<'a> {
     catalog: &'a Catalog,
-    /// The strongest mode for each reason.
+    /// The strongest mode for each relation and reason.
     locks: BTreeMap<(u32, LockReason), LockMode>,
     unseen: BTreeSet<String>,
 }
@@ -182,8 +183,9 @@ impl Collector<'_> {
         self.add_partitions(explained, text);
     }
 
-    /// Adds the partitions of other values. PostgreSQL also locks the partitioned table of a partition that the
-    /// statement names itself, and then no other partition counts.
+    /// Adds the partitions that other values would lead to, if the statement names the partitioned table. A statement
+    /// that names only a partition makes PostgreSQL lock the partitioned table too, but doesn't lead to other
+    /// partitions.
     fn add_partitions(&mut self, explained: &Explained, text: &str) {
         let names: HashSet<String> = tokens(text).iter().filter_map(Token::name).collect();
         let has_view = explained.locks.iter().any(|(relation, _)| self.catalog.is_view(*relation));
@@ -200,7 +202,7 @@ impl Collector<'_> {
         *known = mode.max(*known);
     }
 
-    /// Adds a table with its indexes, which PostgreSQL locks in the mode of the table.
+    /// Adds a table and its indexes, which PostgreSQL locks in the table's mode.
     fn need_table(&mut self, table: u32, mode: LockMode, reason: &LockReason) {
         self.need(table, mode, reason);
         for index in self.catalog.indexes(table) {
@@ -214,8 +216,8 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds the locks of executing a change: those on indexes, and on the partitioned tables of a partition, whose
-    /// definitions PostgreSQL reads.
+    /// Adds the locks that a change takes when it is executed: on indexes, and on the partitioned tables above a
+    /// partition, because PostgreSQL reads their definitions.
     fn add_own_change(&mut self, table: u32, change: &Change) {
         if *change != Change::Delete && !self.catalog.is_partitioned(table) {
             for index in self.catalog.indexes(table) {
@@ -227,7 +229,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds the locks that rows of this change cause by foreign keys, and the triggers that they run.
+    /// Adds the locks that a change of rows takes because of foreign keys, and the triggers that it fires.
     fn add_change(&mut self, table: u32, change: &Change, done: &mut HashSet<(u32, Change)>) {
         if !done.insert((table, change.clone())) {
             return;
@@ -259,7 +261,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds the tables that refer to an old row.
+    /// Adds the tables whose rows refer to an old row.
     fn change_referencing(&mut self, table: u32, change: &Change, done: &mut HashSet<(u32, Change)>) {
         for key in self.catalog.foreign_keys.iter().filter(|key| key.referenced == table) {
             let action = match change {
@@ -282,7 +284,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds the functions that the plans call. Functions that the planner has replaced by their bodies are not there.
+    /// Adds the functions that the plans call. Functions that the planner has inlined don't appear in plans.
     fn add_functions(&mut self, explained: &Explained) {
         for plan in &explained.plans {
             visit_texts(plan, &mut |text| {
@@ -300,7 +302,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Returns the locks. Of one relation, a less certain lock is there only if it is stronger.
+    /// Returns the locks. Leaves out a less certain lock on a relation unless it is stronger.
     fn sorted(&self) -> Vec<NeededLock> {
         let mut locks: Vec<NeededLock> = Vec::new();
         let mut strongest: Option<(u32, LockMode)> = None;

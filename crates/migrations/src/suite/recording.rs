@@ -1,7 +1,7 @@
-//! Recordings: the statements of a suite in a file.
+//! Reads and writes recordings: files that contain the statements of a suite.
 //!
-//! The format is JSON with a line for each test and each statement. A person can write a file, too, for example from
-//! `pg_stat_statements`: only `format`, `statements` and their `text` are required.
+//! The format is JSON with one line for each test and each statement. Users can also write such a file themselves, for
+//! example from `pg_stat_statements`. Only `format`, `statements` and the `text` of each statement are required.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -15,50 +15,51 @@ use storage::Cache;
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
-/// Maximum size of a file in bytes.
+/// Maximum file size in bytes.
 const MOST_BYTES: u64 = 256_000_000;
-/// Maximum number of statements in a file, with those that differ only in their values.
+/// Maximum number of statements in a file. Statements that differ only in their values count separately.
 const MOST_STATEMENTS: usize = 100_000;
-/// Maximum number of parameters of a statement, which is that of the protocol.
+/// Maximum number of parameters in a statement, which is the protocol's limit.
 const MOST_PARAMETERS: usize = 65_535;
 
-/// The distinct statements of one or several runs of a suite.
+/// The distinct statements that a suite sent in one or several runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuiteRecording {
-    /// When the newest run ended, in seconds since 1970. 0 if the file does not say it.
+    /// When the latest run ended, in seconds since 1970. 0 if the file doesn't contain the time.
     pub recorded: u64,
-    /// Command lines of the runs. Empty if the file does not say them.
+    /// Command lines of the runs. Empty if the file doesn't contain them.
     pub commands: Vec<String>,
-    /// Statements with the values of a few runs.
+    /// Statements, each with the values from a few runs.
     pub statements: Vec<SuiteStatement>,
-    /// Phrases about the statements that are missing, such as "3 runs of EXECUTE, whose statements were prepared in SQL".
+    /// Phrases about statements that the recording lacks, such as "3 runs of EXECUTE, whose statements were prepared in
+    /// SQL".
     pub missing: Vec<String>,
 }
 
-/// Reason why a file is no recording.
+/// Reason why a file isn't a valid recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The file cannot be read.
+    /// The file can't be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The cache cannot be read.
+    /// The cache can't be read.
     #[error(transparent)]
     Cache(#[from] storage::FileError),
-    /// The text is not JSON, or a field is missing or wrong.
+    /// The text isn't JSON, or a field is missing or has the wrong type.
     #[error("it has no statements of a suite: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Another version of pgfresh has written the file.
+    /// A different version of pgfresh wrote the file, in this format version.
     #[error("its format is {0}, and this pgfresh reads format {FORMAT}")]
     Format(u32),
     /// A field has an impossible value.
     #[error("statement {number}: {reason}")]
     Invalid {
-        /// Number of the statement in the file, from 1.
+        /// Position of the statement in the file, starting at 1.
         number: usize,
-        /// The reason.
+        /// Why the value is impossible.
         reason: &'static str,
     },
-    /// The file is too large.
+    /// The file is too large or contains too many statements.
     #[error("it has more than {MOST_STATEMENTS} statements")]
     TooMany,
 }
@@ -80,7 +81,7 @@ struct Contents {
     statements: Vec<Statement>,
 }
 
-/// Field that says whether the others can be understood.
+/// The format version, which determines whether pgfresh understands the other fields.
 #[derive(Deserialize)]
 struct Head {
     format: Option<u32>,
@@ -97,15 +98,15 @@ struct Statement {
     settings: BTreeMap<String, String>,
     #[serde(default)]
     runs: u64,
-    /// Number of runs of one prepared statement with a name.
+    /// How often the client executed the statement as a named prepared statement.
     #[serde(default, skip_serializing_if = "is_zero")]
     prepared_runs: u64,
-    /// Indexes in the list of tests.
+    /// Indexes into the list of tests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tests: Vec<usize>,
 }
 
-/// A parameter in a file: `text` or `binary` in hexadecimal digits. Without both, it is NULL.
+/// A parameter in a file. Its value is either `text` or, in hexadecimal digits, `binary`. Without either, it is NULL.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameter {
@@ -128,11 +129,11 @@ fn is_zero_oid(oid: &u32) -> bool {
 }
 
 impl SuiteRecording {
-    /// Reads a file.
+    /// Reads a recording from a file.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is too large, or is no recording.
+    /// Returns an error if the file can't be read, is too large, or isn't a valid recording.
     pub fn read(path: &Path) -> Result<Self, RecordingError> {
         let mut text = String::new();
         File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
@@ -143,12 +144,12 @@ impl SuiteRecording {
         Self::parse(&text)
     }
 
-    /// Reads all recordings that the cache has of the project in `folder`, one of each test command. Returns `None`
-    /// without recordings. Recordings of other versions of pgfresh do not count.
+    /// Reads all cached recordings of the project in `folder` and merges them. The cache has one recording for each test
+    /// command. Returns `None` if it has none. Ignores recordings that a different version of pgfresh wrote.
     ///
     /// # Errors
     ///
-    /// If the cache cannot be read.
+    /// Returns an error if the cache can't be read.
     pub fn of_project(cache: &Cache, folder: &Path) -> Result<Option<Self>, RecordingError> {
         let paths = cache.recordings(folder)?;
         let recordings = paths.iter().filter_map(|path| {
@@ -161,11 +162,11 @@ impl SuiteRecording {
         Ok(recordings.reduce(Self::merge))
     }
 
-    /// Saves the recording in the cache for the project in `folder`. It replaces the last one of the same command.
+    /// Saves the recording in the cache for the project in `folder`. Replaces the previous recording of the same command.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// Returns an error if the file can't be written.
     pub fn keep(&self, cache: &Cache, folder: &Path) -> Result<(), RecordingError> {
         Ok(cache.keep_recording(folder, &self.commands.join("\n"), &self.to_json())?)
     }
@@ -176,11 +177,11 @@ impl SuiteRecording {
         cache.has_recording(folder, &self.commands.join("\n"))
     }
 
-    /// Parses the text of a file.
+    /// Parses the text of a recording.
     ///
     /// # Errors
     ///
-    /// If the text is no recording.
+    /// Returns an error if the text isn't a valid recording.
     pub fn parse(text: &str) -> Result<Self, RecordingError> {
         let format = serde_json::from_str::<Head>(text).ok().and_then(|head| head.format);
         if let Some(format) = format.filter(|format| *format != FORMAT) {
@@ -197,7 +198,7 @@ impl SuiteRecording {
         Ok(Self { recorded, commands, missing, statements: statements.collect::<Result<_, _>>()? })
     }
 
-    /// Returns the text of a file.
+    /// Returns the recording in its file format.
     ///
     /// # Panics
     ///
@@ -226,7 +227,7 @@ impl SuiteRecording {
         )
     }
 
-    /// Combines two recordings. A statement in both has the tests and runs of both.
+    /// Merges two recordings. A statement that is in both gets the tests and runs of both.
     #[must_use]
     fn merge(mut self, other: Self) -> Self {
         let mut indexes: HashMap<BoundStatement, usize> = self
@@ -298,7 +299,8 @@ impl Statement {
 impl Parameter {
     fn of(bound: &BoundValue) -> Self {
         let BoundValue { type_oid, format, value } = bound;
-        // The server refuses text that is not UTF-8 just as it refuses the same text with replacements.
+        // JSON can't contain invalid UTF-8, so replace it. The server rejects the replaced text just as it rejects the
+        // original.
         let text = value.as_ref().filter(|_| *format == 0);
         let binary = value.as_ref().filter(|_| *format != 0);
         Self {
@@ -331,7 +333,7 @@ fn digits(bytes: &[u8]) -> String {
     })
 }
 
-/// Parses pairs of hexadecimal digits.
+/// Parses pairs of hexadecimal digits. Returns `None` for any other text.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
