@@ -30,8 +30,8 @@ const COMPACT: &str = "an ordinary VACUUM, or the extension pg_repack";
 ///
 /// `statements` are in the order in which they ended. Bookkeeping statements of the migration tool get no advice. Rules
 /// read the predictions and the broken statements, so fill these in before. `sizes` come from [`crate::Observations`].
-/// `knows_suite` means that pgfresh knows the statements of the test suite. An empty list of broken statements then means
-/// that the migration breaks none of them.
+/// `knows_suite` means that pgfresh knows the statements of the test suite. An empty list of broken statements then
+/// means that the migration breaks none of them.
 #[must_use]
 pub fn advise(
     statements: &[ReportedStatement],

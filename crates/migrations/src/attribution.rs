@@ -1,8 +1,8 @@
 //! Determines which migration each statement belongs to.
 //!
-//! A migration tool keeps a table, called its ledger here, with a row for each migration that has run. The tool inserts the
-//! row before or after the migration's statements, in the same session or in a different one. Statements without such a
-//! row belong to the SQL file that contains them.
+//! A migration tool keeps a table, called its ledger here, with a row for each migration that has run. The tool inserts
+//! the row before or after the migration's statements, in the same session or in a different one. Statements without
+//! such a row belong to the SQL file that contains them.
 
 use std::collections::HashMap;
 

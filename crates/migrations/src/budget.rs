@@ -45,8 +45,8 @@ impl MigrationBudget {
 
     /// Returns the limits that the migration exceeds. Ignores bookkeeping statements and those with an exception.
     ///
-    /// A range exceeds a limit if its high end does. Without a prediction, the time of the migration's own run counts. That
-    /// time is a lower bound, because statements that read or rewrite a table take at least as long in production.
+    /// A range exceeds a limit if its high end does. Without a prediction, the time of the migration's own run counts.
+    /// That time is a lower bound, because statements that read or rewrite a table take at least as long in production.
     #[must_use]
     pub fn exceeded(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
         let mut over = Vec::new();

@@ -3,8 +3,8 @@
 //! A migration tool runs once against a leased database. Meanwhile the gateway records a transcript of the tool's
 //! sessions, a [`pgwire::SessionTranscript`]. The laboratory is a second server with its own copy of the template. It
 //! repeats the transcript and observes the locks, files and counters of each statement, so pgfresh never disturbs the
-//! tool's sessions. Reported times come from the tool's own run. This crate prints nothing and doesn't depend on the command
-//! line.
+//! tool's sessions. Reported times come from the tool's own run. This crate prints nothing and doesn't depend on the
+//! command line.
 
 mod advice;
 mod advice_topic;

@@ -35,8 +35,8 @@ pub(super) struct NamedMigration {
 }
 
 impl<'a> MigrationFiles<'a> {
-    /// Creates a list of files. `paths` are relative to the project folder, separated by slashes, and sorted by depth, top level first.
-    /// `read` returns a file's text, or an empty string if the file can't be read.
+    /// Creates a list of files. `paths` are relative to the project folder, separated by slashes, and sorted by depth,
+    /// top level first. `read` returns a file's text, or an empty string if the file can't be read.
     #[must_use]
     pub fn new(paths: &'a [String], read: &'a dyn Fn(&str) -> String) -> Self {
         Self { paths, added: &[], project: "", read }

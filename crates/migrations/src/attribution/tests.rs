@@ -1,8 +1,8 @@
 //! Tests attribution with sessions of real tools.
 //!
 //! `recorded/` contains the sessions in which each tool ran the last six migrations of its project in
-//! `crates/pgfresh/tests/migration_tools`, as recorded by a proxy. In the files whose names end with `_failed`, the ninth
-//! migration contained an error.
+//! `crates/pgfresh/tests/migration_tools`, as recorded by a proxy. In the files whose names end with `_failed`, the
+//! ninth migration contained an error.
 //!
 //! Each line has five parts: the expected migration, the session number, `ok` or `error`, the SQL, and the parameters
 //! as `text` or `binary`. The tool's own statements have `=` instead of a migration. Unknown statements have `-`.

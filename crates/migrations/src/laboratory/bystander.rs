@@ -1,10 +1,10 @@
-//! Observes, from other sessions, the locks of a statement that can't report them itself: because PostgreSQL refuses the
-//! statement in a transaction, or because it fails.
+//! Observes, from other sessions, the locks of a statement that can't report them itself: because PostgreSQL refuses
+//! the statement in a transaction, or because it fails.
 //!
-//! Such a statement may hold a lock for less than a millisecond. So the laboratory opens a session for each table, called
-//! a trap, that takes the table's lock modes before the statement runs. The statement then waits for the trap, and
-//! `pg_locks` shows the requested mode. The trap now releases only the modes that conflict with the requested one, so
-//! that the statement waits again when it requests a stronger mode.
+//! Such a statement may hold a lock for less than a millisecond. So the laboratory opens a session for each table,
+//! called a trap, that takes the table's lock modes before the statement runs. The statement then waits for the trap,
+//! and `pg_locks` shows the requested mode. The trap now releases only the modes that conflict with the requested one,
+//! so that the statement waits again when it requests a stronger mode.
 
 use std::collections::{HashMap, HashSet};
 

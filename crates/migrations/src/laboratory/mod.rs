@@ -6,10 +6,11 @@
 //!                                              Observations ◀─ facts ◀─ locks, files and counters ◀─┘
 //! ```
 //!
-//! A repeated session runs queries of the laboratory, called questions, after each statement. They run in the statement's
-//! own transaction, because its locks are released at the end. If a request starts outside transactions, the laboratory
-//! wraps it in BEGIN and COMMIT. PostgreSQL refuses some statements in a transaction. These statements run alone while a
-//! second session observes their locks. The laboratory observes failing statements from other sessions, too.
+//! A repeated session runs queries of the laboratory, called questions, after each statement. They run in the
+//! statement's own transaction, because its locks are released at the end. If a request starts outside transactions,
+//! the laboratory wraps it in BEGIN and COMMIT. PostgreSQL refuses some statements in a transaction. These statements
+//! run alone while a second session observes their locks. The laboratory observes failing statements from other
+//! sessions, too.
 
 mod answer;
 mod bystander;
@@ -131,7 +132,8 @@ impl Laboratory {
     ///
     /// # Errors
     ///
-    /// Returns an error if it can't be observed whether the server's processes ended. The guard removes the copy anyway.
+    /// Returns an error if it can't be observed whether the server's processes ended. The guard removes the copy
+    /// anyway.
     pub fn stop(self) -> Result<(), LaboratoryError> {
         self.server.stop()?;
         Ok(())

@@ -1,8 +1,8 @@
 //! Predicts how long a migration's statements take in production: it scales the observed scans and rewrites to the
 //! production table sizes and to the measured speeds of this machine.
 //!
-//! The low end of a range assumes that all data is in memory. The high end assumes that the slowest disk reads and writes
-//! all of it. Only statements whose time grows with the number of rows have a prediction.
+//! The low end of a range assumes that all data is in memory. The high end assumes that the slowest disk reads and
+//! writes all of it. Only statements whose time grows with the number of rows have a prediction.
 
 mod cost;
 mod shape;

@@ -117,8 +117,8 @@ pub(crate) struct ProductionIndex {
 }
 
 impl Production {
-    /// Combines the template's tables with production statistics and with the row counts that the user gives. The user's
-    /// row counts override those of the statistics. `sizes` are the template's sizes.
+    /// Combines the template's tables with production statistics and with the row counts that the user gives. The
+    /// user's row counts override those of the statistics. `sizes` are the template's sizes.
     ///
     /// # Errors
     ///
@@ -272,8 +272,8 @@ impl Given {
         Ok(Self { rows: found })
     }
 
-    /// Returns the row count of a table. A partition that the user didn't give a count for gets a part of
-    /// the partitioned table's count.
+    /// Returns the row count of a table. A partition that the user didn't give a count for gets a part of the
+    /// partitioned table's count.
     fn rows(&self, table: &RelationName, template: &TemplateTables) -> Option<f64> {
         let own = self.rows.get(table).copied();
         own.or_else(|| {
@@ -314,7 +314,8 @@ impl Sources<'_> {
         let statistics = self.statistics.get(name).copied();
         let columns = self.columns(name, statistics);
         let estimated = estimated_pages(1.0, &columns);
-        // If a table was never analyzed, its statistics contain pages but not rows, so estimate the rows from the pages.
+        // If a table was never analyzed, its statistics contain pages but not rows, so estimate the rows from the
+        // pages.
         let analyzed = statistics.map(|statistics| {
             let rows = statistics.estimated_rows();
             if rows > 0.0 { rows } else { (f64::from(statistics.pages) / estimated).round() }

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use super::needs::{LockReason, NeededLock, StatementNeeds};
 use crate::{BlockedStatement, ObservedStatement, RelationLock};
 
-/// Returns the suite's statements that have to wait for a lock of `observed`. Statements that many tests run come first.
+/// Returns the suite's statements that have to wait for a lock of `observed`. Statements that many tests run come
+/// first.
 ///
 /// `needs` and `observed` must be from the same database. If a statement waits for several locks, only the most certain
 /// one is returned. Of several equally certain locks, this is the strongest one that the migration holds.

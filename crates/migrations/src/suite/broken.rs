@@ -1,9 +1,9 @@
 //! Finds the suite's statements that fail after a migration.
 //!
-//! pgfresh explains each statement on the databases from before and after the migration. EXPLAIN fails for missing tables,
-//! columns, functions and constraints, and for values that no longer have the right type. An INSERT that leaves a NOT NULL
-//! column empty is found too, because its plan contains all values of the new row. Other constraints fail only for some
-//! rows, so pgfresh doesn't detect them.
+//! pgfresh explains each statement on the databases from before and after the migration. EXPLAIN fails for missing
+//! tables, columns, functions and constraints, and for values that no longer have the right type. An INSERT that leaves
+//! a NOT NULL column empty is found too, because its plan contains all values of the new row. Other constraints fail
+//! only for some rows, so pgfresh doesn't detect them.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! Determines the locks that each statement of a suite takes on a database.
 //!
 //! PostgreSQL reports the locks of planning: pgfresh explains the statement in a transaction and reads `pg_locks`.
-//! Execution takes more locks, which pgfresh derives from the catalogs. They are on the indexes of a changed table, on the
-//! tables at the other end of foreign keys, and on the partitions that rows go to. The locks that functions and triggers take stay
-//! unknown, so pgfresh lists the names of these.
+//! Execution takes more locks, which pgfresh derives from the catalogs. They are on the indexes of a changed table, on
+//! the tables at the other end of foreign keys, and on the partitions that rows go to. The locks that functions and
+//! triggers take stay unknown, so pgfresh lists the names of these.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -71,10 +71,11 @@ impl fmt::Display for LockReason {
     }
 }
 
-/// Returns the locks that each statement takes, sorted by text. Statements that differ only in their values count as one.
+/// Returns the locks that each statement takes, sorted by text. Statements that differ only in their values count as
+/// one.
 ///
-/// The session must have the settings that a client's session would have, and its database must be a copy of the template
-/// from before the migration. No statement is executed.
+/// The session must have the settings that a client's session would have, and its database must be a copy of the
+/// template from before the migration. No statement is executed.
 ///
 /// # Errors
 ///

@@ -144,8 +144,8 @@ impl SuiteRecording {
         Self::parse(&text)
     }
 
-    /// Reads all cached recordings of the project in `folder` and merges them. The cache has one recording for each test
-    /// command. Returns `None` if it has none. Ignores recordings that a different version of pgfresh wrote.
+    /// Reads all cached recordings of the project in `folder` and merges them. The cache has one recording for each
+    /// test command. Returns `None` if it has none. Ignores recordings that a different version of pgfresh wrote.
     ///
     /// # Errors
     ///
@@ -162,7 +162,8 @@ impl SuiteRecording {
         Ok(recordings.reduce(Self::merge))
     }
 
-    /// Saves the recording in the cache for the project in `folder`. Replaces the previous recording of the same command.
+    /// Saves the recording in the cache for the project in `folder`. Replaces the previous recording of the same
+    /// command.
     ///
     /// # Errors
     ///
