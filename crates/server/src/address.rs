@@ -10,7 +10,7 @@ use crate::libpq::MISLEADING;
 
 /// The superuser of every cluster.
 pub const SUPERUSER: &str = "postgres";
-/// The port in the name of the server's own socket. The server doesn't listen on any network address.
+/// The port number in the name of the server's own socket. The server doesn't listen on any network address.
 pub(crate) const PORT: u16 = 5432;
 /// File name of the server's own socket, in [`storage::RunDirectory::socket_directory`].
 pub const SOCKET: &str = ".s.PGSQL.5432";
@@ -18,20 +18,20 @@ pub const SOCKET: &str = ".s.PGSQL.5432";
 /// The address of one database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The directory of a unix socket, a host name, or an IP address.
+    /// The directory of a Unix socket, a host name, or an IP address.
     pub host: String,
-    /// The TCP port, or the number in the socket's name.
+    /// The TCP port, or the port number in the socket's name.
     pub port: u16,
     /// The user to connect as.
     pub user: &'static str,
     /// The password, or `None` if the server doesn't ask for one.
     pub password: Option<String>,
-    /// The name of the database.
+    /// The database name.
     pub database: String,
 }
 
 impl Address {
-    /// Returns the superuser's address for `database`, through the unix socket `.s.PGSQL.PORT` in
+    /// Returns the superuser's address for `database`, through the Unix socket `.s.PGSQL.PORT` in
     /// `directory`.
     #[must_use]
     pub fn at_socket(directory: &Path, port: u16, database: &str) -> Self {
@@ -124,7 +124,7 @@ impl Address {
     }
 }
 
-/// Characters that must be encoded, i.e. all except the unreserved ones. Source: RFC 3986, 2.3.
+/// Characters that must be encoded: all except the unreserved ones. Source: RFC 3986, 2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Percent-encodes every character that can have a special meaning in a URL.

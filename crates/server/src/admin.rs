@@ -1,8 +1,8 @@
 //! The SQL client for pgfresh's own queries. It runs simple queries over any stream, with a timeout for each
 //! response.
 //!
-//! The server trusts every client that can reach its private directory. A gateway in front of it asks for a
-//! password.
+//! The server trusts every client that can reach its private directory. If a gateway is in front of it, the
+//! gateway asks for a password.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -14,12 +14,12 @@ use pgwire::{ErrorResponse, Frame, HEADER, StartupParams, TERMINATE, columns, en
 
 use crate::address::SOCKET;
 
-/// Sizes of the read buffer in bytes: initially, and after a read has filled it.
+/// Sizes of the read buffer in bytes: the initial size, and the size after a read has filled the buffer.
 const CHUNK: usize = 8192;
 const LARGE_CHUNK: usize = 64 << 10;
 
-/// Maximum total size of queries sent together, in bytes. The socket's buffers have room for these queries
-/// and their answers, so neither side has to wait for the other to read.
+/// Maximum total size of queries that are sent together, in bytes. These queries and their responses fit into the
+/// socket's buffers, so neither side has to wait until the other side reads.
 const TOGETHER: usize = 32 << 10;
 
 /// An open session. Dropping an idle session ends it without an error in the server's log.
@@ -27,7 +27,7 @@ const TOGETHER: usize = 32 << 10;
 pub struct AdminConnection<S = UnixStream> {
     stream: S,
     buffer: Vec<u8>,
-    /// The part of the buffer that was read from the stream but not consumed yet.
+    /// The bytes in the buffer that were read from the stream but not yet consumed.
     unread: Range<usize>,
 }
 
@@ -110,8 +110,8 @@ impl SessionError {
     pub fn is_starting(&self) -> bool {
         match self {
             Self::Server { sqlstate, .. } => sqlstate == "57P03",
-            // After a crash, the postmaster first terminates all its processes, without responding to clients
-            // in the meantime.
+            // After a crash, the postmaster first terminates all its processes, and doesn't respond to clients in the
+            // meantime.
             Self::Io { source, .. } => matches!(
                 source.kind(),
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
@@ -152,11 +152,11 @@ impl AdminConnection {
         Self::start(stream, params, database, None)
     }
 
-    /// Takes over an idle session that other code started. There must be no unread data from the server.
+    /// Takes over an idle session that other code started. All data from the server must have been read.
     /// Each response must arrive within `timeout`.
     ///
     /// # Errors
-    /// Returns [`SessionError::Io`] if the stream accepts no timeout.
+    /// Returns [`SessionError::Io`] if the stream doesn't accept a timeout.
     pub fn adopt(stream: UnixStream, timeout: Duration) -> Result<Self, SessionError> {
         set_timeouts(&stream, Some(timeout)).map_err(io("bound the wait for the server"))?;
         Ok(Self::on(stream))
@@ -171,7 +171,7 @@ impl AdminConnection {
     /// Returns the idle session's stream for other code to use. This is the reverse of [`Self::adopt`].
     ///
     /// # Errors
-    /// Returns [`SessionError::Io`] if the session is not idle because the server has sent unexpected data.
+    /// Returns [`SessionError::Io`] if the session isn't idle because the server has sent unexpected data.
     pub fn release(self) -> Result<UnixStream, SessionError> {
         if !self.unread.is_empty() {
             return Err(invalid("hand a session over", "the server has said more than it was asked"));
@@ -186,13 +186,13 @@ impl<S: Read + Write> AdminConnection<S> {
         Self { stream, buffer: Vec::new(), unread: 0..0 }
     }
 
-    /// Starts a session in `database` over a new connection, sending `password` if the server asks for a
+    /// Starts a session in `database` over a new connection. Sends `password` if the server asks for a
     /// clear-text password. The stream's own timeout applies to each response.
     ///
     /// # Errors
     /// Returns [`SessionError::Server`] if the server refuses the session. Returns [`SessionError::Io`] if
-    /// the connection fails, or if the server asks for any proof but a clear-text password, or for a password
-    /// when `password` is `None`.
+    /// the connection fails, if the server asks for a different kind of authentication, or if it asks for a
+    /// password and `password` is `None`.
     pub fn start(
         stream: S,
         params: &StartupParams,
@@ -228,13 +228,13 @@ impl<S: Read + Write> AdminConnection<S> {
         self.rows()
     }
 
-    /// Runs queries one after the other and returns the rows of the last one. Short queries are all sent at
-    /// once, without waiting for the answers in between. Even if a query fails, the server runs the queries
+    /// Runs queries one after the other and returns the rows of the last one. Short queries are sent together,
+    /// without waiting for the responses in between. Even if a query fails, the server runs the queries
     /// after it.
     ///
     /// # Errors
     /// Returns the first error of any query. After [`SessionError::Io`], or if [`SessionError::is_fatal`] is
-    /// true, the session is over, and later queries may not have run.
+    /// true, the session is over, and later queries might not have run.
     pub fn query_all(&mut self, queries: &[String]) -> Result<Rows, SessionError> {
         let messages: Vec<_> = queries.iter().map(|sql| query(sql.as_bytes())).collect();
         let together = messages.iter().map(Vec::len).sum::<usize>() <= TOGETHER;
@@ -287,11 +287,11 @@ impl<S: Read + Write> AdminConnection<S> {
         self.read_frames(&mut |_| ())
     }
 
-    /// Sends messages of the extended protocol, the last of which must be Sync, and passes the answers other
-    /// than errors to `take`.
+    /// Sends messages of the extended protocol, the last of which must be Sync. Passes the responses other than
+    /// errors to `take`.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::query`]. `take` may have received some answers by then.
+    /// Returns the errors of [`Self::query`]. `take` may have received some responses by then.
     pub fn exchange(&mut self, messages: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<(), SessionError> {
         self.send(messages)?;
         self.read_frames(take)
@@ -330,7 +330,7 @@ impl<S: Read + Write> AdminConnection<S> {
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let Err(error) = self.stream.write_all(message) else { return Ok(()) };
-        // If the server ended the session, it sent the reason first, so look for it.
+        // If the server ended the session, it sent the reason before that, so look for it.
         if is_disconnect(error.kind()) {
             while let Ok(frame) = self.next() {
                 if frame.tag == b'E' {

@@ -1,7 +1,8 @@
-//! Downloads packages of the Debian or Ubuntu release that the machine runs, and unpacks them into a directory, without root.
+//! Downloads packages of the Debian or Ubuntu release that the machine runs, and unpacks them into a directory, without
+//! root.
 //!
-//! apt uses the sources and keys of the system, and checks the signatures. It keeps its lists, its cache and its state in a run
-//! directory. It takes no lock of the system and changes nothing in it. pgfresh unpacks the packages and runs none of their
+//! apt uses the system's sources and keys and checks the signatures. Its lists, cache and state are in a run directory,
+//! so it doesn't take the system's locks or change the system. pgfresh unpacks the packages without running their
 //! scripts.
 
 use std::fs;
@@ -13,20 +14,20 @@ use storage::{Attempt, RunDirectory};
 use crate::error::FetchError;
 use crate::package_tool::{held_output, last_lines, plain_command};
 
-/// The lists that `apt-get update` of the system has fetched.
+/// The package lists that the system's `apt-get update` fetched.
 const SYSTEM_LISTS: &str = "/var/lib/apt/lists";
 /// The packages that the system has installed.
 const SYSTEM_STATUS: &str = "/var/lib/dpkg/status";
 
-/// Options that keep apt in a run directory, each with a path below it. A file of settings could not have every path: a double
-/// quote has no escape there.
+/// Options that keep apt in a run directory. Each has a path relative to that directory. They can't be in apt's
+/// configuration file, because that file has no escape for a double quote in a path.
 const DIRECTORIES: [(&str, &str); 4] = [
     ("Dir::State::status", "status"),
     ("Dir::State::extended_states", "extended"),
     ("Dir::Cache", "cache"),
     ("Dir::Log", "log"),
 ];
-/// Settings that let apt refuse unsigned packages, and remove the system's hooks.
+/// Settings that make apt refuse unsigned packages, and that remove the system's hooks.
 const SETTINGS: &str = "Debug::NoLocking \"true\";\n\
     APT::Sandbox::User \"\";\nAPT::Get::AllowUnauthenticated \"false\";\n\
     Acquire::AllowInsecureRepositories \"false\";\nAcquire::Languages \"none\";\nAcquire::Retries \"3\";\n\
@@ -39,8 +40,8 @@ pub(crate) fn is_installed() -> bool {
     ["/usr/bin/apt-get", "/usr/bin/dpkg-deb", SYSTEM_STATUS].iter().all(|path| Path::new(path).exists())
 }
 
-/// Unpacks `package` and the packages that it needs into `tree`, except for the server and for packages that the system has.
-/// Returns false if no source of apt has the package.
+/// Unpacks `package` and its dependencies into `tree`, except for the server and for packages that the system has
+/// installed. Returns false if none of apt's sources has the package.
 pub(crate) fn unpack(package: &str, major: u32, tree: &Path, run: &RunDirectory) -> Result<bool, FetchError> {
     let apt = Apt::prepare(package, major, run)?;
     let has_lists = fs::read_dir(SYSTEM_LISTS).is_ok_and(|entries| {
@@ -50,7 +51,8 @@ pub(crate) fn unpack(package: &str, major: u32, tree: &Path, run: &RunDirectory)
     if has_lists {
         output = Some(apt.download(SYSTEM_LISTS)?);
     }
-    // The system has no lists, as in most containers, or the lists name files that the mirror no longer has.
+    // Either the system has no lists, as in most containers, or the lists name files that the mirror no longer has.
+    // Fetch new lists.
     if output.as_ref().is_none_or(|output| !output.status.success() && !is_unknown(output)) {
         let lists = run.path().join("apt/lists");
         let lists = lists.to_string_lossy();
@@ -75,7 +77,7 @@ fn is_unknown(output: &Output) -> bool {
     said.contains("Unable to locate package") || said.contains("has no installation candidate")
 }
 
-/// apt with private lists, cache and state.
+/// Runs apt with its own lists, cache and state.
 struct Apt<'a> {
     package: &'a str,
     run: &'a RunDirectory,
@@ -88,7 +90,8 @@ impl<'a> Apt<'a> {
             let path = folder.join(path);
             fs::create_dir_all(&path).attempt("create", &path)?;
         }
-        // To apt, the server is installed: the extensions go to another one of the same major version.
+        // Tell apt that the server is installed, because pgfresh adds the extensions to its own server of the same
+        // major version.
         let status = Path::new(SYSTEM_STATUS);
         let mut text = String::from_utf8_lossy(&fs::read(status).attempt("read", status)?).into_owned();
         let server = format!("postgresql-{major}");
@@ -137,7 +140,7 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// Returns Debian's name of this machine's architecture.
+/// Returns the name that Debian uses for this machine's architecture.
 fn debian_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

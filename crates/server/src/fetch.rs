@@ -97,7 +97,7 @@ pub fn fetch(
 /// Removes a downloaded installation that doesn't work.
 ///
 /// # Errors
-/// Returns an error if a file cannot be removed. The files before it are gone by then.
+/// Returns an error if a file can't be removed. Some files have been removed by then.
 pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileError> {
     let folder = cache.root().join(FOLDER).join(installation.version().to_string());
     if installation.bin().starts_with(&folder) {
@@ -134,7 +134,7 @@ pub(crate) fn download_and_unpack(
 fn install(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, FetchError> {
     let version = Installation::probe(&staging.join("bin"), cache)?.version();
     let path = folder.join(version.to_string());
-    // An existing installation with this name must be broken, otherwise pgfresh would have used it.
+    // A working installation in this location would have been used, so an existing one is broken. Remove it.
     match fs::remove_dir_all(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         removed => removed.attempt("remove", &path)?,

@@ -61,8 +61,8 @@ impl Guard {
     /// executable whose `main` calls [`guard_main`] first.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be created or `program` cannot be run. No directory is left
-    /// behind.
+    /// Returns an error if the directory can't be created or `program` can't be run. The directory doesn't
+    /// remain in either case.
     pub fn over(place: &Place, account: &Account, program: &Path) -> Result<Self, FileError> {
         let (run, process) = RunDirectory::create(place, account, |path| GuardProcess::start(program, path))?;
         Ok(Self { run, process })
@@ -111,8 +111,9 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.run.release();
         if self.process.end() {
-            // A signal may have killed the guard before it finished, so finish its work here. Wait like the guard: a
-            // child that another thread forks shares our lock until it runs its program.
+            // A signal may have killed the guard before it finished, so finish its work here. Wait as the guard would:
+            // if another thread has just forked a child, the child shares this process's lock until it runs its
+            // program.
             if let Ok(Some(abandoned)) = Abandoned::wait_for_owner(self.run.path())
                 && let Err(error) = clean_up(abandoned)
             {
@@ -187,7 +188,7 @@ impl GuardedCommand<'_> {
     /// session, and has no environment variables that would change its behavior.
     ///
     /// # Errors
-    /// Returns an error if this process has no file descriptor left.
+    /// Returns an error if this process can't open another file descriptor.
     pub fn command(
         &self,
         installation: &Installation,
@@ -222,7 +223,7 @@ pub fn guard_main() -> bool {
     reason = "no process is left to tell; the next sweep removes what stays"
 )]
 fn run_guard(path: &Path) {
-    // Wait here until the lifeline closes or can't be read. Either means that the owner has exited.
+    // Wait here until the lifeline closes or can't be read. Both mean that the owner has exited.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
     if let Ok(Some(abandoned)) = Abandoned::wait_for_owner(path) {
         let _ = clean_up(abandoned);
@@ -243,7 +244,7 @@ fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     let socket = RunDirectory::socket_directory_at(&path).join(SOCKET);
     end_holders(&server, &path, |lock| match recorded {
         Some(RecordedServer { pid, is_postmaster: true }) => {
-            // Without a table of processes, the kernel still tells which process listens on a socket.
+            // Without a process table, the kernel can still tell which process listens on a socket.
             sys::ask_holders_to_quit(lock, account, Some(pid), SHUTDOWN_TIMEOUT)
                 .or_else(|_| sys::end_listener(&socket, account, SHUTDOWN_TIMEOUT))
         }
@@ -255,8 +256,8 @@ fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     abandoned.remove()
 }
 
-/// Calls `ask`, which lets the holders of `lock` in the run directory `path` end by themselves, and then kills
-/// the others. Does nothing if no process holds `lock`.
+/// Calls `ask`, which lets the holders of `lock` in the run directory `path` exit by themselves, and then kills the
+/// remaining ones. Does nothing if no process holds `lock`.
 fn end_holders(lock: &Path, path: &Path, ask: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), FileError> {
     if !sys::Lock::is_held(lock).unwrap_or(false) {
         return Ok(());
@@ -292,7 +293,7 @@ fn recorded_server(data: &Path) -> Option<RecordedServer> {
     Some(RecordedServer { pid: Pid::from_raw(number.checked_abs()?)?, is_postmaster: number > 0 })
 }
 
-/// Removes the remains of crashed runs from the directories `roots`. Returns the removed directories and any
+/// Removes the run directories in `roots` that crashed runs left behind. Returns the removed directories and any
 /// errors.
 #[must_use]
 pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {

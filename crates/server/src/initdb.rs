@@ -11,7 +11,7 @@ use crate::major::Major;
 use crate::trim::CHANGES_NAME;
 use crate::{Guard, Installation, log};
 
-/// initdb's error message for a user without a name. The server and its clients don't need a name. Source:
+/// initdb's error message for a user without a name. Servers and clients don't need a name. Source:
 /// `get_user_name` in `src/common/username.c`.
 const NO_USER_NAME: &str = "could not look up effective user";
 
@@ -28,7 +28,7 @@ impl Initdb {
     ///
     /// Version 17 and later use the server's built-in locale. Earlier versions use the C library's locale
     /// C.UTF-8, which some C libraries lack (glibc before 2.35 in some distributions, for example). With such
-    /// a library, initdb uses the locale C, which knows upper and lower case only for ASCII letters.
+    /// a library, initdb uses the locale C, which converts the case of ASCII letters only.
     #[must_use]
     pub fn of(installation: &Installation) -> Self {
         let mut words = vec!["--username", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"];

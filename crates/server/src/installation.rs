@@ -24,7 +24,7 @@ use crate::version::Version;
 
 /// The text that precedes the name in a server's error about an unknown setting.
 pub(crate) const UNKNOWN_SETTING: &str = "unrecognized configuration parameter";
-/// Variable with the directories in which the dynamic linker looks first (ld.so(8)).
+/// Variable that lists the directories where the dynamic linker searches first (ld.so(8)).
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Timeout for a program to report its version or settings.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ impl Installation {
     /// Returns [`InstallationError::File`] if `postgres` or `initdb` is missing,
     /// [`InstallationError::NotPostgres`] or [`InstallationError::Unsupported`] for other programs and older
     /// versions, and [`InstallationError::Refused`] or [`InstallationError::Silent`] if a program fails or
-    /// does not answer.
+    /// doesn't respond.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
@@ -89,8 +89,8 @@ impl Installation {
         let mut digest = blake3::Hasher::new();
         digest.update(&fs::read(postgres).attempt("read", postgres)?);
         if !is_own_program(postgres) {
-            // A script can start a different server without changing itself. The answers show which server it
-            // is.
+            // A script can start a different server without changing itself. Its responses show which server it is, so
+            // include them in the digest.
             digest.update(answer.as_bytes()).update(known.as_bytes());
         }
         Ok(Self { bin: bin.to_owned(), version, digest: digest.finalize().to_string(), settings })
@@ -134,9 +134,8 @@ impl Installation {
         self.version
     }
 
-    /// Returns the BLAKE3 digest of the `postgres` binary in hex, so that a different build counts as a
-    /// different installation. If `postgres` is a script, the digest also covers the answers of the server it
-    /// starts.
+    /// Returns the BLAKE3 digest of the `postgres` binary in hex, so that a different build counts as a different
+    /// installation. If `postgres` is a script, the digest also covers the responses of the server that it starts.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
@@ -148,7 +147,7 @@ impl Installation {
         self.settings.contains(name)
     }
 
-    /// Checks that the server knows a setting with each of these names. Names with a dot are skipped, because
+    /// Checks that the server has a setting with each of these names. Names with a dot are skipped, because
     /// they can belong to extensions.
     ///
     /// # Errors
@@ -167,7 +166,7 @@ impl Installation {
         Ok(())
     }
 
-    /// Returns the error for a setting that the server doesn't know.
+    /// Returns the error for a setting that the server doesn't have.
     pub(crate) fn unknown_setting(&self, name: &str) -> StartError {
         let nearest = self.nearest_setting(name).map(ToOwned::to_owned);
         StartError::UnknownSetting { name: name.to_owned(), major: self.version.major, nearest }

@@ -1,9 +1,9 @@
 //! Runs `PostgreSQL` servers that pgfresh owns. This crate finds the binaries, writes the settings, and
 //! starts and stops the server.
 //!
-//! A caller finds an [`Installation`], chooses [`Settings`], creates a [`Guard`] (a process that cleans up
-//! after pgfresh) for a run directory, and starts a [`Server`] in it. The server only listens on a unix
-//! socket in its private directory. This crate knows nothing about templates or databases.
+//! A caller finds an [`Installation`], selects [`Settings`], creates a [`Guard`] (a process that cleans up
+//! after pgfresh) for a run directory, and starts a [`Server`] in it. The server only listens on a Unix
+//! socket in its private directory. This crate doesn't depend on templates or databases.
 
 mod address;
 mod admin;

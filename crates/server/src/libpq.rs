@@ -1,6 +1,6 @@
 //! Lists libpq's environment variables that affect which server a program connects to, or how.
 
-/// Variables that pgfresh removes from a program's environment before it adds our server's address. All other
+/// Variables that pgfresh removes from a program's environment before it adds its own server's address. All other
 /// variables retain the user's values: PGAPPNAME, PGCLIENTENCODING, `PGCONNECT_TIMEOUT`, PGDATESTYLE, PGGEQO,
 /// PGOAUTHDEBUG, PGOPTIONS and PGTZ.
 ///

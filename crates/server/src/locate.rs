@@ -40,8 +40,8 @@ const USUAL_DIRECTORIES: [&str; 10] = [
 /// Finds the requested installation.
 ///
 /// # Errors
-/// Returns `NotFound` with the searched locations if there is no such installation. If such installations
-/// exist but none of them works, returns the first one's error.
+/// Returns `NotFound` with the searched locations if no installation matches. If installations match but
+/// none of them works, returns the first one's error.
 pub fn find(
     wanted: &VersionRequest,
     cache: &Cache,
@@ -56,7 +56,7 @@ pub fn find(
             let bin = std::path::absolute(bin).attempt("resolve", bin)?;
             let postgres = bin.join("postgres");
             let starts = |folder| resolve_server(&postgres, Path::new(folder));
-            // If this is a script that always starts the same server, keep using the script, because it might
+            // If this is a script that always starts the same server, continue to use the script, because it might
             // prepare something that the server needs.
             if is_own_program(&postgres) || starts(".") == starts("/") {
                 Installation::probe(&bin, cache)?
@@ -73,9 +73,9 @@ pub fn find(
     }
 }
 
-/// Finds out which server `bin/postgres` starts in the current directory and examines that server's
-/// installation. This is for version managers, whose scripts on PATH start different versions in different
-/// directories: since pgfresh starts servers in `/`, such a script might start the wrong version.
+/// Finds out which server `bin/postgres` starts in the current directory, and examines that server's installation. A
+/// version manager's script on PATH starts different versions in different directories. Since pgfresh starts servers in
+/// `/`, such a script might start the wrong version.
 fn probe_in_current_directory(bin: &Path, cache: &Cache) -> Result<Installation, InstallationError> {
     let postgres = bin.join("postgres");
     if is_own_program(&postgres) {
@@ -147,8 +147,8 @@ fn searched_locations() -> String {
     format!("PATH, \"pg_config --bindir\", {}", USUAL_DIRECTORIES.join(", "))
 }
 
-/// Returns the directories that contain both `postgres` and `initdb`, each with the place where it was found.
-/// Each directory occurs only once.
+/// Returns the directories that contain both `postgres` and `initdb`, each with its source. Each directory occurs only
+/// once.
 fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
@@ -204,7 +204,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     let answer = String::from_utf8(output.ok()??.stdout).ok()?;
     let bin = Path::new(answer.trim());
     if constant && bin.is_absolute() {
-        // If this fails, pgfresh just runs the program again next time.
+        // If this fails, pgfresh runs the program again next time.
         if let Err(error) = cache.remember(&note, answer.trim()) {
             tracing::debug!(%error, program = %program.display(), "could not note where a program's binaries are");
         }

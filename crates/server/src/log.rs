@@ -11,7 +11,7 @@ use sys::ProcessHandle;
 
 use crate::error::InitdbError;
 
-/// How many bytes at the end of the log to search.
+/// Number of bytes to search, counted from the end of the log.
 const SEARCHED_BYTES: i64 = 16 * 1024;
 
 /// Returns the log line that explains why the server exited. This is the last line with the most severe level
@@ -38,7 +38,7 @@ pub(crate) fn last_crash(log: &Path) -> Option<String> {
 /// Returns the last `most` bytes of a log, or the whole log if it is shorter.
 ///
 /// # Errors
-/// Returns an error if the log does not exist or cannot be read.
+/// Returns an error if the log doesn't exist or can't be read.
 pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
     let mut file = File::open(log)?;
     file.seek(SeekFrom::End(-most)).or_else(|_| file.rewind().map(|()| 0))?;

@@ -1,5 +1,5 @@
-//! Opens a TCP port on loopback for programs that can't use a unix socket, such as those with pgjdbc or sqlx.
-//! The port forwards connections to the server's socket.
+//! Opens a TCP port on loopback for programs that can't use a Unix socket, such as those with pgjdbc or sqlx. The port
+//! forwards connections to the server's socket.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ use crate::address::{Address, SOCKET};
 /// Maximum length of the connection queue, long enough that other users can't easily fill it. The kernel may
 /// reduce this length.
 const QUEUE_LENGTH: i32 = 4096;
-/// Pause after an error in `accept`, e.g. because pgfresh has too many open files.
+/// Pause after an error in `accept`, for example when pgfresh has too many open files.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The message that requests TLS. Source: the manual's "Message Formats", `SSLRequest`.
@@ -64,7 +64,7 @@ impl LoopbackListener {
     /// report the owners of connections.
     ///
     /// # Errors
-    /// Returns an error if no port can be opened or no thread can be started.
+    /// Returns an error if the listener can't open a port or start a thread.
     pub fn open(
         server: &Server,
         encryption: Option<Arc<dyn LoopbackEncryption>>,
@@ -76,7 +76,7 @@ impl LoopbackListener {
         let remote = ourselves.local_addr()?;
         let _met = loop {
             let (met, peer) = listener.accept()?;
-            // Another user may have connected before us.
+            // Another user may have connected first, so check that this is pgfresh's own connection.
             if peer == remote {
                 break met;
             }
@@ -134,8 +134,7 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Forwarding, closing
         let begun = Instant::now();
         if sys::is_own_loopback_peer(remote, address) {
             let way = way.clone();
-            // After any error, both peers see that the connection is closed. This also works if the thread
-            // can't be started.
+            // After any error, both peers see that the connection is closed, even if the thread can't be started.
             let led = thread::Builder::new().spawn(move || {
                 if let Err(error) = way.forward(client) {
                     tracing::debug!(%error, "a connection over loopback has failed");

@@ -3,18 +3,18 @@
 //!
 //! When a new major version is released, check each method here, and these tables that have a column for the
 //! version:
-//! - `server::own`: settings of our sessions
+//! - `server::session_settings`: settings of pgfresh's own sessions
 //! - `server::package`: downloads
 //! - `profile::counters`: queries for counters
 //! - `lease::wal::page`: magic numbers of WAL pages
-//! - `gateway::faults::errors`: texts of errors, and their places in the server's source
+//! - `gateway::faults::errors`: error texts, and their positions in the server's source
 
 use std::ops::RangeInclusive;
 
-/// Major versions that are tested. Newer ones also work.
+/// Major versions that pgfresh is tested with. Newer ones also work.
 pub const MAJORS: RangeInclusive<u32> = 13..=19;
 
-/// Newest major version with packages. pgfresh downloads it if the user names none.
+/// Newest major version with packages. pgfresh downloads this version if the user doesn't name one.
 pub const NEWEST_PACKAGED: u32 = 18;
 
 /// A major version, which determines what its server can do.
@@ -99,7 +99,8 @@ impl Major {
         self.0 >= 15
     }
 
-    /// Whether event triggers can fire at login. `pg_database` then says whether a database may have one.
+    /// Returns true if event triggers can fire at login. `pg_database` then shows whether a database may have such
+    /// triggers.
     #[must_use]
     pub const fn has_login_triggers(self) -> bool {
         self.0 >= 17
@@ -161,16 +162,16 @@ impl Major {
         self.0 >= 15
     }
 
-    /// Returns the flag of a log page that replaces the rest of a record which a crash has cut off
-    /// (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`). It is the highest flag of a page. Before 19, the bit below it was
-    /// `XLP_BKP_REMOVABLE`.
+    /// Returns the flag of a log page that replaces the rest of a record which a crash cut off
+    /// (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`). This is the highest flag of a page. Before version 19, the bit below it
+    /// was `XLP_BKP_REMOVABLE`.
     #[must_use]
     pub const fn wal_overwritten_page(self) -> u16 {
         if self.0 >= 19 { 0x04 } else { 0x08 }
     }
 
-    /// Returns true if the log has records that only take a position in it (`XLOG_ASSIGN_LSN`), and records of the state of
-    /// logical decoding (`XLOG_LOGICAL_DECODING_STATUS_CHANGE`).
+    /// Returns true if the log can contain records that only take up a log position (`XLOG_ASSIGN_LSN`), and records
+    /// about the state of logical decoding (`XLOG_LOGICAL_DECODING_STATUS_CHANGE`).
     #[must_use]
     pub const fn has_wal_assigned_positions(self) -> bool {
         self.0 >= 19

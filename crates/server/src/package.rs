@@ -1,6 +1,6 @@
 //! The packages that pgfresh can download. A table in the binary contains their exact versions and digests.
 //!
-//! `scripts/pin-packages` writes this table, `packages.json`, and we review changes to it like code. Since
+//! `scripts/pin-packages` writes this table, `packages.json`. Changes to the table are reviewed like code. Since
 //! each digest is that of the file in the registry, it doesn't matter which registry, mirror or proxy serves
 //! the file.
 
@@ -45,14 +45,14 @@ impl PackageTool {
     }
 }
 
-/// An operating system and a processor architecture in Rust's notation, e.g. `macos` and `aarch64`.
+/// An operating system and a processor architecture as Rust names them, such as `macos` and `aarch64`.
 #[derive(Debug, Clone, Copy)]
 struct Platform<'a> {
     system: &'a str,
     architecture: &'a str,
 }
 
-/// This machine's platform.
+/// The platform that pgfresh was compiled for.
 const OURS: Platform<'_> = Platform { system: std::env::consts::OS, architecture: std::env::consts::ARCH };
 
 /// A package in a registry, consisting of a single file.
@@ -61,9 +61,9 @@ const OURS: Platform<'_> = Platform { system: std::env::consts::OS, architecture
 pub struct Package {
     /// The package tool that downloads this package.
     pub client: PackageTool,
-    /// Operating system in Rust's notation, `linux` or `macos`.
+    /// Operating system as Rust names it, `linux` or `macos`.
     system: String,
-    /// Processor architecture in Rust's notation, e.g. `x86_64` or `aarch64`.
+    /// Processor architecture as Rust names it, such as `x86_64` or `aarch64`.
     architecture: String,
     /// Name in the registry.
     pub name: String,
@@ -91,11 +91,11 @@ pub(crate) struct Wheel {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Server {
-    /// Version, e.g. `18.4`.
+    /// Version, such as `18.4`.
     version: String,
     /// Directory of the binaries in the unpacked package.
     bin: String,
-    /// Names of its extensions except `plpgsql`, separated by spaces.
+    /// Names of the server's extensions except `plpgsql`, separated by spaces.
     extensions: String,
 }
 
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// A package's name or wheel names its platform, in the registry's notation.
+    /// The name of a package or its wheel contains the platform, as the registry names it.
     #[test]
     fn hosts_choose_packages_of_their_platform() {
         for (system, architecture, npm, wheels) in [
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(newest, Some(crate::NEWEST_PACKAGED));
     }
 
-    /// Migrations use these most.
+    /// Migrations use these extensions most often.
     #[test]
     fn pinned_packages_have_common_extensions() {
         for (name, majors) in

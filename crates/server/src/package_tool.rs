@@ -204,8 +204,8 @@ pub(crate) fn plain_command(program: &str) -> Command {
     command
 }
 
-/// Runs a command that holds one of `run`'s locks. If pgfresh exits first, the guard of `run` terminates the command. The inner
-/// error says in words why there is no output.
+/// Runs a command that holds one of `run`'s locks. If pgfresh exits first, the guard of `run` terminates the command.
+/// The inner error explains why there is no output.
 pub(crate) fn held_output(
     command: &mut Command,
     run: &RunDirectory,
@@ -242,7 +242,8 @@ fn can_stay(name: &str) -> bool {
     }
     let upper = name.to_ascii_uppercase();
     TOOL_PREFIXES.iter().all(|(prefix, kept)| {
-        // The credentials for a single registry, e.g. npm_config_//registry.example/:_authToken
+        // The variable contains credentials for a single registry, for example
+        // npm_config_//registry.example/:_authToken.
         upper.strip_prefix(prefix).is_none_or(|rest| rest.starts_with("//") || kept.contains(&rest))
     })
 }

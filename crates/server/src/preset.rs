@@ -1,4 +1,4 @@
-//! Presets: groups of settings for short-lived servers.
+//! Defines presets: groups of settings for short-lived servers.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ pub enum Preset {
     Durable,
 }
 
-/// Error for a text that is no preset's name.
+/// Error for a text that isn't the name of a preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected fast or durable")]
 pub struct ParsePresetError;
@@ -45,8 +45,8 @@ pub(crate) const LOCALE: [(&str, &str); 8] = [
 /// Settings in both presets that shorten the boot or avoid wake-ups, with no drawback for tests. Figures:
 /// docs/results.md.
 pub(crate) const COMMON: [(&str, &str); 16] = [
-    // A small buffer pool is faster to allocate at boot and to scan in each DROP and TRUNCATE. The kernel's
-    // page cache holds all other pages.
+    // A small buffer pool is faster to allocate at boot and to scan for each DROP and TRUNCATE. The kernel's page cache
+    // holds all other pages.
     ("shared_buffers", "16MB"),
     ("huge_pages", "off"),
     // 300 connections for parallel tests with connection pools and for waiting backends, plus 20 for pgfresh

@@ -1,4 +1,5 @@
-//! Streaming replication between a primary and one standby, whose data directories start as copies of the same files.
+//! Sets up streaming replication between a primary and a standby, whose data directories start as copies of the same
+//! files.
 
 use std::path::Path;
 
@@ -11,27 +12,28 @@ use crate::{Guard, Settings};
 /// File that makes a server start as a standby.
 const STANDBY_SIGNAL: &str = "standby.signal";
 
-/// Settings of a primary. A commit returns once the standby shows it, as long as `synchronous_standby_names` names the
-/// standby.
+/// Settings of a primary. While `synchronous_standby_names` names the standby, a commit returns only after the standby
+/// has replayed it.
 const PRIMARY: [(&str, &str); 1] = [("synchronous_commit", "remote_apply")];
 
 /// Settings of a standby that users can't change.
 const STANDBY: [(&str, &str); 1] = [("hot_standby", "on")];
 
-/// Settings of a standby that users can change. Commits wait for the standby, so both times are shorter than
-/// PostgreSQL's. The first is the pause before the standby connects again. The second bounds a transaction on the standby
-/// that blocks a change.
+/// Settings of a standby that users can change. Because commits wait for the standby, both times are shorter than
+/// PostgreSQL's defaults. The first is the time until a disconnected standby reconnects. The second limits how long a
+/// transaction on the standby can delay the replay of a change that conflicts with it.
 const STANDBY_TIMES: [(&str, &str); 2] =
     [("wal_retrieve_retry_interval", "100ms"), ("max_standby_streaming_delay", "5s")];
 
 impl Settings {
-    /// Adds the settings of a primary.
+    /// Adds the settings for a primary.
     #[must_use]
     pub fn for_primary(self) -> Self {
         self.with(PRIMARY.map(|(name, value)| (name, value.to_owned())))
     }
 
-    /// Adds the settings of a standby. The primary's socket is in `directory`, and its replication slot is `slot`.
+    /// Adds the settings for a standby. The primary's socket is in `directory`, and the primary keeps log for the
+    /// standby in the replication slot `slot`.
     #[must_use]
     pub fn for_standby(self, directory: &Path, slot: &str) -> Self {
         let host = directory.display().to_string().replace('\\', "\\\\").replace('\'', "\\'");
@@ -43,10 +45,10 @@ impl Settings {
 }
 
 impl Guard {
-    /// Makes the next server on this guard's data start as a standby.
+    /// Makes the next server that starts on this guard's data a standby.
     ///
     /// # Errors
-    /// Returns the error of the file system.
+    /// Returns an error if the signal file can't be written.
     pub fn make_standby(&self, order: &StartOptions<'_>) -> Result<(), FileError> {
         self.run().rewrite(STANDBY_SIGNAL, "", order.account)
     }

@@ -1,8 +1,8 @@
 //! Settings for pgfresh's own sessions. They override the settings of templates, roles, databases and `ALTER
 //! SYSTEM`.
 //!
-//! pgfresh passes these settings as startup options. These need no additional message, and the server applies
-//! them before login triggers run.
+//! pgfresh passes these settings as startup options. Startup options need no additional message, and the server
+//! applies them before login triggers run.
 
 use pgwire::StartupParams;
 
@@ -14,10 +14,9 @@ const FIRST_MAJOR_WITH_LOGIN_TRIGGERS: u32 = 17;
 /// the rows that these triggers write.
 const NO_TRIGGERS: (&str, &str, u32) = ("event_triggers", "off", FIRST_MAJOR_WITH_LOGIN_TRIGGERS);
 
-/// Names, values, and the first major version that has the setting. An older version would reject the
-/// session. With these settings, no timeout ends the session, SQL means the same everywhere, and each value
-/// has exactly one text form, so pgfresh can compare texts. The server writes commits to the WAL immediately,
-/// where pgfresh reads them.
+/// Names, values, and the first major version that has the setting. An older version would reject the session. With
+/// these settings, no timeout ends the session, SQL means the same everywhere, and each value has exactly one text
+/// form, so pgfresh can compare texts. The server writes commits immediately to the WAL, which pgfresh reads.
 const ADMIN_SETTINGS: [(&str, &str, u32); 27] = [
     NO_TRIGGERS,
     ("statement_timeout", "0", 0),
@@ -58,8 +57,8 @@ pub fn admin_params(major: u32, more: &[Setting]) -> StartupParams {
     params(available_settings(&ADMIN_SETTINGS, major).chain(more.iter().copied()))
 }
 
-/// Returns SQL that gives a superuser's session the settings in [`admin_params`] for a server of this major
-/// version, except for those that only work at the start of a session.
+/// Returns SQL that gives a superuser's session the settings in [`admin_params`] for major version `major`, except for
+/// settings that only work at the start of a session.
 #[must_use]
 pub fn set_admin_settings(major: u32, more: &[Setting]) -> String {
     let set = |(name, value)| format!("SET {name} = '{value}'");

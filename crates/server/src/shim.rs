@@ -1,6 +1,6 @@
-//! Finds the actual server behind a script or link, such as those of asdf and mise.
+//! Finds the server program behind a script or link, such as those of asdf and mise.
 //!
-//! A version manager chooses a server based on the current directory and on files that can change. Its script
+//! A version manager selects a server based on the current directory and on files that can change. Its script
 //! or link doesn't reveal which server that is, so pgfresh runs the script and examines the process.
 
 use std::ffi::OsStr;
@@ -28,15 +28,13 @@ pub(crate) fn is_own_program(path: &Path) -> bool {
     read.is_ok() && PROGRAM_MAGICS.contains(&magic) && path.canonicalize().is_ok_and(keeps_its_name)
 }
 
-/// Returns the executable of the server that `postgres` starts in `folder`, or `None` if it starts no server
-/// in time.
+/// Returns the executable of the server that `postgres` starts in `folder`, or `None` if no server starts in time.
 pub(crate) fn resolve_server(postgres: &Path, folder: &Path) -> Option<PathBuf> {
     let seen = observe_server(postgres, folder);
     seen.inspect_err(|error| tracing::debug!(%error, ?postgres, "could not see what a script starts")).ok()?
 }
 
-/// Makes the server write more than its pipe can hold, so that it blocks and gives us time to examine its
-/// process.
+/// Makes the server write more than its pipe can hold, so that it blocks and pgfresh has time to examine its process.
 fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let (output, writer) = NarrowPipe::open()?;
     let mut command = Command::new(postgres);
@@ -48,16 +46,16 @@ fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>>
         Ok(true) => find_server(child.id(), &output),
         _ => None,
     };
-    // If the script forked the server, killing the script isn't enough. But once the pipe is closed, the
-    // server exits at its next write.
+    // If the script forked the server, killing the script isn't enough. But the server exits at its next write if the
+    // pipe is closed, so close it.
     drop(output);
     child.kill()?;
     child.wait()?;
     Ok(server)
 }
 
-/// Looks for a server in the process and its descendants. It must write into the pipe itself: the script changes the
-/// answers of a server behind a filter, so pgfresh must go on asking the script.
+/// Looks for a server among the process and its descendants. The server must write into the pipe itself. If a filter
+/// changes the server's output instead, pgfresh must continue to run the script.
 fn find_server(pid: u32, output: &NarrowPipe) -> Option<PathBuf> {
     let is_server = |path: &PathBuf| {
         path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains("postgres"))
@@ -79,7 +77,7 @@ mod tests {
         let postgres = folder.path().join("postgres");
         for (bytes, is_program) in [
             (&b"\x7fELF\x02\x01"[..], true),
-            // MH_MAGIC_64 in the order of arm64 and x86-64.
+            // MH_MAGIC_64 in the byte order of arm64 and x86-64.
             (&0xfeed_facf_u32.to_le_bytes()[..], true),
             // FAT_MAGIC, which is big-endian on all machines.
             (&0xcafe_babe_u32.to_be_bytes()[..], true),
@@ -99,7 +97,7 @@ mod tests {
         let held = folder.path().join("held");
         assert!(Command::new("mkfifo").arg(&held).status().unwrap().success());
         let (server, held) = (server.display(), held.display());
-        // The server writes one line, and is at work until the test writes into the FIFO.
+        // The server writes one line, and then runs until the test writes into the FIFO.
         for (filter, is_followed) in [("| { read z; echo \"$z\"; cat >/dev/null; }", false), ("", true)] {
             let script = folder.path().join("postgres");
             let text =

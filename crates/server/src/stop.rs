@@ -17,12 +17,13 @@ const OWN_REMOVAL_TIME: Duration = Duration::from_millis(30);
 
 impl Server {
     /// Stops the server immediately and removes everything. Returns how long each of the two steps took. If
-    /// the data is persistent, the server is shut down cleanly and the data is retained.
+    /// the data is persistent, shuts the server down cleanly and retains the data.
     ///
     /// When this returns, the guard might still be removing a large directory.
     ///
     /// # Errors
-    /// Returns an error if the end of the processes cannot be observed. Disposable data is removed even so.
+    /// Returns an error if pgfresh can't observe that the processes have ended. Disposable data is removed
+    /// anyway.
     pub fn stop(mut self) -> Result<(Duration, Duration), FileError> {
         let begun = Instant::now();
         if self.run().persistent().is_some() {
@@ -45,8 +46,8 @@ impl Server {
     /// Returns the directory's new path.
     ///
     /// # Errors
-    /// Returns an error if the end of the processes cannot be observed, or if the directory cannot be
-    /// renamed. Everything is removed in that case.
+    /// Returns an error if pgfresh can't observe that the processes have ended, or can't rename the directory.
+    /// Everything is removed in that case.
     #[allow(clippy::missing_panics_doc)]
     pub fn keep(mut self) -> Result<PathBuf, FileError> {
         self.end(Signal::INT, self.timeouts.clean_stop)?;
@@ -74,7 +75,8 @@ impl Server {
     /// shutdown isn't clean, the data is in the same state as after a crash.
     ///
     /// # Errors
-    /// Returns an error if the end of the processes cannot be observed. Everything is removed in that case.
+    /// Returns an error if pgfresh can't observe that the processes have ended. Everything is removed in that
+    /// case.
     #[allow(clippy::missing_panics_doc)]
     pub fn halt(mut self) -> Result<Guard, FileError> {
         self.signal(Signal::INT);
@@ -87,7 +89,8 @@ impl Server {
     /// same state as after a crash, and the next start recovers it.
     ///
     /// # Errors
-    /// Returns an error if the end of the processes cannot be observed. Everything is removed in that case.
+    /// Returns an error if pgfresh can't observe that the processes have ended. Everything is removed in that
+    /// case.
     #[allow(clippy::missing_panics_doc)]
     pub fn crash(mut self) -> Result<Guard, FileError> {
         self.end(Signal::QUIT, self.timeouts.immediate_stop)?;
@@ -102,7 +105,7 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        // A stopped postmaster (SIGSTOP) handles the signal only after it continues.
+        // A stopped postmaster (SIGSTOP) handles the signal only after it continues, so continue it.
         for signal in [signal, Signal::CONT] {
             if let Err(error) = self.handle.signal(signal) {
                 tracing::debug!(%error, ?signal, "could not signal the postmaster");
@@ -110,8 +113,7 @@ impl Server {
         }
     }
 
-    /// Resumes the server's stopped processes (SIGSTOP). As long as they are stopped, they neither exit nor
-    /// respond.
+    /// Resumes the server's stopped processes (SIGSTOP). A stopped process neither exits nor responds.
     pub fn resume(&self) {
         let children = sys::children_of(self.pid()).into_iter().filter_map(ProcessHandle::of_number);
         for error in children.map(|child| child.signal(Signal::CONT)).filter_map(Result::err) {

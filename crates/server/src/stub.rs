@@ -23,10 +23,10 @@ use crate::{Data, Guard, Installation, RestartFailure, SOCKET, Server, Settings,
 pub(crate) const GUARDED: &str = "PGFRESH_TEST_GUARDED_DIRECTORY";
 /// Name of the test that runs in a guard process.
 const GUARD_TEST: &str = "guard::tests::this_process_is_a_guard";
-/// Set longer than any step takes on a busy machine. A wait that takes this long would never end.
+/// Longer than any step takes on a busy machine. A wait that takes this long would never end.
 const HANG: Duration = Duration::from_secs(30);
 
-/// Timeouts for tests. A timeout is short if a test waits for it to expire. All others are so long that they
+/// Timeouts for tests. A timeout is short if a test waits for it to expire. All other timeouts are so long that they
 /// never expire.
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     boot: HANG,
@@ -90,7 +90,7 @@ impl Stub {
         Self::with_initdb(script, "")
     }
 
-    /// Creates a stub whose postmaster runs the lines in `script` and whose initdb runs those in `initdb`.
+    /// Creates a stub whose postmaster runs the lines in `script`, and whose initdb runs the lines in `initdb`.
     pub(crate) fn with_initdb(script: &str, initdb: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
@@ -120,7 +120,7 @@ impl Stub {
         Self { folder, account, place, installation, program, settings: Settings::default() }
     }
 
-    /// Changes a setting of the server.
+    /// Sets a setting of the server.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.settings.set(name, value).unwrap();
     }
@@ -166,7 +166,7 @@ impl Stub {
         self.start_in(self.guard(), timeouts)
     }
 
-    /// Starts a server that responds to SQL. `answers` contains the values of settings.
+    /// Starts a server that responds to SQL. `answers` contains setting names and values.
     pub(crate) fn start_up(
         &self,
         timeouts: &Timeouts,
@@ -175,8 +175,8 @@ impl Stub {
         self.start_up_in(self.guard(), timeouts, answers)
     }
 
-    /// Starts a server that responds to SQL in the run directory of `guard`. `answers` contains the values of
-    /// settings.
+    /// Starts a server that responds to SQL in the run directory of `guard`. `answers` contains setting names and
+    /// values.
     pub(crate) fn start_up_in(
         &self,
         guard: Guard,

@@ -1,5 +1,5 @@
 //! Shrinks a new cluster by removing files that the server doesn't need. Otherwise, each copy would contain
-//! them.
+//! these files.
 //!
 //! For example, after initdb of version 15 this removes 232 of 966 files and 9 of 28 MB, which saves a
 //! quarter of the work of each copy.
@@ -14,7 +14,7 @@ use sys::{Directory, FileKind};
 use crate::error::InitdbError;
 use crate::{Guard, Installation, log};
 
-/// Name for the changes that trimming makes to a cluster. It is part of the cluster's fingerprint.
+/// Name of the changes that trimming makes to a cluster. It is part of the cluster's fingerprint.
 pub(crate) const CHANGES_NAME: &str = "with relation caches, without WAL, maps and statistics";
 
 /// Directory where a server stores its statistics when it is shut down.

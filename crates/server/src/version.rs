@@ -1,4 +1,4 @@
-//! Versions of `PostgreSQL`, and how users request one.
+//! Parses `PostgreSQL` versions, and the versions that users request.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use crate::major::MAJORS;
 
-/// A version, e.g. `17.10`.
+/// A version, such as `17.10`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// The major version, which determines the file format and the protocol.
+    /// The major version, which determines file formats and the protocol.
     pub major: u32,
     /// The minor version, which only contains bug fixes.
     pub minor: u32,
@@ -21,11 +21,10 @@ impl fmt::Display for Version {
     }
 }
 
-/// Numbers from here on can't be a major version. Such a number is more likely a year, or a version without
-/// its dot (1810).
+/// Numbers from this one on can't be major versions. They are more likely a year, or a version without its dot (1810).
 const MAX_MAJOR: u32 = 100;
 
-/// The version the user requested.
+/// The version that the user requested.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum VersionRequest {
     /// The first server on PATH, or the newest installed version if PATH has no server.
@@ -45,7 +44,7 @@ pub enum VersionRequest {
     .major.map(|major| format!("\nGive the major alone: \"{major}\".")).unwrap_or_default()
 )]
 pub struct ParseVersionError {
-    /// The major version, if the text is a version with a minor, such as `17.2`.
+    /// The major version, if the text also contains a minor version, as in `17.2`.
     major: Option<u32>,
 }
 

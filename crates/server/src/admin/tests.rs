@@ -5,8 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A connection to a scripted server that sends these chunks regardless of what it receives and then stays
-/// silent.
+/// A connection to a scripted server. The server sends `pieces` regardless of what it receives, and then stays silent.
 #[derive(Debug, Default)]
 struct Script {
     pieces: VecDeque<Vec<u8>>,

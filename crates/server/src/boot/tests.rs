@@ -120,7 +120,7 @@ fn any_write_of_pid_file_is_noticed() {
     }
 }
 
-/// At any point while the pid file is being written, only the complete word means that the server is ready.
+/// While the pid file is being written, only the complete word means that the server is ready.
 #[test]
 fn partial_pid_files_are_not_ready() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,8 +14,8 @@ fn this_process_is_a_guard() {
     run_guard(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
 }
 
-/// Runs the stub's postmaster, which holds the server's lock. Waits until the stub has started this number of
-/// `processes`.
+/// Runs the stub's postmaster, which holds the server's lock. Waits until the stub has started `processes`
+/// processes.
 fn spawn(stub: &Stub, guard: &Guard, processes: usize) -> Child {
     let guarded = guard.guarded_command().unwrap();
     let mut command = guarded.command(stub.installation(), "postgres", &stub.account).unwrap();
@@ -46,7 +46,7 @@ fn owners_without_a_guard_clean_up() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     drop(guard);
-    // The guard is dead, so the owner itself has removed everything before the drop returned.
+    // The guard is dead. So the owner itself removed everything, and did so before the drop returned.
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
     stub.expect_ended("a killed guard");
     child.wait().unwrap();
