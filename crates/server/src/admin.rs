@@ -137,7 +137,8 @@ impl AdminConnection {
         Self::open_with(directory, &params, database, timeout)
     }
 
-    /// Like [`Self::open`], but with the startup parameters `params`, e.g. [`admin_params`](crate::admin_params).
+    /// Like [`Self::open`], but with the startup parameters `params`, for example
+    /// [`admin_params`](crate::admin_params).
     ///
     /// # Errors
     /// Returns the errors of [`Self::open`].

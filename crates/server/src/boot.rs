@@ -160,7 +160,7 @@ impl Server {
     ///
     /// # Errors
     /// Returns the errors of [`Self::start`]. They include [`StartError::Setting`] and
-    /// [`StartError::UnknownSetting`] for settings that the server does not accept as requested.
+    /// [`StartError::UnknownSetting`] for settings that the server doesn't accept as requested.
     pub fn start_and_connect(
         order: &StartOptions<'_>,
         data: Data<'_>,
@@ -327,7 +327,7 @@ impl Server {
     /// gateway's `socket`. The server's `account` must not be able to write to the socket's directory.
     ///
     /// # Errors
-    /// Returns an error if the link to `socket` cannot be created.
+    /// Returns an error if the link to `socket` can't be created.
     pub fn redirect_internal_connections(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
         internal_connections::link_to(self.run(), socket, account)
     }

@@ -7,7 +7,7 @@
 
 use std::process::Command;
 
-/// Secret parameters other than the password, for which libpq has no environment variables.
+/// Secret parameters other than the password. libpq can't read them from environment variables.
 const SECRET_PARAMETERS: [&str; 4] =
     ["sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
 
@@ -163,7 +163,7 @@ fn store_password(
 /// Decodes `%XX` sequences of a URL as libpq does.
 ///
 /// # Errors
-/// Returns an error if a `%` is not followed by two hexadecimal digits, or the result is not UTF-8 or contains NUL.
+/// Returns an error if a `%` isn't followed by two hexadecimal digits, or the result isn't UTF-8 or contains NUL.
 pub fn percent_decode(text: &str) -> Result<String, ConnectionStringError> {
     let malformed = || ConnectionStringError::Malformed("\"%\" is not followed by two hexadecimal digits");
     let mut bytes = Vec::new();

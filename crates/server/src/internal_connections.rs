@@ -1,4 +1,4 @@
-//! Makes libpq inside a server connect to that same server instead of another one on the machine. `dblink`,
+//! Makes libpq inside a server connect to that same server instead of a different server on the machine. `dblink`,
 //! `postgres_fdw`, subscriptions, and programs started by SQL use libpq in this way.
 //!
 //! If SQL doesn't specify a host, libpq uses the machine's default socket, which may belong to another
@@ -29,8 +29,8 @@ const DEFAULT_PORT: u16 = 1;
 /// servers, users and passwords.
 const MISSING_FILE: &str = "/dev/null/none";
 
-/// Sets environment variables of a server's `command` that tell libpq in the server's processes how to
-/// connect to the server in `run`. The command must have no other libpq variables.
+/// Sets environment variables of a server's `command`. They make libpq in the server's processes connect to the
+/// server in `run`. The command must not have other libpq variables.
 pub(crate) fn describe_to(run: &RunDirectory, command: &mut Command) {
     command.env("PGHOST", run.address()).env("PGPORT", DEFAULT_PORT.to_string()).env("PGUSER", SUPERUSER);
     for name in ["PGPASSFILE", "PGSERVICEFILE", "PGSYSCONFDIR"] {

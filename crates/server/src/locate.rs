@@ -130,7 +130,7 @@ pub fn list(cache: &Cache) -> Vec<Found> {
         Some(Found { installation: probe_in_current_directory(&bin, cache).ok()?, source })
     });
     // A version manager's script can lead to one of the usual directories, so the same installation can occur
-    // twice.
+    // more than once.
     let mut seen = HashSet::new();
     found.filter(|found| seen.insert(found.installation.bin().to_owned())).collect()
 }

@@ -25,7 +25,7 @@ const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// TLS for programs that insist on it. The server itself doesn't offer TLS.
 pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
-    /// Returns the root certificate in PEM format, with which programs can verify the listener. Returns
+    /// Returns the root certificate in PEM format, which programs can use to verify the listener. Returns
     /// `None` if the listener uses the user's own certificate.
     fn root(&self) -> Option<String>;
 

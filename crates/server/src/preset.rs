@@ -58,7 +58,7 @@ pub(crate) const COMMON: [(&str, &str); 16] = [
     ("max_pred_locks_per_transaction", "22"),
     ("max_pred_locks_per_relation", "31"),
     // Make shared memory segments files in the data directory. This way no segment is left behind, and a
-    // small /dev/shm is no problem.
+    // small /dev/shm isn't a problem.
     ("dynamic_shared_memory_type", "mmap"),
     ("io_method", "sync"),
     // Let the kernel copy a template database's files. The copies share blocks if the file system supports

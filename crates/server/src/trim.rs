@@ -23,7 +23,7 @@ const STATISTICS: &str = "pg_stat";
 /// Trims the cluster of `guard`, which must have been shut down cleanly and must not contain any user data.
 ///
 /// # Errors
-/// Returns [`InitdbError::File`] if a file cannot be removed, and the other variants of [`InitdbError`] if
+/// Returns [`InitdbError::File`] if a file can't be removed, and the other variants of [`InitdbError`] if
 /// `pg_resetwal` fails. The cluster is unusable in both cases.
 pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
     let data = guard.run().data();
@@ -38,7 +38,7 @@ pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Re
 /// data that no client has used.
 ///
 /// # Errors
-/// Returns an error if a file cannot be removed.
+/// Returns an error if a file can't be removed.
 pub fn discard_statistics(guard: &Guard) -> Result<(), FileError> {
     let path = guard.run().data().join(STATISTICS);
     let remove = || -> io::Result<()> {

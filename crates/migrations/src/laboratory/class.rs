@@ -25,7 +25,7 @@ pub(super) enum StatementClass {
     Bare,
     /// A statement that PostgreSQL refuses in a transaction, such as VACUUM.
     Outside {
-        /// Whether the statement changes a whole database, which must not have sessions meanwhile.
+        /// Whether the statement changes a whole database, so that the database must not have sessions.
         is_of_database: bool,
     },
     /// Extended-protocol messages that run nothing, or a text that contains no statement.

@@ -102,8 +102,8 @@ impl Repetition<'_> {
                 facts.mark_emptied();
             }
             if !statement.continues {
-                // A statement that continues a portal, such as FETCH, may also continue an earlier scan. Other
-                // statements may not.
+                // Only a statement that continues a portal, such as FETCH, can also continue an earlier scan. For other
+                // statements, rows without a new scan don't count.
                 facts.scans.retain(|scan| scan.scans > 0);
             }
             (observed.locks, observed.rewrites, observed.scans) = (facts.locks, facts.rewrites, facts.scans);
@@ -184,7 +184,7 @@ impl Repetition<'_> {
         let target = Target { database, pid: open.pid, held, opens_early: is_vacuum };
         let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &before)?;
         let timeouts = settings.rows.first().and_then(|row| row.get(1)?.clone());
-        // Waiting for a trap must not count against the client's timeout, so turn it off meanwhile.
+        // Waiting for a trap must not count against the client's timeout, so turn it off until the statement ends.
         self.set_lock_timeout(open, "0")?;
         let mut watch = self.watch(open.pid, progress.limit());
         let catalogs = &mut self.catalogs;

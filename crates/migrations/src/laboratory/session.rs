@@ -73,7 +73,7 @@ impl RepeatedSession {
         Ok(Self { wire, pid, names, status: b'I', is_wrapped, is_lost, is_over, portals, state: None })
     }
 
-    /// Returns true if a transaction is open and has not failed.
+    /// Returns true if a transaction is open and hasn't failed.
     pub(super) fn is_in_transaction(&self) -> bool {
         self.status == b'T' && !self.is_over
     }

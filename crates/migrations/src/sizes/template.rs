@@ -1,4 +1,4 @@
-//! Reads the template's columns, indexes and partitions, from which pgfresh estimates row sizes.
+//! Reads the template's columns, indexes and partitions, so that pgfresh can estimate row sizes.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ const LEAVES: &str = "\
     JOIN pg_catalog.pg_namespace ln ON ln.oid = l.relnamespace \
     WHERE p.relkind = 'p' AND t.isleaf AND l.relkind = 'r' ORDER BY 1, 2, 3, 4";
 
-/// A template's tables, from which pgfresh estimates sizes that the statistics don't contain.
+/// A template's tables. They are the basis for estimates of sizes that the statistics don't contain.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TemplateTables {
     /// Average widths of the columns of each table, in bytes.

@@ -7,7 +7,7 @@ use sys::{Lock, Signal};
 use super::*;
 use crate::stub::{GUARDED, Stub, left_in, wait_until};
 
-/// Acts as `main` in a guard process, for which other tests run this program with only this test.
+/// Acts as `main` in a guard process. Other tests start a guard by running this program with only this test.
 #[test]
 #[ignore = "it is the guard of other tests"]
 fn this_process_is_a_guard() {
