@@ -62,7 +62,7 @@ pub struct ObservedStatement {
 /// A lock on a relation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RelationLock {
-    /// The relation.
+    /// Name of the relation.
     pub relation: RelationName,
     /// Kind of the relation.
     pub kind: RelationKind,
@@ -87,7 +87,7 @@ impl RelationLock {
 /// A relation's replacement by new files, either with all its rows or emptied.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rewrite {
-    /// The relation.
+    /// Name of the relation.
     pub relation: RelationName,
     /// Kind of the relation.
     pub kind: RelationKind,
@@ -100,7 +100,7 @@ pub struct Rewrite {
 /// Sequential scans of a table by one statement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableScan {
-    /// The table.
+    /// Name of the table.
     pub relation: RelationName,
     /// Number of scans.
     pub scans: u64,
@@ -113,7 +113,7 @@ pub struct TableScan {
 pub struct RelationSize {
     /// Name of the database.
     pub database: String,
-    /// The relation.
+    /// Name of the relation.
     pub relation: RelationName,
     /// Kind of the relation.
     pub kind: RelationKind,

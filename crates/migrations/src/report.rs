@@ -57,7 +57,7 @@ pub struct MigrationRun {
     pub exit_code: u8,
     /// Whether a signal ended the command, or arrived at pgfresh while the command was running.
     pub is_interrupted: bool,
-    /// Version of PostgreSQL.
+    /// PostgreSQL version that the migration ran on.
     pub postgres: String,
     /// Sentences about statements that waited for a lock which another session of the migration held.
     pub waits: Vec<String>,
@@ -70,7 +70,7 @@ pub struct MigrationRun {
 pub struct TableSizes {
     /// Name of the database.
     pub database: String,
-    /// The table.
+    /// Name of the table.
     pub relation: RelationName,
     /// Size in the template.
     pub here: TableSize,
@@ -78,7 +78,7 @@ pub struct TableSizes {
     pub production: Option<TableSize>,
 }
 
-/// Size of a table.
+/// Size of a table in one place: in the template or in production.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TableSize {
     /// Number of rows.

@@ -63,7 +63,6 @@ impl<'a> MigrationFiles<'a> {
         (is_own, is_named(path))
     }
 
-    /// Returns a file's text.
     pub(super) fn text(&self, path: &str) -> String {
         (self.read)(path)
     }

@@ -10,9 +10,7 @@ use crate::sql_text::tokens;
 pub(super) enum RowChange {
     /// An INSERT with a column list and a single row.
     Insert,
-    /// UPDATE.
     Update,
-    /// DELETE.
     Delete,
 }
 

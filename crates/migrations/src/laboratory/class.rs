@@ -35,7 +35,6 @@ pub(super) enum StatementClass {
 }
 
 impl StatementClass {
-    /// Classifies a single statement.
     pub(super) fn of(sql: &str) -> Self {
         let mut tokens = sql_text::tokens(sql);
         let end = tokens.iter().position(|token| token.is_sign(b';'));

@@ -16,12 +16,12 @@ pub enum LaboratoryError {
     /// pgfresh could not start a server on a copy of the template.
     #[error(transparent)]
     Provision(#[from] ProvisionError),
-    /// A session failed.
+    /// One of the laboratory's sessions failed.
     #[error("could not {verb} in the laboratory")]
     Session {
         /// The action that failed, such as "repeat a request".
         verb: &'static str,
-        /// The session's error.
+        /// The error that the session returned.
         source: SessionError,
     },
     /// pgfresh could not observe whether the server's processes ended.

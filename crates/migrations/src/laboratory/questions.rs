@@ -49,7 +49,6 @@ pub(super) struct RelationState {
     pub(super) file: Option<u32>,
     /// Counters of sequential scans.
     pub(super) counters: Counters,
-    /// Size in bytes.
     pub(super) bytes: u64,
     /// Name as seen in the transaction. `None` if the transaction dropped the relation.
     pub(super) name: Option<RelationName>,
@@ -58,7 +57,6 @@ pub(super) struct RelationState {
 /// Counters of sequential scans.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// Number of scans.
     pub(super) scans: u64,
     /// Number of rows that the scans read.
     pub(super) rows: u64,

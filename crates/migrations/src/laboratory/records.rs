@@ -105,7 +105,6 @@ impl Records {
         }
     }
 
-    /// Records a savepoint.
     pub(super) fn savepoint(&mut self, session: usize, name: String) {
         if let Some(open) = &mut self.open[session] {
             let before = open.statements.len();

@@ -11,7 +11,7 @@ const FUNCTION_CALL: &str = "function call";
 /// A part of a request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Unit {
-    /// A statement.
+    /// Messages that run a statement.
     Run {
         /// SQL of the statement.
         sql: String,

@@ -30,9 +30,7 @@ pub(super) enum Kind {
     Definition,
     /// UPDATE or MERGE.
     Update,
-    /// DELETE.
     Delete,
-    /// INSERT.
     Insert,
     /// A statement that runs a query or code, however complex, such as SELECT, DO, or CREATE TABLE AS.
     Query,

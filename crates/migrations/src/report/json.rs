@@ -10,7 +10,6 @@ use super::{
     TableSize, words,
 };
 
-/// The format version.
 const FORMAT: u32 = 1;
 
 impl MigrationReport {

@@ -205,7 +205,6 @@ impl Catalog {
         self.relations.get(&oid)?.parent
     }
 
-    /// Returns a table's indexes.
     pub(super) fn indexes(&self, oid: u32) -> &[u32] {
         self.indexes.get(&oid).map(Vec::as_slice).unwrap_or_default()
     }

@@ -21,7 +21,7 @@ const WRONG_BINARY: [&str; 3] = ["22P03", "08P01", "22021"];
 /// Reason why pgfresh can't examine the statements of a suite.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// A session failed.
+    /// The session that explains statements failed.
     #[error("could not explain them")]
     Session(#[from] SessionError),
     /// The server's response to EXPLAIN isn't a plan.

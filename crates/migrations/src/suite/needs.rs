@@ -42,7 +42,7 @@ pub struct StatementNeeds {
 /// A lock that a statement takes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeededLock {
-    /// The relation.
+    /// Name of the relation.
     pub relation: RelationName,
     /// Why the statement locks the relation.
     pub reason: LockReason,

@@ -64,7 +64,7 @@ pub enum RecordingError {
     TooMany,
 }
 
-/// Contents of a file.
+/// A recording as the file contains it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
