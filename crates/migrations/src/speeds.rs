@@ -2,7 +2,7 @@
 //!
 //! Each step runs on two tables whose rows have very different widths, so that pgfresh can separate the time for a page
 //! from the time for a row. Each step runs several times, and the fastest run counts. pgfresh reads the server's CPU
-//! time from the kernel, so that other programs on a busy machine don't change the result.
+//! time from the kernel. Other programs on a busy machine therefore don't change the result.
 
 use std::time::{Duration, Instant};
 

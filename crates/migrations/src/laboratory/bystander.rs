@@ -168,8 +168,8 @@ fn misses_locks(held: &[LockMode], modes: &[LockMode]) -> bool {
     LockMode::ALL.iter().filter(|mode| matters(mode)).any(|mode| !waits(mode))
 }
 
-/// Returns SQL that locks a relation. LOCK TABLE refuses materialized views, so other statements lock these. For some
-/// modes there is no statement, and the SQL is then empty.
+/// Returns SQL that locks a relation. LOCK TABLE refuses materialized views, so other statements lock these. The SQL is
+/// empty for modes that no statement takes alone.
 fn lock(name: &str, letter: char, mode: LockMode) -> String {
     match (letter, mode) {
         ('m', LockMode::AccessShare) => format!("SELECT FROM {name} LIMIT 0"),
