@@ -126,7 +126,7 @@ func TestUnfiredFaultFailsTest(t *testing.T) {
 		`fault did not fire: delay of 2000 ms before statement "UPDATE" (no such statement)`,
 		"fault did not fire: 57P03 at connect (no such connection)",
 		`fault did not fire: 57014 before statement "never" (no such statement)`,
-		`cannot request the fault: "4001" is no SQLSTATE of an error`,
+		`cannot request the fault: "4001" is not an error SQLSTATE`,
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("errors: %q, want %q: %s", lines, want, text)

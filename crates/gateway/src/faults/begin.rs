@@ -1,4 +1,4 @@
-//! Reads the state of a session that begins to obey faults.
+//! Reads the state of a session that starts to obey faults.
 
 use std::io;
 
@@ -8,18 +8,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::session::{FaultSession, SYNC, close_own_execution, own_execution};
 use crate::stream::Stream;
 
-/// Query for the prepared statements, and for `standard_conforming_strings` in a row without a name.
+/// Query for the prepared statements. A last row, whose name is null, contains `standard_conforming_strings`.
 const STATE: &[u8] = b"SELECT name, statement FROM pg_catalog.pg_prepared_statements \
     WHERE name <> '_pgfresh_fault' \
     UNION ALL SELECT NULL, pg_catalog.current_setting('standard_conforming_strings')";
-/// Lifts the client's timeout until the end of the gateway's own transaction or savepoint.
+/// Disables the client's statement timeout until the gateway's own transaction or savepoint ends.
 const NO_TIMEOUT: &[u8] = b"SELECT pg_catalog.set_config('statement_timeout', '0', true)";
-/// Statement for sessions that begin while the lease is read-only.
+/// Statement for sessions that start while the lease is read-only.
 const READ_ONLY: &[u8] = b"SET default_transaction_read_only = on";
 
-/// Tells `session` what the server knows: the prepared statements, and how it reads strings. Returns the bytes for the
-/// client that came in between. `in_block` means that a transaction block of the client is open. A savepoint protects it
-/// from errors of the query.
+/// Copies the server's state into `session`: the prepared statements, and how the server parses strings. Returns bytes
+/// for the client that arrived meanwhile. `in_block` means that the client has an open transaction block, so a
+/// savepoint protects it from errors in the query.
 pub(super) async fn read_state(
     inner: &mut Stream,
     session: &mut FaultSession,
@@ -44,15 +44,15 @@ pub(super) async fn read_state(
     Ok(between)
 }
 
-/// Makes transactions of the session read-only. Returns the bytes for the client that came in between.
+/// Makes the session's transactions read-only. Returns bytes for the client that arrived meanwhile.
 pub(super) async fn make_read_only(inner: &mut Stream) -> io::Result<Vec<u8>> {
     run(inner, &[READ_ONLY], |_| ()).await
 }
 
-/// Runs statements that the client does not see, up to the first error. Calls `see` for each row. Returns the server's other
-/// messages for the client. If the session ends meanwhile, they contain the error with which it ended.
+/// Runs statements that the client doesn't see, up to the first error. Calls `see` for each row. Returns the server's
+/// other messages for the client. If the session ends meanwhile, they include the error that ended it.
 async fn run(inner: &mut Stream, all: &[&[u8]], mut see: impl FnMut(&[u8])) -> io::Result<Vec<u8>> {
-    // A Query would remove the client's unnamed statement.
+    // A Query would remove the client's unnamed statement, so use the extended protocol.
     let mut messages = close_own_execution();
     messages.extend(all.iter().flat_map(|sql| own_execution(sql)));
     messages.extend_from_slice(SYNC);

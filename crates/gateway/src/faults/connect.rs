@@ -1,4 +1,4 @@
-//! Faults in place of a new connection.
+//! Carries out faults that hit a new connection, before it has a session.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::scope::FaultScope;
 use crate::state::ConnectionHandle;
 use crate::stream::Stream;
 
-/// Interval at which a connection that has no session checks whether its lease is over.
+/// How often a connection without a session checks whether its lease has ended.
 const LEASE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A connection that gets a fault in place of a session.
+/// A new connection that a fault hits before it gets a session.
 pub(crate) struct HitConnection {
     pub(crate) client: Stream,
     pub(crate) effect: FaultEffect,
@@ -24,23 +24,24 @@ pub(crate) struct HitConnection {
     pub(crate) scope: FaultScope,
 }
 
-/// How the delay of a new connection has ended.
+/// How the delay of a new connection ended.
 pub(crate) enum Delayed {
-    /// The connection goes on.
+    /// The delay is over, and the connection can start its session.
     Over(Stream),
-    /// The lease is over, and the connection must not begin another one.
+    /// The lease has ended. The connection must not start a session in the next lease.
     LeaseEnded(Stream),
-    /// The client has closed the connection.
+    /// The client closed the connection.
     ClientLeft,
 }
 
 impl HitConnection {
-    /// Ends the connection with the effect of its fault.
+    /// Ends the connection with the fault's effect.
     pub(crate) async fn end(self, presence: &ConnectionHandle) {
         let Self { client, effect, faults, scope } = self;
         match effect {
             FaultEffect::Error { sqlstate, .. } => {
-                // Only an open session hears of a crash. Afterwards, the server refuses new ones.
+                // Only open sessions receive the crash message (57P02). After a crash, the server refuses new sessions
+                // with 57P03.
                 let sqlstate = if sqlstate == "57P02" { "57P03" } else { &sqlstate };
                 client.send_and_close(&fatal(sqlstate, scope.leases.major())).await;
             }
@@ -54,7 +55,7 @@ impl HitConnection {
         }
     }
 
-    /// Waits for `time`, but no longer than until the client leaves or the lease is over.
+    /// Waits for `time`. Returns early if the client disconnects or the lease ends.
     pub(crate) async fn delay(self, time: Duration) -> Delayed {
         let Self { client, faults, scope, .. } = self;
         tokio::select! {
@@ -66,7 +67,7 @@ impl HitConnection {
     }
 }
 
-/// Keeps a connection open without reading or writing, until the client closes it or the lease is over.
+/// Keeps a connection open without reading or writing, until the client closes it or the lease ends.
 pub(super) async fn stay_silent(client: &Stream, faults: &Arc<LeaseFaults>, scope: &FaultScope) {
     tokio::select! {
         () = closes_writing_side(client) => {}
@@ -74,17 +75,17 @@ pub(super) async fn stay_silent(client: &Stream, faults: &Arc<LeaseFaults>, scop
     }
 }
 
-/// Waits until the peer closes its writing side.
+/// Waits until `peer` closes its writing side.
 pub(super) async fn closes_writing_side(peer: &Stream) {
     match peer.disconnect_watcher() {
         Ok(watcher) => watcher.writing_side_closed().await,
-        // The process has no descriptor left. The caller's other conditions still end its wait.
+        // The process has run out of descriptors. The caller also waits for other events, so it doesn't hang.
         Err(_) => pending().await,
     }
 }
 
-/// Waits until the client no longer reads either. A client on another machine counts as disconnected once it has closed its
-/// writing side.
+/// Waits until the client neither writes nor reads. A client on another machine counts as disconnected once it has
+/// closed its writing side.
 pub(super) async fn disconnects(client: &Stream) {
     match client.disconnect_watcher() {
         Ok(watcher) => {
@@ -95,14 +96,14 @@ pub(super) async fn disconnects(client: &Stream) {
     }
 }
 
-/// Waits until the lease no longer has these faults.
+/// Waits until `faults` no longer belong to the current lease.
 async fn lease_ends(faults: &Arc<LeaseFaults>, scope: &FaultScope) {
     while scope.has(faults) {
         sleep(LEASE_INTERVAL).await;
     }
 }
 
-/// Resets a connection.
+/// Closes a connection with a TCP reset.
 pub(super) fn reset(client: Stream) {
     if let Err(error) = client.into_parts().0.reset() {
         tracing::debug!(%error, "could not reset a connection");

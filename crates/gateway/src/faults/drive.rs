@@ -1,4 +1,4 @@
-//! Moves bytes between a client and its session, through a [`FaultSession`] that decides about each message.
+//! Moves bytes between a client and its session. A [`FaultSession`] decides what happens to each message.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
 use crate::stream::Stream;
 
-/// Maximum number of bytes waiting for one side before the drive stops reading from the other.
+/// Maximum number of bytes that wait for one side before the drive stops reading from the other side.
 const MAX_WAITING_BYTES: usize = 256 << 10;
-/// How long a session that must close waits for a client that does not read.
+/// How long a closing session waits for a client that doesn't read.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A client's Query that requests faults, or would if these were possible.
+/// A client's Query that requests faults, valid or not.
 #[derive(Debug)]
 struct RequestMessage {
     message: Vec<u8>,
@@ -44,17 +44,17 @@ struct RequestMessage {
 #[derive(Debug)]
 enum Event {
     Interrupted(Interruption),
-    /// The client requests faults with a Query.
+    /// The client's Query requests faults.
     Requested(RequestMessage),
-    /// The drive can read the session's state.
+    /// The session is in a state in which the drive can query the server.
     ReadsState,
-    /// The session has closed its end.
+    /// The session closed its end.
     SessionEnded,
     /// The session must close.
     Closes,
 }
 
-/// A client and its session.
+/// Runs between a client and its session.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
 pub(super) struct FaultDrive {
     client: Stream,
@@ -63,34 +63,34 @@ pub(super) struct FaultDrive {
     scope: FaultScope,
     faults: Arc<LeaseFaults>,
     order: FaultOrder,
-    /// Whether the client may have prepared statements that the session does not know.
+    /// Whether the client might have prepared statements that the `FaultSession` hasn't read yet.
     has_unread_state: bool,
-    /// Whether the server has answered all messages of the client.
+    /// Whether the server has responded to all client messages.
     rests: bool,
     tap: Option<Box<Tap>>,
-    /// Number of bytes from the client that the tap has seen before.
+    /// Number of unread client bytes that the tap has already seen.
     tapped_up: usize,
-    /// Number of bytes for the client that the tap has seen.
+    /// Number of bytes for the client that the tap has already seen.
     tapped_down: usize,
     up: FrameBuffer,
     down: FrameBuffer,
     up_pace: Pace,
     down_pace: Pace,
     interruption: Option<Interruption>,
-    /// Transaction status in the last ReadyForQuery.
+    /// Transaction status from the last ReadyForQuery.
     status: u8,
-    /// Whether the server had answered a request in the open transaction block when the drive began.
+    /// Whether the server had already responded to a request in the open transaction block when the drive started.
     has_run_in_block: bool,
-    /// Error in place of the server's next one.
+    /// Error that replaces the server's next error.
     reworded: Option<Vec<u8>>,
     requested: Option<RequestMessage>,
-    /// Whether the client has sent its last byte.
+    /// Whether the client has closed its writing side.
     client_ended: bool,
-    /// Whether the drive has told the session that the client has sent its last byte.
+    /// Whether the drive has closed the writing side of the session's connection, because the client closed its own.
     told_session: bool,
-    /// Whether the drive discards all bytes for the client because the client has disconnected.
+    /// Whether the drive discards all bytes for the client, because the client has disconnected.
     discards_output: bool,
-    /// Whether the session must close, so that faults no longer matter.
+    /// Whether the session must close, so that faults no longer apply.
     is_closing: bool,
 }
 
@@ -194,11 +194,11 @@ impl FaultDrive {
         }
     }
 
-    /// Waits for `time`, but no longer than until the client disconnects or the session ends.
+    /// Waits for `time`. Returns early if the client disconnects or the session must close.
     async fn delay(&mut self, time: Duration, must_close: impl Future<Output = ()>) {
         tokio::select! {
             () = sleep(time) => {}
-            // The bytes that are late still arrive.
+            // A client that only stopped writing still receives the delayed bytes, so wait until it disconnects.
             () = disconnects(&self.client) => {}
             () = closes_writing_side(&self.inner) => {}
             () = must_close => self.session.close(),
@@ -206,7 +206,7 @@ impl FaultDrive {
         self.go_on();
     }
 
-    /// Prepares the session before the client's next message.
+    /// Prepares the session for the client's next message.
     async fn prepare(&mut self) {
         let is_read_only = self.faults.is_read_only();
         if is_read_only {
@@ -220,8 +220,8 @@ impl FaultDrive {
         }
     }
 
-    /// Returns true if the session has a state that the drive can read now. As the first query of a transaction, the drive's
-    /// own would take the snapshot.
+    /// Returns true if the drive can query the session's state now. It can't before the first query of a transaction,
+    /// because its own query would take the snapshot.
     fn may_read_state(&self) -> bool {
         self.has_unread_state && self.rests && (self.status == b'I' || self.has_run_in_block)
     }
@@ -248,26 +248,27 @@ impl FaultDrive {
         }
     }
 
-    /// Takes the session's next interruption.
+    /// Stores the session's next interruption, which ends the current one.
     fn go_on(&mut self) {
         self.interruption = self.session.interruption();
     }
 
-    /// Adds the faults that a Query requests, and passes it on. The server refuses the Query if a fault is impossible.
+    /// Adds the faults that a Query requests, and forwards the Query. If a fault is refused, makes the server refuse
+    /// the Query.
     async fn request(&mut self, RequestMessage { message, faults }: RequestMessage) {
         let is_added = self.add(faults).await;
         self.session.observe_client(&if is_added { message } else { failing_message() });
         self.go_on();
     }
 
-    /// Adds faults that the client has requested. Returns false if they are refused: the server's next error then becomes
-    /// the reason.
+    /// Adds faults that the client has requested. If they are refused, returns false and replaces the server's next
+    /// error with the reason.
     async fn add(&mut self, faults: Result<Vec<Fault>, FaultError>) -> bool {
         let scope = self.scope.clone();
         let add = move |faults: Vec<Fault>| faults.into_iter().try_for_each(|fault| scope.add(fault));
         let added = match faults {
             Err(FaultError { what, hint }) => Err(error(what).hint(hint)),
-            // The thread waits until the lease's other sessions obey.
+            // Adding blocks its thread until the lease's other sessions obey.
             Ok(faults) => match spawn_blocking(move || add(faults)).await {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(why)) => Err(refusal(&why)),
@@ -278,7 +279,7 @@ impl FaultDrive {
         self.reworded.is_none()
     }
 
-    /// Closes the client's connection after the session has ended. The client first gets the session's last bytes.
+    /// Closes the client's connection after the session has ended. The client first receives the session's last bytes.
     async fn finish(mut self, notices: &mut Notices, presence: &ConnectionHandle) {
         self.session.to_client.extend_from_slice(self.down.left());
         tokio::select! {
@@ -294,7 +295,7 @@ impl FaultDrive {
         if self.session.to_client.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Keeps the client's connection open without reading or writing. To the session, the client has disconnected.
+    /// Keeps the client's connection open without reading or writing. The session sees a disconnected client.
     async fn stay_silent(self, notices: &mut Notices, presence: &ConnectionHandle) {
         drop((self.inner, self.tap));
         tokio::select! {
@@ -303,7 +304,7 @@ impl FaultDrive {
         }
     }
 
-    /// Moves bytes until something happens.
+    /// Moves bytes until an event occurs.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         loop {
             self.flush_session(context);
@@ -357,7 +358,7 @@ impl FaultDrive {
 
     fn flush_session(&mut self, context: &mut Context<'_>) {
         if flush(&mut self.session.to_server, &mut self.inner, &mut self.up_pace, context).is_err() {
-            // The session is about to send the reason.
+            // The session has stopped reading and is about to send the reason, so drop the bytes for it.
             self.session.to_server.clear();
         }
     }
@@ -366,7 +367,8 @@ impl FaultDrive {
         if self.is_closing {
             self.down_pace.limit(None);
         }
-        // The tap must see the bytes before the client can ask for its measurements.
+        // Show the bytes to the tap before the client receives them, because the client might then ask for
+        // measurements.
         if let Some(tap) = &mut self.tap {
             tap.observe_server(&self.session.to_client[self.tapped_down..]);
         }
@@ -406,7 +408,7 @@ impl FaultDrive {
         read
     }
 
-    /// Processes messages of the server. Returns true if there were any.
+    /// Processes messages from the server. Returns true if there were any.
     fn take_from_session(&mut self) -> bool {
         let mut busy = false;
         while self.interruption.is_none() && self.session.to_client.len() <= MAX_WAITING_BYTES {
@@ -437,7 +439,7 @@ impl FaultDrive {
         busy
     }
 
-    /// Processes messages of the client. Returns true if there were any.
+    /// Processes messages from the client. Returns true if there were any.
     fn take_from_client(&mut self) -> bool {
         let mut busy = false;
         while self.interruption.is_none()
@@ -460,7 +462,7 @@ impl FaultDrive {
             let (tag, length) = match up.head() {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
-                // The server refuses these bytes.
+                // Forward the malformed bytes, so that the server refuses them.
                 Err(MalformedFrame) => {
                     session.pass_malformed();
                     up.rest = (usize::MAX, true);
@@ -482,7 +484,7 @@ impl FaultDrive {
     }
 }
 
-/// Returns how many bytes of a message the session must see at once.
+/// Returns how many bytes of a message the session needs before it can process the message.
 fn part(side: Side, tag: u8, length: usize) -> usize {
     length.min(HEADER.saturating_add(FaultSession::wanted(side, tag)))
 }
@@ -504,7 +506,7 @@ async fn closes(notices: &mut Notices, presence: &ConnectionHandle) {
     }
 }
 
-/// Waits until the session must close, or the server ends it because of a fault.
+/// Waits until the session must close, or a fault makes the server end it.
 async fn must_close(notices: &mut Notices, presence: &ConnectionHandle, order: &FaultOrder) {
     tokio::select! {
         () = closes(notices, presence) => {}
@@ -512,7 +514,7 @@ async fn must_close(notices: &mut Notices, presence: &ConnectionHandle, order: &
     }
 }
 
-/// Writes as many bytes as the pace allows and the socket has room for.
+/// Writes as many bytes as the pace and the socket allow.
 fn flush(
     bytes: &mut Vec<u8>,
     to: &mut Stream,
@@ -536,7 +538,7 @@ fn flush(
     Ok(())
 }
 
-/// Reads once. Returns false at the end of the stream.
+/// Reads once from a stream. Returns false at the end of the stream.
 fn read(from: &mut Stream, context: &mut Context<'_>, mut see: impl FnMut(&[u8])) -> Poll<bool> {
     BUFFER.with_borrow_mut(|buffer| {
         from.poll_receive(context, buffer).map(|count| {

@@ -1,42 +1,43 @@
-//! Errors as PostgreSQL words them, by SQLSTATE, statement and version.
+//! Creates error messages that look like PostgreSQL's own, depending on the SQLSTATE, the statement and the server
+//! version.
 //!
-//! Source: the servers 13, 15 and 18 in the locale C. Numbers of lines differ between minor versions.
+//! The texts come from the servers 13, 15 and 18 in the C locale. Source line numbers differ between minor versions.
 
 use std::borrow::Cow;
 
 use pgwire::{ErrorResponse, HEADER, SqlLexer, begins_with, encode, has_words};
 use server::Major;
 
-/// Names of the conditions, one a line behind the SQLSTATE. Source: `errcodes.txt`.
+/// Condition names, one per line after the SQLSTATE. Source: `errcodes.txt`.
 const CONDITIONS: &str = include_str!("conditions.txt");
 
-/// The server and the statement of an error.
+/// Where an error happens: the server and the statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Occasion<'a> {
     /// The server's major version.
     pub(super) major: u32,
-    /// Process id of the backend.
+    /// Process ID of the backend.
     pub(super) process: u32,
     pub(super) statement: &'a str,
-    /// Whether the transaction fails while it commits.
+    /// Whether the transaction fails during its commit.
     pub(super) is_commit: bool,
 }
 
-/// An error without its severity.
+/// Fields of an error, except for its severity and SQLSTATE.
 #[derive(Debug, Default)]
 struct ServerError {
     message: Cow<'static, str>,
     detail: Option<Cow<'static, str>>,
     hint: Option<&'static str>,
-    /// Context, which PostgreSQL calls "where".
+    /// Context (PostgreSQL's field "where").
     context: Option<String>,
-    /// Place in the server's source: file and function.
+    /// Location in the server's source code: file, and function in `routine`.
     file: &'static str,
     line: u32,
     routine: &'static str,
 }
 
-/// Returns the message of the error `sqlstate`. `severity` is the word for ERROR in the language of the server.
+/// Returns the message for the error `sqlstate`. `severity` is the server's localized word for ERROR.
 pub(super) fn error(sqlstate: &str, severity: &[u8], occasion: Occasion<'_>) -> Vec<u8> {
     encode(b'E', &fields(sqlstate, severity, "ERROR", &server_error(sqlstate, occasion)))
 }
@@ -45,12 +46,12 @@ pub(super) fn error(sqlstate: &str, severity: &[u8], occasion: Occasion<'_>) -> 
 pub(crate) fn fatal(sqlstate: &str, major: u32) -> Vec<u8> {
     let occasion = Occasion { major, process: 0, statement: "", is_commit: false };
     let error = server_error(sqlstate, occasion);
-    // The server sends this one as a notice. Source: `quickdie`.
+    // For this SQLSTATE, the server sends a notice instead of an error. Source: `quickdie`.
     let (tag, severity) = if sqlstate == "57P02" { (b'N', "WARNING") } else { (b'E', "FATAL") };
     encode(tag, &fields(sqlstate, severity.as_bytes(), severity, &error))
 }
 
-/// Returns the value of a field in the body of an ErrorResponse.
+/// Returns the value of the field `code` from the body of an ErrorResponse.
 pub(super) fn field(error: &[u8], code: u8) -> Option<&[u8]> {
     let body = error.get(HEADER..)?;
     ErrorResponse::fields(body).find_map(|(found, value)| (found == code).then_some(value))
@@ -111,7 +112,7 @@ fn server_error(sqlstate: &str, occasion: Occasion<'_>) -> ServerError {
     }
 }
 
-/// Returns the value for the errors of a major version.
+/// Returns the value for `major` from `values`, which are in the order of the versions 13, 15 and 18.
 fn by_major<T: Copy>(major: u32, values: [T; 3]) -> T {
     Major(major).of_errors(values)
 }
@@ -308,12 +309,12 @@ fn refusal(sqlstate: &str, major: u32) -> ServerError {
     }
 }
 
-/// Returns the name of the condition `sqlstate`, or `None` if PostgreSQL has no name for it.
+/// Returns the condition name for `sqlstate`, or `None` if PostgreSQL doesn't define one.
 fn condition(sqlstate: &str) -> Option<&'static str> {
     CONDITIONS.lines().find_map(|line| line.strip_prefix(sqlstate)?.strip_prefix(' '))
 }
 
-/// Returns the context of an error while the statement waits for a row, or `None` for statements that wait for no row.
+/// Returns the error context of a statement that updates, deletes or locks a row. Returns `None` for other statements.
 fn row_lock(statement: &str) -> Option<String> {
     let doing = match () {
         () if begins_with(statement, &["update"]) => "updating",
@@ -324,7 +325,7 @@ fn row_lock(statement: &str) -> Option<String> {
     relation(statement).map(|name| format!("while {doing} tuple (0,1) in relation \"{name}\""))
 }
 
-/// Returns the words in upper case with which PostgreSQL names the command in its errors.
+/// Returns the uppercase command name that PostgreSQL shows in errors, such as `CREATE TABLE`.
 fn command(statement: &str) -> String {
     let words = words(statement);
     let at = |at: usize| words.get(at).map_or("", String::as_str);
@@ -348,7 +349,7 @@ fn command(statement: &str) -> String {
     }
 }
 
-/// Returns the name of the table that the statement changes or locks, or reads first.
+/// Returns the name of the table that the statement changes or locks. Otherwise returns the first table that it reads.
 fn relation(statement: &str) -> Option<String> {
     let words = words(statement);
     let after = |word: &str| words.iter().position(|found| found == word).map(|at| at + 1);
@@ -365,7 +366,7 @@ fn relation(statement: &str) -> Option<String> {
     Some(name.clone())
 }
 
-/// Returns the names, keywords and points of a statement, as the server reads them.
+/// Splits a statement into names, keywords and dots, with the case that the server gives them.
 fn words(statement: &str) -> Vec<String> {
     let mut lexer = SqlLexer::new(statement.as_bytes(), true);
     std::iter::from_fn(|| lexer.token())

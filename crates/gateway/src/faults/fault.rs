@@ -1,4 +1,4 @@
-//! One fault: what happens, at which moment, and how often.
+//! Defines a fault: its effect, the moment when it happens, and how often it happens. Validates requests for faults.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pgwire::SqlLexer;
 
 use crate::duration::parse_span;
 
-/// Maximum number before the unit of a rate.
+/// Maximum number in front of a bandwidth's unit.
 const MOST_UNITS: u64 = 999_999_999_999;
 
 /// A fault that a client has requested.
@@ -17,43 +17,45 @@ pub struct Fault {
     pub effect: FaultEffect,
     /// When it happens.
     pub moment: FaultMoment,
-    /// Statements that count. `None` means all.
+    /// Pattern that selects the statements that the fault counts, such as `UPDATE accounts`. `None` selects all
+    /// statements.
     pub statement: Option<String>,
-    /// Number of the first candidate that the fault hits, from 1.
+    /// Number of the first candidate (a counted statement or connection) that the fault hits, from 1.
     pub nth: u64,
-    /// Number of candidates that the fault hits.
+    /// Maximum number of candidates that the fault hits.
     pub times: u64,
 }
 
-/// Effect of a fault.
+/// What a fault does to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultEffect {
-    /// An error with this SQLSTATE: see [`FaultEffect::ends_session`].
+    /// The statement fails with this SQLSTATE. Some SQLSTATEs also end the session: see [`FaultEffect::ends_session`].
     Error {
-        /// Five digits or upper-case letters.
+        /// Five digits or uppercase letters.
         sqlstate: String,
-        /// How long new connections get the error, too.
+        /// How long new connections get the same error. `None` means that they don't.
         duration: Option<Duration>,
     },
-    /// The connection is closed with a TCP reset.
+    /// The gateway closes the connection with a TCP reset.
     Reset,
-    /// The connection stays open, and neither side gets another byte.
+    /// The connection stays open, but neither side receives another byte.
     Silence,
-    /// The message arrives later.
+    /// The message arrives after this delay.
     Delay(Duration),
-    /// All bytes from the message on arrive at this rate, in bytes per second and direction.
+    /// Bytes arrive at this rate from the message on, in bytes per second for each direction.
     Bandwidth(u64),
-    /// Sessions end with 57P01, new connections get 57P03 for a while, and later transactions are read-only for a while.
+    /// Sessions end with 57P01. New connections fail with 57P03 for a while, and later transactions are read-only for a
+    /// while.
     Failover {
-        /// How long new connections are refused.
+        /// How long new connections fail. `None` means that a number of connections fails instead.
         refuses: Option<Duration>,
-        /// How long transactions are read-only after that.
+        /// How long transactions are read-only after the refusal.
         read_only: Option<Duration>,
     },
 }
 
 impl FaultEffect {
-    /// Returns true if the session ends with the effect.
+    /// Returns true if the effect ends the session.
     #[must_use]
     pub fn ends_session(&self) -> bool {
         self.kind().ends_session()
@@ -70,13 +72,13 @@ impl FaultEffect {
     }
 }
 
-/// Error for a request that describes no possible fault.
+/// Error for an invalid fault request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct FaultError {
-    /// The wrong value, and why.
+    /// What is wrong, including the invalid value.
     pub what: String,
-    /// Advice for the user.
+    /// What the user can write instead.
     pub hint: String,
 }
 
@@ -95,14 +97,17 @@ impl TryFrom<FaultRequest> for Fault {
             None => effect.kind().default_moment(),
             Some(text) => FaultMoment::of_name(text).ok_or_else(|| {
                 let known = FaultMoment::ALL.map(|moment| format!("\"{moment}\"")).join(", ");
-                FaultError::new(format!("no moment is called \"{text}\""), format!("at is one of {known}."))
+                FaultError::new(
+                    format!("\"at\" is \"{text}\", which is not a moment"),
+                    format!("\"at\" must be one of {known}."),
+                )
             })?,
         };
         let count = |name: &str, value: Option<u64>| match value.unwrap_or(1) {
             count @ 1..=MOST_FAULTS => Ok(count),
             other => Err(FaultError::new(
-                format!("{name} is {other}"),
-                format!("Write a number from 1 to {MOST_FAULTS}, or leave it out for 1."),
+                format!("\"{name}\" is {other}, which is out of range"),
+                format!("Write a number from 1 to {MOST_FAULTS}, or leave \"{name}\" out for 1."),
             )),
         };
         let (nth, times) = (count("nth", request.nth)?, count("times", request.times)?);
@@ -113,29 +118,38 @@ impl TryFrom<FaultRequest> for Fault {
 }
 
 impl Fault {
-    /// Checks that the effect is possible at the moment.
+    /// Checks that the fault's members are compatible with its moment.
     fn check(&self) -> Result<(), FaultError> {
         let Self { effect, moment, statement, .. } = self;
         let kind = effect.kind();
         if !kind.is_possible_at(*moment) {
             return Err(FaultError::new(
-                format!("an error after which the session goes on cannot happen \"{moment}\""),
-                "Use \"commit\" or \"after statement\", or end the session: with 57P01, or a lost connection.",
+                format!("\"at\" is \"{moment}\", but only errors that end the session can happen then"),
+                "Use \"commit\" or \"after statement\", or end the session with 57P01 or a lost connection.",
             ));
         }
         if self.nth > 1 && !kind.has_nth_at(*moment) {
-            return Err(FaultError::new("a failover at once has no nth", "Leave nth out, or write at."));
+            return Err(FaultError::new(
+                format!("\"nth\" is {}, but a failover at \"{moment}\" happens immediately", self.nth),
+                "Leave \"nth\" out, or set \"at\" to another moment, such as \"commit\".",
+            ));
         }
         if statement.is_some() && !moment.has_statement() {
-            return Err(FaultError::new("a connection has no statement", "Leave statement or at out."));
+            return Err(FaultError::new(
+                format!("\"statement\" is set, but no statement runs at \"{moment}\""),
+                "Leave \"statement\" out, or set \"at\" to another moment, such as \"before statement\".",
+            ));
         }
         if statement.as_deref().is_some_and(|text| !has_token(text)) {
-            return Err(FaultError::new("statement is empty", "Leave it out for all statements."));
+            return Err(FaultError::new(
+                "\"statement\" is empty",
+                "Leave \"statement\" out to match all statements.",
+            ));
         }
         Ok(())
     }
 
-    /// Returns the fault as reports name it, such as "40001 at commit".
+    /// Returns a description for reports, such as "40001 at commit".
     #[must_use]
     pub fn description(&self) -> String {
         let effect = match &self.effect {
@@ -156,7 +170,7 @@ impl Fault {
     }
 }
 
-/// Returns true if a text consists of more than white space and comments.
+/// Returns true if `text` contains anything besides white space and comments.
 fn has_token(text: &str) -> bool {
     SqlLexer::new(text.as_bytes(), true).token().is_some()
 }
@@ -167,7 +181,7 @@ fn effect(request: &FaultRequest) -> Result<FaultEffect, FaultError> {
         None => Ok(None),
         Some(text) => parse_span(text).map(Some).ok_or_else(|| {
             let hint = "Write a number and ms, s, min or h: \"2s\". The maximum is \"8784h\".";
-            FaultError::new(format!("{name} is \"{text}\""), hint)
+            FaultError::new(format!("\"{name}\" is \"{text}\", which is not a duration"), hint)
         }),
     };
     let duration = time("duration", duration)?;
@@ -180,25 +194,31 @@ fn effect(request: &FaultRequest) -> Result<FaultEffect, FaultError> {
         (None, Some("silent"), None, None) => FaultEffect::Silence,
         (None, Some(other), None, None) => {
             return Err(FaultError::new(
-                format!("no connection is lost by \"{other}\""),
-                "connection is \"reset\" or \"silent\".",
+                format!("\"connection\" is \"{other}\", which is not a known effect"),
+                "\"connection\" must be \"reset\" or \"silent\".",
             ));
         }
         (None, None, Some(delay), None) => FaultEffect::Delay(delay),
         (None, None, None, Some(rate)) => FaultEffect::Bandwidth(bandwidth_of(rate)?),
         _ => {
             return Err(FaultError::new(
-                "a fault is one of error, connection, delay and bandwidth",
-                "Request one fault for each.",
+                "a fault needs exactly one of \"error\", \"connection\", \"delay\" and \"bandwidth\"",
+                "Set one of them. For several effects, request several faults.",
             ));
         }
     };
     let kind = effect.kind();
     if read_only.is_some() && !kind.has_read_only() {
-        return Err(FaultError::new("only a failover has read_only", "Leave it out."));
+        return Err(FaultError::new(
+            "\"read_only\" is set, but only a failover can have it",
+            "Leave \"read_only\" out.",
+        ));
     }
     if duration.is_some() && !kind.has_duration() {
-        return Err(FaultError::new("only a failover and 57P03 have a duration", "Leave it out."));
+        return Err(FaultError::new(
+            "\"duration\" is set, but only a failover and 57P03 can have it",
+            "Leave \"duration\" out.",
+        ));
     }
     Ok(effect)
 }
@@ -206,12 +226,12 @@ fn effect(request: &FaultRequest) -> Result<FaultEffect, FaultError> {
 fn error_effect(sqlstate: &str, duration: Option<Duration>) -> Result<FaultEffect, FaultError> {
     let is_code = sqlstate.len() == 5
         && sqlstate.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
-    // The classes 00, 01 and 02 are success, warnings and "no data".
+    // The classes 00, 01 and 02 are success, warnings and "no data", so they aren't errors.
     let is_error = is_code && !["00", "01", "02"].contains(&&sqlstate[..2]);
     if !is_error {
         return Err(FaultError::new(
-            format!("\"{sqlstate}\" is no SQLSTATE of an error"),
-            "Write its five characters, for instance \"40001\", or \"failover\".",
+            format!("\"{sqlstate}\" is not an error SQLSTATE"),
+            "Write the five characters of an error's code, such as \"40001\", or \"failover\".",
         ));
     }
     Ok(FaultEffect::Error { sqlstate: sqlstate.to_owned(), duration })
@@ -230,7 +250,7 @@ fn bandwidth_of(text: &str) -> Result<u64, FaultError> {
     let count = count.parse::<u64>().ok().filter(|count| (1..=MOST_UNITS).contains(count));
     count.zip(unit).map(|(count, unit)| count * unit).ok_or_else(|| {
         let hint = format!("Write a number and B, kB or MB: \"10kB\". The maximum is \"{MOST_UNITS}MB\".");
-        FaultError::new(format!("bandwidth is \"{text}\""), hint)
+        FaultError::new(format!("\"bandwidth\" is \"{text}\", which is not a rate"), hint)
     })
 }
 

@@ -1,12 +1,13 @@
-//! Keeps a lease in use while a client does not know that its session has ended.
+//! Keeps a lease in use while a client doesn't yet know that its session has ended.
 
 use tokio::sync::watch;
 
-/// The drive's end. While it exists after `start`, the client takes its ended session for open.
+/// The drive's end of a hold. From `start` until this sender is dropped, the client believes that its ended session is
+/// open.
 #[derive(Debug)]
 pub(super) struct HoldSender(watch::Sender<bool>);
 
-/// The session's end.
+/// The session's end of a hold.
 #[derive(Debug)]
 pub(crate) struct Hold(watch::Receiver<bool>);
 
@@ -17,19 +18,19 @@ pub(super) fn hold() -> (HoldSender, Hold) {
 }
 
 impl HoldSender {
-    /// Says that the session ends and the client does not know.
+    /// Records that the session ends without the client's knowledge.
     pub(super) fn start(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Hold {
-    /// Returns true if the client does not know that the session ends.
+    /// Returns true if the session ends without the client's knowledge.
     pub(crate) fn has_started(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until the client knows, or is gone.
+    /// Waits until the client learns of the end, or disconnects.
     pub(crate) async fn ended(mut self) {
         while self.0.changed().await.is_ok() {}
     }

@@ -1,4 +1,4 @@
-//! The faults of one lease: which one is due, and what each has done.
+//! Tracks the faults of one lease: determines which fault is due, and records what each fault has done.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,71 +12,71 @@ use tokio::sync::watch;
 use super::fault::{Fault, FaultEffect};
 use super::statement::Statement;
 
-/// Maximum number of statements that the description of a fault lists.
+/// Maximum number of statements in a fault's description.
 const MOST_STATEMENTS: usize = 100;
-/// The SQLSTATE with which a server refuses sessions while it starts.
+/// The SQLSTATE of a server that refuses sessions because it is starting.
 const STARTING_UP: &str = "57P03";
-/// Maximum length of a statement in the description of a fault, in bytes.
+/// Maximum length of a statement in a fault's description, in bytes.
 const LONGEST_STATEMENT: usize = 1023;
 
-/// The faults of one lease. All sessions of the lease share them.
+/// The faults of one lease, shared by all its sessions.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseFaults {
     requested: Mutex<Requests>,
     refusal: Mutex<Refusal>,
-    /// Number of failovers. Each one ends all sessions that are open at that time.
+    /// Number of failovers. Each failover ends all sessions that are open at that time.
     failovers: watch::Sender<u64>,
 }
 
-/// Limits on new sessions after a failover or a FATAL error.
+/// Restrictions on new sessions after a failover or a FATAL error.
 #[derive(Debug, Default)]
 struct Refusal {
-    /// The SQLSTATE with which the lease refuses sessions, and until when.
+    /// The SQLSTATE that new sessions fail with, and until when.
     until: Option<(String, Instant)>,
-    /// Number of sessions to refuse, if a failover has no duration.
+    /// Number of new sessions to refuse after a failover without a duration.
     sessions: u64,
     read_only_until: Option<Instant>,
 }
 
-/// All faults of a lease, in the order of their requests.
+/// All faults of a lease, in request order.
 #[derive(Debug, Default)]
 struct Requests {
     all: Vec<Requested>,
-    /// Positions in `all` by moment. A statement looks for faults at one moment after the other.
+    /// Positions in `all`, grouped by moment, because a statement checks the faults of one moment at a time.
     by_moment: HashMap<FaultMoment, Vec<usize>>,
 }
 
 #[derive(Debug)]
 struct Requested {
     fault: Fault,
-    /// Pattern of the statements that count.
+    /// Pattern that selects the statements that the fault counts. `None` selects all statements.
     pattern: Option<PreparedPattern>,
     candidates: u64,
     fired: u64,
-    /// When the fault first fired.
+    /// When the fault fired for the first time.
     fired_at: Option<Instant>,
     statements: Vec<String>,
-    /// Whether the fault was planned before the lease began, so that no test has requested it.
+    /// Whether a plan made before the lease began includes the fault, so that no test has requested it.
     is_planned: bool,
 }
 
-/// The effect of one statement on the faults: which ones have counted it, and the one that has fired.
+/// What one statement did to the faults at one moment: which faults counted it, and which fault fired.
 #[derive(Debug, Default)]
 pub(super) struct Strike {
-    /// Positions of the faults that have counted the candidate.
+    /// Positions of the faults that counted the candidate.
     counted: Vec<usize>,
-    /// Position of the fault that has fired, and the text of the statement that it hit.
+    /// Position of the fault that fired, and the text of the statement that it hit.
     hit: Option<(usize, Arc<str>)>,
     pub(super) effect: Option<FaultEffect>,
 }
 
 impl LeaseFaults {
-    /// Adds a fault and returns its number.
+    /// Adds a fault that a test has requested. Returns its number.
     pub(crate) fn add(&self, fault: Fault) -> u64 {
         self.push(fault, false)
     }
 
-    /// Adds a fault that no test has requested and returns its number.
+    /// Adds a planned fault, which no test has requested. Returns its number.
     pub(crate) fn add_planned(&self, fault: Fault) -> u64 {
         self.push(fault, true)
     }
@@ -107,8 +107,8 @@ impl LeaseFaults {
         number
     }
 
-    /// Starts the consequences of a FATAL error or a failover for other sessions. A failover without a duration refuses
-    /// `sessions` new sessions.
+    /// Applies the consequences that a FATAL error or a failover has for other sessions. After a failover without a
+    /// duration, the lease refuses `sessions` new sessions.
     pub(crate) fn affect_sessions(&self, effect: &FaultEffect, sessions: u64) {
         let now = Instant::now();
         let mut refusal = lock(&self.refusal);
@@ -129,12 +129,13 @@ impl LeaseFaults {
         }
     }
 
-    /// Returns the number of failovers, which changes when a session must end because of one.
+    /// Returns the number of failovers. A session must end when this number changes.
     pub(crate) fn failovers(&self) -> watch::Receiver<u64> {
         self.failovers.subscribe()
     }
 
-    /// Returns what happens in place of a new session, if the lease refuses it or a fault is due.
+    /// Returns the effect that replaces a new session if the lease refuses it or a fault is due. Returns `None` if the
+    /// session can start.
     pub(crate) fn admit(&self) -> Option<FaultEffect> {
         let error =
             |sqlstate: &str| Some(FaultEffect::Error { sqlstate: sqlstate.to_owned(), duration: None });
@@ -153,25 +154,25 @@ impl LeaseFaults {
         Some(effect)
     }
 
-    /// Returns true if transactions of new sessions are read-only, because of a failover.
+    /// Returns true if a failover makes the transactions of new sessions read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         lock(&self.refusal).read_only_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Returns the requested faults that have never fired, each with the reason.
+    /// Describes the requested faults that have never fired, each with the reason.
     pub(crate) fn unfired(&self) -> Vec<String> {
         unfired(&lock(&self.requested).all)
     }
 
-    /// Returns the effect of the first fault that is due at this moment. All faults of the moment count the candidate,
-    /// and only the one that is due fires.
+    /// Returns the effect of the first fault that is due at `moment`. All faults for this moment count the candidate,
+    /// but only the due fault fires.
     ///
     /// The text of `statement` is empty for a new connection.
     fn strike(&self, moment: FaultMoment, statement: &Statement) -> Option<FaultEffect> {
         self.strike_if(moment, statement, |_| true).effect
     }
 
-    /// Like [`Self::strike`], but only faults with a possible effect count the candidate.
+    /// Like [`Self::strike`], but only faults whose effect satisfies `is_possible` count the candidate.
     pub(super) fn strike_if(
         &self,
         moment: FaultMoment,
@@ -203,7 +204,7 @@ impl LeaseFaults {
         strike
     }
 
-    /// Takes a strike back, because the server has never run its statement.
+    /// Reverts a strike because the server never ran its statement.
     pub(super) fn take_back(&self, strike: &Strike) {
         let all = &mut lock(&self.requested).all;
         for at in &strike.counted {
@@ -216,20 +217,21 @@ impl LeaseFaults {
         {
             requested.fired = requested.fired.saturating_sub(1);
             requested.fired_at = requested.fired_at.filter(|_| requested.fired > 0);
-            // The fault may have hit statements of other sessions since, so the last text may be theirs.
+            // Since then, the fault might have hit statements in other sessions, so the last text might not be this
+            // statement's.
             if let Some(own) = requested.statements.iter().rposition(|other| other == shortened(statement)) {
                 requested.statements.remove(own);
             }
         }
     }
 
-    /// Returns what the fault with this number has done, and when it first fired.
+    /// Describes what the fault `number` has done, and returns when it first fired.
     pub(crate) fn describe(&self, number: u64) -> Option<(FaultDescription, Option<Instant>)> {
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         lock(&self.requested).all.get(at).map(|requested| (requested.describe(number), requested.fired_at))
     }
 
-    /// Returns all faults with what they have done.
+    /// Lists all faults and what they have done.
     pub(crate) fn list(&self) -> FaultList {
         let all = &lock(&self.requested).all;
         let describe = |(number, requested): (u64, &Requested)| requested.describe(number);
@@ -237,7 +239,7 @@ impl LeaseFaults {
     }
 }
 
-/// Returns the part of a statement's text that descriptions show: up to [`LONGEST_STATEMENT`] bytes.
+/// Returns the beginning of a statement for descriptions: at most [`LONGEST_STATEMENT`] bytes.
 fn shortened(statement: &str) -> &str {
     &statement[..statement.floor_char_boundary(LONGEST_STATEMENT)]
 }
@@ -259,7 +261,7 @@ impl Requested {
         }
     }
 
-    /// Returns the fault in words, and the reason for which it never fired.
+    /// Returns the fault's description, and the reason why the fault never fired.
     fn describe_unfired(&self) -> String {
         let Self { fault, candidates, .. } = self;
         let what = match fault.moment {

@@ -1,10 +1,11 @@
-//! Faults: errors, lost connections and delays that a client has requested for one lease.
+//! Injects faults (errors, lost connections and delays) that a client has requested for one lease.
 //!
-//! A session of a lease with faults runs behind a [`FaultSession`](session::FaultSession), which sits on the client's
-//! side of the session. It knows where statements begin and end, and asks [`LeaseFaults`] at each of these moments which
-//! fault is due. The session behind it, plain or in rollback isolation, sees only the messages of a client.
+//! A session whose lease has faults runs behind a [`FaultSession`](session::FaultSession), which sits between the
+//! client and the session. The `FaultSession` recognizes where statements begin and end, and asks [`LeaseFaults`] at
+//! each of these moments which fault is due. The session behind it, plain or in rollback isolation, sees only client
+//! messages.
 //!
-//! Sessions of leases without faults do not pass through this module.
+//! Sessions whose lease has no faults bypass this module.
 
 mod begin;
 mod connect;

@@ -1,4 +1,4 @@
-//! An order that tells an open session to obey the faults of its lease.
+//! Defines the order that makes an open session obey the faults of its lease.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -7,19 +7,19 @@ use tokio::sync::watch;
 
 use super::lease_faults::LeaseFaults;
 
-/// An order to one session. Clones share their state.
+/// An order to one session. All clones share the same state.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultOrder {
     pub(super) faults: Arc<LeaseFaults>,
-    /// Number of the lease's failovers. Each one after the order ends the session.
+    /// Number of failovers in the lease. The session ends when this number rises above `first_failovers`.
     failovers: watch::Receiver<u64>,
-    /// Number of failovers before the order.
+    /// Number of failovers when the order was created.
     first_failovers: u64,
-    /// Whether a fault of this session makes the server end it.
+    /// Whether one of this session's own faults makes the server end it.
     is_terminated: watch::Sender<bool>,
-    /// Bytes per second and direction, if a fault limits them.
+    /// Rate limit in bytes per second for each direction. `None` means no limit.
     pub(super) bandwidth: Option<u64>,
-    /// The requests that wait until the session obeys. `None` once it does.
+    /// Requests that wait until the session obeys the order. `None` once the session obeys.
     waiting: Arc<Mutex<Option<Vec<mpsc::Sender<()>>>>>,
 }
 
@@ -32,36 +32,36 @@ impl FaultOrder {
         Self { faults, failovers, first_failovers, is_terminated, bandwidth, waiting }
     }
 
-    /// Makes the server end this session.
+    /// Ends this session as the server would end it.
     pub(super) fn terminate(&self) {
         self.is_terminated.send_replace(true);
     }
 
-    /// Waits until a failover or a fault of the session makes the server end it.
+    /// Waits until a failover or a fault in this session makes the server end it.
     pub(crate) async fn terminates(&self) {
         let (mut failovers, mut own) = (self.failovers.clone(), self.is_terminated.subscribe());
         let fails_over = async { failovers.wait_for(|count| *count > self.first_failovers).await.is_ok() };
         let is_terminated = async { own.wait_for(|is_terminated| *is_terminated).await.is_ok() };
-        // Neither channel closes: this order holds one sender, and `faults` holds the other.
+        // Neither channel closes, because this order holds one sender and `faults` holds the other.
         tokio::select! {
             _ = fails_over => {}
             _ = is_terminated => {}
         }
     }
 
-    /// Returns true if a failover or a fault of the session makes the server end it.
+    /// Returns true if a failover or a fault in this session makes the server end it.
     pub(crate) fn is_terminated(&self) -> bool {
         *self.failovers.borrow() > self.first_failovers || *self.is_terminated.borrow()
     }
 
-    /// Adds a request that waits until the session obeys. The session then drops `waiting`.
+    /// Adds a request that waits until the session obeys. The session drops `waiting` when it does.
     pub(crate) fn add_waiting(&self, waiting: Option<mpsc::Sender<()>>) {
         if let Some(all) = lock(&self.waiting).as_mut() {
             all.extend(waiting);
         }
     }
 
-    /// Tells all waiting requests that the session obeys.
+    /// Wakes all waiting requests, because the session now obeys the order.
     pub(crate) fn done(&self) {
         lock(&self.waiting).take();
     }

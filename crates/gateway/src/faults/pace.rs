@@ -1,4 +1,4 @@
-//! Limits how many bytes per second one direction of a connection moves.
+//! Limits the bandwidth of one direction of a connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How many times per second bytes move.
+/// Number of times per second that a limited direction moves bytes.
 const SLICES: u64 = 50;
 
-/// The rate of one direction. The default has no limit.
+/// Rate limit for one direction. The default is no limit.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Bytes per second.
     rate: Option<u64>,
-    /// When the next byte may move.
+    /// When the next byte can move. `None` means immediately.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Pace {
-    /// Sets the rate, in bytes per second.
+    /// Sets the rate limit in bytes per second. `None` removes it.
     pub(super) fn limit(&mut self, rate: Option<u64>) {
         *self = Self { rate, pause: None };
     }
 
-    /// Waits until bytes may move, and returns how many.
+    /// Waits until bytes can move, and returns the maximum number of bytes.
     pub(super) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(context));
@@ -34,7 +34,7 @@ impl Pace {
         Poll::Ready(self.rate.and_then(of_rate).unwrap_or(usize::MAX))
     }
 
-    /// Notes that this number of bytes has moved.
+    /// Records that `count` bytes have moved, and schedules the pause after them.
     pub(super) fn moved(&mut self, count: usize) {
         if let Some(rate) = self.rate {
             let micros = (count as u64).saturating_mul(1_000_000) / rate;

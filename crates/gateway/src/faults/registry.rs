@@ -1,7 +1,7 @@
-//! The faults of all leases of a gateway.
+//! Stores the faults of all leases in a gateway.
 //!
-//! A client requests a fault for a lease by name. The fault ends with the lease, or when the lease is reset. The registry
-//! compares the start of a lease with the start that it knows, because not every end of a lease reaches the registry.
+//! Clients request faults for a lease by its name. A fault ends when its lease ends or is reset. The registry doesn't
+//! learn of every end, so it detects a new lease by comparing start times.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -18,28 +18,29 @@ use super::fault::{Fault, FaultEffect};
 use super::lease_faults::LeaseFaults;
 use crate::stream::SocketLink;
 
-/// Number of leases at which the registry starts removing ended ones.
+/// Number of leases above which the registry removes those that have ended.
 const REMOVE_THRESHOLD: usize = 512;
-/// How long a new fault waits for open sessions. A session that runs a longer statement obeys after it.
+/// How long a new fault waits until the open sessions obey it. A session that is still running a statement obeys
+/// afterwards.
 const OBEY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A fault that never fired although a test requested it.
+/// A fault that a test requested but that never fired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnfiredFault {
     /// Name of the test's database.
     pub database: String,
-    /// The fault in words.
+    /// Description of the fault.
     pub fault: String,
 }
 
-/// A planned fault of a lease that has begun.
+/// A planned fault whose lease has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedFault {
     /// Number of the lease.
     pub lease: u64,
     /// Name of the lease's database.
     pub database: String,
-    /// The fault, with the number of times that it has fired.
+    /// The fault, and how often it has fired.
     pub fault: FaultDescription,
     /// When the fault first fired. `None` if it has never fired.
     pub since: Option<Instant>,
@@ -55,27 +56,28 @@ pub struct Faults {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Leases by database name. Some of them may have ended.
+    /// Leases by database name. Some may have ended.
     leases: HashMap<String, KnownLease>,
-    /// Faults of leases to come, by the number of the lease.
+    /// Faults planned for future leases, by lease number.
     planned: BTreeMap<u64, Vec<Fault>>,
-    /// Faults of leases that had them from their start.
+    /// Planned faults whose leases have begun.
     placed: Vec<PlacedFault>,
-    /// Whether any fault has been planned, so that the registry counts leases.
+    /// Whether any fault has been planned, which makes the registry count leases.
     counts: bool,
-    /// Number of leases that have begun since then.
+    /// Number of leases that have begun since the first plan.
     begun: u64,
     unfired: Vec<UnfiredFault>,
     remove_at: usize,
 }
 
-/// A lease, and its faults.
+/// A lease and its faults.
 #[derive(Debug)]
 struct KnownLease {
-    /// When the lease got its database. `None` until then: in rollback isolation, that is at its first session.
+    /// When the lease got its database. `None` before that: in rollback isolation, a lease gets its database at its
+    /// first session.
     since: Option<Instant>,
     faults: Arc<LeaseFaults>,
-    /// Whether the lease may get faults, so that its sessions must obey. The registry only counts other leases.
+    /// Whether the lease can have faults, so that its sessions must obey. The registry only counts the other leases.
     is_faulty: bool,
 }
 
@@ -88,11 +90,13 @@ struct PlacedFault {
 }
 
 impl Faults {
-    /// Adds a fault to the lease `name` and describes it. Blocks until the lease's open sessions obey it.
+    /// Adds a fault to the lease `name` and returns its description. Blocks until the lease's open sessions obey the
+    /// fault.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NoFaults`] if no lease has this name, and [`LeaseError::Writable`] if its isolation rules out
-    /// that a failover makes it read-only.
+    ///
+    /// Returns [`LeaseError::NoFaults`] if no lease has this name. Returns [`LeaseError::Writable`] for a failover that
+    /// would make the lease read-only although its isolation doesn't allow this.
     pub fn add(&self, name: &str, fault: Fault, leases: &Leases) -> Result<FaultDescription, LeaseError> {
         let is_read_only = matches!(fault.effect, FaultEffect::Failover { read_only: Some(_), .. });
         if is_read_only && leases.isolation(name) == Some(Isolation::Rollback) {
@@ -101,9 +105,10 @@ impl Faults {
         let (waiting, obeyed) = mpsc::channel();
         let faults = self.order(name, &waiting, leases)?;
         drop(waiting);
-        // A failover ends the sessions that have their orders. A session that begins from here on sees the fault.
+        // The sessions already have their orders, so a failover ends them. Sessions that start from now on see the
+        // fault.
         let number = faults.add(fault);
-        // Sessions send nothing. The channel ends once the last session obeys.
+        // Sessions don't send anything. The channel closes once the last session obeys.
         if obeyed.recv_timeout(OBEY_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::debug!(database = name, "a session is busy, so it obeys a fault later");
         }
@@ -111,10 +116,11 @@ impl Faults {
         Ok(fault)
     }
 
-    /// Orders all open sessions of the lease `name` to obey its faults, which may be none yet. Returns these faults. Each
-    /// session drops a clone of `waiting` when it obeys.
+    /// Orders all open sessions of the lease `name` to obey its faults, even if there are none yet. Returns these
+    /// faults. Each session drops a clone of `waiting` once it obeys.
     ///
     /// # Errors
+    ///
     /// Returns [`LeaseError::NoFaults`] if no lease has this name.
     pub(crate) fn order(
         &self,
@@ -141,7 +147,7 @@ impl Faults {
         Ok(Arc::clone(&lease.faults))
     }
 
-    /// Returns what happens in place of a new session in the database `name`, before it joins a lease.
+    /// Returns the effect that replaces a new session in the database `name`, before the session joins a lease.
     pub(crate) fn admit(&self, name: &str, leases: &Leases) -> Option<(FaultEffect, Arc<LeaseFaults>)> {
         if !self.in_use.load(Ordering::SeqCst) {
             return None;
@@ -150,7 +156,7 @@ impl Faults {
         Some((faults.admit()?, faults))
     }
 
-    /// Returns true while the lease `name` has these faults.
+    /// Returns true while the lease `name` still has these `faults`.
     pub(crate) fn is_current(&self, name: &str, faults: &Arc<LeaseFaults>, leases: &Leases) -> bool {
         self.current(name, leases).is_some_and(|current| Arc::ptr_eq(&current, faults))
     }
@@ -171,8 +177,8 @@ impl Faults {
         Ok(self.current(name, leases).map_or_else(FaultList::default, |faults| faults.list()))
     }
 
-    /// Ends the faults of the lease `name`, because the lease ends or is reset. Returns the faults that never fired.
-    /// `is_reported` means that the client learns of them.
+    /// Ends the faults of the lease `name`, because the lease ends or is reset. Returns descriptions of the faults that
+    /// never fired. `is_reported` means that the caller reports them to the client.
     pub fn test_ended(&self, name: &str, is_reported: bool) -> Vec<String> {
         let mut state = lock(&self.state);
         let Some(lease) = state.leases.remove(cut(name)) else { return Vec::new() };
@@ -183,7 +189,7 @@ impl Faults {
         unfired
     }
 
-    /// Ends all faults. Returns those that never fired without their clients knowing.
+    /// Ends all faults. Returns those that never fired and weren't reported to their clients.
     #[must_use]
     pub fn finish(&self) -> Vec<UnfiredFault> {
         let mut state = lock(&self.state);
@@ -195,8 +201,8 @@ impl Faults {
         std::mem::take(&mut state.unfired)
     }
 
-    /// Plans a fault for a lease to come. `lease` counts the leases that begin from the first call on, from 1, in the order
-    /// of their first sessions. A lease begins anew when it is reset.
+    /// Plans a fault for a future lease. `lease` is the lease's number, counted from 1 since the first call, in the
+    /// order of the leases' first sessions. A reset lease counts as a new one.
     pub fn plan(&self, lease: u64, fault: Fault) {
         let mut state = lock(&self.state);
         state.counts = true;
@@ -204,7 +210,7 @@ impl Faults {
         self.in_use.store(true, Ordering::SeqCst);
     }
 
-    /// Returns the planned faults of leases that have begun.
+    /// Returns the planned faults whose leases have begun.
     #[must_use]
     pub fn planned(&self) -> Vec<PlannedFault> {
         let described = |placed: &PlacedFault| {
@@ -215,8 +221,8 @@ impl Faults {
         lock(&self.state).placed.iter().filter_map(described).collect()
     }
 
-    /// Returns the faults for a new session in the lease `name`, if the lease has any. `reset` means that the session has
-    /// requested a reset of the lease.
+    /// Returns the faults for a new session in the lease `name`, or `None` if the lease has none. `reset` means that
+    /// the session requested a reset of the lease.
     pub(crate) fn for_session(&self, name: &str, reset: bool, leases: &Leases) -> Option<Arc<LeaseFaults>> {
         if !self.in_use.load(Ordering::SeqCst) {
             return None;
@@ -240,7 +246,7 @@ impl Faults {
 }
 
 impl State {
-    /// Returns the lease that got its database at this time. `None` means that it has none yet.
+    /// Returns the lease `name` that got its database at `since`. `None` means that the lease has no database yet.
     fn lease(&mut self, name: &str, since: Option<Instant>) -> &mut KnownLease {
         let ended = self.leases.get(cut(name)).is_some_and(|lease| lease.is_over(since));
         if ended && let Some(before) = self.leases.remove(cut(name)) {
@@ -252,7 +258,7 @@ impl State {
         lease
     }
 
-    /// Counts a new lease, and adds the faults that are planned for it.
+    /// Counts a new lease and adds the faults planned for it.
     fn start(&mut self, name: &str, since: Instant) {
         self.begun += 1;
         let planned = self.planned.remove(&self.begun).unwrap_or_default();
@@ -266,13 +272,13 @@ impl State {
         }
     }
 
-    /// Notes the faults of an ended lease that never fired.
+    /// Records the faults of an ended lease that never fired.
     fn report(&mut self, name: &str, lease: &KnownLease) {
         let unfired = |fault| UnfiredFault { database: cut(name).to_owned(), fault };
         self.unfired.extend(lease.faults.unfired().into_iter().map(unfired));
     }
 
-    /// If there are many leases, removes those that have ended.
+    /// Removes ended leases if there are many leases.
     fn remove_ended(&mut self, leases: &Leases) {
         if self.leases.len() < self.remove_at.max(REMOVE_THRESHOLD) {
             return;
@@ -289,13 +295,13 @@ impl State {
 }
 
 impl KnownLease {
-    /// Returns true if the lease that got its database at this time is another one.
+    /// Returns true if this lease has ended and another lease of its name got its database at `since`.
     fn is_over(&self, since: Option<Instant>) -> bool {
         self.since.is_some() && since.is_some() && self.since != since
     }
 }
 
-/// Returns when the lease `name` got its database, or `None` if it has none yet.
+/// Returns when the lease `name` got its database, or `None` if it doesn't have one yet.
 fn start_of(name: &str, leases: &Leases) -> Result<Option<Instant>, LeaseError> {
     match leases.leased(name) {
         Some((since, _)) => Ok(Some(since)),

@@ -1,4 +1,4 @@
-//! The lease of one session, as far as its faults are concerned.
+//! Connects one session with the faults of its lease.
 
 use std::sync::{Arc, mpsc};
 
@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::lease_faults::LeaseFaults;
 use super::registry::Faults;
 
-/// The lease of one session.
+/// The lease of one session, and the registry with its faults.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultScope {
     pub(crate) registry: Arc<Faults>,
@@ -18,8 +18,8 @@ pub(crate) struct FaultScope {
 }
 
 impl FaultScope {
-    /// Orders all sessions of the lease to obey its faults, and returns these. A session outside of a lease gets faults that
-    /// never come.
+    /// Orders all sessions of the lease to obey its faults, and returns these faults. For a session outside a lease,
+    /// returns an empty set of faults.
     pub(crate) fn order(&self) -> Arc<LeaseFaults> {
         self.registry.order(&self.name, &mpsc::channel().0, &self.leases).unwrap_or_default()
     }
@@ -29,7 +29,7 @@ impl FaultScope {
         self.registry.add(&self.name, fault, &self.leases).map(drop)
     }
 
-    /// Returns true while the lease still has these faults.
+    /// Returns true while `faults` belong to the current lease.
     pub(super) fn has(&self, faults: &Arc<LeaseFaults>) -> bool {
         self.registry.is_current(&self.name, faults, &self.leases)
     }

@@ -1,14 +1,14 @@
-//! Decides what happens to each message of a client and its server while the lease has faults, without input or output.
+//! Decides what happens to each client and server message while the lease has faults. Does no I/O.
 //!
-//! The session lets the server work on one statement of the client at a time, as the server does anyway. It therefore
-//! knows the state of the transaction whenever it asks [`LeaseFaults`] for a fault. In the extended protocol, it sends a
-//! Flush after each Execute for this purpose.
+//! The session lets the server work on one client statement at a time. The server runs statements one by one anyway, so
+//! this costs no concurrency, and the session always knows the transaction state when it asks [`LeaseFaults`] for a
+//! fault. In the extended protocol, it therefore sends a Flush after each Execute.
 //!
-//! The server itself fails the client's transaction: the session adds a statement that always fails, and words the error
-//! as PostgreSQL would. See [`failure`].
+//! To make a statement fail, the session sends the server a statement that always fails, so that the server itself
+//! fails the client's transaction. The session then rewrites the error as PostgreSQL would report it. See [`failure`].
 //!
-//! [`query`] has the simple protocol, [`execute`] the extended one, and [`answers`] the messages of the server. All three
-//! ask [`moments`] for faults.
+//! [`query`] handles the simple protocol, [`execute`] the extended protocol, and [`answers`] the server's messages. All
+//! three ask [`moments`] for faults.
 
 mod answers;
 mod execute;
@@ -31,51 +31,51 @@ use super::fault::{Fault, FaultEffect, FaultError};
 use super::lease_faults::LeaseFaults;
 use super::statement::Statement;
 
-/// Size of the buffer that a server fills before it sends anything without a Flush. Source: `PQ_SEND_BUFFER_SIZE`.
+/// Number of bytes that a server buffers before it sends them without a Flush. Source: `PQ_SEND_BUFFER_SIZE`.
 const SERVER_BUFFER: usize = 8 << 10;
-/// SQLSTATE with which sessions end at a failover.
+/// The SQLSTATE that sessions end with at a failover.
 const FAILOVER: &str = "57P01";
 
-/// State of a session that passes through [`FaultSession`] from now on. The server has answered all its messages.
+/// State of a session when it starts to pass through [`FaultSession`]. The server has responded to all its messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SwitchedState {
-    /// Transaction status in the server's last ReadyForQuery: I, T or E.
+    /// Transaction status from the server's last ReadyForQuery: I, T or E.
     pub(crate) status: u8,
     /// The server's major version.
     pub(crate) major: u32,
-    /// Process id of the backend, as `pg_backend_pid()` returns it.
+    /// Process ID of the backend, as `pg_backend_pid()` returns it.
     pub(crate) process: u32,
     /// Whether `standard_conforming_strings` is on.
     pub(crate) standard_strings: bool,
 }
 
-/// Side from which a message comes.
+/// The side that sent a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
     Server,
 }
 
-/// Something that happens to the connection, after all bytes before it have been written.
+/// Something that happens to the connection after all earlier bytes have been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// No byte moves for this time, in either direction.
+    /// No bytes move for this time, in either direction.
     Delay(Duration),
-    /// From now on, bytes move at this rate, in bytes per second and direction.
+    /// From now on, bytes move at this rate, in bytes per second for each direction.
     Bandwidth(u64),
-    /// The client gets a TCP reset. The server sees a client that has disconnected.
+    /// The client receives a TCP reset. The server sees a client that has disconnected.
     Reset,
-    /// The connection stays open, and the client reads nothing from it. The server sees a client that has disconnected.
+    /// The connection stays open, but the client receives nothing. The server sees a client that has disconnected.
     Silence,
-    /// The session ends, and the last bytes for the client have the reason. The effect is a FATAL error or a failover,
-    /// with its consequences for other sessions.
+    /// The session ends, and the last bytes for the client contain the reason. The effect is a FATAL error or a
+    /// failover, which also affects other sessions.
     Fatal(FaultEffect),
-    /// The client executes a statement that requests this fault. The caller adds the fault, or refuses it, and calls
+    /// The client executes a statement that requests this fault. The caller adds or refuses the fault, then calls
     /// [`FaultSession::execute_request`].
     Request(Result<Fault, FaultError>),
 }
 
-/// Bytes and interruptions after an interruption, in order.
+/// Bytes and interruptions that follow an interruption, in order.
 #[derive(Debug)]
 enum Output {
     ToServer(Vec<u8>),
@@ -83,24 +83,26 @@ enum Output {
     Interruption(Interruption),
 }
 
-/// Work of the server.
+/// The work that the server is doing.
 #[derive(Debug)]
 enum Work {
-    /// The session can read the client's next message.
+    /// The server is idle, so the session can read the client's next message.
     None,
-    /// The server answers the messages before this Execute, Query or function call of the client.
+    /// The server is processing the messages before this Execute, Query or function call, which the session still
+    /// holds.
     Before(Vec<u8>),
-    /// The caller adds the fault that this Execute of the client requests.
+    /// The caller is adding the fault that this Execute requests.
     Request(Vec<u8>, Statement),
-    /// The server answers the messages before the client's Flush.
+    /// The server is processing the messages before the client's Flush.
     Flush,
-    /// The server runs statements.
+    /// The server is running statements.
     Run(Run),
-    /// The server answers a Sync.
+    /// The server is processing a Sync.
     Sync,
 }
 
-/// Statements that the server runs: those of a Query until its ReadyForQuery, or the one of an Execute until its answer.
+/// Statements that the server is running: those of a Query until its ReadyForQuery, or the statement of an Execute
+/// until its response.
 #[derive(Debug)]
 struct Run {
     statements: Vec<Statement>,
@@ -109,47 +111,48 @@ struct Run {
     next: usize,
     is_query: bool,
     failure: Option<Failure>,
-    /// Whether the running statement has failed before the server ran it.
+    /// Whether the running statement failed before the server ran it.
     is_invalid: bool,
 }
 
-/// The end of the connection: at once, or once the client's Sync has arrived or been answered.
+/// How the connection ends: immediately, when the client's Sync arrives, or after the response to that Sync.
 #[derive(Debug)]
 struct Cut {
     effect: FaultEffect,
-    /// Whether the connection ends after the server's answer to the client's Sync, and not with the Sync.
+    /// Whether the connection ends after the server's response to the client's Sync, instead of at the Sync.
     after_answer: bool,
 }
 
 /// A prepared statement.
 #[derive(Debug, Clone)]
 enum Prepared {
-    /// A statement that the client prepared before the session obeyed faults.
+    /// A statement that the client prepared before the session obeyed faults, so its text is unknown.
     Unknown,
-    /// An empty text, or one with comments alone.
+    /// An empty text, or only comments.
     Empty,
     /// A statement with its text.
     Known(Statement),
 }
 
-/// A portal of the extended protocol.
+/// A portal in the extended protocol.
 #[derive(Debug)]
 struct Portal {
     statement: Prepared,
-    /// Whether the client has executed the portal. Further rows are no other statement.
+    /// Whether the client has executed the portal. Fetching further rows doesn't count as another statement.
     has_run: bool,
 }
 
 /// One client's session in a lease with faults.
 ///
-/// The caller splits both streams into messages and feeds them in order. After each call it first calls
-/// [`Self::interruption`] until this returns `None`, and writes `to_server` and `to_client` before each interruption.
+/// The caller splits both streams into messages and passes them in order. After each call, it calls
+/// [`Self::interruption`] until that returns `None`. Before each interruption takes effect, the caller writes
+/// `to_server` and `to_client`.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
 pub(crate) struct FaultSession {
-    /// Bytes that the caller must write to the server. The caller removes them.
+    /// Bytes that the caller must write to the server and then remove.
     pub(crate) to_server: Vec<u8>,
-    /// Bytes that the caller must write to the client. The caller removes them.
+    /// Bytes that the caller must write to the client and then remove.
     pub(crate) to_client: Vec<u8>,
     faults: Arc<LeaseFaults>,
     major: u32,
@@ -157,28 +160,29 @@ pub(crate) struct FaultSession {
     /// Whether `standard_conforming_strings` is on.
     pub(super) standard_strings: bool,
     state: TransactionState,
-    /// The prepared statements, by name.
+    /// Prepared statements by name.
     prepared: HashMap<Vec<u8>, Prepared>,
-    /// Queue of the Parse and Close messages that the server has not answered. Each has the statement's name and its former
-    /// statement, or is `None` for a Close of a portal. [`Self::restore_prepared`] undoes the changes that the server refuses.
+    /// Parse and Close messages that the server hasn't confirmed, in order. Each entry contains the statement's name
+    /// and its previous statement, or is `None` if a Close is for a portal. [`Self::restore_prepared`] reverts the
+    /// changes that the server refuses.
     unconfirmed: VecDeque<Option<(Vec<u8>, Option<Prepared>)>>,
     portals: HashMap<Vec<u8>, Portal>,
     work: Work,
-    /// Number of Parse, Bind, Describe and Close messages that the server has not answered.
+    /// Number of Parse, Bind, Describe and Close messages without a response so far.
     unanswered: usize,
-    /// Whether the server skips the client's messages up to the next Sync.
+    /// Whether the server skips client messages until the next Sync.
     is_skipping: bool,
-    /// Whether the server reads the data of a COPY.
+    /// Whether the server is reading COPY data.
     is_copying: bool,
-    /// Whether the rest of the client's last message goes to the server.
+    /// Whether the rest of the client's last message is forwarded to the server.
     passes_client: bool,
-    /// Whether the rest of the server's last message goes to the client.
+    /// Whether the rest of the server's last message is forwarded to the client.
     passes_server: bool,
     queue: VecDeque<Output>,
-    /// Whether the client has sent messages of the extended protocol since its last Sync or Flush.
+    /// Whether the client has sent extended-protocol messages since its last Sync or Flush.
     is_grouped: bool,
-    /// Answers that the server would send with the client's next Sync or Flush only. A client whose connection is lost does
-    /// not get them.
+    /// Responses that the server would send only at the client's next Sync or Flush. If the connection is lost before,
+    /// the client doesn't receive them.
     unflushed: Vec<u8>,
     cut: Option<Cut>,
     /// Whether the connection has ended.
@@ -213,23 +217,23 @@ impl FaultSession {
         }
     }
 
-    /// Returns how many bytes of a message's body [`Self::observe_client`] or [`Self::observe_server`] needs at least. A shorter
-    /// body must be complete.
+    /// Returns the minimum number of body bytes that [`Self::observe_client`] and [`Self::observe_server`] need. A
+    /// shorter body must be complete.
     pub(crate) fn wanted(side: Side, tag: u8) -> usize {
         match (side, tag) {
             (Side::Client, b'd') | (Side::Server, b'd' | b'D') => 0,
-            // The names of the portal and the statement.
+            // The names of the portal and the statement fit into this length.
             (Side::Client, b'B') => 512,
             _ => usize::MAX,
         }
     }
 
-    /// Returns true if the session can read the client's next message. Until then, the caller must keep it.
+    /// Returns true if the session can process the client's next message. Otherwise, the caller must keep the message.
     pub(crate) fn accepts_client(&self) -> bool {
         self.queue.is_empty() && (self.cut.is_some() || self.is_copying || matches!(self.work, Work::None))
     }
 
-    /// Processes a message of the client: its header, and at least [`Self::wanted`] bytes of its body.
+    /// Processes a client message: its header, and at least [`Self::wanted`] bytes of its body.
     pub(crate) fn observe_client(&mut self, message: &[u8]) {
         self.passes_client = false;
         let tag = parts(message).tag;
@@ -237,10 +241,10 @@ impl FaultSession {
             _ if self.has_ended => {}
             _ if self.cut.is_some() => self.observe_client_before_cut(message),
             b'd' | b'c' | b'f' => self.copy_data(message),
-            // The server ignores these messages during a COPY.
+            // During a COPY, the server ignores these messages.
             b'H' | b'S' if self.is_copying => self.pass_to_server(message),
             _ if self.is_copying => {
-                // The server ends the COPY with an error.
+                // Any other message makes the server end the COPY with an error.
                 self.is_copying = false;
                 self.pass_to_server(message);
             }
@@ -260,7 +264,7 @@ impl FaultSession {
         }
     }
 
-    /// Processes a message after which the server sends all its answers.
+    /// Processes a message that makes the server send all pending responses.
     fn end_group(&mut self, message: &[u8]) {
         match parts(message).tag {
             b'S' => {
@@ -282,52 +286,52 @@ impl FaultSession {
         }
     }
 
-    /// Processes data of a COPY, or its end.
+    /// Processes COPY data, or the end of the data.
     fn copy_data(&mut self, message: &[u8]) {
         let is_last = parts(message).tag != b'd';
-        // Otherwise, the data are the rest of a failed COPY, which the server ignores.
+        // Outside a COPY, the data are left over from a failed COPY, and the server ignores them.
         if self.is_copying {
             self.is_copying = !is_last;
             self.pass_to_server(message);
-            // In the extended protocol, the client's Sync has to wait for the answer.
+            // In the extended protocol, the client's Sync must wait for the response to the COPY.
             if is_last && matches!(&self.work, Work::Run(run) if !run.is_query) {
                 self.send_to_server(FLUSH.to_vec());
             }
         }
     }
 
-    /// Passes the messages on that the server reads before the connection ends.
+    /// Forwards the messages that the server still reads before the connection ends.
     fn observe_client_before_cut(&mut self, message: &[u8]) {
         self.pass_to_server(message);
         let tag = parts(message).tag;
         let Some(Cut { after_answer, .. }) = &self.cut else { return };
-        // A client that flushes waits for an answer before its Sync.
+        // A client that sends a Flush waits for a response before it sends a Sync, so end the connection now.
         if matches!(tag, b'H' | b'X') || matches!(tag, b'S' | b'Q' | b'F') && !after_answer {
             self.cut_now();
         }
     }
 
-    /// Processes more bytes of the client's last message.
+    /// Processes further bytes of the client's last message.
     pub(crate) fn client_continues(&mut self, bytes: &[u8]) {
         if self.passes_client {
             self.emit(Output::ToServer(bytes.to_vec()));
         }
     }
 
-    /// Lets all further bytes of the client pass, because its next message has no valid length.
+    /// Forwards all further client bytes, because the client's next message has an invalid length.
     pub(crate) fn pass_malformed(&mut self) {
         self.passes_client = true;
     }
 
-    /// Processes more bytes of the server's last message.
+    /// Processes further bytes of the server's last message.
     pub(crate) fn server_continues(&mut self, bytes: &[u8]) {
         if self.passes_server {
             self.send_to_client(bytes);
         }
     }
 
-    /// Returns the next interruption. When the caller calls it again, the interruption is over, and the session adds the
-    /// bytes after it to `to_server` and `to_client`.
+    /// Returns the next interruption. The next call ends that interruption, and adds the bytes that follow it to
+    /// `to_server` and `to_client`.
     pub(crate) fn interruption(&mut self) -> Option<Interruption> {
         while let Some(output) = self.queue.pop_front() {
             match output {
@@ -339,14 +343,14 @@ impl FaultSession {
         None
     }
 
-    /// Prepares for the end of the session: discards the bytes for the server, and keeps those for the client.
+    /// Prepares for the end of the session: discards the bytes for the server, but keeps those for the client.
     pub(super) fn close(&mut self) {
         self.queue.retain(|output| !matches!(output, Output::ToServer(_)));
         self.passes_client = false;
         self.cut = None;
     }
 
-    /// Adds output behind all earlier output.
+    /// Appends output to all earlier output.
     fn emit(&mut self, output: Output) {
         match output {
             Output::ToServer(bytes) if self.queue.is_empty() => self.to_server.extend(bytes),
@@ -359,17 +363,17 @@ impl FaultSession {
         self.emit(Output::ToServer(bytes));
     }
 
-    /// Passes a client's message on, with its rest if the caller has only its beginning.
+    /// Forwards a client message. If the caller has only its beginning, the rest follows.
     fn pass_to_server(&mut self, message: &[u8]) {
         self.passes_client = true;
         self.emit(Output::ToServer(message.to_vec()));
     }
 
-    /// Passes a server's message on, with its rest if the caller has only its beginning.
+    /// Forwards a server message. If the caller has only its beginning, the rest follows.
     fn pass_to_client(&mut self, message: &[u8]) {
         self.passes_server = true;
         self.send_to_client(message);
-        // The server sends these at once.
+        // The server sends these messages immediately, without waiting for a Flush.
         if matches!(parts(message).tag, b'E' | b'N' | b'G' | b'Z') {
             self.flush_answers();
         }
@@ -386,7 +390,7 @@ impl FaultSession {
         }
     }
 
-    /// Sends the client all answers so far.
+    /// Sends the client all responses so far.
     fn flush_answers(&mut self) {
         if !self.unflushed.is_empty() {
             let bytes = std::mem::take(&mut self.unflushed);
@@ -394,8 +398,9 @@ impl FaultSession {
         }
     }
 
-    /// Delays and limits act here. Any other effect ends the connection: at once, or once the client's Sync has arrived or
-    /// been answered. A client usually sends its Sync along with the Execute.
+    /// Starts a delay or a bandwidth limit. Any other effect ends the connection: immediately (`at_once`), when the
+    /// client's Sync arrives, or after the response to that Sync. A client usually sends its Sync together with the
+    /// Execute.
     fn interrupt(&mut self, effect: FaultEffect, at_once: bool, after_answer: bool) {
         match effect {
             FaultEffect::Delay(time) => self.emit(Output::Interruption(Interruption::Delay(time))),
@@ -409,7 +414,7 @@ impl FaultSession {
         }
     }
 
-    /// Ends the connection.
+    /// Ends the connection now.
     fn cut_now(&mut self) {
         let Some(Cut { effect, .. }) = self.cut.take() else { return };
         debug_assert!(!is_slow(&effect));
@@ -432,7 +437,7 @@ impl FaultSession {
         if let Work::Run(Run { strikes, next: next @ 1.., .. }) =
             std::mem::replace(&mut self.work, Work::None)
         {
-            // The client does not hear of the statements after the one that has run.
+            // The client doesn't learn of the statements after the one that has run, so take back their strikes.
             self.take_back(strikes.get(next..).unwrap_or_default());
         }
     }

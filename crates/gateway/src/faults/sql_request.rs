@@ -1,27 +1,28 @@
-//! Requests for faults in SQL: `SET pgfresh.fault = '{"error": "40001", "at": "commit"}'`.
+//! Parses fault requests in SQL: `SET pgfresh.fault = '{"error": "40001", "at": "commit"}'`.
 //!
-//! The server accepts this statement as the setting of an unknown extension, so that it answers as to any SET. A string
-//! may begin with several requests. A prepared statement requests its fault at each Execute.
+//! The server treats `pgfresh.fault` as the setting of an unknown extension, so it accepts the statement and responds
+//! as to any SET. A query string can begin with several requests. A prepared statement requests its fault again at each
+//! Execute.
 
 use contract::FaultRequest;
 use pgwire::{SqlLexer, Token, TokenKind, query, split_zero, statement_places};
 
 use super::fault::{Fault, FaultError};
 
-/// Name space of the setting.
+/// Namespace of the setting.
 const SPACE: &[u8] = b"pgfresh";
-/// Statement that takes the place of a wrong request, because it fails in the same way.
+/// Statement that replaces an invalid request, so that the server refuses it as it refuses any invalid SET.
 const FAILING: &[u8] = b"SET client_min_messages = 'pgfresh.fault'";
-/// Advice for a request that is no JSON.
-const JSON_HINT: &str = "Write it as in '{\"error\": \"40001\", \"at\": \"commit\"}'.";
+/// Hint for a request whose value isn't a JSON object.
+const JSON_HINT: &str = "Write a JSON object, such as '{\"error\": \"40001\", \"at\": \"commit\"}'.";
 
-/// Returns true if one of the statements in `sql` requests a fault. A zero byte ends `sql`.
+/// Returns true if any statement in `sql` requests a fault. `sql` ends at its first zero byte.
 pub(crate) fn has_request(sql: &[u8]) -> bool {
     let (sql, _) = split_zero(sql);
     names_pgfresh(sql) && statement_places(sql, true).into_iter().any(|place| is_request(&sql[place]))
 }
 
-/// Returns true if a message of the client requests a fault, or prepares a statement that does.
+/// Returns true if a client's message requests a fault, or prepares a statement that does.
 pub(crate) fn requests_fault(tag: u8, body: &[u8]) -> bool {
     statements(tag, body).is_some_and(has_request)
 }
@@ -31,17 +32,18 @@ pub(super) fn is_request(sql: &[u8]) -> bool {
     requested_fault(sql).is_some()
 }
 
-/// Returns the fault that a statement requests, or the reason to refuse it. Returns `None` for any other statement.
+/// Returns the fault that a statement requests, or the reason to refuse it. Returns `None` if the statement isn't a
+/// request.
 pub(super) fn requested_fault(sql: &[u8]) -> Option<Result<Fault, FaultError>> {
     if calls_set_config(sql) {
-        let what = "set_config requests no fault".to_owned();
+        let what = "set_config cannot request a fault".to_owned();
         return Some(Err(FaultError { what, hint: "Use SET pgfresh.fault.".to_owned() }));
     }
     requested_value(sql).map(|value| parse(&value))
 }
 
-/// Returns the faults that a Query message requests, or the reason to refuse them. Returns `None` for any other message,
-/// and for a message that the server refuses. `has_failed` means that the transaction has failed.
+/// Returns the faults that a Query message requests, or the reason to refuse them. Returns `None` for other messages,
+/// and for requests in a failed transaction (`has_failed`), because the server refuses those by itself.
 pub(super) fn requested_faults(
     tag: u8,
     body: &[u8],
@@ -54,22 +56,22 @@ pub(super) fn requested_faults(
     if first > 0 && has_failed {
         return None;
     }
-    // The statements before the request would count as candidates.
+    // Faults would count the statements before the request as candidates, so refuse the string.
     if requests[first..].iter().any(Option::is_some) {
         return Some(Err(FaultError {
-            what: "the request for a fault comes after another statement of its string".to_owned(),
-            hint: "Send it alone.".to_owned(),
+            what: "the fault request comes after another statement in the same query string".to_owned(),
+            hint: "Send it before the other statements, or in a query of its own.".to_owned(),
         }));
     }
     (first > 0).then(|| requests.into_iter().flatten().collect())
 }
 
-/// Returns false for most strings that contain no request, so that the gateway need not split these.
+/// Returns false for most strings without a request, so that the gateway needn't split them into statements.
 fn names_pgfresh(sql: &[u8]) -> bool {
     sql.windows(SPACE.len()).any(|word| word.eq_ignore_ascii_case(SPACE))
 }
 
-/// Returns the statements of a Query or Parse message.
+/// Returns the SQL text of a Query or Parse message. Returns `None` for other messages.
 fn statements(tag: u8, body: &[u8]) -> Option<&[u8]> {
     match tag {
         b'Q' => Some(split_zero(body).0),
@@ -78,15 +80,15 @@ fn statements(tag: u8, body: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns a message that the server refuses, in place of a Query.
+/// Returns a Query message that the server refuses. It replaces an invalid request.
 pub(super) fn failing_message() -> Vec<u8> {
     query(FAILING)
 }
 
-/// Reads `SET [SESSION | LOCAL] pgfresh.fault =` and returns the tokens of the value, at most two. Returns `None` for any
+/// Parses `SET [SESSION | LOCAL] pgfresh.fault =` and returns at most two tokens of the value. Returns `None` for any
 /// other statement.
 fn requested_value(sql: &[u8]) -> Option<Vec<Token<'_>>> {
-    // A literal with a prefix is refused, so that it does not matter how the server reads a backslash.
+    // The caller refuses literals with a prefix such as `E'…'`, so it doesn't matter how the server reads backslashes.
     let mut lexer = SqlLexer::new(sql, true);
     if !lexer.token()?.is_word(b"set") {
         return None;
@@ -105,13 +107,14 @@ fn requested_value(sql: &[u8]) -> Option<Vec<Token<'_>>> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Returns true if a token has this name, with or without quotes. The server ignores the case of a setting in both.
+/// Returns true if `token` is the name `name`, quoted or not. The server ignores the case of setting names in both
+/// forms.
 fn is_called(token: &Token<'_>, name: &[u8]) -> bool {
     let quoted = token.text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
     token.is_name() && quoted.unwrap_or(token.text).eq_ignore_ascii_case(name)
 }
 
-/// Returns true for `SELECT set_config('pgfresh.fault', …`, which would set a value without a fault.
+/// Returns true for `SELECT set_config('pgfresh.fault', …`, which would change the setting without adding a fault.
 fn calls_set_config(sql: &[u8]) -> bool {
     let mut lexer = SqlLexer::new(sql, true);
     let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).take(6).collect();
@@ -127,7 +130,7 @@ fn calls_set_config(sql: &[u8]) -> bool {
         && name.text.eq_ignore_ascii_case(b"'pgfresh.fault'")
 }
 
-/// Returns the text of a literal without a prefix. Any other literal is `None`.
+/// Returns the text of a string literal. Returns `None` for literals with a prefix, such as `E'…'`.
 fn literal(token: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(token).ok()?;
     if let Some(quoted) = text.strip_prefix('\'') {
@@ -139,17 +142,17 @@ fn literal(token: &[u8]) -> Option<String> {
 
 fn parse(value: &[Token<'_>]) -> Result<Fault, FaultError> {
     let wrong = |why: String| FaultError {
-        what: format!("pgfresh.fault is no JSON of a fault: {why}"),
+        what: format!("pgfresh.fault is not a fault in JSON: {why}"),
         hint: JSON_HINT.to_owned(),
     };
     let text = match value {
         [value] if value.kind == TokenKind::Text => literal(value.text),
         _ => None,
     };
-    let text = text.ok_or_else(|| wrong("it is no plain string".to_owned()))?;
-    // The parser would accept an array of the members' values.
+    let text = text.ok_or_else(|| wrong("it is not a plain string literal".to_owned()))?;
+    // serde would accept an array with the members' values, so refuse it here.
     if text.trim_start().starts_with('[') {
-        return Err(wrong("it is an array".to_owned()));
+        return Err(wrong("it is an array, not an object".to_owned()));
     }
     let request: FaultRequest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     request.try_into()
@@ -196,21 +199,21 @@ mod tests {
     #[test]
     fn wrong_request_has_a_reason() {
         for (value, reason) in [
-            ("''", "pgfresh.fault is no JSON of a fault: EOF while parsing"),
-            ("'[]'", "pgfresh.fault is no JSON of a fault: it is an array"),
-            ("DEFAULT", "pgfresh.fault is no JSON of a fault: it is no plain string"),
-            ("-1", "pgfresh.fault is no JSON of a fault: it is no plain string"),
-            ("'{}'\n'{}'", "pgfresh.fault is no JSON of a fault: trailing characters"),
-            ("E'{}'", "pgfresh.fault is no JSON of a fault: it is no plain string"),
-            (r#"'{"eror": "40001"}'"#, "pgfresh.fault is no JSON of a fault: unknown field `eror`"),
-            (r#"'{"error": "00000"}'"#, "\"00000\" is no SQLSTATE of an error"),
+            ("''", "pgfresh.fault is not a fault in JSON: EOF while parsing"),
+            ("'[]'", "pgfresh.fault is not a fault in JSON: it is an array, not an object"),
+            ("DEFAULT", "pgfresh.fault is not a fault in JSON: it is not a plain string literal"),
+            ("-1", "pgfresh.fault is not a fault in JSON: it is not a plain string literal"),
+            ("'{}'\n'{}'", "pgfresh.fault is not a fault in JSON: trailing characters"),
+            ("E'{}'", "pgfresh.fault is not a fault in JSON: it is not a plain string literal"),
+            (r#"'{"eror": "40001"}'"#, "pgfresh.fault is not a fault in JSON: unknown field `eror`"),
+            (r#"'{"error": "00000"}'"#, "\"00000\" is not an error SQLSTATE"),
         ] {
             let error = request(&format!("SET pgfresh.fault = {value}")).unwrap().unwrap_err();
             assert!(error.starts_with(reason), "{error}");
         }
         for call in ["set_config", "pg_catalog.set_config", "\"set_config\""] {
             let error = request(&format!("SELECT {call}('pgfresh.fault', '{{}}', false)")).unwrap();
-            assert_eq!(error, Err("set_config requests no fault".to_owned()));
+            assert_eq!(error, Err("set_config cannot request a fault".to_owned()));
         }
     }
 

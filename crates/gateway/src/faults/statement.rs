@@ -1,4 +1,4 @@
-//! Classifies the statements of a client by the way in which they can fail.
+//! Classifies client statements by how they can fail.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -7,15 +7,15 @@ use pgwire::{PlainStatement, SqlLexer, Token, TokenKind, statement_places};
 
 use super::sql_request::is_request;
 
-/// Maximum length of the text that a session keeps of a statement, in bytes.
+/// Maximum length of the statement text that a session stores, in bytes.
 const LONGEST_TEXT: usize = 8 << 10;
-/// Number of tokens that decide the kind of a statement.
+/// Number of tokens that determine a statement's kind.
 const MOST_TOKENS: usize = 64;
 
 /// How a statement can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Any other statement.
+    /// A statement that isn't any of the kinds below.
     Plain,
     Begin,
     Commit {
@@ -26,57 +26,57 @@ pub(super) enum Kind {
         chain: bool,
     },
     RollbackTo,
-    /// The statement may commit by itself if no transaction block is open.
+    /// A statement such as CALL that can commit by itself if no transaction block is open.
     Call,
-    /// The statement cannot run in a transaction block, so nothing undoes it.
+    /// The statement can't run in a transaction block, so it can't be undone.
     Alone,
     /// SET pgfresh.fault, which adds a fault.
     Fault,
 }
 
 impl Kind {
-    /// Returns true for the statements that end a transaction and keep its work.
+    /// Returns true for statements that end a transaction and keep its work.
     pub(super) fn commits(self) -> bool {
         matches!(self, Self::Commit { .. } | Self::PrepareTransaction)
     }
 
-    /// Returns true for the statements that end in a rollback. They cannot fail.
+    /// Returns true for statements that roll back a transaction. These can't fail.
     pub(super) fn rolls_back(self) -> bool {
         matches!(self, Self::Rollback { .. } | Self::RollbackTo)
     }
 }
 
-/// One statement of a client.
+/// A client's statement.
 #[derive(Debug, Clone)]
 pub(super) struct Statement {
-    /// The text from the first token on, up to [`LONGEST_TEXT`] unless it requests a fault.
+    /// The text from the first token on. At most [`LONGEST_TEXT`] bytes, except for fault requests.
     pub(super) text: Arc<str>,
     pub(super) kind: Kind,
-    /// Place in the string of a Query.
+    /// Byte range in the query string.
     pub(super) place: Range<usize>,
-    /// The text in the form for comparisons. Empty until the first comparison. All executions of a prepared statement
-    /// share it.
+    /// The normalized text for pattern matching, computed at the first comparison. All executions of a prepared
+    /// statement share it.
     plain: Arc<OnceLock<PlainStatement>>,
 }
 
 impl Statement {
-    /// Returns a statement without text, which only needs a name for reports.
+    /// Returns a plain statement whose text is only a name for reports.
     pub(super) fn named(name: &str) -> Self {
         Self::of_kind(Kind::Plain, name)
     }
 
-    /// Returns a statement of this kind without text, which only needs a name for reports.
+    /// Returns a statement of the given kind whose text is only a name for reports.
     pub(super) fn of_kind(kind: Kind, name: &str) -> Self {
         Self { text: name.into(), kind, place: 0..0, plain: Arc::default() }
     }
 
-    /// Returns the text for comparisons with patterns.
+    /// Returns the normalized text for pattern matching.
     pub(super) fn plain(&self) -> &PlainStatement {
         self.plain.get_or_init(|| PlainStatement::new(&self.text))
     }
 }
 
-/// Returns the statements of a string, without those that have no token.
+/// Splits a query string into its statements. Omits statements without tokens.
 pub(super) fn statements(sql: &[u8], standard_strings: bool) -> Vec<Statement> {
     let found = statement_places(sql, standard_strings).into_iter();
     found.filter_map(|place| statement(sql, place, standard_strings)).collect()
@@ -91,7 +91,7 @@ fn statement(sql: &[u8], place: Range<usize>, standard_strings: bool) -> Option<
     let rest = std::iter::from_fn(|| lexer.token()).take(MOST_TOKENS);
     let tokens: Vec<Token<'_>> = std::iter::once(first).chain(rest).collect();
     let kind = if is_request(whole) { Kind::Fault } else { kind(&tokens) };
-    // A request must be complete.
+    // A fault request is parsed later, so keep it complete.
     let end = if kind == Kind::Fault { text.len() } else { text.floor_char_boundary(LONGEST_TEXT) };
     let text = text[..end].into();
     Some(Statement { text, kind, place: place.start + start..place.end, plain: Arc::default() })
@@ -102,11 +102,11 @@ fn kind(tokens: &[Token<'_>]) -> Kind {
         tokens.get(at).is_some_and(|token| words.iter().any(|word| token.is_word(word.as_bytes())))
     };
     let has = |word: &str| tokens.iter().any(|token| token.is_word(word.as_bytes()));
-    // The server refuses COMMIT before other words.
+    // The server refuses COMMIT with other words, so such statements are plain.
     if (is(0, &["commit"]) || is(0, &["end"])) && !is(1, &["prepared"]) {
         return chains(tokens).map_or(Kind::Plain, |chain| Kind::Commit { chain });
     }
-    // `AND CHAIN` but not `AND NO CHAIN`.
+    // Matches `AND CHAIN` but not `AND NO CHAIN`.
     let chain = tokens.windows(2).any(|pair| pair[0].is_word(b"and") && pair[1].is_word(b"chain"));
     let Some(first) = tokens.first() else { return Kind::Plain };
     match first.text.to_ascii_lowercase().as_slice() {
@@ -135,7 +135,7 @@ fn kind(tokens: &[Token<'_>]) -> Kind {
     }
 }
 
-/// Returns whether COMMIT or END begins another transaction. Returns `None` if it has other words.
+/// Returns whether COMMIT or END begins another transaction (`AND CHAIN`). Returns `None` if unexpected words follow.
 fn chains(tokens: &[Token<'_>]) -> Option<bool> {
     let words: Vec<_> = tokens[1..].iter().map(|token| token.text.to_ascii_lowercase()).collect();
     let words: Vec<_> = words.iter().map(Vec::as_slice).collect();

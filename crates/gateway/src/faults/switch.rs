@@ -1,6 +1,6 @@
-//! Makes an open session obey the faults of its lease: puts a [`FaultDrive`] between the client and the session.
+//! Makes an open session obey the faults of its lease, by putting a [`FaultDrive`] between the client and the session.
 //!
-//! The session keeps one end of a pair of sockets in place of its client's connection, and does not see a difference.
+//! The session gets one end of a socket pair in place of its client's connection, and doesn't notice the difference.
 
 use std::os::unix::net::UnixStream;
 
@@ -14,10 +14,10 @@ use crate::notices::Notices;
 use crate::state::ConnectionHandle;
 use crate::stream::{Socket, Stream};
 
-/// Makes a session obey `order`. `exchange` gives the session another connection in place of its client's, and returns
-/// the client's. If the system has no sockets left, the session goes on without faults.
+/// Makes a session obey `order`. `exchange` replaces the session's client connection with its argument, and returns the
+/// client's side. If the system has no sockets left, the session continues without faults.
 ///
-/// The session must stay part of its lease for as long as the returned hold lasts.
+/// The session must remain part of its lease while the returned hold exists.
 pub(crate) fn switch(
     order: &FaultOrder,
     facts: &SessionFacts,

@@ -1,4 +1,4 @@
-//! State of an open session that begins to obey the faults of its lease.
+//! Describes an open session that starts to obey the faults of its lease.
 
 use super::order::FaultOrder;
 use super::scope::FaultScope;
@@ -6,7 +6,7 @@ use crate::notices::Notices;
 use crate::statement_tap::Tap;
 use crate::stream::Stream;
 
-/// Facts about a session that the gateway knows since its begin.
+/// Facts that the gateway knows about a session from its start.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionFacts {
     pub(crate) scope: FaultScope,
@@ -15,7 +15,7 @@ pub(crate) struct SessionFacts {
 }
 
 impl SessionFacts {
-    /// Returns the process id of the backend, as the client knows it. It is 0 if the server has reported none.
+    /// Returns the backend's process ID as the server reported it to the client, or 0 if it reported none.
     pub(crate) fn process(&self) -> u32 {
         let key = pgwire::cancel_key(&self.startup_response);
         let process = key.and_then(|place| self.startup_response[place].first_chunk().copied());
@@ -28,8 +28,8 @@ impl SessionFacts {
         self.startup_response.windows(on.len()).any(|window| window == on)
     }
 
-    /// Returns the session's order to obey faults. Without one, the session itself is about to request a fault, so this
-    /// orders all sessions of the lease.
+    /// Takes the session's order to obey faults. If there is none, the session is about to request a fault itself, so
+    /// this orders all sessions of the lease to obey.
     pub(crate) fn take_order(&self, notices: &mut Notices) -> FaultOrder {
         if let Some(order) = notices.take_order() {
             return order;
@@ -39,20 +39,21 @@ impl SessionFacts {
     }
 }
 
-/// The client's side of a session whose server has answered all messages.
+/// The client's side of a session. The server has responded to all messages of the session.
 pub(crate) struct ClientSide {
     pub(crate) client: Stream,
-    /// Bytes that the client must receive first. The tap has seen them.
+    /// Bytes that the client must receive first. The tap has already seen them.
     pub(crate) unsent: Vec<u8>,
     pub(crate) tap: Option<Box<Tap>>,
-    /// Number of the client's unread bytes that the tap has seen.
+    /// Number of unread client bytes that the tap has already seen.
     pub(crate) tapped: usize,
-    /// Transaction status in the last ReadyForQuery.
+    /// Transaction status from the last ReadyForQuery.
     pub(crate) status: u8,
-    /// Whether a transaction block is open, and the server has answered a request in it.
+    /// Whether a transaction block is open and the server has responded to a request in it.
     pub(crate) has_run_in_block: bool,
     /// Whether the client has sent no message yet.
     pub(crate) is_new: bool,
-    /// Names and the client's texts of the prepared statements that the gateway has replaced at the server.
+    /// Prepared statements that the gateway has replaced on the server: their names, and the texts that the client
+    /// sent.
     pub(crate) replaced: Vec<(Vec<u8>, Box<[u8]>)>,
 }

@@ -88,27 +88,36 @@ fn answers_tell_what_each_fault_has_done(major: u32) {
 fn impossible_fault_is_refused_with_remedy() {
     let gateway = start(15, "clone");
     for (fault, words) in [
-        (json!({}), "a fault is one of error, connection, delay and bandwidth"),
+        (json!({}), "a fault needs exactly one of \"error\", \"connection\", \"delay\" and \"bandwidth\""),
         (
             json!({ "error": "40001", "delay": "2s" }),
-            "a fault is one of error, connection, delay and bandwidth",
+            "a fault needs exactly one of \"error\", \"connection\", \"delay\" and \"bandwidth\"",
         ),
-        (json!({ "error": "4001" }), "\"4001\" is no SQLSTATE of an error"),
-        (json!({ "error": "00000" }), "\"00000\" is no SQLSTATE of an error"),
+        (json!({ "error": "4001" }), "\"4001\" is not an error SQLSTATE"),
+        (json!({ "error": "00000" }), "\"00000\" is not an error SQLSTATE"),
         (
             json!({ "error": "40001", "at": "after commit" }),
-            "an error after which the session goes on cannot happen \"after commit\"",
+            "\"at\" is \"after commit\", but only errors that end the session can happen then",
         ),
-        (json!({ "error": "40001", "at": "noon" }), "no moment is called \"noon\""),
-        (json!({ "error": "40001", "duration": "2s" }), "only a failover and 57P03 have a duration"),
-        (json!({ "error": "57P03", "read_only": "2s" }), "only a failover has read_only"),
-        (json!({ "connection": "lost" }), "no connection is lost by \"lost\""),
-        (json!({ "delay": "2" }), "delay is \"2\""),
-        (json!({ "bandwidth": "0B" }), "bandwidth is \"0B\""),
-        (json!({ "delay": "2s", "statement": " " }), "statement is empty"),
-        (json!({ "delay": "2s", "statement": "SELECT", "at": "connect" }), "a connection has no statement"),
-        (json!({ "delay": "2s", "times": 0 }), "times is 0"),
-        (json!({ "delay": "2s", "nth": 1_000_001 }), "nth is 1000001"),
+        (json!({ "error": "40001", "at": "noon" }), "\"at\" is \"noon\", which is not a moment"),
+        (
+            json!({ "error": "40001", "duration": "2s" }),
+            "\"duration\" is set, but only a failover and 57P03 can have it",
+        ),
+        (
+            json!({ "error": "57P03", "read_only": "2s" }),
+            "\"read_only\" is set, but only a failover can have it",
+        ),
+        (json!({ "connection": "lost" }), "\"connection\" is \"lost\", which is not a known effect"),
+        (json!({ "delay": "2" }), "\"delay\" is \"2\", which is not a duration"),
+        (json!({ "bandwidth": "0B" }), "\"bandwidth\" is \"0B\", which is not a rate"),
+        (json!({ "delay": "2s", "statement": " " }), "\"statement\" is empty"),
+        (
+            json!({ "delay": "2s", "statement": "SELECT", "at": "connect" }),
+            "\"statement\" is set, but no statement runs at \"connect\"",
+        ),
+        (json!({ "delay": "2s", "times": 0 }), "\"times\" is 0, which is out of range"),
+        (json!({ "delay": "2s", "nth": 1_000_001 }), "\"nth\" is 1000001, which is out of range"),
     ] {
         let (status, answer) = request(&gateway, &fault);
         let error = &answer["error"];

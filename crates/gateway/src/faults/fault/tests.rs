@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 thread_local! {
-    /// The patterns of the schema.
+    /// Compiled regular expressions of the schema's patterns.
     static PATTERNS: RefCell<HashMap<String, Regex>> = RefCell::default();
 }
 
@@ -18,7 +18,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// Returns true if a value satisfies a schema. Knows the keywords of the schema of a fault.
+/// Returns true if `value` satisfies `schema`. Supports only the keywords in the fault schema.
 fn fits(schema: &Value, value: &Value) -> bool {
     let Value::Object(keywords) = schema else { panic!("no schema: {schema}") };
     let fits_keyword = |(keyword, rule): (&String, &Value)| match keyword.as_str() {
@@ -54,7 +54,7 @@ fn has_type(name: &Value, value: &Value) -> bool {
     }
 }
 
-/// Returns all faults that have one of these values for each member. `None` leaves the member out.
+/// Returns all combinations of the given values. `None` leaves a member out.
 fn combinations(members: &[(&str, Vec<Option<Value>>)]) -> Vec<Map<String, Value>> {
     let Some(((name, values), rest)) = members.split_first() else { return vec![Map::new()] };
     let rest = combinations(rest);
@@ -68,7 +68,7 @@ fn combinations(members: &[(&str, Vec<Option<Value>>)]) -> Vec<Map<String, Value
     values.iter().flat_map(with).collect()
 }
 
-/// Returns no value, and each of `values`.
+/// Returns `None` and each of `values`.
 fn or_none(values: &[Value]) -> Vec<Option<Value>> {
     std::iter::once(None).chain(values.iter().cloned().map(Some)).collect()
 }
@@ -129,5 +129,5 @@ fn wrong_values_have_a_reason_and_maximum() {
     let statement = of(|fault| {
         (fault.error, fault.statement) = (Some("40001".to_owned()), Some("/* all */".to_owned()));
     });
-    assert!(statement.starts_with("statement is empty."), "{statement}");
+    assert!(statement.starts_with("\"statement\" is empty."), "{statement}");
 }

@@ -1,4 +1,4 @@
-//! Messages of the server.
+//! Processes the server's messages.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use super::{FaultSession, Run, TransactionState, Work};
 use crate::faults::errors::{Occasion, error, field};
 use crate::faults::fault::FaultEffect;
 
-/// Class of the errors that the server raises before it runs a statement: syntax error or access rule violation.
+/// SQLSTATE class of errors that the server raises before it runs a statement: syntax error or access rule violation.
 const INVALID: &[u8] = b"42";
 
 impl FaultSession {
-    /// Processes a message of the server: its header, and at least [`Self::wanted`] bytes of its body.
+    /// Processes a server message: its header, and at least [`Self::wanted`] bytes of its body.
     pub(crate) fn observe_server(&mut self, message: &[u8]) {
         self.passes_server = false;
         let parts = parts(message);
@@ -49,7 +49,8 @@ impl FaultSession {
         }
     }
 
-    /// Rewords the warning "no transaction in progress" of the substituted ROLLBACK as COMMIT's.
+    /// Rewrites the warning "no transaction in progress" of a ROLLBACK that replaced a COMMIT, so that it looks like
+    /// COMMIT's.
     fn notice_of_commit(&self, notice: &[u8]) -> Option<Vec<u8>> {
         let Work::Run(Run { failure: Some(failure), .. }) = &self.work else { return None };
         let is_rollback = failure.is_commit && field(notice, b'R') == Some(b"UserAbortTransactionBlock");
@@ -61,7 +62,7 @@ impl FaultSession {
         })
     }
 
-    /// Processes an answer to a running statement.
+    /// Processes a response to a running statement.
     fn run_answers(&mut self, message: &[u8]) {
         let tag = parts(message).tag;
         match tag {
@@ -92,7 +93,7 @@ impl FaultSession {
         let before = self.state;
         self.forget_prepared(tag);
         self.state = before.after(statement.kind);
-        // The server has planned the errors of a Query in advance.
+        // Errors in a Query were planned before it ran, so the statement can't fail now.
         let may_fail = !is_query
             && !before.has_failed()
             && !before.must_fail_before(statement.kind)
@@ -118,21 +119,21 @@ impl FaultSession {
         self.end_execute();
     }
 
-    /// Lets the client's next message in after the answer to an Execute.
+    /// Accepts the client's next message after the response to an Execute.
     fn end_execute(&mut self) {
         if matches!(&self.work, Work::Run(run) if !run.is_query) {
             self.work = Work::None;
         }
     }
 
-    /// Forgets what DEALLOCATE ALL and DISCARD ALL remove.
+    /// Removes the statements that DEALLOCATE ALL or DISCARD ALL has removed on the server.
     fn forget_prepared(&mut self, tag: &[u8]) {
         if matches!(tag, b"DEALLOCATE ALL" | b"DISCARD ALL") {
             self.prepared.clear();
         }
     }
 
-    /// Processes an answer to Parse, Bind, Describe or Close.
+    /// Processes a response to Parse, Bind, Describe or Close.
     fn group_answers(&mut self, message: &[u8]) {
         self.pass_to_client(message);
         let tag = parts(message).tag;
@@ -160,7 +161,7 @@ impl FaultSession {
         }
     }
 
-    /// Processes an error of the server, which may be a planned one.
+    /// Processes an error from the server, planned or not.
     fn server_fails(&mut self, message: &[u8]) {
         self.is_copying = false;
         if self.state.status == b'T' {
@@ -175,7 +176,7 @@ impl FaultSession {
             if failure.at == *next && failure.is_raised_by(message) {
                 failure.has_fired = true;
                 if let Some(effect) = failure.end.take() {
-                    // The fault's own strike counts.
+                    // The strike of the fault that fired remains counted.
                     *next += 1;
                     return self.interrupt(effect, true, false);
                 }
@@ -196,14 +197,14 @@ impl FaultSession {
         }
     }
 
-    /// Ends the run, and takes back the strikes of statements that the server never reached.
+    /// Ends the run, and takes back the strikes for statements that the server never reached.
     fn end_run(&mut self) {
         let Work::Run(run) = std::mem::replace(&mut self.work, Work::None) else { return };
         let Run { strikes, next, failure, is_invalid, .. } = &run;
         for (at, Strikes { before, after }) in strikes.iter().enumerate() {
             let planned = failure.as_ref().filter(|failure| failure.at == at);
             let is_hit = planned.is_some_and(|failure| failure.has_fired);
-            // The error of a statement that has failed by itself comes in place of a planned one.
+            // If a statement fails by itself, its error replaces the planned one.
             let has_begun =
                 at < *next || at == *next && !is_invalid && planned.is_none_or(|one| one.is_after);
             if !is_hit && !has_begun {
@@ -234,7 +235,7 @@ impl FaultSession {
     }
 }
 
-/// Returns an error with its position in the client's string.
+/// Returns the error with its position mapped to the client's query string.
 fn moved(error: &[u8], place: impl Fn(usize) -> usize) -> Vec<u8> {
     edited(error, |code, value| {
         let position = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
@@ -245,7 +246,7 @@ fn moved(error: &[u8], place: impl Fn(usize) -> usize) -> Vec<u8> {
     })
 }
 
-/// Returns an error or a notice with edited fields.
+/// Returns an error or a notice whose fields `edit` has changed.
 fn edited(message: &[u8], edit: impl for<'a> Fn(u8, &'a [u8]) -> Cow<'a, [u8]>) -> Vec<u8> {
     let mut body = Vec::with_capacity(message.len());
     for (code, value) in ErrorResponse::fields(&message[HEADER..]) {

@@ -1,4 +1,4 @@
-//! The extended protocol: prepared statements, portals, and their execution.
+//! Handles the extended protocol: prepared statements, portals, and their execution.
 
 use pgwire::split_zero;
 
@@ -9,14 +9,15 @@ use super::{FaultSession, Interruption, Output, Portal, Prepared, Run, Work};
 use crate::faults::sql_request::requested_fault;
 use crate::faults::statement::{Kind, Statement, statements};
 
-/// Name of a statement whose text the session does not know. An error must come before it, because it may be a COMMIT.
+/// Name for a statement whose text the session doesn't know. Errors must come before such statements, because each
+/// might be a COMMIT.
 const UNKNOWN: &str = "(a statement that was prepared before the fault)";
 
-/// SQLSTATE of a request that is refused.
+/// SQLSTATE for a refused fault request.
 const REFUSED: &str = "22023";
 
 impl FaultSession {
-    /// Passes a Parse, Bind, Describe or Close on.
+    /// Forwards a Parse, Bind, Describe or Close.
     pub(super) fn prepare(&mut self, message: &[u8]) {
         let parts = parts(message);
         let (first, rest) = split_zero(parts.body);
@@ -40,7 +41,8 @@ impl FaultSession {
         self.pass_to_server(message);
     }
 
-    /// Gives a name another statement, or none. If the server refuses the message, [`Self::restore_prepared`] undoes this.
+    /// Replaces or removes the prepared statement `name`. If the server refuses the message, [`Self::restore_prepared`]
+    /// reverts this.
     fn replace_prepared(&mut self, name: &[u8], prepared: Option<Prepared>) {
         let before = match prepared {
             Some(prepared) => self.prepared.insert(name.to_vec(), prepared),
@@ -49,8 +51,8 @@ impl FaultSession {
         self.unconfirmed.push_back(Some((name.to_vec(), before)));
     }
 
-    /// Undoes the changes of names that the server has not accepted. The unnamed statement stays removed, because the server
-    /// removes it even if it refuses the new one.
+    /// Reverts name changes that the server hasn't accepted. The unnamed statement stays removed, because the server
+    /// removes it even if it refuses the new statement.
     pub(super) fn restore_prepared(&mut self) {
         for (name, before) in self.unconfirmed.drain(..).rev().flatten() {
             match before.filter(|_| !name.is_empty()) {
@@ -60,7 +62,8 @@ impl FaultSession {
         }
     }
 
-    /// Notes a statement that the client has prepared before the session obeyed faults, unless the client has replaced it.
+    /// Stores a statement that the client prepared before the session obeyed faults, unless the client has replaced it
+    /// since.
     pub(in crate::faults) fn know_prepared(&mut self, name: Vec<u8>, sql: &[u8]) {
         let prepared = self.prepared_from(sql);
         self.prepared.entry(name).or_insert(prepared);
@@ -70,12 +73,12 @@ impl FaultSession {
         statements(sql, self.standard_strings).into_iter().next().map_or(Prepared::Empty, Prepared::Known)
     }
 
-    /// Processes an Execute once the server has answered all messages before it.
+    /// Processes an Execute once the server has responded to all earlier messages.
     pub(super) fn execute(&mut self, message: &[u8]) {
         if self.unanswered > 0 { self.hold(message) } else { self.execute_portal(message) }
     }
 
-    /// Keeps a message until the server has answered those before it, because they may fail.
+    /// Holds a message until the server has responded to all earlier messages, because these can fail.
     pub(super) fn hold(&mut self, message: &[u8]) {
         self.send_to_server(FLUSH.to_vec());
         self.work = Work::Before(message.to_vec());
@@ -94,7 +97,7 @@ impl FaultSession {
         if !is_first {
             return self.run_unchanged(message, Some(statement));
         }
-        // A failed transaction refuses the statement.
+        // In a failed transaction, the server refuses the statement by itself.
         let request = Some(&statement).filter(|one| one.kind == Kind::Fault && !self.state.has_failed());
         if let Some(fault) = request.and_then(|statement| requested_fault(statement.text.as_bytes())) {
             self.work = Work::Request(message.to_vec(), statement);
@@ -118,7 +121,8 @@ impl FaultSession {
         }
     }
 
-    /// Runs the Execute of a statement that requests a fault, or makes it fail because the fault is refused.
+    /// Runs an Execute whose statement requests a fault. If the fault was refused (`is_added` is false), makes the
+    /// Execute fail.
     pub(in crate::faults) fn execute_request(&mut self, is_added: bool) {
         match std::mem::replace(&mut self.work, Work::None) {
             Work::Request(message, statement) if is_added => self.run_unchanged(&message, Some(statement)),
@@ -141,7 +145,7 @@ impl FaultSession {
         });
     }
 
-    /// Runs an Execute. There is no statement if the portal is unknown.
+    /// Forwards an Execute unchanged. `statement` is `None` if the portal is unknown.
     fn run_unchanged(&mut self, message: &[u8], statement: Option<Statement>) {
         self.pass_to_server(message);
         self.send_to_server(FLUSH.to_vec());

@@ -1,4 +1,4 @@
-//! A planned error: which answers of the server come before it, and how the session recognizes it.
+//! Plans errors that the server will raise: which responses precede the error, and how to recognize it.
 
 use std::collections::VecDeque;
 
@@ -7,31 +7,31 @@ use crate::faults::errors::field;
 use crate::faults::fault::FaultEffect;
 use crate::faults::statement::Statement;
 
-/// A change of the client's string, which moves the positions in the server's errors.
+/// A change to the client's query string, which shifts positions in the server's errors.
 #[derive(Debug, Clone, Copy)]
 struct Shift {
     /// Number of characters before the change.
     start: usize,
-    /// Number of characters of the string in the place of the change, before and after it.
+    /// Length of the changed part in characters: `old` before the change, and `new` after it.
     old: usize,
     new: usize,
 }
 
-/// An error that the server will raise.
+/// A planned error that the server will raise.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Failure {
     pub(super) sqlstate: String,
-    /// Position of the statement that fails.
+    /// Position of the failing statement.
     pub(super) at: usize,
     pub(super) is_commit: bool,
     /// Whether the statement runs before it fails.
     pub(super) is_after: bool,
-    /// End of the connection in place of the error.
+    /// Effect that ends the connection in place of the error.
     pub(super) end: Option<FaultEffect>,
     /// Whether the server has raised the error.
     pub(super) has_fired: bool,
-    /// Tags of the answers that the server sends first. The client does not get them.
+    /// Tags of the server's responses before the error. The client doesn't receive these responses.
     answers: VecDeque<u8>,
     shift: Option<Shift>,
 }
@@ -50,12 +50,12 @@ impl Failure {
         }
     }
 
-    /// Returns a failure for which the failing statement is already on its way.
+    /// Returns a failure whose failing statement has already been sent.
     pub(super) fn sent(sqlstate: &str) -> Self {
         Self::new(sqlstate, 0, [])
     }
 
-    /// Returns a failure of a COMMIT in the extended protocol.
+    /// Returns the failure of a COMMIT in the extended protocol.
     pub(super) fn of_commit_execute(sqlstate: &str) -> Self {
         Self { is_commit: true, ..Self::new(sqlstate, 0, *b"12C33") }
     }
@@ -65,21 +65,21 @@ impl Failure {
         (Self::new(sqlstate, 0, *b"1tT"), failing_query(sqlstate, sql))
     }
 
-    /// Plans an error before the statement number `at`; returns it, and the changed string.
+    /// Plans an error before the statement at position `at`. Returns the failure and the changed query string.
     pub(super) fn before(sqlstate: &str, at: usize, sql: &[u8], statement: &Statement) -> (Self, Vec<u8>) {
         let start = statement.place.start;
         Self::new(sqlstate, at, []).change(sql, start..start, &format!("{}; ", failing(sqlstate)))
     }
 
-    /// Plans an error after the statement number `at`; returns it, and the changed string.
+    /// Plans an error after the statement at position `at`. Returns the failure and the changed query string.
     pub(super) fn after(sqlstate: &str, at: usize, sql: &[u8], statement: &Statement) -> (Self, Vec<u8>) {
         let end = statement.place.end;
         let failure = Self { is_after: true, ..Self::new(sqlstate, at, *b"C") };
-        // The statement may end with a comment.
+        // Begin with a newline, because the statement might end with a comment.
         failure.change(sql, end..end, &format!("\n; {}", failing(sqlstate)))
     }
 
-    /// Returns the failure of a COMMIT in a string, and the string for the server.
+    /// Returns the failure of a COMMIT in a query string, and the string for the server.
     pub(super) fn of_commit(sqlstate: &str, at: usize, sql: &[u8], statement: &Statement) -> (Self, Vec<u8>) {
         let failure = Self { is_commit: true, ..Self::new(sqlstate, at, *b"C") };
         failure.change(sql, statement.place.clone(), &format!("ROLLBACK; {}", failing(sqlstate)))
@@ -94,10 +94,10 @@ impl Failure {
         (self, [&sql[..place.start], text.as_bytes(), &sql[place.end..]].concat())
     }
 
-    /// Processes the tag of an answer while the failing statement is running. Returns true if this is the next answer before
-    /// the error, which the client must not get.
+    /// Processes the tag of a response while the failing statement runs. Returns true if the response is the next
+    /// expected one before the error, so that the client must not receive it.
     pub(super) fn expects(&mut self, tag: u8) -> bool {
-        // A statement without rows has NoData in place of a RowDescription.
+        // For a statement without rows, the server sends NoData in place of a RowDescription.
         let tag = if tag == b'n' { b'T' } else { tag };
         let is_expected = self.answers.front() == Some(&tag);
         if is_expected {
@@ -106,22 +106,22 @@ impl Failure {
         is_expected
     }
 
-    /// Returns true if the server's message is the planned error.
+    /// Returns true if `error` is the planned error.
     pub(super) fn is_raised_by(&self, error: &[u8]) -> bool {
         self.answers.is_empty() && !self.has_fired && field(error, b'C') == Some(MISSING_TABLE)
     }
 
-    /// Returns the position in the client's string for a position in the server's.
+    /// Maps a position in the server's query string to the client's string.
     pub(super) fn position(&self, position: usize) -> usize {
         match self.shift {
-            // Positions begin with 1.
+            // Positions start at 1.
             Some(Shift { start, old, new }) if position > start + new => position - new + old,
             _ => position,
         }
     }
 }
 
-/// Counts characters as the server does, i.e. without the continuation bytes of UTF-8.
+/// Counts UTF-8 characters as the server does, by skipping continuation bytes.
 fn characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }

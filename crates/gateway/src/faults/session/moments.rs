@@ -1,4 +1,4 @@
-//! Asks for the faults of a statement at its moments.
+//! Asks for faults at each moment of a statement: before, during and after it.
 
 use contract::FaultMoment;
 
@@ -7,12 +7,12 @@ use crate::faults::fault::FaultEffect;
 use crate::faults::lease_faults::Strike;
 use crate::faults::statement::{Kind, Statement};
 
-/// State of the transaction before a statement.
+/// Transaction state before a statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TransactionState {
     /// Transaction status: I, T or E.
     pub(super) status: u8,
-    /// Whether statements outside of a transaction block have run, which the server has not committed yet.
+    /// Whether statements have run outside a transaction block without being committed yet.
     pub(super) has_work: bool,
 }
 
@@ -21,7 +21,7 @@ impl TransactionState {
         self.status == b'E'
     }
 
-    /// Returns true if the statement tries to commit something.
+    /// Returns true if the statement tries to commit work.
     fn commits(self, kind: Kind) -> bool {
         kind.commits() && (self.status != b'I' || self.has_work)
     }
@@ -38,7 +38,7 @@ impl TransactionState {
         }
     }
 
-    /// Returns true if an error after the statement cannot undo it, so that the statement must fail before it runs.
+    /// Returns true if an error after the statement couldn't undo it, so that the statement must fail before it runs.
     pub(super) fn must_fail_before(self, kind: Kind) -> bool {
         match kind {
             Kind::Alone | Kind::Begin => true,
@@ -48,13 +48,13 @@ impl TransactionState {
     }
 }
 
-/// An error of a statement that the session must plan before the statement runs.
+/// An error that the session must plan before the statement runs.
 #[derive(Debug)]
 pub(super) struct PlannedError {
     pub(super) sqlstate: String,
-    /// Whether the statement runs first.
+    /// Whether the statement runs before the error.
     pub(super) is_after: bool,
-    /// Whether the transaction fails while it commits.
+    /// Whether the transaction fails during its commit.
     pub(super) is_commit: bool,
 }
 
@@ -64,26 +64,26 @@ impl PlannedError {
         Some(Self { sqlstate: sqlstate.clone(), is_after, is_commit })
     }
 
-    /// Returns an error in place of a statement, at which the connection ends.
+    /// Returns an error that replaces a statement and ends the connection.
     pub(super) fn of_end() -> Self {
         Self { sqlstate: FAILOVER.to_owned(), is_after: false, is_commit: false }
     }
 }
 
-/// Faults of a statement before it runs.
+/// Faults that affect a statement before it runs.
 #[derive(Debug, Default)]
 pub(super) struct StatementFaults {
     pub(super) error: Option<PlannedError>,
-    /// End of the connection in place of the statement.
+    /// Effect that ends the connection in place of the statement.
     pub(super) before: Option<FaultEffect>,
-    /// Effect right after the server has received the statement.
+    /// Effect immediately after the server has received the statement.
     pub(super) during: Option<FaultEffect>,
-    /// Times and rates that take effect before the statement.
+    /// Delays and bandwidth limits that start before the statement.
     pub(super) slow: Vec<FaultEffect>,
     pub(super) strikes: Strikes,
 }
 
-/// Strikes of one statement, which the session takes back if the server does not get that far.
+/// Strikes of one statement. The session takes them back if the server doesn't reach the statement.
 #[derive(Debug, Default)]
 pub(super) struct Strikes {
     pub(super) before: Vec<Strike>,
@@ -91,7 +91,7 @@ pub(super) struct Strikes {
     pub(super) after: Option<Strike>,
 }
 
-/// Returns true for an error after which the session goes on.
+/// Returns true for an error that doesn't end the session.
 pub(super) fn is_plain_error(effect: &FaultEffect) -> bool {
     matches!(effect, FaultEffect::Error { .. }) && !effect.ends_session()
 }
@@ -101,8 +101,8 @@ pub(super) fn is_slow(effect: &FaultEffect) -> bool {
 }
 
 impl FaultSession {
-    /// Asks for the faults of a statement that the client wants to run. `is_query` means that the statement is part of a
-    /// Query, whose errors after a statement the session must plan, too.
+    /// Asks for the faults of a statement that the client wants to run. `is_query` means that the statement is part of
+    /// a Query, so the session must also plan errors after the statement.
     pub(super) fn faults_before(
         &self,
         statement: &Statement,
@@ -154,7 +154,7 @@ impl FaultSession {
         faults
     }
 
-    /// Takes the strikes of statements back that have not run.
+    /// Takes back the strikes of statements that haven't run.
     pub(super) fn take_back(&self, strikes: &[Strikes]) {
         for Strikes { before, after } in strikes {
             for strike in before.iter().chain(after) {

@@ -1,4 +1,4 @@
-//! The simple protocol: a Query with one or several statements, and a function call.
+//! Handles the simple protocol: a Query with one or more statements, and function calls.
 
 use pgwire::{encode, query, split_zero};
 
@@ -30,7 +30,7 @@ impl FaultSession {
             }
             strikes.push(of_statement);
             during = during.or(effect);
-            // The server runs the statements before this one, and keeps those that the string commits.
+            // The server still runs the earlier statements, and keeps what the string commits before this statement.
             failing =
                 error.or_else(|| before.as_ref().map(|_| PlannedError::of_end())).map(|error| (at, error));
             end = before;
@@ -62,7 +62,8 @@ impl FaultSession {
         self.begin_run(vec![statement], vec![strikes], failure, during);
     }
 
-    /// Sends the server the messages of a planned failure, or else the client's message. Returns the failure.
+    /// Sends the server the messages of a planned failure, or the client's message if there is none. Returns the
+    /// failure.
     fn send_query(&mut self, message: &[u8], planned: Option<(Failure, Vec<u8>)>) -> Option<Failure> {
         let Some((failure, messages)) = planned else {
             self.pass_to_server(message);
@@ -93,7 +94,8 @@ impl FaultSession {
     }
 }
 
-/// Returns the failure of the statement at a position in the string of a Query, and the messages for the server.
+/// Plans the failure of the statement at position `at` in a Query's string. Returns the failure and the messages for
+/// the server.
 fn plan(sql: &[u8], found: &[Statement], at: usize, error: &PlannedError) -> (Failure, Vec<u8>) {
     let PlannedError { sqlstate, is_after, is_commit } = error;
     let statement = &found[at];

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use self::model::{Conflict, Moment, Server};
 use super::*;
 
-/// A client, a session, and a server.
+/// A client, a session and a server.
 struct Scene {
     session: FaultSession,
     server: Server,
@@ -26,7 +26,7 @@ impl Scene {
         Self { session, server: Server::new(), received: Vec::new(), interruptions: Vec::new() }
     }
 
-    /// Delivers all messages of the client, one at a time. Stops at the end of the connection.
+    /// Delivers all client messages, one at a time. Stops when the connection ends.
     fn play(mut self, messages: &[u8]) -> Self {
         for frame in frames(messages) {
             assert!(self.session.accepts_client(), "{:?}", self.session);
@@ -82,7 +82,7 @@ fn data() -> Vec<u8> {
     [encode(b'd', b"1\n"), encode(b'd', b"2\n"), encode(b'c', b"")].concat()
 }
 
-/// Statements of a client. The last one is invalid.
+/// Client statements. The last one is invalid.
 const STATEMENTS: [&str; 11] = [
     "BEGIN",
     "COMMIT",
@@ -101,9 +101,9 @@ fn statement() -> impl Strategy<Value = &'static str> {
     prop::sample::select(&STATEMENTS[..])
 }
 
-/// Messages of a client that reads all answers before its next unit.
+/// Messages of a client that reads all responses before it sends the next unit.
 fn unit() -> impl Strategy<Value = Vec<u8>> {
-    // In a string, the error of a fault comes before that of an invalid statement.
+    // In a query string, a fault's error comes before the error of an invalid statement, so use only valid ones.
     let valid = prop::sample::select(&STATEMENTS[..STATEMENTS.len() - 1]);
     let string = prop::collection::vec(valid, 1..4);
     let group = prop::collection::vec((statement(), any::<bool>()), 1..4);
@@ -212,7 +212,7 @@ fn connection_ends_at_its_moment() {
         ("before statement", Some("INSERT"), &transaction, 2, false),
         ("during statement", Some("COMMIT"), &transaction, 4, true),
         ("after statement", Some("INSERT"), &transaction, 2, false),
-        // The client's Sync is on its way, and commits.
+        // The client's Sync is already on its way, and commits.
         ("during statement", None, &alone, 0, true),
         ("after statement", None, &alone, 0, true),
         ("before statement", None, &alone, 0, false),
@@ -456,7 +456,7 @@ fn query_waits_for_answers_before_it() {
     let (received, ..) = outcome(&faults, &[before.concat(), query(b"SELECT 5")].concat());
     let tags: String = received.iter().map(|message| &message[..1]).collect();
     assert_eq!(tags, "12TEZ", "{received:?}");
-    // The server skips the Query after an error.
+    // After an error, the server skips the Query.
     let invalid = encode(b'P', b"\0nothing\0\0\0");
     let (received, ..) = outcome(&faults, &[invalid, query(b"SELECT 5"), sync()].concat());
     let tags: String = received.iter().map(|message| &message[..1]).collect();

@@ -225,7 +225,7 @@ fn wrong_request_is_an_error_of_its_statement(major: u32) {
         }
         one.rows("BEGIN").unwrap();
         let error = one.rows("SET LOCAL pgfresh.fault = 'x'").unwrap_err();
-        assert!(error.message.starts_with("pgfresh.fault is no JSON of a fault"), "{error}");
+        assert!(error.message.starts_with("pgfresh.fault is not a fault in JSON"), "{error}");
         assert_eq!(one.status, 'E');
         // A failed transaction refuses each statement.
         assert_eq!(sqlstate(one.rows("SET pgfresh.fault = 'x'")), "25P02");

@@ -1,4 +1,4 @@
-//! Model of a server: transactions, both protocols, COPY, and errors that it raises by itself.
+//! Models a server: transactions, both protocols, COPY, and errors that the server raises by itself.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use pgwire::{encode, frames, split_zero};
 use crate::faults::errors::{Occasion, error};
 use crate::faults::statement::{Kind, Statement, statements};
 
-/// Beginnings of statements with rows or data.
+/// First keyword of statements with rows or data.
 const SELECT: &str = "SELECT";
 const COPY_IN: &str = "COPY t FROM";
 const COPY_OUT: &str = "COPY t TO";
 
-/// Moment at which the model raises an error by itself.
+/// When the model raises an error by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     Statement,
@@ -20,11 +20,11 @@ pub(super) enum Moment {
     Commit,
 }
 
-/// An error that the model raises, as a server does when sessions conflict.
+/// An error that the model raises, like a server whose sessions conflict.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Conflict {
     pub(super) moment: Moment,
-    /// Beginning of the statement.
+    /// First words of the statement that fails.
     pub(super) statement: &'static str,
     /// Number of candidates before the one that fails.
     pub(super) after: usize,
@@ -34,25 +34,25 @@ pub(super) struct Conflict {
 #[derive(Debug)]
 struct Copying {
     statement: Statement,
-    /// Rest of the string of a Query.
+    /// Statements after the COPY in the Query's string.
     rest: Vec<Statement>,
     in_query: bool,
 }
 
-/// A server with one session.
+/// A model server with one session.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) status: u8,
-    /// Statements that have been committed.
+    /// Committed statements.
     pub(super) committed: Vec<String>,
     pending: Vec<String>,
     savepoint: Option<usize>,
     prepared: HashMap<Vec<u8>, String>,
     portals: HashMap<Vec<u8>, String>,
-    /// Whether statements have run outside of a transaction block.
+    /// Whether statements have run outside a transaction block.
     has_work: bool,
     is_skipping: bool,
-    /// The COPY that reads data, and the rest of its string.
+    /// The COPY that is reading data, and the rest of its query string.
     copying: Option<Copying>,
     pub(super) conflict: Option<Conflict>,
 }
@@ -73,7 +73,7 @@ impl Server {
         }
     }
 
-    /// Processes messages and returns the answers.
+    /// Processes messages and returns the responses.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut answers = Vec::new();
         for frame in frames(bytes) {
@@ -179,7 +179,7 @@ impl Server {
         }
     }
 
-    /// Raises the errors of a statement that the server does not run.
+    /// Raises the errors of a statement that the server refuses to run.
     fn analyze(&mut self, statement: Option<&Statement>) -> Result<(), Vec<u8>> {
         let Some(statement) = statement else { return Ok(()) };
         let ends = statement.kind.commits() || statement.kind.rolls_back();
