@@ -15,7 +15,7 @@ use crate::leases::find;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState, path};
 
-/// Maximum number of tables in a comparison and of rows in each table.
+/// Maximum number of tables in a comparison, and maximum number of rows in each table.
 const MOST: usize = 1000;
 
 /// `GET /v1/databases/NAME/diff`: compares a database with its template.

@@ -17,10 +17,10 @@ pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Pro
     tokio::spawn(next.run(request)).await.map_err(|_| Problem::defect())
 }
 
-/// Runs `work` to its end, even if the request is dropped, and returns the result. If the request was dropped before
-/// it received the result, `undo` gets it instead.
+/// Runs `work` to its end, even if the request is dropped, and returns the result. If the request is dropped before it
+/// receives the result, passes the result to `undo` instead.
 ///
-/// A request may also be dropped while the result waits in the channel, after the task has sent it. Therefore, the
+/// A request might also be dropped while the result waits in the channel, after the task has sent it. Therefore, the
 /// request acknowledges the result, and the task waits for this receipt.
 pub(crate) async fn deliver<T, W, U>(
     work: W,

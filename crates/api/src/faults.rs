@@ -1,4 +1,4 @@
-//! Faults of a lease: requests for them, and their state.
+//! Handles fault requests for a lease, and lists the lease's faults.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::blocking::blocking;
 use crate::json::Json;
 use crate::problem::Problem;
 
-/// `POST /v1/databases/NAME/faults`: requests a fault. The response comes once all open sessions obey it.
+/// `POST /v1/databases/NAME/faults`: requests a fault. Responds once all open sessions obey it.
 pub(crate) async fn add(
     State(api): SharedState,
     Path(name): Path<String>,

@@ -1,7 +1,7 @@
-//! Decides whether a request is allowed.
+//! Determines whether a request is allowed.
 //!
-//! Since any web page can make a browser send requests to this server, the guard checks each request's host and origin.
-//! It also checks that the request contains the secret in one of several forms.
+//! Any web page can make a browser send requests to this server, so the guard checks each request's host and origin. It
+//! also checks that the request contains the secret in one of several forms.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::{invitation, path};
 /// The headers that describe a request's origin, sent by browsers. Source: W3C Fetch Metadata Request Headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// Prefix of paths that contain the secret, for clients in which users can configure nothing but a base URL.
+/// Prefix of paths that contain the secret, for clients whose users can configure only a base URL.
 const IN_PATH: &str = "/token/";
 
 /// The two addresses of a TCP connection. Unix socket connections have none.
@@ -68,8 +68,8 @@ fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
     Some((SecretInPath(secret.to_owned()), Uri::from_parts(parts).ok()?))
 }
 
-/// Host by which the client has reached the gateway, for the URLs that it gets. `None` without TLS: then the client is on
-/// this machine, where the gateway's own address is right.
+/// Host that the client used to reach the gateway, for the URLs in responses. `None` without TLS: the client is then on
+/// this machine and can use the gateway's own address.
 #[derive(Debug, Clone)]
 pub(crate) struct Reached(pub(crate) Option<Advertised>);
 
@@ -85,14 +85,14 @@ impl Reached {
     }
 }
 
-/// Lets a request pass or rejects it.
+/// Accepts or rejects a request.
 ///
 /// # Errors
 ///
 /// Returns 401 if the secret is missing or wrong, and 403 in three cases:
 ///
 /// - The request comes from another machine without TLS.
-/// - The header `Host` contains a foreign name. An attacker may have pointed this name at our server.
+/// - The header `Host` contains a foreign name. An attacker might have pointed this name at this server.
 /// - The request comes from another web site's page.
 pub(crate) async fn admit(
     State(access): State<Arc<Access>>,
@@ -143,9 +143,9 @@ fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> b
         && ends.is_some_and(|ends| sys::is_own_loopback_peer(ends.remote, ends.local))
 }
 
-/// Returns the live page's cookie, which lets a browser read over HTTP but is not a password for SQL.
+/// Returns the live page's cookie, which lets a browser read over HTTP but isn't a password for SQL.
 ///
-/// Since browsers send one port's cookies to all ports on the host, the name contains the port and the value is not the
+/// Since browsers send one port's cookies to all ports on the host, the name contains the port and the value isn't the
 /// secret itself.
 pub(crate) fn cookie(access: &Access) -> String {
     let value = blake3::derive_key("pgfresh 2026 cookie of the live page", access.secret().as_bytes());
@@ -162,7 +162,7 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     };
     let ours = |authority: &Authority| match ends {
         None => authority.host().eq_ignore_ascii_case("localhost"),
-        // Other machines may know this server under any name, but they need the secret.
+        // Clients on other machines can use any name for this server, but they need the secret.
         Some(ends) if !ends.are_here() => true,
         Some(ends) => {
             authority.port_u16().unwrap_or(ends.scheme().1) == ends.local.port()
@@ -239,9 +239,9 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
     cookies.flat_map(|value| value.split(';')).any(|pair| blake3::hash(pair.trim().as_bytes()) == right)
 }
 
-/// Returns true if the client is not a browser but a program run by the same user on this machine. We check this for
-/// integresql's clients because they send no token, and other users must not see the responses, which contain the
-/// secret.
+/// Returns true if the client isn't a browser but a program that the same user runs on this machine. integresql's
+/// clients don't send a token, so this check replaces it: other users must not see the responses, because they contain
+/// the secret.
 fn is_neighbour<B>(request: &Request<B>, ends: Option<Ends>) -> bool {
     let from_page =
         request.headers().contains_key(header::ORIGIN) || request.headers().contains_key(FETCH_SITE);

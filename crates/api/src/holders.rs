@@ -1,6 +1,6 @@
-//! Leases that end together with a client's connection, even if the client crashes.
+//! Ends leases when a client's connection closes, even if the client crashes.
 //!
-//! A *holder* is a client that keeps one request (`GET /v1/hold`) open and sends its holder name whenever it leases a
+//! A *holder* is a client that keeps one request (`GET /v1/hold`) open, and sends its holder name whenever it leases a
 //! database. When the open request's connection closes, pgfresh releases all of the holder's databases.
 
 use std::collections::HashMap;
@@ -25,14 +25,14 @@ use crate::SharedState;
 use crate::blocking::release_abandoned;
 use crate::problem::Problem;
 
-/// The connected holders with the databases leased by each.
+/// The connected holders, and the databases that each has leased.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(Mutex<HolderTable>);
 
 #[derive(Debug, Default)]
 struct HolderTable {
     serial: u64,
-    /// Makes names that no other server has given: a client must not lease for the holder of an earlier server.
+    /// Makes holder names unique across servers, because a client must not lease for the holder of an earlier server.
     random: RandomState,
     leases: HashMap<String, Vec<String>>,
 }
@@ -61,7 +61,7 @@ impl Holders {
     ///
     /// # Errors
     ///
-    /// Returns 409 if there is no such holder, e.g. because it has disconnected.
+    /// Returns 409 if the holder doesn't exist, for example because it has disconnected.
     pub(crate) fn note(&self, holder: &str, database: &str) -> Result<(), Problem> {
         let gone = || {
             let what = format!("holder \"{holder}\" is not there");

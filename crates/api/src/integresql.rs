@@ -38,10 +38,10 @@ use crate::{ApiState, SharedState};
 
 /// How long a test waits for another client to fill the template. Source: integresql's default.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
-/// A template with nothing but the contents of the server's own `template1`.
+/// A template that contains only the contents of the server's own `template1`.
 const EMPTY: &str = "template1";
 
-/// Returns a response with a database's address, which contains the host and the port used by the client itself.
+/// Returns a response with a database's address. The address contains the host and port that the client itself used.
 fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response {
     let address = ends.map_or(api.access.address(), |ends| ends.local);
     let config = IntegresqlConfig {
@@ -76,7 +76,7 @@ pub(crate) async fn initialize(
     Ok(found(&api, ends, &hash, &template.building(), None))
 }
 
-/// Empty database of a new template, to be filled by the client.
+/// The empty database of a new template, which the client must fill.
 #[derive(Clone)]
 struct Empty {
     api: Arc<ApiState>,
@@ -85,7 +85,7 @@ struct Empty {
 }
 
 impl Empty {
-    /// Leases the database, or gives the template up.
+    /// Leases the database. If this fails, discards the template.
     async fn lease(self) -> Result<Self, Problem> {
         match self.try_lease().await {
             Ok(()) => Ok(self),
@@ -104,7 +104,7 @@ impl Empty {
         unless_discarded(&self.api, &self.template, self.template.building()).await
     }
 
-    /// Discards a template that no client will fill, unless another client has done so.
+    /// Discards a template that no client will fill, unless another client has already done so.
     async fn give_up(self) {
         let is_discarded = *self.template.phase.borrow() == Phase::Discarded;
         if !is_discarded {
@@ -127,8 +127,8 @@ fn discarded() -> Problem {
     Problem::new(StatusCode::GONE, ErrorCode::NotFound, "template was just discarded")
 }
 
-/// Logs an error if a disconnected client's request could not be undone. It is no error if another client has already
-/// done so.
+/// Logs an error if a disconnected client's request couldn't be reverted. It isn't an error if another client has
+/// already done so.
 fn undone(result: Result<StatusCode, Problem>) {
     // If the server has shut down, there is nothing left to undo.
     if let Err(problem) = result.or_else(unless_gone).or_else(Problem::unless_closed) {

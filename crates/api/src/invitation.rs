@@ -24,7 +24,7 @@ pub fn invite(page: &str, secret: &str) -> String {
     format!("{page}?invitation={until}.{}", digest(secret, until))
 }
 
-/// Returns true if `given` is a valid invitation that has not expired.
+/// Returns true if `given` is a valid invitation that hasn't expired.
 pub(crate) fn admits(access: &Access, given: &str) -> bool {
     let Some((until, digest_given)) = given.split_once('.') else { return false };
     let Ok(until) = until.parse::<u64>() else { return false };

@@ -48,7 +48,7 @@ pub(crate) async fn lease(
     if record {
         api.recorder.record(&name, &api.leases);
     }
-    // The registry of faults does not notice the end of a lease that never got a database.
+    // If a lease ends before it gets a database, the fault registry doesn't notice the end.
     api.faults.test_ended(&name, false);
     let access = &api.access;
     let address = access.address_for(reached.0.as_ref(), &name);
@@ -70,10 +70,10 @@ fn no_isolation(word: &str, error: ParseIsolationError) -> Problem {
         .hint(Remedy::CorrectValue, "Leave it out for the server's own.")
 }
 
-/// Leases a database and returns the names of the database and its template.
+/// Leases a database. Returns the names of the database and its template.
 ///
-/// If the client disconnects in the meantime, the new lease ends right away in two cases. Either pgfresh generated the
-/// name, which no client will ever know, or the lease should end with a holder.
+/// If the client disconnects in the meantime, the new lease ends immediately in two cases: pgfresh generated the name,
+/// which no client will ever learn, or the lease should end with a holder.
 async fn leased(
     api: &ApiState,
     isolation: Isolation,
@@ -95,7 +95,7 @@ async fn leased(
     deliver(lease, undo).await
 }
 
-/// Returns the lease with this name, or `None` if there isn't one.
+/// Returns the lease `name`, or `None` if it doesn't exist.
 pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatus>, Problem> {
     let status = crate::status::look(api).await?;
     Ok(status.leases.into_iter().find(|lease| lease.database == lease::cut(name)))
@@ -161,7 +161,7 @@ pub(crate) async fn release(
     let lagging_statements =
         if failed { replica::lagging_statements(&api, &name, shown.as_deref()).await? } else { Vec::new() };
     let leased = name.clone();
-    // Do this before the lease ends, because then another client can lease a database with this name.
+    // Do this before the lease ends, because another client can lease a database with this name afterwards.
     api.holders.forget(&name);
     let ended = EndOfTest {
         unfired_faults: api.faults.test_ended(&name, true),
@@ -202,7 +202,7 @@ pub(crate) async fn release(
     Ok(measured::answer(ended))
 }
 
-/// Removes the database if this server inherited it from an earlier server, otherwise returns false.
+/// Removes the database if this server inherited it from an earlier server. Otherwise returns false.
 async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> {
     let Some(recent) = api.history() else { return Ok(false) };
     if !recent.kept_database(name).is_some_and(|kept| kept.inherited) {
@@ -214,7 +214,7 @@ async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> 
     Ok(true)
 }
 
-/// Removes the databases of a test's earlier failures, since one database is enough to see why the test fails.
+/// Removes the databases of a test's earlier failures, because one database is enough to see why the test fails.
 fn release_former(api: &ApiState, former: Vec<String>) {
     let leases = api.leases.clone();
     // Don't make the test wait for the removal.

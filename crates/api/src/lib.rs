@@ -58,11 +58,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_BODY: usize = 1 << 20;
 
-/// How long a closing connection may look as if the client had only stopped sending. On a busy machine, the client's
-/// thread may lose the processor in between.
+/// How long to wait for a client that has closed its writing side to disconnect, before it counts as one that only stopped
+/// sending. On a busy machine, the client's thread might lose the processor while it closes its socket.
 const CLOSING: Duration = Duration::from_millis(50);
 
-/// Decides what happens to the database of a failed test.
+/// Determines what happens to the database of a failed test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnFailure {
     /// Release the database, as after a successful test.
@@ -81,7 +81,7 @@ pub struct Api {
     router: Router,
 }
 
-/// The state shared by all routes.
+/// State shared by all routes.
 #[derive(Debug)]
 struct ApiState {
     leases: Leases,
@@ -90,7 +90,7 @@ struct ApiState {
     templates: IntegresqlTemplates,
     holders: Holders,
     on_failure: OnFailure,
-    /// Statements and kept databases. `None` if pgfresh does not keep the databases of failed tests.
+    /// Statements and kept databases. `None` if pgfresh doesn't keep the databases of failed tests.
     history: Option<Arc<StatementHistory>>,
     /// Event log in which the API records when tests end.
     events: EventSource,
@@ -161,7 +161,7 @@ impl HttpService for Api {
                 Ok(departure) => departure,
                 Err(error) => return tracing::debug!(%error, "could not watch an HTTP connection"),
             };
-            // The client did not send valid HTTP. hyper has sent an error response if possible.
+            // The client didn't send valid HTTP. hyper has sent an error response if possible.
             if let Some(Err(error)) = until_gone(connection, &departure).await {
                 tracing::debug!(%error, "an HTTP connection ended early");
             }
@@ -169,8 +169,8 @@ impl HttpService for Api {
     }
 }
 
-/// Runs `connection` until it closes or the client disconnects, in which case the current request is dropped. Checking
-/// for this before each response prevents leases that no client knows about.
+/// Runs `connection` until it closes or the client disconnects, which drops the current request. Checking for this
+/// before each response prevents leases that no client knows about.
 async fn until_gone<T>(connection: impl Future<Output = T>, departure: &DisconnectWatcher) -> Option<T> {
     let mut connection = pin!(connection);
     tokio::select! {

@@ -31,7 +31,7 @@ pub(crate) async fn statements(
 ///
 /// # Errors
 ///
-/// Returns 409 if `own` has a limit but the lease is not recorded.
+/// Returns 409 if `own` has a limit but the lease isn't recorded.
 pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<TestMeasurement>, Problem> {
     match api.recorder.measure(name, own, &api.leases) {
         None if !own.is_empty() && api.leases.isolation(name).is_some() => Err(not_recorded(name)),
@@ -69,7 +69,7 @@ pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
     })
 }
 
-/// Parses a time with its unit.
+/// Parses a duration with a unit, such as `200ms`.
 pub(crate) fn time(text: Option<&str>) -> Result<Option<Duration>, Problem> {
     let parse = |text| {
         parse_span(text)

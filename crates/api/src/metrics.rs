@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, in its text exposition format 0.0.4.
+//! Reports metrics for Prometheus, in its text exposition format 0.0.4.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! The live page: a single file that loads nothing from elsewhere.
+//! Serves the live page, a single file that doesn't load other resources.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -49,7 +49,7 @@ pub(crate) fn normalize(mut request: Request) -> Request {
     request
 }
 
-/// Rejects a path whose parts can't be names.
+/// Rejects a path if any of its parts can't be a name.
 pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
     let unreadable = |why| {
         Problem::new(
@@ -68,7 +68,7 @@ pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
     }
 }
 
-/// Decodes percent-encoding. Returns `None` if the encoding is invalid or the result is not UTF-8. Source: RFC 3986,
+/// Decodes percent-encoding. Returns `None` if the encoding is invalid or the result isn't UTF-8. Source: RFC 3986,
 /// 2.1.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     // Check this first, because `percent_encoding` would accept a % that doesn't begin an escape.

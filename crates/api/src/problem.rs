@@ -1,4 +1,4 @@
-//! Request errors: [`ErrorDescription`]s with an HTTP status.
+//! Defines request errors: [`ErrorDescription`]s with an HTTP status.
 
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ pub(crate) struct Problem {
     pub(crate) header: Option<Box<(HeaderName, String)>>,
 }
 
-/// Creates a response without a body. Since the body depends on the kind of client, [`crate::render`] adds it.
+/// Creates a response without a body. The body depends on the kind of client, so [`crate::render`] adds it.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -41,7 +41,7 @@ impl Problem {
         self
     }
 
-    /// Adds a way out of the error: `remedy` for programs and `hint` for people.
+    /// Adds a remedy: a code for programs, and a `hint` for people.
     pub(crate) fn hint(mut self, remedy: Remedy, hint: impl Into<String>) -> Self {
         self.description.remedy = Some(remedy);
         self.description.hint = Some(hint.into());
@@ -53,7 +53,7 @@ impl Problem {
         self
     }
 
-    /// Treats an error as success if it was caused by the server shutting down.
+    /// Treats an error as success if the server's shutdown caused it.
     pub(crate) fn unless_closed(self) -> Result<StatusCode, Self> {
         let is_closed = self.description.code == ErrorCode::Gone.as_str();
         if is_closed { Ok(StatusCode::NO_CONTENT) } else { Err(self) }
@@ -94,7 +94,7 @@ fn is_passing(code: &str) -> bool {
     code.starts_with("08") || code.starts_with("53") || matches!(code, "57014" | "57P01")
 }
 
-/// Returns the way out of an error, for programs. Every error with a [`LeaseError::hint`] has one.
+/// Returns the remedy for an error. Every error with a [`LeaseError::hint`] has one.
 fn remedy(error: &LeaseError) -> Option<Remedy> {
     Some(match error {
         LeaseError::UnknownTemplate { .. } => Remedy::ServeTemplate,

@@ -1,4 +1,4 @@
-//! The outermost layer for all requests, which renders errors and adds headers to every response.
+//! Renders errors and adds headers to every response, as the outermost layer for all requests.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};

@@ -1,4 +1,4 @@
-//! Parses the lag of a replica, and reports the statements that ran there meanwhile.
+//! Parses a replica's lag, and reports the statements that ran on a lagging replica.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::ApiState;
 use crate::blocking::blocking;
 use crate::problem::Problem;
 
-/// Maximum delay of a replica. `recovery_min_apply_delay` has no room for more milliseconds.
+/// Maximum lag of a replica. `recovery_min_apply_delay` can't store more milliseconds.
 const LONGEST_DELAY: Duration = Duration::from_hours(24 * 24);
 
-/// Parses a lag: `none`, `paused` or a time with its unit.
+/// Parses a lag: `none`, `paused`, or a duration with a unit.
 pub(crate) fn parse_lag(text: &str) -> Result<ReplicaLag, Problem> {
     match text {
         "none" => return Ok(ReplicaLag::None),
@@ -30,8 +30,7 @@ pub(crate) fn parse_lag(text: &str) -> Result<ReplicaLag, Problem> {
     }
 }
 
-/// Returns the statements of a failed test that ran on the replica while the replica lagged. pgfresh lists them again at
-/// the end of its run.
+/// Returns a failed test's statements that ran on the replica while it lagged. pgfresh lists them again when it exits.
 pub(crate) async fn lagging_statements(
     api: &ApiState,
     name: &str,

@@ -1,4 +1,4 @@
-//! The table of all routes, along with the layers that every request passes through first.
+//! Defines the table of all routes, and the layers that every request passes through first.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -249,7 +249,7 @@ mod tests {
             let encoded: Vec<_> = path.split('/').map(every_letter_encoded).collect();
             assert_eq!(allowed(&encoded.join("/")).await, methods, "{path}");
         }
-        // An encoded slash does not separate path segments.
+        // An encoded slash doesn't separate path segments.
         assert_eq!(asked("GET", "/v1%2Fstatus").await.unwrap().status(), StatusCode::NOT_FOUND);
         assert!(asked("GET", "/token/any/v1/st%61tus?a=b").await.is_none());
     }

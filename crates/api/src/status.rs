@@ -1,4 +1,4 @@
-//! The current status as JSON, either once or every second.
+//! Returns the current status as JSON, either once or every second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn current(api: &ApiState) -> Result<StatusResponse, Problem> {
     Ok(report(look(api).await?, kept, api.since.elapsed()))
 }
 
-/// Returns seconds rounded to microseconds, since more digits would only be noise.
+/// Returns seconds rounded to microseconds, because further digits would only be noise.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e6
 }

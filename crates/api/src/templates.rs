@@ -1,4 +1,4 @@
-//! Keeps track of the templates used by integresql's clients: their names, phases, and test database numbers.
+//! Tracks the templates of integresql's clients: their names, phases, and test database numbers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::problem::Problem;
 
 /// Prefix for the names of these templates and their databases.
 pub(crate) const PREFIX: &str = "integresql_";
-/// How many characters of the hash to include in a template's name. A serial number makes the name unique.
+/// Number of the hash's characters in a template name. A serial number makes the name unique.
 const LETTERS: usize = 12;
 
 /// The templates of all clients, by hash.
@@ -45,7 +45,7 @@ pub(crate) enum Phase {
     Discarded,
 }
 
-/// State of a number in use.
+/// State of a number that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
     /// pgfresh is leasing or releasing the database with this number, or a user has created one of this name with SQL.
@@ -54,8 +54,8 @@ enum Number {
     HandedOut,
 }
 
-/// Returns true if only this API leases databases with this name. Such a lease lasts until the client returns the
-/// database, which is a copy of the template in its name.
+/// Returns true if only this API leases databases with this name. A lease with such a name lasts until the client
+/// returns the database, which is a copy of the template in its name.
 pub(crate) fn is_ours(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));

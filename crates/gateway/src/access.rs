@@ -1,7 +1,8 @@
-//! Decides how clients authenticate and tells them where to connect.
+//! Determines how clients authenticate, and tells them where to connect.
 //!
-//! Every gateway has one secret, which serves as the password of every database user and as the HTTP API's token.
-//! Whether clients send the secret itself or prove with SCRAM that they know it depends on the address they connect to.
+//! Every gateway has one secret, which is both the password of every database user and the HTTP API's token. The
+//! address that a client connects to determines whether the client sends the secret itself or proves with SCRAM that it
+//! knows the secret.
 
 use std::fmt;
 use std::io;
@@ -26,7 +27,7 @@ pub struct Access {
     verifier: Option<Verifier>,
     /// Whether clients must authenticate with SCRAM even if they don't use TLS.
     requires_scram: bool,
-    /// Certificate for TLS. `None` if the gateway does not offer TLS.
+    /// Certificate for TLS. `None` if the gateway doesn't offer TLS.
     certificate: Option<Arc<ServerCertificate>>,
     address: SocketAddr,
     /// Address of the port for replicas, if there is one.
@@ -43,7 +44,7 @@ pub struct Advertised {
     port: Option<u16>,
 }
 
-/// Error for a text that is no host, with or without a port.
+/// Error for a text that isn't a host, with or without a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("write HOST or HOST:PORT")]
 pub struct ParseAdvertisedError;
@@ -54,7 +55,7 @@ impl FromStr for Advertised {
     /// Parses `HOST` or `HOST:PORT`. An IPv6 address with a port must be in brackets: `[ADDRESS]:PORT`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (host, port) = match text.rsplit_once(':') {
-            // Several colons without brackets: an IPv6 address without a port.
+            // Several colons without brackets mean an IPv6 address without a port.
             Some((host, _)) if host.contains(':') && !host.starts_with('[') => (text, None),
             Some((host, port)) if !text.ends_with(']') => {
                 (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or(ParseAdvertisedError)?))
@@ -70,13 +71,13 @@ impl FromStr for Advertised {
     }
 }
 
-/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that other users can't enter. Since the
-/// directory's permissions protect the socket, its clients need no password.
+/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that other users can't enter. The directory's
+/// permissions protect the socket, so its clients need no password.
 #[derive(Debug, Clone)]
 pub struct SocketFile {
     /// Directory that contains the file.
     pub directory: PathBuf,
-    /// Port in the file's name. The gateway does not listen on this port over a network.
+    /// Port in the file's name. The gateway doesn't listen on this port over a network.
     pub port: u16,
 }
 
@@ -96,7 +97,7 @@ pub fn requires_scram(listen: IpAddr) -> bool {
 }
 
 impl Access {
-    /// Creates rules under which clients of `address` must know `secret` and clients of `socket` need no password.
+    /// Creates rules that require `secret` from clients of `address`, but no password from clients of `socket`.
     #[must_use]
     pub fn new(secret: String, address: SocketAddr, socket: Option<SocketFile>) -> Self {
         let digest = blake3::hash(secret.as_bytes());
@@ -113,11 +114,11 @@ impl Access {
         }
     }
 
-    /// Sets how clients connecting to `listen` authenticate and offers them TLS with `certificate`.
+    /// Sets how clients that connect to `listen` authenticate, and offers them TLS with `certificate`.
     ///
     /// If `listen` is any address but 127.0.0.1, all clients use SCRAM. TLS clients use SCRAM on every address, because
-    /// they may insist on a proof bound to the certificate (`channel_binding=require`). All other clients send the
-    /// secret as a password, since SCRAM would cost a few milliseconds and protect nothing.
+    /// they might insist on a proof bound to the certificate (`channel_binding=require`). All other clients send the
+    /// secret as a password, because SCRAM would cost a few milliseconds and protect nothing.
     pub(crate) fn with_authentication_for(
         self,
         listen: SocketAddr,
@@ -142,7 +143,7 @@ impl Access {
         Self { replica, ..self }
     }
 
-    /// Returns the certificate for TLS, or `None` if the gateway does not offer TLS.
+    /// Returns the certificate for TLS, or `None` if the gateway doesn't offer TLS.
     pub(crate) fn certificate(&self) -> Option<&Arc<ServerCertificate>> {
         self.certificate.as_ref()
     }
@@ -160,11 +161,11 @@ impl Access {
         }))
     }
 
-    /// Returns true if `given` is the secret. Every wrong value takes the same time, so timing reveals nothing about
-    /// the secret.
+    /// Returns true if `given` is the secret. The comparison takes the same time for every wrong value, so timing
+    /// doesn't reveal anything about the secret.
     #[must_use]
     pub fn is_secret(&self, given: &[u8]) -> bool {
-        // Comparing digests takes constant time and does not reveal the secret's length.
+        // Comparing digests takes constant time and doesn't reveal the secret's length.
         blake3::hash(given) == self.digest
     }
 
@@ -194,7 +195,7 @@ impl Access {
     }
 
     /// Returns the address of `database` for a client that has reached the gateway at `reached`. A host that the user
-    /// advertises has precedence.
+    /// advertises takes precedence.
     #[must_use]
     pub fn address_for(&self, reached: Option<&Advertised>, database: &str) -> Address {
         let local = self.local_address_of(database);

@@ -1,4 +1,4 @@
-//! Limits on the statements that one test may run.
+//! Defines limits for the statements of one test.
 //!
 //! A test with a budget fails if it runs too many statements, for example because a change has introduced an N+1 query.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Budget {
     /// Maximum number of statements.
     pub statements: Option<u64>,
-    /// Maximum number of runs of one query with different values (N+1).
+    /// Maximum number of times that one query can run with different values (N+1).
     pub n_plus_one: Option<u64>,
     /// Maximum total time of all statements.
     pub time: Option<Duration>,

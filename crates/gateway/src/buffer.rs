@@ -1,4 +1,5 @@
-//! A thread's read buffer. All sessions on the thread share this buffer, so that idle sessions need none of their own.
+//! Provides one read buffer per thread. All sessions on a thread share the buffer, so idle sessions don't need their
+//! own.
 
 use std::cell::RefCell;
 

@@ -34,8 +34,8 @@ struct CancelTarget {
     server: SocketAddr,
     key: Box<[u8]>,
     used: bool,
-    /// Delays cancel requests while the server runs a statement injected by the gateway. `None` if the gateway injects
-    /// no statements.
+    /// Delays cancel requests while the server runs a statement injected by the gateway. `None` if the gateway doesn't
+    /// inject statements.
     gate: Option<Arc<Gate>>,
 }
 
@@ -69,8 +69,8 @@ impl CancelKeys {
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
     }
 
-    /// Interrupts the session with the key `ours` and returns once the server has processed the request. Unknown keys
-    /// are ignored, as in a PostgreSQL server.
+    /// Interrupts the session with the key `ours`. Returns once the server has processed the request. Ignores unknown
+    /// keys, as a PostgreSQL server does.
     pub(crate) async fn cancel(&self, ours: &[u8]) -> io::Result<()> {
         let gate = {
             let mut keys = lock(&self.0);
@@ -109,7 +109,7 @@ impl CancelKey {
         self.ours.first_chunk().copied().map_or(0, i32::from_be_bytes)
     }
 
-    /// Interrupts the session, even if its gate is closed.
+    /// Interrupts the session even if its gate is closed.
     pub(crate) async fn interrupt(&self) -> io::Result<()> {
         self.keys.send(&self.ours).await
     }

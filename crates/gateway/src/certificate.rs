@@ -1,8 +1,9 @@
-//! Certificates with which clients verify this gateway, issued by the gateway's own authority or supplied by the user.
+//! Provides the certificates that clients use to verify the gateway. The gateway's own authority issues them, or the
+//! user supplies one.
 //!
-//! The authority lives as long as the gateway, and its private key never leaves memory. A client that trusts the root
-//! certificate therefore trusts this gateway and nothing else. The gateway is reachable under any of its names and
-//! addresses, because the authority issues a certificate for each name on first use.
+//! The authority exists as long as the gateway, and its private key never leaves memory. A client that trusts the root
+//! certificate therefore trusts this gateway and nothing else. The authority issues a certificate for each name on
+//! first use, so clients can use any of the gateway's names and addresses.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -32,8 +33,8 @@ const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
 /// ALPN name of the `PostgreSQL` protocol. Source: the manual's "SSL Session Encryption".
 pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
 
-/// Source of the certificates with which a gateway answers TLS clients: the user's files, or an authority of its own that
-/// issues a certificate for each name.
+/// Source of the certificates for TLS clients: the user's files, or the gateway's own authority, which issues a
+/// certificate for each name.
 pub struct ServerCertificate {
     provider: Arc<CryptoProvider>,
     source: Source,
@@ -47,10 +48,10 @@ enum Source {
 /// Reason why the gateway has no usable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The authority could not issue a certificate.
+    /// The authority couldn't issue a certificate.
     #[error("could not make a certificate")]
     Issue(#[from] rcgen::Error),
-    /// The file can't be read or does not contain the expected item.
+    /// The file can't be read or doesn't contain the expected item.
     #[error("could not read a {what} from \"{}\"", path.display())]
     Read {
         /// The expected item: a certificate or a private key.
@@ -60,7 +61,7 @@ pub enum CertificateError {
         /// Cause of the error.
         source: pem::Error,
     },
-    /// The certificate and the key don't match, or rustls does not support their type.
+    /// The certificate and the key don't match, or rustls doesn't support their type.
     #[error("cannot use the certificate in \"{}\" with the key in \"{}\"", certificate.display(), key.display())]
     Unusable {
         /// Path of the certificate file.
@@ -104,8 +105,8 @@ impl ServerCertificate {
     /// Reads the user's two PEM files: the certificate with its chain up to the root, and the private key.
     ///
     /// # Errors
-    /// Returns [`CertificateError::Read`] if a file cannot be read or has no PEM item of its kind. Returns
-    /// [`CertificateError::Unusable`] if the key does not belong to the certificate.
+    /// Returns [`CertificateError::Read`] if a file can't be read or has no PEM item of its kind. Returns
+    /// [`CertificateError::Unusable`] if the key doesn't belong to the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
@@ -174,7 +175,7 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-/// A certificate, along with the digest to which clients bind a SCRAM proof.
+/// A certificate and its digest, which clients bind a SCRAM proof to.
 struct IssuedCertificate {
     key: Arc<CertifiedKey>,
     digest: Option<Vec<u8>>,
@@ -193,7 +194,7 @@ type CertificateName = (Option<String>, IpAddr);
 /// Issues certificates for the names and addresses used by clients.
 struct Authority {
     root: CertifiedIssuer<'static, KeyPair>,
-    /// Host name of this machine. `None` if the system does not report one.
+    /// Host name of this machine. `None` if the system doesn't report one.
     host: Option<String>,
     leaves: Mutex<HashMap<CertificateName, Arc<IssuedCertificate>>>,
 }
@@ -233,7 +234,7 @@ impl Authority {
         local: IpAddr,
     ) -> Result<IssuedCertificate, Box<dyn Error>> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
-        // A certificate can only contain ASCII names. Rather than giving up TLS, omit a host name that isn't ASCII.
+        // Certificates can contain only ASCII names, so omit a host name that isn't ASCII rather than giving up TLS.
         names.extend(self.host.clone().filter(|host| host.is_ascii()));
         names.extend(name.map(str::to_owned));
         for address in [local, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
@@ -255,7 +256,7 @@ impl Authority {
     }
 }
 
-/// Chooses the certificate of one connection.
+/// Selects the certificate for one connection.
 pub(crate) struct CertificateChoice {
     certificate: Arc<ServerCertificate>,
     local: IpAddr,
@@ -263,8 +264,8 @@ pub(crate) struct CertificateChoice {
 }
 
 impl CertificateChoice {
-    /// Returns the certificate's digest for SCRAM channel binding, or `None` if the standard defines no digest for this
-    /// certificate or the TLS handshake has not chosen a certificate yet.
+    /// Returns the certificate's digest for SCRAM channel binding. Returns `None` if the standard doesn't define a
+    /// digest for this certificate, or if the TLS handshake hasn't selected a certificate yet.
     pub(crate) fn digest(&self) -> Option<&[u8]> {
         self.leaf.get()?.digest.as_deref()
     }

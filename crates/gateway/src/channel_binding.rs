@@ -1,11 +1,11 @@
-//! The certificate digest to which clients bind a SCRAM proof (channel binding type `tls-server-end-point`).
+//! Computes the certificate digest that clients bind a SCRAM proof to (channel binding type `tls-server-end-point`).
 
 use der::asn1::{AnyRef, BitStringRef};
 use der::{Decode, Reader, SliceReader, TagMode, TagNumber};
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use spki::{AlgorithmIdentifierRef, ObjectIdentifier};
 
-/// Hash function of the digest.
+/// Hash function that computes the digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hash {
     Sha224,
@@ -41,11 +41,11 @@ const OF_RSA_PSS: [(&str, Hash); 5] = [
     ("2.16.840.1.101.3.4.2.4", Hash::Sha224),
 ];
 
-/// Computes the digest of a certificate. Returns `None` if the standard defines no digest for this certificate.
+/// Computes a certificate's digest. Returns `None` if the standard doesn't define a digest for this certificate.
 ///
-/// The digest uses the hash function of the certificate's own signature, with SHA-256 replacing MD5 and SHA-1. For
-/// signatures without a hash function (e.g. Ed25519), there is no digest, so libpq can connect only if the gateway does
-/// not offer channel binding. Source: RFC 5929, section 4.1.
+/// The digest uses the hash function of the certificate's own signature, but SHA-256 in place of MD5 and SHA-1.
+/// Signatures without a hash function (such as Ed25519) don't have a digest, so libpq can connect only if the gateway
+/// doesn't offer channel binding. Source: RFC 5929, section 4.1.
 pub(crate) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let digest = match Hash::of_signature(signature_algorithm(certificate).ok()?)? {
         Hash::Sha224 => Sha224::digest(certificate).to_vec(),
@@ -128,7 +128,7 @@ mod tests {
         AnyRef::new(Tag::Sequence, content).unwrap().to_der().unwrap()
     }
 
-    /// Returns the digest's length for a certificate that contains nothing but a signature algorithm.
+    /// Returns the digest's length for a certificate that contains only a signature algorithm.
     fn length(name: &str, parameters: Option<AnyRef<'_>>) -> Option<usize> {
         let algorithm = AlgorithmIdentifier { oid: oid(name), parameters }.to_der().unwrap();
         let signature = BitStringRef::from_bytes(&[]).unwrap().to_der().unwrap();

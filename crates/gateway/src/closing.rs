@@ -1,4 +1,4 @@
-//! The signal that tells all sessions to close because the gateway shuts down.
+//! Signals all sessions to close when the gateway shuts down.
 
 use std::future::pending;
 
@@ -23,7 +23,7 @@ pub(crate) async fn run_unless<T>(end: impl Future<Output = ()>, work: impl Futu
     }
 }
 
-/// Waits until one of two things happens.
+/// Waits until `one` or `other` completes.
 pub(crate) async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     tokio::select! {
         () = one => {}

@@ -1,6 +1,6 @@
-//! Counts open connections and measures how long there have been none.
+//! Counts open connections, and measures for how long there have been none.
 //!
-//! Background servers use this to stop once they have been idle for a while.
+//! Background servers stop once they have been idle for a while.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

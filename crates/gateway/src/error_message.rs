@@ -1,6 +1,6 @@
-//! Error messages sent by the gateway itself.
+//! Creates the error messages that the gateway itself sends.
 //!
-//! A client receives one of these if it can't get a database, or if its session is terminated.
+//! A client receives one of them if it can't get a database, or if the gateway terminates its session.
 
 use lease::LeaseError;
 use pgwire::ErrorResponse;
@@ -19,13 +19,13 @@ pub(crate) fn server_gone() -> ErrorResponse {
         .hint("The log of the server says why.")
 }
 
-/// Returns the error for a session terminated by a reset or because its lease has ended. PostgreSQL sends the same
-/// error when an administrator terminates a session.
+/// Returns the error for a session that a reset or the end of its lease terminates. PostgreSQL sends the same error
+/// when an administrator terminates a session.
 pub(crate) fn closed() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection due to administrator command")
 }
 
-/// Returns the error for a session terminated because pgfresh is shutting down.
+/// Returns the error for a session that is terminated because pgfresh is shutting down.
 pub(crate) fn shutting_down() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
         .hint("The database is removed. Lease another one from a pgfresh that runs.")

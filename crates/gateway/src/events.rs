@@ -1,4 +1,4 @@
-//! Event log that lets a profiler follow all sessions.
+//! Logs the events of all sessions, so that a profiler can follow them.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use sys::lock;
 
 use crate::statement_collection::StatementCollection;
 
-/// Maximum number of entries waiting for the reader. A full log needs 5 MB, plus up to 70 MB if each entry contains a
+/// Maximum number of entries that wait for the reader. A full log needs 5 MB, plus up to 70 MB if each entry contains a
 /// different statement of maximum length.
 const MAX_ENTRIES: usize = 1 << 16;
 
@@ -65,7 +65,7 @@ impl EventSource {
     }
 }
 
-/// Session number of an event that does not belong to a session.
+/// Session number of an event that doesn't belong to a session.
 const NO_SESSION: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ struct State {
 /// An event in a session.
 #[derive(Debug, Clone)]
 pub struct SessionEvent {
-    /// The session's number, unique in this process. `u64::MAX` if the event does not belong to a session.
+    /// The session's number, unique in this process. `u64::MAX` if the event doesn't belong to a session.
     pub session: u64,
     /// The database's name, as the client spells it.
     pub database: Arc<str>,
@@ -95,7 +95,7 @@ pub enum SessionEventKind {
         /// Time from the client's startup message until the session had a backend, including the time to create a
         /// database.
         waited: Duration,
-        /// Process id of the backend, or 0 if the server does not report it.
+        /// Process id of the backend, or 0 if the server doesn't report it.
         backend: i32,
     },
     /// The client sent a request while the server was idle.
@@ -118,7 +118,7 @@ pub enum SessionEventKind {
     Ended,
     /// The test that used the database ended.
     TestEnded {
-        /// The test's name in its test runner, or `None` if pgfresh does not know it.
+        /// The test's name in its test runner, or `None` if pgfresh doesn't know it.
         name: Option<Arc<str>>,
     },
 }

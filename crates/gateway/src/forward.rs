@@ -17,49 +17,50 @@ use crate::faults::has_request;
 use crate::statement_tap::Tap;
 use crate::stream::Stream;
 
-/// How long the server may be silent after the client has left before the gateway closes the connection.
+/// How long the server can be silent after the client has disconnected before the gateway closes the connection.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// How long both sides of a session must be silent before the server counts as idle although the gateway has lost count of
-/// its answers.
+/// How long both sides of a session must be silent before the server counts as idle, if the gateway doesn't know
+/// whether responses are outstanding.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client sent Terminate while the server was idle. The gateway did not forward this message, so the server can
+    /// The client sent Terminate while the server was idle. The gateway didn't forward this message, so the server can
     /// serve another client.
     Idle,
-    /// The client left, but the server may still send something: see [`Forward::drain`].
+    /// The client disconnected, but the server might still send something: see [`Forward::drain`].
     Client,
     /// The server closed the connection first.
     Server,
     /// The session must close, and the client isn't reading its pending bytes: see [`Forward::run_while_client_reads`].
     Closed,
-    /// The client requests a fault with SET, which the gateway has not forwarded: see [`Forward::run_until_rest`].
+    /// The client requests a fault with SET. The gateway hasn't forwarded the request: see [`Forward::run_until_rest`].
     FaultRequest,
 }
 
-/// Function that ends all backends that are waiting for clients. A statement such as DROP DATABASE would fail if such a
-/// backend was connected to the database.
+/// Function that ends all backends that are waiting for clients. Such a backend would make a statement such as DROP
+/// DATABASE fail if it was connected to that database.
 pub(crate) type EndWaitingBackends = Box<dyn FnMut() + Send>;
 
-/// The connections to a client and a server, and the bytes in transit between them.
+/// The two connections of a session, and the bytes in transit between them.
 pub(crate) struct Forward {
     pub(crate) client: Stream,
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
     traces: SessionTraces,
     vacate: EndWaitingBackends,
-    /// Follows the session's statements on behalf of listeners, if there are any.
+    /// Follows the session's statements for the listeners, if there are any.
     tap: Option<Box<Tap>>,
     /// Bytes from the client that must still be written to the server.
     up: PendingBytes,
     /// Bytes from the server that must still be written to the client.
     down: PendingBytes,
-    /// Whether the client has left, but the server is still connected.
+    /// Whether the client has disconnected while the server is still connected.
     is_draining: bool,
-    /// Whether to forward the client's requests for faults. The drive has already seen them, or there can be none.
+    /// Whether to forward the client's fault requests: either the drive has already seen them, or the session can't
+    /// have faults.
     has_faults: bool,
 }
 
@@ -97,7 +98,7 @@ impl PendingBytes {
     }
 }
 
-/// Why the forwarding stops: a side has ended the session first, or the client requests a fault.
+/// Why forwarding stops: a side ended the session, or the client requests a fault.
 enum Stop {
     Client,
     Server,
@@ -161,8 +162,8 @@ impl Forward {
         }
     }
 
-    /// Forwards until the server has answered everything. Returns false if the session ends before that. If `holds_client`
-    /// is true, reads nothing from the client. This future is cancel-safe, like that of [`Self::run`].
+    /// Forwards until the server has responded to all messages. Returns false if the session ends before that. If
+    /// `holds_client` is true, reads nothing from the client. Cancel-safe, like [`Self::run`].
     pub(crate) async fn run_until_rest(&mut self, holds_client: bool) -> bool {
         let mut owed = None;
         loop {
@@ -170,7 +171,8 @@ impl Forward {
             if let Ok(rests) = timeout(QUIET, rest).await {
                 return rests;
             }
-            // After a COPY or an error, the conversation may wait for an answer that never comes.
+            // After a COPY or an error, the conversation might wait for a response that never comes. If nothing changes
+            // while both sides are silent, treat the session as at rest.
             let seen = Some(self.conversation.owed()).filter(|_| self.conversation.may_be_at_rest());
             if seen.is_some() && seen == owed {
                 return true;
@@ -192,7 +194,7 @@ impl Forward {
             self.poll(context)
         };
         match stop {
-            // The request waits in the client's connection.
+            // The request stays in the client's connection until the caller reads it.
             Poll::Ready(Stop::FaultRequest) => self.poll_until_rest(true, context),
             Poll::Ready(_) => Poll::Ready(false),
             Poll::Pending if self.conversation.is_at_rest() => Poll::Ready(true),
@@ -200,25 +202,25 @@ impl Forward {
         }
     }
 
-    /// Forwards requests for faults from now on, because the session cannot obey them.
+    /// Forwards fault requests from now on, because the session can't obey them.
     pub(crate) fn ignore_fault_requests(&mut self) {
         self.has_faults = true;
     }
 
-    /// Returns true if the client has left, and the server may still send something.
+    /// Returns true if the client has disconnected and the server might still send something.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining
     }
 
-    /// Replaces the client's connection with `other`. Returns the client's, the bytes that it must receive first, and the
-    /// tap. The caller must call this only after [`Self::run_until_rest`] has returned true.
+    /// Replaces the client's connection with `other`. Returns the previous connection, the bytes that the client must
+    /// receive first, and the tap. The caller must first wait for [`Self::run_until_rest`] to return true.
     pub(crate) fn exchange_client(&mut self, other: Stream) -> (Stream, Vec<u8>, Option<Box<Tap>>) {
         self.has_faults = true;
         let unsent = self.take_unsent();
         (std::mem::replace(&mut self.client, other), unsent, self.tap.take())
     }
 
-    /// Forwards the last bytes of a session that must close, for as long as the client reads. The caller must drop the
+    /// Forwards the last bytes of a session that must close, while the client is reading. The caller must drop the
     /// future of [`Self::run`] first.
     pub(crate) async fn run_while_client_reads(&mut self) -> End {
         if self.is_draining {
@@ -233,16 +235,16 @@ impl Forward {
         .await
     }
 
-    /// Removes and returns the server's bytes that have not been sent to the client yet. The client must receive these
-    /// bytes before any other message.
+    /// Removes and returns the server's bytes that the client hasn't received yet. The client must receive these bytes
+    /// before any other message.
     pub(crate) fn take_unsent(&mut self) -> Vec<u8> {
         let PendingBytes { mut bytes, written } = std::mem::take(&mut self.down);
         bytes.drain(..written);
         bytes
     }
 
-    /// Returns true if the server can serve another client, namely if the client sent Terminate outside a transaction
-    /// and its session has left no traces.
+    /// Returns true if the server can serve another client, because the client sent Terminate outside a transaction and
+    /// its session left no traces.
     fn is_server_reusable(&self) -> bool {
         let Self { conversation, traces, .. } = self;
         conversation.is_terminated() && conversation.is_idle() && traces.leaves_nothing()
@@ -260,7 +262,7 @@ impl Forward {
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
         let Self { client, server, conversation, traces, vacate, tap, up, has_faults, .. } = self;
         loop {
-            // A server that has stopped reading is about to send the reason.
+            // If the server has stopped reading, it is about to send the reason.
             if ready!(up.poll_flush(server, context)).is_err() {
                 return Poll::Pending;
             }
@@ -326,8 +328,8 @@ impl Forward {
         }
     }
 
-    /// Tells the server that the client has left and forwards the server's last messages until the server closes the
-    /// connection or is silent for too long.
+    /// Closes the writing side to the server, because the client has disconnected. Then forwards the server's last
+    /// messages until the server closes the connection or is silent for too long.
     pub(crate) async fn drain(&mut self) {
         let (mut is_closed, mut discards) = (false, false);
         self.is_draining = true;
@@ -386,8 +388,8 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     }
 }
 
-/// Recognizes CREATE, ALTER and DROP DATABASE, which the server may refuse because of other sessions in the database, and
-/// `SET pgfresh.fault`. Since the former must be sent alone, only the start of the text matters for them.
+/// Recognizes `SET pgfresh.fault`, and CREATE, ALTER and DROP DATABASE, which the server might refuse because of other
+/// sessions in the database. A client must send the latter alone, so only the start of the text matters for them.
 fn gateway_statement(sql: &[u8]) -> Option<GatewayStatement> {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];
@@ -395,15 +397,15 @@ fn gateway_statement(sql: &[u8]) -> Option<GatewayStatement> {
     if verbs.iter().any(|word| verb.is_word(word)) {
         return lexer.token()?.is_word(b"database").then_some(GatewayStatement::ChangesDatabase);
     }
-    // Only SET and set_config request a fault, and only a semicolon separates them from a statement before them. Most
-    // statements have none of these, so the gateway need not read on.
+    // Only SET and set_config request a fault, and a request that follows another statement needs a semicolon before
+    // it. Most statements contain none of these, so stop here.
     let may_request = verb.is_word(b"set")
         || verb.is_word(b"select") && lexer.token().is_some_and(|next| may_be_set_config(&next))
         || sql.contains(&b';');
     (may_request && has_request(sql)).then_some(GatewayStatement::RequestsFault)
 }
 
-/// Returns true if a call of `set_config` can begin with this token.
+/// Returns true if a `set_config` call can begin with this token.
 fn may_be_set_config(token: &Token<'_>) -> bool {
     [&b"set_config"[..], b"pg_catalog"].iter().any(|name| token.is_word(name))
         || token.kind == TokenKind::QuotedName

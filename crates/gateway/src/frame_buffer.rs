@@ -1,4 +1,4 @@
-//! Collects the bytes of one side of a session until a message has arrived, or passes a large one on in pieces.
+//! Collects bytes from one side of a session until a message is complete, or forwards a large message in pieces.
 
 use pgwire::{Frame, MalformedFrame};
 
@@ -8,10 +8,10 @@ use crate::buffer::CHUNK;
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuffer {
     bytes: Vec<u8>,
-    /// How many bytes at the start have already been processed.
+    /// Number of bytes at the start that have already been processed.
     start: usize,
-    /// How many bytes are still to come of a message being forwarded in pieces. The flag is false if the drive discards
-    /// these bytes instead.
+    /// Number of bytes that haven't arrived yet of a message that the drive handles in pieces. The flag is false if the
+    /// drive discards these bytes instead of forwarding them.
     pub(crate) rest: (usize, bool),
     /// Number of bytes that must arrive before the session can read its next message. 0 if the drive isn't waiting.
     pub(crate) wanted: usize,
@@ -33,7 +33,7 @@ impl FrameBuffer {
         count > 0
     }
 
-    /// Returns the next frame's tag and its length including the header, or `None` if the header has not arrived
+    /// Returns the next frame's tag and its length including the header, or `None` if the header hasn't arrived
     /// completely.
     pub(crate) fn head(&self) -> Result<Option<(u8, usize)>, MalformedFrame> {
         Frame::header(self.left())
@@ -50,7 +50,7 @@ impl FrameBuffer {
         Some(&self.bytes[self.start - length..self.start])
     }
 
-    /// Puts the last message back that [`Self::take`] has returned.
+    /// Puts back the message that the last call of [`Self::take`] returned.
     pub(crate) fn put_back(&mut self, length: usize) {
         self.start -= length;
     }

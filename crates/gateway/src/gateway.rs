@@ -1,4 +1,4 @@
-//! The gateway itself: starts listeners and threads, and closes all sessions on shutdown.
+//! Starts the gateway's listeners and threads, and closes all sessions on shutdown.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -31,14 +31,15 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Options for a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// Address to listen on. Port 0 means any free port. The address decides how clients authenticate: see
+    /// Address to listen on. Port 0 means any free port. The address determines how clients authenticate: see
     /// [`requires_scram`](crate::requires_scram). Programs on other machines can use HTTP only over TLS.
     pub listen: SocketAddr,
     /// Host that clients on other machines should use instead of `listen`.
     pub advertised: Option<Advertised>,
     /// Certificate for TLS. `None` disables TLS.
     pub certificate: Option<Arc<ServerCertificate>>,
-    /// Whether to listen on a second port, for replicas: the one after `listen`, or any free port if that has none.
+    /// Whether to listen on a second port, for replicas. This is the port after `listen`, or any free port if `listen`
+    /// uses the last one.
     pub replicas: bool,
     /// Unix socket to listen on in addition to `listen`.
     pub socket: Option<SocketFile>,
@@ -53,10 +54,10 @@ pub struct GatewayOptions {
 /// Error that prevents the gateway from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// The operating system returned no random numbers for the SCRAM verifier.
+    /// The operating system didn't return random numbers for the SCRAM verifier.
     #[error("could not read random numbers")]
     Random(#[source] io::Error),
-    /// The gateway could not listen on the address.
+    /// The gateway couldn't listen on the address.
     #[error("could not listen on {address}")]
     Listen {
         /// Host and port, or the path of a unix socket.
@@ -64,7 +65,7 @@ pub enum GatewayError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The gateway could not start its threads.
+    /// The gateway couldn't start its threads.
     #[error("could not start the threads of the gateway")]
     Threads(#[source] io::Error),
 }
@@ -83,7 +84,7 @@ impl GatewayError {
     }
 }
 
-/// A gateway that listens but does not serve clients yet, leaving them to wait in the socket's queue.
+/// A gateway that listens but doesn't serve clients yet. Meanwhile, clients wait in the socket's queue.
 #[derive(Debug)]
 pub struct BoundGateway {
     access: Arc<Access>,
@@ -122,7 +123,7 @@ impl BoundGateway {
     /// Starts serving clients with databases from `leases`, and HTTP requests through `http`, if present.
     ///
     /// # Errors
-    /// Returns [`GatewayError::Threads`] if the worker threads cannot be started.
+    /// Returns [`GatewayError::Threads`] if the worker threads can't be started.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
         let Self { access, listeners, history, events, recorder, faults } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
@@ -155,12 +156,12 @@ pub struct Gateway {
 impl Gateway {
     /// Binds all listening addresses.
     ///
-    /// Since each session needs two files, this also raises the process's open file limit as far as the system permits.
+    /// Each session needs two files, so this also raises the process's open file limit as far as the system permits.
     ///
     /// # Errors
     ///
-    /// Returns an error if an address is in use or unavailable, or if the system provides no random numbers. No
-    /// listener remains open after an error.
+    /// Returns an error if an address is in use or unavailable, or if the system doesn't provide random numbers. After
+    /// an error, all listeners are closed.
     pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
         let GatewayOptions { listen, advertised, certificate, replicas, socket, secret, history, budget } =
             options;

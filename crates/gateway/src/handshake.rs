@@ -41,7 +41,7 @@ pub(crate) struct PendingSession {
     pub(crate) version_negotiated: bool,
     /// When the client's startup message arrived.
     pub(crate) since: Instant,
-    /// Bytes per second and direction, if a fault limits them.
+    /// Rate limit in bytes per second for each direction. `None` means no limit.
     pub(crate) bandwidth: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum HandshakeError {
     Disconnected,
     /// The gateway refuses the client and sends it this message.
     Refused(Stream, Vec<u8>),
-    /// A fault of the lease ends the connection.
+    /// A fault ends the connection.
     Hit(HitConnection),
 }
 
@@ -68,8 +68,8 @@ enum FirstMessage {
     Other(ClientRequest),
 }
 
-/// Reads a client's request, authenticating the client if it requests a session. A delay by a fault does not count for the
-/// timeout.
+/// Reads a client's request. Authenticates the client if it requests a session. A fault's delay doesn't count toward
+/// the timeout.
 pub(crate) async fn read_request(
     stream: Stream,
     state: &GatewayState,
@@ -161,7 +161,7 @@ fn supported_protocols(state: &GatewayState) -> SupportedProtocols {
     SupportedProtocols { two: major.has_old_protocol(), newest: major.newest_protocol() }
 }
 
-/// Answers a client's encryption request, starting TLS if there is a certificate.
+/// Responds to a client's encryption request, and starts TLS if there is a certificate.
 pub(crate) async fn encrypt(
     mut stream: Stream,
     certificate: Option<&Arc<ServerCertificate>>,
@@ -185,8 +185,8 @@ fn refused(stream: Stream, error: &ErrorResponse) -> HandshakeError {
     HandshakeError::Refused(stream, error.to_bytes())
 }
 
-/// Returns the client's connection and its bandwidth in bytes per second and direction, unless a fault ends the
-/// connection. `database` is the name of the database.
+/// Returns the client's connection and its rate limit in bytes per second for each direction, unless a fault ends the
+/// connection. `database` is the database name.
 async fn admit(
     client: Stream,
     database: &str,

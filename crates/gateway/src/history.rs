@@ -1,6 +1,6 @@
-//! Remembers the last statements of each lease (the use of a database under a name).
+//! Stores the last statements of each lease (the use of a database under a name).
 //!
-//! After a failed test, pgfresh can show these statements along with the kept database.
+//! After a failed test, pgfresh shows these statements along with the kept database.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use lease::{Leases, cut};
 use serde::{Deserialize, Serialize};
 use sys::lock;
 
-/// Maximum number of statements that the history remembers for each lease.
+/// Maximum number of statements that the history stores for each lease.
 const MAX_STATEMENTS: usize = 20;
-/// Maximum number of leases in the history. Beyond this number, the history forgets the half with the oldest
-/// statements, except for leases with open sessions.
+/// Maximum number of leases in the history. Above this number, the history removes the half with the oldest statements,
+/// except for leases with open sessions.
 const MAX_LEASES: usize = 1000;
 
 /// A failed test's database, kept so that the user can inspect it.
@@ -29,7 +29,7 @@ pub struct KeptDatabase {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// Whether the database is left over from an earlier server whose data directory this server has taken over.
-    /// Inherited databases are not leases of this server.
+    /// Inherited databases aren't leases of this server.
     #[serde(skip)]
     pub inherited: bool,
     /// The test's last statements (20 at most). The newest comes last.
@@ -45,13 +45,13 @@ pub struct StatementHistory(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Statements by database name, as requested by the sessions.
+    /// Statements by database name, as sessions requested it.
     rings: HashMap<String, StatementRing>,
     kept: Vec<KeptDatabase>,
 }
 
 impl State {
-    /// Forgets half of the leases, except those with open sessions. This is faster than searching for the oldest lease
+    /// Removes half of the leases, except those with open sessions. This is faster than searching for the oldest lease
     /// every time a new name appears.
     fn forget_older_half(&mut self) {
         let last = |ring: &StatementRing| lock(ring).back().map(|(begun, _)| *begun);
@@ -82,8 +82,8 @@ impl StatementHistory {
         statements.iter().filter(|(begun, _)| *begun >= since).map(|(_, ran)| ran.clone()).collect()
     }
 
-    /// Forgets kept databases that no longer exist, because a client released them or the pool needed room. Inherited
-    /// databases are not affected.
+    /// Removes kept databases that no longer exist, because a client released them or the pool needed room. Inherited
+    /// databases stay.
     pub fn remove_missing_databases(&self, leases: &Leases) {
         lock(&self.0).kept.retain(|kept| kept.inherited || leases.is_kept(&kept.name));
     }
@@ -107,7 +107,7 @@ impl StatementHistory {
         lock(&self.0).kept.iter().find(|kept| kept.name == name).cloned()
     }
 
-    /// Forgets a kept database that no longer exists.
+    /// Removes a kept database that no longer exists.
     pub fn remove_kept_database(&self, name: &str) {
         lock(&self.0).kept.retain(|kept| kept.name != name);
     }
@@ -118,7 +118,7 @@ impl StatementHistory {
         lock(&self.0).kept.clone()
     }
 
-    /// Forgets the statements of the lease `name` after a database reset.
+    /// Removes the statements of the lease `name` after a database reset.
     pub fn clear(&self, name: &str) {
         if let Some(ring) = lock(&self.0).rings.get(cut(name)) {
             lock(ring).clear();

@@ -1,4 +1,4 @@
-//! Interface to a service answering HTTP requests on the gateway's port.
+//! Defines the interface to the service that handles HTTP requests on the gateway's port.
 
 use std::fmt::Debug;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Listeners that accept clients on a TCP port and a unix socket.
+//! Accepts clients on a TCP port and a unix socket.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use crate::session::serve;
 use crate::state::{ConnectionHandle, GatewayState};
 use crate::stream::{Socket, watch};
 
-/// Pause before the next attempt after a failure to accept a connection, e.g. for lack of file descriptors.
+/// Pause after a failed attempt to accept a connection, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening socket. Dropping it removes the file of a unix socket.

@@ -1,6 +1,6 @@
-//! TLS for programs that connect to the server directly rather than through the gateway.
+//! Offers TLS to programs that connect directly to the server rather than through the gateway.
 //!
-//! For example, a template's setup command may insist on TLS. Since the server itself does not offer TLS, pgfresh does.
+//! For example, a template's setup command might insist on TLS. The server itself doesn't offer TLS, so pgfresh does.
 
 use std::io;
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ impl LoopbackEncryption for SetupEncryption {
 }
 
 impl SetupEncryption {
-    /// Answers encryption requests until the client sends its first message to the server itself.
+    /// Responds to encryption requests until the client sends its first message to the server itself.
     async fn begin(&self, mut client: Stream) -> io::Result<Stream> {
         let mut bytes = Vec::new();
         loop {
@@ -61,7 +61,7 @@ impl SetupEncryption {
                     client.write_all(NOT_ENCRYPTED).await?;
                     bytes.drain(..length);
                 }
-                // Let the server answer. If something is wrong, it reports the error.
+                // Let the server respond: if something is wrong, it reports the error.
                 Ok(Some(_)) | Err(_) => return Ok(client.with_unread(bytes)),
             }
         }

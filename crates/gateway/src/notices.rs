@@ -1,4 +1,4 @@
-//! Notices from a lease to one of its open sessions: that the session must close, or that the lease has faults.
+//! Notifies an open session that it must close, or that its lease has faults.
 
 use std::future::pending;
 use std::sync::{Arc, mpsc};
@@ -21,7 +21,7 @@ pub(crate) struct NoticeSender(watch::Sender<Notice>);
 #[derive(Debug, Clone)]
 pub(crate) struct Notices {
     receiver: watch::Receiver<Notice>,
-    /// Whether the session has taken its order.
+    /// Whether the session has taken its order to obey faults.
     took_order: bool,
 }
 
@@ -32,13 +32,13 @@ pub(crate) fn notices() -> (NoticeSender, Notices) {
 }
 
 impl NoticeSender {
-    /// Tells the session to close.
+    /// Makes the session close.
     pub(crate) fn close(&self) {
         self.0.send_modify(|notice| notice.closes = true);
     }
 
-    /// Tells the session to obey the faults of its lease from its next message on. The session drops `waiting` when it
-    /// obeys, and when it ends. `bandwidth` is the session's rate in bytes per second and direction, if it is limited.
+    /// Orders the session to obey the faults of its lease from its next message on. The session drops `waiting` when it
+    /// obeys or ends. `bandwidth` is the rate limit in bytes per second for each direction, if there is one.
     pub(crate) fn order(
         &self,
         faults: &Arc<LeaseFaults>,
@@ -58,7 +58,7 @@ impl Notices {
         self.wait(|notice| notice.closes).await;
     }
 
-    /// Waits until the session must close, or has an order.
+    /// Waits until the session must close or has an order.
     pub(crate) async fn changed(&mut self) {
         let took_order = self.took_order;
         self.wait(|notice| notice.closes || (!took_order && notice.order.is_some())).await;
@@ -70,7 +70,7 @@ impl Notices {
         }
     }
 
-    /// Returns true if the session has an order that it has not taken.
+    /// Returns true if the session has an order that it hasn't taken.
     pub(crate) fn has_order(&self) -> bool {
         !self.took_order && self.receiver.borrow().order.is_some()
     }
@@ -80,7 +80,7 @@ impl Notices {
         self.receiver.borrow().closes
     }
 
-    /// Returns the session's order the first time.
+    /// Returns the session's order on the first call, and `None` afterwards.
     pub(crate) fn take_order(&mut self) -> Option<FaultOrder> {
         let order = self.receiver.borrow().order.clone().filter(|_| !self.took_order);
         self.took_order |= order.is_some();

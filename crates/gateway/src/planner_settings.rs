@@ -1,7 +1,7 @@
-//! Follows a session's settings that concern plans and the meaning of names, such as `search_path`.
+//! Tracks the session settings that affect query plans and the meaning of names, such as `search_path`.
 //!
-//! Only the plain forms are followed: startup parameters, SET, RESET, DISCARD ALL and a SELECT of `set_config` alone.
-//! A change inside a function is not seen, and ROLLBACK TO SAVEPOINT does not undo a change here.
+//! The tracker recognizes only plain forms: startup parameters, SET, RESET, DISCARD ALL, and a SELECT that only calls
+//! `set_config`. It doesn't notice changes inside functions, and ROLLBACK TO SAVEPOINT doesn't revert a change here.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -9,7 +9,7 @@ use std::mem;
 use pgwire::{BoundValue, SqlLexer, StartupParams, Token, TokenKind};
 use server::SUPERUSER;
 
-/// Settings without a common prefix that concern plans or the meaning of a statement's text.
+/// Settings without a common prefix that affect query plans or the meaning of a statement's text.
 const NAMES: &[&str] = &[
     "constraint_exclusion",
     "cpu_index_tuple_cost",
@@ -39,15 +39,15 @@ const NAMES: &[&str] = &[
     "work_mem",
 ];
 
-/// Values by the names of settings, in lower case.
+/// Values by setting name, in lower case.
 type Settings = BTreeMap<String, String>;
 
 /// The settings of one session.
 #[derive(Debug, Default)]
 pub(crate) struct PlannerSettings {
     startup: Settings,
-    /// Settings after a rollback, after a commit, and at present. They differ only in a transaction that has changed
-    /// a setting.
+    /// The settings after a rollback, after a commit, and now. They differ only in a transaction that has changed a
+    /// setting.
     committed: Settings,
     session: Settings,
     current: Settings,
@@ -55,10 +55,10 @@ pub(crate) struct PlannerSettings {
     has_failed: bool,
 }
 
-/// A change of one setting or of all. Without a value, the setting gets back its value from the session's start.
+/// A change to one setting or to all settings. Without a value, the setting returns to its value at session start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
-    /// `None` for all settings.
+    /// `None` means all settings.
     name: Option<String>,
     value: Option<String>,
     is_local: bool,
@@ -82,18 +82,18 @@ impl PlannerSettings {
         Self { startup, committed, session, current, ..Self::default() }
     }
 
-    /// Returns the present settings, sorted by name.
+    /// Returns the current settings, sorted by name.
     pub(crate) fn current(&self) -> Vec<(String, String)> {
         self.current.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// Returns true if a statement has the form of a change of settings.
+    /// Returns true if a statement has one of the forms that change settings.
     pub(crate) fn is_change(statement: &str) -> bool {
         let any = BoundValue { type_oid: 0, format: 0, value: Some(Vec::new()) };
         Change::read(statement, &[any.clone(), any.clone(), any]).is_some()
     }
 
-    /// Applies a statement that has succeeded. Returns true if it has the form of a change of settings.
+    /// Applies a successful statement. Returns true if it has one of the forms that change settings.
     pub(crate) fn apply(&mut self, statement: &str, values: &[BoundValue]) -> bool {
         let Some(change) = Change::read(statement, values) else { return false };
         let Change { name, value, is_local } = change;
@@ -113,12 +113,12 @@ impl PlannerSettings {
         true
     }
 
-    /// Notes that a statement has failed. The next COMMIT of an open transaction then rolls back.
+    /// Records that a statement has failed, so that the next COMMIT of an open transaction rolls back.
     pub(crate) fn failed(&mut self) {
         self.has_failed = true;
     }
 
-    /// Ends the transaction. Returns true if this may have changed the settings.
+    /// Ends the transaction. Returns true if the settings might have changed.
     pub(crate) fn end_transaction(&mut self, commits: bool) -> bool {
         let has_failed = mem::take(&mut self.has_failed);
         if !mem::take(&mut self.in_changed_transaction) {
@@ -171,7 +171,7 @@ impl Change {
         Self { name: Some(name.to_lowercase()), value, is_local: false }
     }
 
-    /// Reads the tokens after RESET.
+    /// Parses the tokens after RESET.
     fn reset(tokens: &[Token<'_>]) -> Option<Self> {
         match tokens {
             [name] if name.is_word(b"all") => Some(Self::reset_all()),
@@ -182,7 +182,7 @@ impl Change {
         }
     }
 
-    /// Reads the tokens after SET.
+    /// Parses the tokens after SET.
     fn set(tokens: &[Token<'_>]) -> Option<Self> {
         match tokens {
             [local, rest @ ..] if local.is_word(b"local") => {
@@ -211,7 +211,7 @@ impl Change {
         }
     }
 
-    /// Reads the tokens after SELECT if they are one call of `set_config`.
+    /// Parses the tokens after SELECT if they are a single call of `set_config`.
     fn set_config(tokens: &[Token<'_>], values: &[BoundValue]) -> Option<Self> {
         let call = match tokens {
             [schema, point, call @ ..] if schema.is_word(b"pg_catalog") && point.is_sign(b'.') => call,
@@ -234,7 +234,7 @@ impl Change {
     }
 }
 
-/// Returns the value of a setting as `set_config` takes it, or `None` for DEFAULT. `is_path` means that the value is a
+/// Returns a setting's value in the form for `set_config`, or `None` for DEFAULT. `is_path` means that the value is a
 /// list of names.
 fn value_of(tokens: &[Token<'_>], is_path: bool) -> Option<String> {
     if let [only] = tokens
@@ -251,7 +251,7 @@ fn value_of(tokens: &[Token<'_>], is_path: bool) -> Option<String> {
     Some(items.join(", "))
 }
 
-/// Returns a name as the server folds it, the content of a plain literal, or the text of any other token. Returns
+/// Returns a token's text: folded for a name, unquoted for a plain literal, unchanged for any other token. Returns
 /// `None` for a literal with escapes.
 fn text_of(token: &Token<'_>) -> Option<String> {
     if token.is_name() {
@@ -272,7 +272,7 @@ mod tests {
         PlannerSettings::at_startup(&StartupParams::new(parameters.iter().copied()))
     }
 
-    /// Returns the value of a setting after one statement.
+    /// Returns the value of the setting `name` after `statement`.
     fn value(statement: &str, name: &str) -> Option<String> {
         let mut settings = settings(&[("user", "postgres")]);
         assert!(settings.apply(statement, &[]), "{statement}");

@@ -10,7 +10,7 @@ use pgwire::{Completed, NormalizedStatement, QueryRuns, RepeatedPart, StatementK
 
 use crate::budget::Budget;
 
-/// Maximum number of different statements counted separately by a record. They take up to 500 kB.
+/// Maximum number of distinct statements that a record counts separately. They take up to 500 kB.
 const MAX_STATEMENTS: usize = 500;
 /// Maximum number of original texts (as clients sent them) in the record's cache.
 const MAX_CACHED_TEXTS: usize = 500;

@@ -36,7 +36,8 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Databases that clients usually connect to when dropping other databases with SQL.
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
-/// Settings that are on in the sessions of a replica, by which clients find it. Servers before 14 report neither.
+/// Settings that are on in a replica's sessions, so that clients recognize a replica. Servers before 14 don't report
+/// them.
 const STANDBY_SETTINGS: [&str; 2] = ["in_hot_standby", "default_transaction_read_only"];
 
 /// Serves one connection until the connection or the gateway closes.
@@ -55,8 +56,8 @@ pub(crate) async fn serve(
                     Arc::clone(http).serve(stream).await;
                 }
             }
-            // The protocol has no answer to a cancel request. Instead, closing the connection tells the client that the
-            // gateway has processed the request.
+            // The protocol doesn't define a response to a cancel request. Closing the connection tells the client that
+            // the gateway has processed the request.
             Ok(ClientRequest::Cancel(_stream, key)) => drop(state.keys.cancel(&key).await),
             Ok(ClientRequest::Session(stream, pending)) => {
                 let state = Arc::clone(&state);
@@ -133,11 +134,11 @@ fn start(
     }
 }
 
-/// Differences between the server's startup response and the one that a client gets.
+/// How the client's startup response differs from the server's.
 struct StartupResponseChanges {
     /// Whether the gateway has negotiated the protocol version, so that the server's own message must not follow.
     version_negotiated: bool,
-    /// Whether the database stands in for a replica.
+    /// Whether the database stands in for a replica, so that the response must look like one from a replica.
     stands_in: bool,
 }
 
@@ -152,7 +153,7 @@ impl StartupResponseChanges {
     }
 }
 
-/// The client of a session that is about to begin.
+/// The client of a session that is about to start.
 struct SessionStart {
     socket: Socket,
     unread: Vec<u8>,
@@ -189,7 +190,7 @@ impl SessionStart {
     fn in_transaction(self, mut lease: TransactionGuard, state: &GatewayState) {
         let Self { socket, unread, presence, since, notices, .. } = self;
         let Some((stream, startup_response, transaction)) = lease.lend() else {
-            // The server has terminated its session, so the lease is over, too.
+            // The server has terminated its session, so the lease has ended too.
             let message = error_message::server_gone().to_bytes();
             return send_last_message(state, socket, unread, message, presence);
         };
@@ -206,19 +207,19 @@ impl SessionStart {
     }
 }
 
-/// Returns the facts of a session in the database `name`.
+/// Returns the facts about a session in the database `name`.
 fn facts(state: &GatewayState, name: String, startup_response: Vec<u8>) -> SessionFacts {
     let scope = FaultScope { registry: Arc::clone(&state.faults), leases: state.leases.clone(), name };
     SessionFacts { scope, startup_response }
 }
 
-/// Returns true if the lease has its own server with a replica. If not, a copy stands in for the replica.
+/// Returns true if the lease has its own server with a replica. Otherwise, a copy stands in for the replica.
 fn has_replica(state: &GatewayState, database: &str) -> bool {
     state.leases.isolation(database) == Some(Isolation::Server) && !Leases::is_always_there(database)
 }
 
-/// Returns a function that ends all backends that wait for clients. In databases without a lease, none starts until the function is
-/// dropped, because the client may run its statement again.
+/// Returns a function that ends all backends that are waiting for clients. Until this function is dropped, no backend
+/// starts in databases without a lease, because the client might run its statement again.
 fn end_waiting_backends(leases: Leases) -> EndWaitingBackends {
     let mut hold = None;
     Box::new(move || {
@@ -255,7 +256,8 @@ fn send_last_message(
     });
 }
 
-/// Gets a session. The isolation comes from the request, else from the existing lease, else from the server's default.
+/// Gets a session. The isolation comes from the request; otherwise from the existing lease; otherwise from the server's
+/// default.
 fn lease_session(
     state: &GatewayState,
     request: &ConnectRequest<'_>,
@@ -303,7 +305,7 @@ fn run_session<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
-/// When a session begins to obey faults.
+/// When a session starts to obey faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Before the client's first message.
@@ -321,9 +323,9 @@ struct Session {
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
     notices: Notices,
-    /// The session's order to obey faults, unless the server has terminated it. `None` without faults.
+    /// The session's order to obey faults. `None` if the session has no faults, or once the server has terminated it.
     order: Option<FaultOrder>,
-    /// Keeps the lease in use after the session has ended. `None` without faults.
+    /// Keeps the lease in use after the session has ended. `None` if the session has no faults.
     hold: Option<Hold>,
 }
 
@@ -371,7 +373,7 @@ impl Session {
         }
     }
 
-    /// Forwards until the session ends, unless it must close or obey faults first.
+    /// Forwards until the session ends. Returns early if the session must close or obey faults.
     async fn forward_until_notice(&mut self, forward: &mut Forward) -> Option<End> {
         let Self { guard, notices, order, hold, .. } = self;
         let ending = async {
@@ -393,8 +395,8 @@ impl Session {
         }
     }
 
-    /// Makes the server end the session because of a fault. The server sends the client the reason. Returns false if this
-    /// fails.
+    /// Makes the server end the session because of a fault, so that the server sends the client the reason. Returns
+    /// false if this fails.
     async fn terminate(&mut self) -> bool {
         let Some(order) = self.order.take() else { return false };
         let (scope, process) = (self.facts.scope.clone(), self.facts.process());
@@ -410,7 +412,7 @@ impl Session {
         }
     }
 
-    /// Stays in the lease while the client does not know that its session has ended.
+    /// Stays in the lease while the client doesn't know that its session has ended.
     async fn outlive_session(mut self, presence: &ConnectionHandle) {
         if let Some(hold) = self.hold.take().filter(Hold::has_started) {
             tokio::select! {
@@ -480,7 +482,7 @@ impl Session {
     }
 }
 
-/// Returns the last message for a client that did not end the session itself.
+/// Returns the last message for a client that didn't end the session itself.
 ///
 /// `end` is `None` if the gateway closes. `close_requested` means that pgfresh asked the server to terminate the
 /// session, in which case the server's own message may be lost. In the middle of a server message, the result is
@@ -489,8 +491,8 @@ fn final_message(conversation: &Conversation, end: Option<End>, close_requested:
     if !conversation.may_interject() {
         return None;
     }
-    // The client needs no message if the server has already sent the reason, or if the server rejected an invalid
-    // message length, which PostgreSQL does without an answer.
+    // The client needs no message if the server has already sent the reason. The same applies if the server rejected an
+    // invalid message length, because PostgreSQL doesn't send an error then.
     if conversation.ends_in_error() || (end == Some(End::Server) && conversation.is_within_message()) {
         return Some(Vec::new());
     }
@@ -521,7 +523,7 @@ async fn discard_session_state(server: &mut Stream) -> io::Result<bool> {
     if frames(&answer).any(|frame| frame.tag == b'E') {
         return Ok(false);
     }
-    // Make sure that the backend sends no further bytes, because the next client would receive them.
+    // Make sure that the backend doesn't send further bytes, because the next client would receive them.
     let more = poll_fn(|context| match server.poll_receive(context, &mut chunk) {
         std::task::Poll::Pending => std::task::Poll::Ready(ControlFlow::Continue(())),
         std::task::Poll::Ready(_) => std::task::Poll::Ready(ControlFlow::Break(())),

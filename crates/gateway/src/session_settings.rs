@@ -1,7 +1,7 @@
-//! Settings from a client's `pgfresh.…` parameters in its startup message.
+//! Parses the client's `pgfresh.…` settings from its startup message.
 //!
-//! Since PostgreSQL accepts any setting with a dot in its name, the gateway can leave these parameters in the message
-//! for the server.
+//! PostgreSQL accepts any setting with a dot in its name, so the gateway can leave these parameters in the message for
+//! the server.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ pub(crate) struct GatewayState {
     pub(crate) faults: Arc<Faults>,
 }
 
-/// Handle for an open connection, which counts as open for as long as the handle exists. The handle also signals when
+/// Handle for an open connection. The connection counts as open while the handle exists. The handle also signals when
 /// the gateway closes.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionHandle {

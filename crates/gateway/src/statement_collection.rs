@@ -1,8 +1,8 @@
-//! Collects a suite's distinct statements: with the values of a few runs, the sessions' settings, and the tests that
+//! Collects the distinct statements of a test suite: the values of a few runs, the session settings, and the tests that
 //! ran them. A reader can then ask a planner for their plans.
 //!
-//! Of many runs of one statement, the collection keeps those whose text and values have the lowest digests. This
-//! choice is random, yet the same in each run of the suite, whatever the order of its tests.
+//! If a statement runs many times, the collection keeps the runs whose text and values have the lowest digests. This
+//! selection is random but reproducible: it doesn't depend on the order of the tests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -22,14 +22,14 @@ const MAX_STATEMENTS: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
 /// Maximum number of runs of each statement with their values.
 const RUNS: usize = 3;
-/// Maximum number of pairs of a statement and a test that ran it.
+/// Maximum number of pairs of a statement and a test that ran the statement.
 const MAX_PAIRS: usize = 1_000_000;
 /// Maximum number of original texts (as clients sent them) in the cache.
 const MAX_CACHED_TEXTS: usize = 2000;
-/// Maximum size of these texts, in bytes.
+/// Maximum size of the cached texts, in bytes.
 const MAX_CACHED_BYTES: usize = 8 << 20;
 
-/// First words of statements that are neither planned nor missed.
+/// First words of statements that don't have plans and don't count as missing.
 const OTHERS: &[&[u8]] = &[
     b"begin",
     b"start",
@@ -51,50 +51,51 @@ const OTHERS: &[&[u8]] = &[
 /// A collected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectedStatement {
-    /// Name of the template of the statement's database.
+    /// Name of the template that the statement's database was made from.
     pub template: String,
-    /// Text without values.
+    /// Text with placeholders instead of values.
     pub normalized: String,
-    /// Settings of the session that concern plans and names, sorted by name.
+    /// Session settings that affect plans and names, sorted by name.
     pub settings: Vec<(String, String)>,
     /// Some runs with different texts or values. There is at least one.
     pub runs: Vec<CollectedRun>,
-    /// Number of all runs.
+    /// Total number of runs.
     pub count: u64,
-    /// Highest number of runs of one prepared statement with a name. 0 if clients prepared it without a name only.
+    /// Highest number of runs of one named prepared statement. 0 if clients prepared the statement only without a name.
     pub prepared_runs: u64,
-    /// Names of the tests that ran the statement, sorted. The name of the database if a test has no name.
+    /// Names of the tests that ran the statement, sorted. For a test without a name, this is the database name.
     pub tests: Vec<String>,
 }
 
 /// A run of a collected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectedRun {
-    /// Text of the single statement. The query of a cursor or of a COPY, but the whole COPY of a table.
+    /// Text of the single statement. For a cursor or a COPY of a query, this is the query. For a COPY of a table, it is
+    /// the whole COPY.
     pub text: String,
     /// Bound values.
     pub values: Vec<BoundValue>,
 }
 
-/// All collected statements, and the numbers of runs that are missing there.
+/// All collected statements, and how many runs are missing from them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectedStatements {
-    /// Statements that the server plans and COPY of tables, sorted by their normalized text.
+    /// Statements that the server plans, and COPY of tables, sorted by their normalized text.
     pub statements: Vec<CollectedStatement>,
     /// Runs of statements that the server doesn't plan, such as CREATE TABLE. COPY of a table, transaction control, settings
     /// and FETCH don't count.
     pub utilities: u64,
-    /// Runs of EXECUTE, whose statement was prepared in SQL.
+    /// Runs of EXECUTE, which don't count because their statements were prepared in SQL.
     pub sql_executions: u64,
     /// Runs of statements that are too long or not UTF-8.
     pub unread: u64,
-    /// Sessions that the gateway could not follow to their end. The number of their statements is unknown.
+    /// Sessions that the gateway couldn't follow to their end, so their number of statements is unknown.
     pub lost_sessions: u64,
-    /// Runs of statements beyond the limits of number and size.
+    /// Runs that exceed the limits on the number and size of statements.
     pub beyond_limits: u64,
-    /// Pairs of a statement and a test beyond the limit.
+    /// Pairs of a statement and a test that exceed the limit.
     pub tests_beyond_limit: u64,
-    /// Whether a client has named a test.
+    /// Whether any client has named a test.
     pub has_names: bool,
 }
 
@@ -107,13 +108,13 @@ struct State {
     statements: Vec<Entry>,
     /// Indexes in `statements`.
     indexes: HashMap<Key, usize>,
-    /// Parts of the texts that clients sent last.
+    /// Parsed parts of the most recent client texts.
     parts: HashMap<Arc<str>, Arc<[Part]>>,
     parts_bytes: usize,
     normalized: Interner<String>,
     settings: Interner<Vec<(String, String)>>,
     names: Interner<String>,
-    /// Statements of the running tests by the number of their database's name.
+    /// Statements of running tests, by the number of their database name.
     running: HashMap<u32, HashSet<usize>>,
     bytes: usize,
     pairs: usize,
@@ -133,22 +134,22 @@ struct Entry {
     tests: BTreeSet<u32>,
 }
 
-/// A part of a client's text.
+/// A part of a client's text, which can contain several statements.
 #[derive(Debug, Clone)]
 enum Part {
-    /// A statement that the server plans, or a COPY of a table. It has the number of its normalized text unless that is beyond the limit, and its
-    /// text unless that is the client's whole text.
+    /// A statement that the server plans, or a COPY of a table. The number is that of its normalized text, or `None`
+    /// above the limit. The text is `None` if it is the client's whole text.
     Planned(Option<u32>, Option<Arc<str>>),
     Setting(Arc<str>),
-    /// The end of a transaction, and whether it commits.
+    /// The end of a transaction. True means a commit.
     End(bool),
     SqlExecution,
     Utility,
-    /// BEGIN, SAVEPOINT, FETCH and similar statements. They need no plan and don't count as missing.
+    /// BEGIN, SAVEPOINT, FETCH and similar statements, which don't need a plan and don't count as missing.
     Other,
 }
 
-/// Numbers equal values, beginning with 0.
+/// Assigns equal values the same number, starting at 0.
 #[derive(Debug)]
 struct Interner<T> {
     numbers: HashMap<Arc<T>, u32>,
@@ -191,7 +192,7 @@ pub(crate) struct SessionCollector {
     template: u32,
     database: u32,
     settings: PlannerSettings,
-    /// Number of the present settings. `None` beyond the limit.
+    /// Number of the current settings. `None` above the limit.
     settings_number: Option<u32>,
 }
 
@@ -223,7 +224,7 @@ impl StatementCollection {
         }
     }
 
-    /// Counts a session that the gateway could no longer follow.
+    /// Counts a session that the gateway couldn't follow to its end.
     pub(crate) fn count_lost(&self) {
         lock(&self.0).missing.lost_sessions += 1;
     }
@@ -315,7 +316,7 @@ impl SessionCollector {
         self.settings_number = lock(&self.collection.0).settings.limited_number(self.settings.current());
     }
 
-    /// Counts this session as one that the gateway could no longer follow.
+    /// Counts this session as one that the gateway couldn't follow to its end.
     pub(crate) fn count_lost(&self) {
         self.collection.count_lost();
     }
@@ -360,7 +361,7 @@ impl State {
                 let text = (query.len() < whole.trim().len()).then(|| query.into());
                 Part::Planned(self.normalized_number(NormalizedStatement::whole_text(query)), text)
             }
-            // The server doesn't plan a COPY of a table, but its locks count.
+            // The server doesn't plan a COPY of a table, but its locks matter, so collect it.
             None if first == b"copy" => {
                 let text = (part.len() < whole.trim().len()).then(|| part.into());
                 Part::Planned(self.normalized_number(NormalizedStatement::whole_text(part)), text)
@@ -369,7 +370,7 @@ impl State {
         }
     }
 
-    /// Returns the number of a normalized text, or `None` for a new one beyond the limits.
+    /// Returns the number of a normalized text, or `None` for a new text above the limits.
     fn normalized_number(&mut self, text: String) -> Option<u32> {
         if self.bytes >= MAX_BYTES && !self.normalized.numbers.contains_key(&text) {
             return None;
@@ -382,7 +383,7 @@ impl State {
         Some(number)
     }
 
-    /// Adds a run. `key` is `None` beyond the limits. `text` is the text of the statement unless that is the client's
+    /// Adds a run. `key` is `None` above the limits. `text` is the statement's text, or `None` if that is the client's
     /// whole text.
     fn add(&mut self, key: Option<Key>, database: u32, sent: &SentStatement, text: Option<&Arc<str>>) {
         let Some(index) = key.and_then(|key| self.index(key)) else {
@@ -402,7 +403,7 @@ impl State {
         self.running.entry(database).or_default().insert(index);
     }
 
-    /// Returns the index of the statement, or `None` if it is new and beyond the limits.
+    /// Returns the statement's index, or `None` for a new statement above the limits.
     fn index(&mut self, key: Key) -> Option<usize> {
         if let Some(index) = self.indexes.get(&key) {
             return Some(*index);
@@ -435,7 +436,7 @@ impl State {
 }
 
 impl Entry {
-    /// Keeps the run if its digest is among the lowest.
+    /// Stores the run if its digest is among the lowest.
     fn keep(&mut self, statement: SentStatement) {
         let digest = statement.digest();
         let Err(at) = self.runs.binary_search_by_key(&digest, |(digest, _)| *digest) else { return };

@@ -1,9 +1,9 @@
-//! Records the statements of each test, so that clients can check them against a budget.
+//! Records the statements of each test, so that clients can compare them with a budget.
 //!
-//! A test lasts from the beginning of its lease, or from the last reset, until the next reset or the end of the lease.
-//! Statements are recorded only if a client requests this or if all tests have a budget. A client that ends a test by
-//! name over HTTP immediately learns whether the test exceeded its budget. The reports about all other tests are
-//! retained until pgfresh exits.
+//! A test begins when its lease begins or is reset, and ends at the next reset or when the lease ends. The recorder is
+//! active only if a client requests it or if all tests have a budget. A client that ends a test by name over HTTP
+//! immediately learns whether the test exceeded its budget. Reports about all other tests are stored until pgfresh
+//! exits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,12 +31,12 @@ pub struct TestOverBudget {
     pub message: String,
 }
 
-/// A failed test that read from a replica while the replica lagged.
+/// A failed test that read from a lagging replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestOnLaggingReplica {
-    /// The test's name on one line, or that of its database.
+    /// The test's name on one line, or the database name for a test without a name.
     pub test: String,
-    /// The first statements that ran on the replica meanwhile.
+    /// The first statements that ran on the replica while it lagged.
     pub reads: Vec<LaggingRead>,
 }
 
@@ -60,7 +60,7 @@ struct State {
     over: Vec<TestOverBudget>,
     /// Number of tests that exceeded their budget when `over` was already full.
     more: usize,
-    /// Failed tests that read from a replica that lagged.
+    /// Failed tests that read from a lagging replica.
     lagging: Vec<TestOnLaggingReplica>,
     sweep_at: usize,
 }
@@ -96,7 +96,7 @@ impl StatementRecorder {
         }
     }
 
-    /// Returns the record for a new session of the lease `name`, or `None` if the lease is not recorded.
+    /// Returns the record for a new session of the lease `name`, or `None` if the lease isn't recorded.
     ///
     /// A session can request a record in its `settings`. If the session has requested a database reset, a new test
     /// begins.
@@ -131,7 +131,7 @@ impl StatementRecorder {
         if !known && (asked || self.records_all()) {
             let recorded = Recorded::new(Some(since));
             if sessions > 1 && !self.records_all() {
-                // The record is incomplete, because it misses the other open sessions.
+                // The record misses the statements of sessions that are already open, so it is incomplete.
                 lock(&recorded.record).mark_incomplete();
             }
             state.records.insert(cut(name).to_owned(), recorded);
@@ -140,7 +140,7 @@ impl StatementRecorder {
     }
 
     /// Compares the statements of the lease `name` with the budget `own`, taking missing limits from the budget for all
-    /// tests. Returns `None` if the lease is not recorded.
+    /// tests. Returns `None` if the lease isn't recorded.
     #[must_use]
     pub fn measure(&self, name: &str, own: &Budget, leases: &Leases) -> Option<TestMeasurement> {
         let since = leases.leased(name).map(|(since, _)| since);
@@ -169,7 +169,7 @@ impl StatementRecorder {
         }
     }
 
-    /// Remembers a failed test that read from a replica while the replica lagged.
+    /// Stores a failed test that read from a lagging replica.
     pub fn add_lagging(&self, test: TestOnLaggingReplica) {
         let mut state = lock(&self.state);
         if state.lagging.len() < MAX_REPORTS {
@@ -177,7 +177,7 @@ impl StatementRecorder {
         }
     }
 
-    /// Returns the failed tests that read from a replica while the replica lagged.
+    /// Returns the failed tests that read from a lagging replica.
     #[must_use]
     pub fn lagging(&self) -> Vec<TestOnLaggingReplica> {
         lock(&self.state).lagging.clone()
@@ -209,8 +209,8 @@ impl State {
         self.over.push(TestOverBudget { database: cut(name).to_owned(), message });
     }
 
-    /// If there are many records, removes those of leases that have ended. This is necessary because the recorder does
-    /// not notice when a lease ends.
+    /// Removes the records of ended leases if there are many records. The recorder doesn't notice when a lease ends, so
+    /// records would accumulate.
     fn sweep(&mut self, budget: &Budget, leases: &Leases) {
         if self.records.len() < self.sweep_at.max(SWEEP_THRESHOLD) {
             return;

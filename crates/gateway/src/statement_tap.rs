@@ -1,5 +1,5 @@
-//! Follows a session's statements on behalf of its listeners: the event log, the history, the recorder, the
-//! collection and the transcription.
+//! Follows a session's statements for its listeners: the event log, the history, the recorder, the collection and the
+//! transcription.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,14 +29,14 @@ pub(crate) struct Taps {
     pub(crate) transcription: Mutex<Option<Arc<Transcription>>>,
 }
 
-/// The listeners of one session, except those of all sessions.
+/// The listeners that a session has in addition to the gateway-wide ones.
 #[derive(Debug, Default)]
 pub(crate) struct SessionListeners {
     pub(crate) record: Option<SharedRecord>,
     pub(crate) collector: Option<SessionCollector>,
-    /// The transcription, and the parameters of the session.
+    /// The transcription, and the session's startup parameters.
     pub(crate) transcription: Option<(Arc<Transcription>, StartupParams)>,
-    /// The watch over the replica, if the session is there.
+    /// Watches the replica's lag, if the session runs on a replica.
     pub(crate) replica: Option<Arc<ReplicaWatch>>,
 }
 
@@ -48,8 +48,8 @@ impl Taps {
         Arc::clone(last.insert(open.unwrap_or_default()))
     }
 
-    /// Returns the listeners of a new session in `database`. If the session has requested a database reset, the history
-    /// forgets the earlier statements.
+    /// Returns the listeners for a new session in `database`. If the session has requested a database reset, the
+    /// history removes the earlier statements.
     pub(crate) fn listeners(
         &self,
         database: &str,
@@ -70,7 +70,7 @@ impl Taps {
         }
     }
 
-    /// Returns the record for a new session in `database`, or `None` if the lease is not recorded.
+    /// Returns the record for a new session in `database`, or `None` if the lease isn't recorded.
     fn record(&self, database: &str, settings: &SessionSettings, leases: &Leases) -> Option<SharedRecord> {
         if let Some(history) = self.history.as_ref().filter(|_| settings.reset) {
             history.clear(database);
@@ -157,7 +157,7 @@ impl Tap {
         self.track(now, |tracker, tell| tracker.observe_server(bytes, now, tell));
     }
 
-    /// Observes bytes from the server after the client has left. Only a transcript needs them.
+    /// Observes bytes from the server after the client has disconnected. Only transcripts need them.
     pub(crate) fn observe_server_without_client(&self, bytes: &[u8]) {
         self.transcriber.iter().for_each(|transcriber| transcriber.observe_server(bytes, Instant::now()));
     }

@@ -1,9 +1,9 @@
-//! A client or server connection over TCP (with or without TLS) or over a unix socket.
+//! Wraps a client or server connection over TCP (with or without TLS) or over a unix socket.
 //!
-//! Tokio's own streams always watch both directions of a socket. Since the kernel reports a unix socket as writable
-//! whenever the other side has read a message, each message would wake its sender once more for nothing. Our streams
-//! therefore watch only the reading direction. While a write would block, they watch the writing direction through a
-//! second descriptor.
+//! Tokio's own streams always watch both directions of a socket. The kernel reports a unix socket as writable whenever
+//! the other side has read a message, so each message would wake its sender once more for nothing. `Stream` therefore
+//! watches only the reading direction. While a write would block, it watches the writing direction through a second
+//! descriptor.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -29,12 +29,11 @@ use crate::tls::TlsSocket;
 /// (`wmem_max`), which an administrator may have changed.
 const UNIX_BUFFER: usize = 212_992;
 
-/// After a client has closed its writing side, we keep checking whether it still reads. These are the initial and the
-/// maximum interval between checks.
+/// Initial and maximum interval between checks whether a client that has closed its writing side still reads.
 const FIRST_POLL_PAUSE: Duration = Duration::from_millis(1);
 const MAX_POLL_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long we wait for a client to read its last message.
+/// How long to wait for a client to read its last message.
 const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A non-blocking socket of one of the supported kinds.
@@ -90,7 +89,7 @@ impl Socket {
         }
     }
 
-    /// Closes the connection with a TCP reset. Over a unix socket, which has none, it only closes the connection.
+    /// Closes the connection with a TCP reset. Unix sockets don't have resets, so they are just closed.
     pub(crate) fn reset(self) -> io::Result<()> {
         match &self {
             Self::Tcp(stream) => sys::reset_now(stream),
@@ -188,7 +187,7 @@ impl Stream {
     /// Returns a watcher that notices when the client leaves, even while the connection is in use.
     ///
     /// # Errors
-    /// Returns the system's error if the socket cannot be duplicated or watched.
+    /// Returns the system's error if the socket can't be duplicated or watched.
     pub fn disconnect_watcher(&self) -> io::Result<DisconnectWatcher> {
         let connection = watch(self.socket().duplicate()?, Interest::READABLE)?;
         Ok(DisconnectWatcher { connection, ends: self.tcp_ends() })
@@ -331,7 +330,7 @@ pub struct DisconnectWatcher {
 }
 
 impl DisconnectWatcher {
-    /// Waits until the client closes its writing side or disconnects.
+    /// Waits until the client closes its writing side or disconnects completely.
     pub async fn writing_side_closed(&self) {
         // Ask the kernel every time, because it may know the answer before the runtime does.
         poll_fn(|context| {
@@ -346,7 +345,7 @@ impl DisconnectWatcher {
     }
 
     /// Waits until the client, having closed its writing side, disconnects completely. For clients on other machines,
-    /// this returns immediately, because we can't find out whether they still read.
+    /// this returns immediately, because the kernel doesn't know whether they still read.
     pub async fn disconnected(&self) {
         let mut pause = FIRST_POLL_PAUSE;
         while !sys::is_hung_up(&self.connection)

@@ -1,4 +1,4 @@
-//! A TCP connection with TLS. No call blocks.
+//! Implements TLS over a TCP connection with calls that never block.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -47,7 +47,7 @@ impl TlsSocket {
         &self.stream
     }
 
-    /// Returns the certificate digest to which a client can bind its proof, or `None` if the handshake has not chosen a
+    /// Returns the certificate digest to which a client can bind its proof, or `None` if the handshake hasn't chosen a
     /// certificate yet or the certificate has no digest.
     pub(crate) fn certificate_digest(&self) -> Option<&[u8]> {
         self.choice.digest()

@@ -1,5 +1,5 @@
-//! Transcripts of sessions: the clients' messages, and the outcome of each request. A transcript changes nothing that
-//! the client or the server receives.
+//! Transcribes sessions: the messages that clients sent, and the outcome of each request. Transcribing doesn't change
+//! the messages that the client and the server receive.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,14 +20,14 @@ pub struct Transcription {
     sessions: Mutex<Option<Vec<Arc<Mutex<TranscribedSession>>>>>,
 }
 
-/// A session whose statement has no complete answer yet.
+/// A session with a running statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingSession {
     /// Name of the database.
     pub database: String,
-    /// Process id of the backend, or 0 if the server does not report it.
+    /// Process id of the backend, or 0 if the server doesn't report it.
     pub backend: i32,
-    /// The statement that the server executes. During a COPY, the server may wait for the client.
+    /// The statement that the server is running. During a COPY, the server might be waiting for the client.
     pub running: RunningStatement,
 }
 
@@ -80,8 +80,8 @@ impl Transcription {
         lock(&self.sessions).is_none()
     }
 
-    /// Returns the open sessions that the server works for, in the order of their start. Only the server knows whether
-    /// they wait for a lock.
+    /// Returns the open sessions with a running statement, in the order in which they started. Only the server knows
+    /// whether they wait for a lock.
     #[must_use]
     pub fn waiting(&self) -> Vec<WaitingSession> {
         let sessions = lock(&self.sessions).clone().unwrap_or_default();
@@ -93,8 +93,8 @@ impl Transcription {
         waiting.collect()
     }
 
-    /// Returns all transcripts in the order in which the sessions began, and ends the transcription. Sessions that are
-    /// still open have their unanswered requests at the end. A second call returns nothing.
+    /// Ends the transcription and returns all transcripts, in the order in which the sessions started. Transcripts of
+    /// open sessions end with their requests without a response. A second call returns an empty list.
     #[must_use]
     pub fn finish(&self) -> Vec<SessionTranscript> {
         let sessions = lock(&self.sessions).take().unwrap_or_default();
@@ -113,8 +113,8 @@ impl SessionTranscriber {
         self.follow(|builder| builder.observe_server(bytes, now), false);
     }
 
-    /// Passes bytes to the builder. Cuts this transcript if all of them together are too large, unless its last request is
-    /// complete.
+    /// Passes bytes to the builder. If all transcripts together are too large, cuts this transcript unless its last
+    /// request is complete.
     fn follow(&self, say: impl FnOnce(&mut TranscriptBuilder), is_client: bool) {
         let Self { transcription, session } = self;
         let Transcription { max_bytes, bytes, .. } = &**transcription;

@@ -1,6 +1,6 @@
-//! Worker threads that forward bytes, each with its own runtime.
+//! Runs worker threads that forward bytes, each with its own runtime.
 //!
-//! Since a session remains on one thread, a message wakes only that thread, and the threads share no lock.
+//! A session stays on one thread, so a message wakes only that thread, and the threads share no lock.
 
 use std::future::Future;
 use std::io;
@@ -20,7 +20,7 @@ pub const THREAD_NAME: &str = "gateway";
 const PROCESSORS_PER_THREAD: usize = 4;
 /// Maximum number of threads. More threads would only take processors away from the server.
 const MAX_THREADS: usize = 4;
-/// How long we wait for blocking calls after the gateway has closed.
+/// How long to wait for blocking calls after the gateway has closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Handles for assigning work to the threads.
@@ -84,7 +84,7 @@ impl Workers {
     }
 }
 
-/// Counts a task for as long as the task exists.
+/// Counts a task while the task exists.
 struct TaskCount(Arc<AtomicUsize>);
 
 impl TaskCount {

@@ -12,8 +12,8 @@ const STATEMENT: usize = 1024;
 pub struct Conversation {
     client: FrameDecoder,
     server: FrameDecoder,
-    /// Number of ReadyForQuery messages that the server still has to send. After an error or during a COPY,
-    /// the server may skip some of them. The session then never counts as idle again, which is safe.
+    /// Number of ReadyForQuery messages that the server still has to send. After an error or during a COPY, the server
+    /// might skip some of them. The session then never counts as idle again, which is safe.
     owed: u64,
     /// Whether the client has sent extended protocol messages without a Sync so far.
     unsynchronized: bool,
@@ -25,7 +25,7 @@ pub struct Conversation {
     last: u8,
 }
 
-/// State of the client's side of a session at one moment. [`Conversation::forget_since`] goes back to it.
+/// Snapshot of the client's side of a session. [`Conversation::forget_since`] restores it.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientSide {
     owed: u64,
@@ -88,7 +88,7 @@ impl Conversation {
         self.client.has_ended()
     }
 
-    /// Returns true if the session is idle, so that another client can use it: the server owes no response,
+    /// Returns true if the session is idle, so that another client can use it: the server has responded to everything,
     /// and no transaction is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -96,22 +96,22 @@ impl Conversation {
         between && self.owed == 0 && !self.unsynchronized && self.status == b'I' && self.last != b'E'
     }
 
-    /// Returns true if the server has answered all messages of the client, in whatever state the client's transaction is.
+    /// Returns true if the server has responded to all client messages, whatever the state of the client's transaction.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.may_be_at_rest() && self.owed == 0
     }
 
-    /// Returns true if the server's last message has ended an answer, and the client has sent no incomplete request. The
-    /// server may still owe the answers to requests behind it. After a COPY or an error, [`Self::owed`] is only an upper
-    /// bound, so that this is the best answer.
+    /// Returns true if the server's last message completed a response, and the client hasn't sent an incomplete
+    /// request. The server might still owe responses to later requests. After a COPY or an error, [`Self::owed`] is
+    /// only an upper bound, so a definite result isn't possible.
     #[must_use]
     pub fn may_be_at_rest(&self) -> bool {
         let between = self.client.is_between() && self.server.is_between();
         between && !self.unsynchronized && self.status != 0 && (self.owed == 0 || self.last == b'Z')
     }
 
-    /// Returns the number of answers that the server owes at most.
+    /// Returns the maximum number of responses that the server still owes.
     #[must_use]
     pub fn owed(&self) -> u64 {
         self.owed
@@ -123,21 +123,21 @@ impl Conversation {
         self.status
     }
 
-    /// Returns true if a transaction block is open, and the server has answered a request in it.
+    /// Returns true if a transaction block is open and the server has responded to a request in it.
     #[must_use]
     pub fn has_run_in_block(&self) -> bool {
         self.status == b'T' && self.previous_status == b'T'
     }
 
-    /// Returns what the state knows of the client's messages.
+    /// Returns a snapshot of the client's side.
     #[must_use]
     pub fn client_side(&self) -> ClientSide {
         let Self { owed, unsynchronized, .. } = *self;
         ClientSide { owed, unsynchronized, is_between: self.client.is_between() }
     }
 
-    /// Forgets the messages that the client has sent since `before`, because the caller has not forwarded them. Returns
-    /// false and changes nothing if `before` is in the middle of a request, and in a replication session.
+    /// Reverts the state to `before`, because the caller hasn't forwarded the client's later messages. Returns false
+    /// and changes nothing if `before` is in the middle of a request, or in a replication session.
     pub fn forget_since(&mut self, before: ClientSide) -> bool {
         if before.unsynchronized || !before.is_between || self.status == 0 {
             return false;
@@ -147,8 +147,9 @@ impl Conversation {
         true
     }
 
-    /// Returns true if the client's last message is incomplete or has an invalid length. If the server closes
-    /// the connection in this state, the length is the reason, for which it sends no error message.
+    /// Returns true if the client's last message is incomplete or has an invalid length. If the server closes the
+    /// connection in this state, the reason is the invalid length, because the server doesn't send an error message for
+    /// it.
     #[must_use]
     pub fn is_within_message(&self) -> bool {
         !self.client.is_between()

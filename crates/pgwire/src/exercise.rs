@@ -8,7 +8,7 @@ use crate::{
     TranscriptBuilder, cancel_key, password,
 };
 
-/// The bytes of a client and of a server, and the size of the chunks in which they arrive.
+/// The bytes from a client and from a server, and the size of the chunks that they arrive in.
 type Chunks<'a> = (&'a [u8], &'a [u8], usize);
 
 /// Runs every parser of this crate on `bytes`, for the fuzzer and for a test of stored inputs.
@@ -70,8 +70,8 @@ fn converse((client, server, chunk): Chunks<'_>) -> (usize, bool, bool, bool, bo
     (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
 }
 
-/// Returns the completed statements: for each, its text, whether it was run, its error, and whether a
-/// transaction is open afterwards.
+/// Returns the completed statements: the text of each, whether it ran, its error, and whether a transaction is open
+/// afterwards.
 fn follow((client, server, chunk): Chunks<'_>) -> Vec<(String, bool, Option<String>, Option<bool>)> {
     let (mut follow, mut done, now) = (StatementTracker::default(), Vec::new(), Instant::now());
     let mut tell = |told| {
@@ -84,7 +84,7 @@ fn follow((client, server, chunk): Chunks<'_>) -> Vec<(String, bool, Option<Stri
     done
 }
 
-/// Returns the messages of each request, and its tags if it has an outcome.
+/// Returns the messages of each request, and the command tags of the requests that have an outcome.
 fn transcribe((client, server, chunk): Chunks<'_>) -> Vec<(Vec<u8>, Option<Vec<String>>)> {
     let now = Instant::now();
     let mut builder = TranscriptBuilder::new(String::new(), &StartupParams::new([]), now);

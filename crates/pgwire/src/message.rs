@@ -25,7 +25,7 @@ const LONGEST_PASSWORD: usize = 4096;
 ///
 /// # Errors
 /// Returns the response for the client (`08P01`) if the message has another type, its length is out of
-/// bounds, or its text does not end with a zero byte.
+/// bounds, or its text doesn't end with a zero byte.
 pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
     let bounds = HEADER + 1..=LONGEST_PASSWORD;
     let Some(end) = answer_length(bytes, "password response", bounds, "invalid length of password packet")?

@@ -13,9 +13,9 @@ pub struct SupportedProtocols {
     pub newest: u32,
 }
 
-/// Returns a server's `NegotiateProtocolVersion` response to these parameters, or `None` if the server
-/// doesn't send one. `newest` is the server's newest protocol, in the form in which startup messages contain
-/// it. Source: `ProcessStartupPacket`.
+/// Returns a server's `NegotiateProtocolVersion` response to these parameters, or `None` if the server doesn't send
+/// one. `newest` is the server's newest protocol version, in the format of startup messages. Source:
+/// `ProcessStartupPacket`.
 #[must_use]
 pub fn negotiation(params: &StartupParams, newest: u32) -> Option<Vec<u8>> {
     let version = params.version().min(newest);
@@ -53,7 +53,7 @@ pub fn without_negotiation(mut startup_response: Vec<u8>) -> Vec<u8> {
     startup_response
 }
 
-/// Makes a startup response report a setting with this value.
+/// Changes a startup response so that it reports `value` for the setting `name`.
 #[must_use]
 pub fn with_parameter(startup_response: &[u8], name: &str, value: &str) -> Vec<u8> {
     let status = encode(b'S', [name, "\0", value, "\0"].concat().as_bytes());
@@ -73,7 +73,7 @@ pub fn with_parameter(startup_response: &[u8], name: &str, value: &str) -> Vec<u
 mod tests {
     use super::*;
 
-    /// Newest protocols of `PostgreSQL` up to 17, and of 18.
+    /// Newest protocol versions of `PostgreSQL` up to 17, and of 18.
     const OLD: u32 = 3 << 16;
     const NEW: u32 = 3 << 16 | 2;
 

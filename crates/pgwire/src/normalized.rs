@@ -209,8 +209,8 @@ fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
     }
 }
 
-/// Returns the kind of the statement that follows the subqueries of a `WITH`, all of which are in
-/// parentheses. If that one only reads, returns the kind of the first subquery that writes.
+/// Returns the kind of the statement that follows the subqueries of a `WITH`, all of which are in parentheses. If that
+/// statement only reads, returns the kind of the first subquery that writes.
 fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     let mut depth = 0_usize;
     let mut of_subquery = None;
@@ -235,13 +235,14 @@ fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     of_subquery.unwrap_or(StatementKind::Select)
 }
 
-/// Returns true if the next token is the first one of a subquery of a `WITH`, and not that of a list of columns.
+/// Returns true if the next token starts a subquery of a `WITH`, rather than a list of columns.
 fn begins_subquery(before: &[OperatorToken<'_>]) -> bool {
     matches!(before, [.., word, parenthesis]
         if parenthesis.is("(") && (word.is_word("as") || word.is_word("materialized")))
 }
 
-/// Returns the kind of a statement that changes rows, from its first word in lower case. Returns `None` for other words.
+/// Returns the kind of a statement that changes rows, given its first word in lower case. Returns `None` for other
+/// words.
 fn writing_kind(first: &str) -> Option<StatementKind> {
     match first {
         "insert" => Some(StatementKind::Insert),
@@ -251,8 +252,8 @@ fn writing_kind(first: &str) -> Option<StatementKind> {
     }
 }
 
-/// Formats the tokens as one line of at most `longest` bytes, and an ellipsis if that is too short. Values become `?`, lists of values become `(?, …)`, and several rows of
-/// values become a single list.
+/// Formats the tokens as one line of at most `longest` bytes, ending with an ellipsis if the text is longer. Values
+/// become `?`, lists of values become `(?, …)`, and several rows of values become a single list.
 fn spell(tokens: &[OperatorToken<'_>], longest: usize) -> String {
     let mut words: Vec<&str> = Vec::with_capacity(tokens.len());
     let mut index = 0;
@@ -263,7 +264,7 @@ fn spell(tokens: &[OperatorToken<'_>], longest: usize) -> String {
         }
         let after_savepoint = index > 0 && tokens[index - 1].is_word("savepoint");
         words.push(match token {
-            // Drivers put numbers into the names of savepoints.
+            // Drivers put numbers into savepoint names.
             OperatorToken::Word(_) if after_savepoint => "?",
             OperatorToken::Value => "?",
             OperatorToken::Word(text) | OperatorToken::Symbol(text) => text,

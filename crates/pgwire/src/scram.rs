@@ -38,7 +38,7 @@ const LONGEST: usize = 4096;
 
 type Key = [u8; 32];
 
-/// The keys with which pgfresh checks a client's proof. The secret can't be computed from them.
+/// The keys that pgfresh uses to check a client's proof. The secret can't be computed from them.
 #[derive(Clone)]
 pub struct Verifier {
     salt: [u8; 16],

@@ -1,4 +1,4 @@
-//! Statements as clients send them: whole texts, declared types and bound values.
+//! Stores statements as clients send them: the whole text, the declared types and the bound values.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct SentStatement {
 /// The value of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BoundValue {
-    /// Object identifier of the type that the client declared, or 0 if the server chooses the type.
+    /// OID of the type that the client declared, or 0 if the server determines the type.
     pub type_oid: u32,
     /// 0 for text, 1 for binary.
     pub format: i16,
@@ -28,7 +28,7 @@ pub struct BoundValue {
 }
 
 impl SentStatement {
-    /// Creates a statement without parameters. Returns `None` if the text is not UTF-8.
+    /// Creates a statement without parameters. Returns `None` if the text isn't UTF-8.
     pub(crate) fn query(text: &[u8]) -> Option<Self> {
         Self::prepared(text, &[])
     }
@@ -76,8 +76,8 @@ impl SentStatement {
         (0..count).map(value).collect()
     }
 
-    /// Returns a digest of the text and the values. It is the same in all versions of pgfresh, so that a choice among
-    /// statements by their digests can be repeated.
+    /// Returns a digest of the text and the values. The digest is the same in all versions of pgfresh, so that a
+    /// selection of statements by digest is reproducible.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let hash = blake3::Hasher::new().update(self.text.as_bytes()).update(&self.values).finalize();
@@ -91,7 +91,7 @@ impl SentStatement {
     }
 }
 
-/// Reads numbers from the start of a message's part.
+/// Reads numbers from the start of a message part.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -105,7 +105,7 @@ impl Reader<'_> {
         self.chunk().map(i16::from_be_bytes)
     }
 
-    /// Reads a number of items. The protocol limits it to 65535.
+    /// Reads an item count. The protocol limits it to 65535.
     fn count(&mut self) -> Option<usize> {
         self.chunk().map(|bytes| usize::from(u16::from_be_bytes(bytes)))
     }
@@ -156,7 +156,7 @@ mod tests {
         encode(b'B', &body)
     }
 
-    /// Returns the statements that a tracker with whole texts sees, with the bytes arriving in chunks.
+    /// Returns the statements that a tracker with whole texts reports. The bytes arrive in chunks.
     fn sent(client: &[u8], server: &[u8], chunk: usize) -> Vec<Option<SentStatement>> {
         let (mut tracker, mut sent, now) = (StatementTracker::with_values(), Vec::new(), Instant::now());
         let mut tell = |event| {

@@ -1,17 +1,17 @@
-//! Splits the text of a Query into statements, and finds the part of a statement that the server plans.
+//! Splits a query string into statements, and finds the part of a statement that the server plans.
 
 use std::ops::Range;
 
 use crate::sql::{SqlLexer, Token};
 
-/// Returns the statements in `sql`, without the semicolons between them and without blanks around them.
+/// Returns the statements in `sql`, without the semicolons between them and without surrounding white space.
 #[must_use]
 pub fn split_statements(sql: &str) -> Vec<&str> {
     statement_places(sql.as_bytes(), true).into_iter().map(|place| sql[place].trim()).collect()
 }
 
-/// Returns the places of the statements in `sql`, without the semicolons between them. Statements without a token have
-/// no place. `standard_strings` is the value of `standard_conforming_strings`.
+/// Returns the byte ranges of the statements in `sql`, without the semicolons between them. Omits statements without
+/// tokens. `standard_strings` is the value of `standard_conforming_strings`.
 ///
 /// A semicolon in parentheses, or in the body of a function in standard SQL, doesn't end a statement. Source:
 /// `psqlscan.l`.
@@ -43,7 +43,7 @@ pub fn statement_places(sql: &[u8], standard_strings: bool) -> Vec<Range<usize>>
     places
 }
 
-/// The position in a statement that may have the body of a function in standard SQL: `BEGIN ATOMIC … END`.
+/// The position in a statement that might contain the body of a function in standard SQL: `BEGIN ATOMIC … END`.
 #[derive(Clone, Copy, Default)]
 enum Body {
     /// Before the first word.
@@ -51,7 +51,7 @@ enum Body {
     Start,
     /// After CREATE or CREATE OR REPLACE.
     Create,
-    /// In the definition of a function or procedure, with this number of open BEGIN and CASE.
+    /// In the definition of a function or procedure, with the number of open BEGIN and CASE.
     Routine(usize),
     /// In any other statement.
     None,

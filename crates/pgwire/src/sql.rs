@@ -42,8 +42,8 @@ impl Token<'_> {
         matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
     }
 
-    /// Returns the name that the server takes the token for: in lower case, or without its quotes. Returns `None`
-    /// for other tokens, an incomplete name, and one that is not UTF-8.
+    /// Returns the token's name as the server reads it: folded to lower case, or without its quotes. Returns `None` for
+    /// other tokens, and for names that are incomplete or not UTF-8.
     #[must_use]
     pub fn name(&self) -> Option<String> {
         let text = std::str::from_utf8(self.text).ok()?;

@@ -1,4 +1,4 @@
-//! Parses a client's first packet, the only one without a tag.
+//! Parses a client's startup packet, the only packet without a tag.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -241,7 +241,7 @@ impl StartupPacket {
     ///
     /// # Errors
     /// Returns the response for the client. Its code is `08P01` if the length or layout is invalid, and
-    /// `28000` if the user is missing. It is `22021` if the name of the database is not UTF-8.
+    /// `28000` if the user is missing. It is `22021` if the name of the database isn't UTF-8.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ErrorResponse> {
         let Some(length) = number(bytes) else { return Ok(None) };
         let length = length as usize;

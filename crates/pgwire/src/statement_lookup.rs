@@ -1,12 +1,12 @@
-//! Finds the text of the statement that a message concerns.
+//! Finds the text of the statement that a message refers to.
 
 use std::collections::HashMap;
 
 use crate::frame::{Frame, split_zero};
 
-/// Returns the text of the statement that the last of a client's messages concerns. A message may contain the text, or
-/// name a prepared statement or a portal. All others belong to the message before them. The text is empty if no message
-/// has it.
+/// Returns the text of the statement that the last of a client's messages refers to. A message can contain the text, or
+/// name a prepared statement or a portal. Any other message refers to the statement of the message before it. Returns
+/// an empty text if no message contains it.
 pub(crate) fn statement_of_last<'a>(messages: impl Iterator<Item = Frame<'a>>) -> &'a [u8] {
     let (mut prepared, mut portals) = (HashMap::new(), HashMap::new());
     let mut last: &[u8] = &[];

@@ -1,11 +1,11 @@
-//! Finds the statements in the messages of a client.
+//! Finds the statements in a client's messages, by tracking the names of prepared statements and portals.
 
 use std::collections::HashMap;
 
 use crate::frame::{frames, split_zero};
 use crate::split::split_statements;
 
-/// Statements of a session by their names in the protocol.
+/// The statements of a session, by their names in the protocol.
 #[derive(Debug, Default)]
 pub struct StatementNames {
     prepared: HashMap<Vec<u8>, String>,
@@ -13,8 +13,8 @@ pub struct StatementNames {
 }
 
 impl StatementNames {
-    /// Returns the statements that a request runs, in their order. If it runs none, returns those that it prepares. Requests
-    /// must come in the order of the session.
+    /// Returns the statements that a request runs, in order. If it doesn't run any, returns those that it prepares. The
+    /// caller must pass the session's requests in order.
     pub fn read(&mut self, messages: &[u8]) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (mut run, mut prepared) = (Vec::new(), Vec::new());

@@ -1,24 +1,24 @@
-//! Patterns for statements: the beginning of a text, in which `…` stands for any text.
+//! Matches statements against patterns. A pattern is the beginning of a statement, with `…` in place of any text.
 
 use crate::sql::{SqlLexer, TokenKind};
 
-/// Stands for any text in a pattern.
+/// Matches any text.
 const ANY: char = '…';
 
-/// A pattern, ready to be compared with many statements. White space counts as one space, upper and lower case are equal,
-/// and `…` stands for any text.
+/// A pattern, prepared for comparison with many statements. The comparison ignores case and treats any white space as
+/// one space. `…` matches any text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedPattern {
-    /// The text before, between and after each `…`.
+    /// The text before the first `…`, between consecutive ones, and after the last one.
     parts: Vec<String>,
 }
 
-/// The text of a statement, ready to be compared with many patterns.
+/// A statement's text, prepared for comparison with many patterns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlainStatement(String);
 
 impl PreparedPattern {
-    /// Reads a pattern. Comments before its first token do not count.
+    /// Parses a pattern. Ignores comments before its first token.
     #[must_use]
     pub fn new(pattern: &str) -> Self {
         let mut lexer = SqlLexer::new(pattern.as_bytes(), true);
@@ -41,7 +41,7 @@ impl PreparedPattern {
 }
 
 impl PlainStatement {
-    /// Prepares the text of a statement.
+    /// Prepares a statement's text.
     #[must_use]
     pub fn new(sql: &str) -> Self {
         Self(plain(sql))
@@ -54,8 +54,9 @@ pub fn matches_pattern(pattern: &str, statement: &str) -> bool {
     PreparedPattern::new(pattern).matches(&PlainStatement::new(statement))
 }
 
-/// Returns a pattern for a statement and others that differ in values and comments only. `…` stands for each of these, and
-/// for the rest of a long statement. Before it, the pattern has at most `longest` bytes, unless its first word is longer.
+/// Returns a pattern that matches a statement regardless of its values and comments. `…` replaces each of them, and the
+/// end of a long statement. Without that last `…`, the pattern has at most `longest` bytes, unless its first word is
+/// longer.
 #[must_use]
 pub fn statement_pattern(sql: &str, longest: usize) -> String {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);

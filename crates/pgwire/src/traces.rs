@@ -66,8 +66,8 @@ impl SessionTraces {
     }
 }
 
-/// Returns true if a string of statements is certain to leave nothing in its backend and to change settings only with
-/// SET and RESET. The text is read as a server with `standard_conforming_strings` on reads it.
+/// Returns true if `sql` certainly leaves nothing in its backend and changes settings only with SET and RESET. Parses
+/// the text as a server with `standard_conforming_strings` on does.
 #[must_use]
 pub fn leaves_nothing(sql: &[u8]) -> bool {
     let mut statements = Statements::new(sql);
@@ -353,7 +353,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the names after a point. If `first` is a name, these are its further parts. Otherwise, they are attributes
+    /// Reads the names after a dot. If `first` is a name, these are its further parts. Otherwise, they are attributes
     /// of a value, which can also be functions.
     fn attributes(&mut self, first: Option<Token<'_>>, declares: bool) -> Option<()> {
         let in_catalog = first.is_some_and(|first| Folded::new(first).as_bytes() == b"pg_catalog");
@@ -452,7 +452,7 @@ fn is_catalog(token: Token<'_>) -> bool {
     bare(token).get(..3).is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"pg_"))
 }
 
-/// Returns true if a name after a value and a point could be a call of a function that leaves state.
+/// Returns true if a name after a value and a dot could be a call of a function that leaves state.
 fn is_attribute(token: Token<'_>) -> bool {
     // Check the first letter, which makes the search unnecessary for most names.
     let [first, _, _, ..] = bare(token) else { return false };

@@ -1,56 +1,57 @@
-//! A transcript of a session: its client's requests and the server's answers.
+//! Defines the transcript of a session: the client's requests and the server's responses.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::StatementError;
 
-/// Requests of one session's client and the server's answers, from the start-up to the end.
+/// The requests of a session's client and their outcomes, from startup to the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionTranscript {
     /// Name of the database.
     pub database: String,
-    /// Parameters of the start-up message without the database, such as `user` and `options`.
+    /// Startup parameters without the database, such as `user` and `options`.
     pub parameters: Vec<(String, String)>,
     /// When the server was ready for the first request.
     pub began: Instant,
-    /// Requests in the order in which the client sent them.
+    /// Requests in the order that the client sent them.
     pub requests: Vec<TranscribedRequest>,
-    /// Whether requests are missing at the end, because the transcript became too large or could not be followed.
+    /// Whether requests are missing at the end, because the transcript became too large or the builder couldn't follow
+    /// the session.
     pub is_cut: bool,
 }
 
-/// Messages of a client that the server answers with one ReadyForQuery: a Query, a function call, or messages of the
-/// extended protocol up to a Sync. The data of a COPY belong to the request that began it.
+/// Client messages that the server completes with a single ReadyForQuery: a Query, a function call, or
+/// extended-protocol messages up to a Sync. COPY data belongs to the request that started the COPY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TranscribedRequest {
     /// The messages, each with its tag and length, exactly as sent.
     pub messages: Arc<[u8]>,
-    /// When the first byte came.
+    /// When the first byte arrived.
     pub sent: Instant,
-    /// `None` if the server did not answer before the session or the transcript ended.
+    /// The outcome. `None` if the server didn't respond before the session or the transcript ended.
     pub outcome: Option<RequestOutcome>,
 }
 
-/// How a server answered a request.
+/// How a server responded to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestOutcome {
-    /// When ReadyForQuery came, or when the connection was closed after an error.
+    /// When ReadyForQuery arrived, or when the connection closed after an error.
     pub answered: Instant,
-    /// Command tags of the statements that succeeded, in their order. A portal that was suspended has none.
+    /// Command tags of the successful statements, in order. A suspended portal doesn't have one.
     pub tags: Vec<String>,
     /// The first error.
     pub error: Option<StatementError>,
-    /// Transaction status of ReadyForQuery: `I`, `T` or `E`. `I` if the connection was closed instead, which ends the
-    /// transaction.
+    /// Transaction status from ReadyForQuery: `I`, `T` or `E`. If the connection closed instead, this is `I`, because
+    /// closing ends the transaction.
     pub status: u8,
 }
 
-/// A statement that a server executes at present.
+/// A statement that a server is currently executing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningStatement {
-    /// First 1023 bytes of the text. Empty if the transcript doesn't have it.
+    /// First 1023 bytes of the text. Empty if the transcript doesn't contain it.
     pub statement: String,
-    /// When the server began to execute it.
+    /// When the server started to execute the statement.
     pub since: Instant,
 }

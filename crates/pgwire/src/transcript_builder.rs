@@ -1,7 +1,7 @@
-//! Follows both directions of a session and writes its transcript.
+//! Builds a session's transcript from the bytes in both directions.
 //!
-//! The builder copies the client's bytes as they come. It divides them into requests when the server's answers arrive,
-//! because only these tell which messages the server has ignored.
+//! The builder copies the client's bytes as they arrive. It divides them into requests when the server responds,
+//! because only the responses show which messages the server ignored.
 
 use std::time::Instant;
 
@@ -11,29 +11,29 @@ use crate::transcript::{RequestOutcome, RunningStatement, SessionTranscript, Tra
 use crate::unanswered::{SentMessage, UnansweredMessages};
 use crate::{ErrorResponse, StartupParams, StatementError};
 
-/// How many bytes of an error the builder reads, at most.
+/// Maximum number of bytes that the builder reads of an error.
 const ERROR: usize = 4096;
-/// How many bytes of a command tag the builder reads, at most.
+/// Maximum number of bytes that the builder reads of a command tag.
 const TAG: usize = 64;
-/// How many bytes of a running statement's text the builder returns, at most.
+/// Maximum number of bytes that the builder returns of a running statement's text.
 const TEXT: usize = 1023;
 
-/// Writes the transcript of one session from the bytes of both sides, which can arrive in chunks of any size.
+/// Builds one session's transcript. The bytes from both sides can arrive in chunks of any size.
 #[derive(Debug)]
 pub struct TranscriptBuilder {
     database: String,
     parameters: Vec<(String, String)>,
     began: Instant,
     answered: Vec<AnsweredRequest>,
-    /// The client's bytes after the answered requests.
+    /// The client's bytes that don't belong to a completed request.
     pending: Vec<u8>,
     /// Number of the client's bytes before `pending`.
     pending_start: u64,
     /// Length of the complete messages in `pending`.
     complete: usize,
-    /// When the first byte of the incomplete message came.
+    /// When the first byte of the incomplete message arrived.
     message_sent: Instant,
-    /// When the first byte of the first unanswered request came. `None` if there is no such request.
+    /// When the first byte of the first pending request arrived. `None` if no request is pending.
     request_sent: Option<Instant>,
     unanswered: UnansweredMessages,
     server: FrameDecoder,
@@ -41,9 +41,9 @@ pub struct TranscriptBuilder {
     tags: Vec<String>,
     /// The first error since the last ReadyForQuery.
     error: Option<StatementError>,
-    /// When the server began its present work. Meaningless while the server is idle.
+    /// When the server started its current work. Meaningless while the server is idle.
     running_since: Instant,
-    /// Size of the answered requests and of all tags, in bytes.
+    /// Size of the completed requests and of all tags, in bytes.
     kept: usize,
     /// Whether the builder ignores further bytes from the client.
     has_client_ended: bool,
@@ -97,7 +97,7 @@ impl TranscriptBuilder {
         self.kept + self.pending.len() + self.unanswered.len() * size_of::<SentMessage>()
     }
 
-    /// Processes bytes that the client sent at `now`. Nothing counts after a Terminate.
+    /// Processes bytes that the client sent at `now`. Ignores everything after a Terminate.
     pub fn observe_client(&mut self, bytes: &[u8], now: Instant) {
         let mut rest = bytes;
         while let [first, ..] = rest
@@ -120,25 +120,25 @@ impl TranscriptBuilder {
         }
     }
 
-    /// Returns the number of bytes that complete the current message, or its header. Returns `None` if the length is
-    /// invalid.
+    /// Returns the number of bytes that are missing from the current message, or from its header. Returns `None` if the
+    /// length is invalid.
     fn missing(&mut self) -> Option<usize> {
         let message = &self.pending[self.complete..];
         if let Ok(header) = Frame::header(message) {
             return Some(header.map_or(HEADER, |(_, length)| length) - message.len());
         }
-        // The server closes the connection.
+        // The server closes the connection after an invalid length.
         (self.has_client_ended, self.is_cut) = (true, true);
         None
     }
 
-    /// Processes a complete message of the client.
+    /// Processes a complete client message.
     fn sends(&mut self, tag: u8) {
         let start = self.pending_start + self.complete as u64;
         self.complete = self.pending.len();
         let is_copy_data = matches!(tag, b'd' | b'c' | b'f');
         if is_copy_data && self.request_sent.is_none() {
-            // These are left over from a COPY that has failed.
+            // This data is left over from a failed COPY, so it belongs to the last completed request.
             if let Some(last) = self.answered.last_mut() {
                 self.kept += self.pending.len();
                 self.pending_start += self.pending.len() as u64;
@@ -205,7 +205,7 @@ impl TranscriptBuilder {
         }
     }
 
-    /// Moves the first request to the answered ones.
+    /// Completes the first pending request.
     fn add_answered(&mut self, outcome: RequestOutcome) {
         let next = self.unanswered.first();
         let end = next.map_or(self.complete, |message| self.place(message.start));
@@ -220,12 +220,12 @@ impl TranscriptBuilder {
         self.answered.push(AnsweredRequest { messages, sent, outcome });
     }
 
-    /// Returns the index in `pending` of a position in the client's bytes.
+    /// Converts a position in the client's bytes to an index in `pending`.
     fn place(&self, position: u64) -> usize {
         usize::try_from(position - self.pending_start).unwrap_or(usize::MAX).min(self.complete)
     }
 
-    /// Returns the statement that the server works on, or `None` while it is idle.
+    /// Returns the statement that the server is working on, or `None` while it is idle.
     #[must_use]
     pub fn running(&self) -> Option<RunningStatement> {
         let current = self.unanswered.current()?;
@@ -238,13 +238,13 @@ impl TranscriptBuilder {
         Some(RunningStatement { statement, since: self.running_since })
     }
 
-    /// Returns true if the server still has to answer a message.
+    /// Returns true if the server still has to respond to a message.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.unanswered.current().is_some()
     }
 
-    /// Drops the unanswered requests, and ignores all further bytes.
+    /// Drops the pending requests, and ignores all further bytes.
     pub fn cut(&mut self) {
         self.is_cut |= !self.is_finished;
         self.clear();
@@ -257,8 +257,8 @@ impl TranscriptBuilder {
         (self.unanswered, self.request_sent) = (UnansweredMessages::default(), None);
     }
 
-    /// Notes that the connection closed at `now`. An error without ReadyForQuery becomes the outcome of the first
-    /// unanswered request.
+    /// Records that the connection closed at `now`. An error without ReadyForQuery becomes the outcome of the first
+    /// pending request.
     pub fn close(&mut self, now: Instant) {
         self.has_client_ended = true;
         let Some(error) = self.error.take() else { return };
@@ -272,8 +272,8 @@ impl TranscriptBuilder {
         self.add_answered(RequestOutcome { answered: now, tags, error: Some(error), status: b'I' });
     }
 
-    /// Returns the transcript, with all requests that the server has not answered at the end. Afterwards, the builder
-    /// ignores all bytes.
+    /// Returns the transcript, which ends with all requests that have no response. Afterwards, the builder ignores all
+    /// bytes.
     #[must_use]
     pub fn finish(&mut self) -> SessionTranscript {
         let answered = std::mem::take(&mut self.answered).into_iter();

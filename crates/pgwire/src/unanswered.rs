@@ -1,55 +1,56 @@
-//! Models which of a client's messages the server has answered.
+//! Tracks which client messages the server hasn't responded to.
 //!
-//! The server answers each message of the extended protocol, and sends ReadyForQuery after a Query, a function call
-//! or a Sync. After an error in the extended protocol, it ignores all messages up to the next Sync. During a COPY, it
-//! ignores Flush and Sync. Only its answers tell whether a COPY has begun, so the model decides then.
-//! Source: the manual's "Message Flow", 13 to 18; `SocketBackend` and `CopyGetData`.
+//! The server responds to each extended-protocol message, and sends ReadyForQuery after a Query, a function call or a
+//! Sync. After an error in the extended protocol, it ignores all messages until the next Sync. During a COPY, it
+//! ignores Flush and Sync. Only the server's responses show whether a COPY has started, so the model then determines
+//! which earlier messages the COPY affects. Source: the manual's "Message Flow", 13 to 18; `SocketBackend` and
+//! `CopyGetData`.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// A complete message of the client, without its content.
+/// A complete client message, without its content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SentMessage {
     pub(crate) tag: u8,
-    /// Position in the bytes of the client.
+    /// Position in the client's bytes.
     pub(crate) start: u64,
-    /// When the first byte came.
+    /// When the first byte arrived.
     pub(crate) sent: Instant,
-    /// Whether the server reads this Flush or Sync during a COPY, so that it ignores it.
+    /// Whether the server reads this Flush or Sync during a COPY, and therefore ignores it.
     is_in_copy: bool,
 }
 
 impl SentMessage {
-    /// Returns true if the server sends no answer to the message itself.
+    /// Returns true if the server doesn't respond to the message itself.
     fn is_silent(&self) -> bool {
         self.is_in_copy || matches!(self.tag, b'H' | b'c' | b'f')
     }
 
-    /// Returns true if the message belongs to the COPY of the request before it.
+    /// Returns true if the message belongs to the COPY of an earlier request.
     fn is_rest_of_copy(&self) -> bool {
         self.is_in_copy || matches!(self.tag, b'c' | b'f')
     }
 
-    /// Returns true if the server sends ReadyForQuery after the message. `is_skipping` means that the server has found
-    /// an error in an earlier message of the extended protocol.
+    /// Returns true if the server sends ReadyForQuery after the message. `is_skipping` means that an earlier
+    /// extended-protocol message failed.
     fn ends_request(&self, is_skipping: bool) -> bool {
         !self.is_in_copy && (self.tag == b'S' || (!is_skipping && matches!(self.tag, b'Q' | b'F')))
     }
 }
 
-/// The messages that a server has not answered yet, in the order in which the client sent them.
+/// Client messages that the server hasn't responded to yet, in the order that they were sent.
 #[derive(Debug, Default)]
 pub(crate) struct UnansweredMessages {
     messages: VecDeque<SentMessage>,
-    /// Whether the server reads data of a COPY.
+    /// Whether the server is reading COPY data.
     is_copying: bool,
-    /// Whether the server ignores all messages up to a Sync.
+    /// Whether the server ignores all messages until a Sync.
     is_skipping: bool,
 }
 
 impl UnansweredMessages {
-    /// Adds a message of the client. The data of a COPY need no entry.
+    /// Adds a client message. COPY data doesn't need an entry.
     pub(crate) fn push(&mut self, tag: u8, start: u64, sent: Instant) {
         let is_in_copy = self.is_copying && matches!(tag, b'H' | b'S');
         match tag {
@@ -59,7 +60,7 @@ impl UnansweredMessages {
                 return;
             }
             b'H' | b'S' => {}
-            // The server ends the COPY with an error.
+            // Any other message makes the server end the COPY with an error.
             _ => self.is_copying = false,
         }
         self.messages.push_back(SentMessage { tag, start, sent, is_in_copy });
@@ -70,17 +71,17 @@ impl UnansweredMessages {
         self.messages.front()
     }
 
-    /// Returns the message that the server works on, or `None` while it is idle.
+    /// Returns the message that the server is working on, or `None` while it is idle.
     pub(crate) fn current(&self) -> Option<&SentMessage> {
         self.messages.iter().find(|message| !message.is_silent())
     }
 
-    /// Returns the number of messages.
+    /// Returns the number of messages without a response.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Processes the tag of a message from the server, other than ReadyForQuery.
+    /// Processes a server message other than ReadyForQuery, given its tag.
     pub(crate) fn answer(&mut self, tag: u8) {
         match tag {
             b'1' => self.pop(b'P'),
@@ -98,7 +99,7 @@ impl UnansweredMessages {
         }
     }
 
-    /// Removes the current message if it has this tag.
+    /// Removes the current message if it has the tag `tag`.
     fn pop(&mut self, tag: u8) {
         let silent = self.messages.iter().take_while(|message| message.is_silent()).count();
         self.messages.drain(..silent);
@@ -107,7 +108,7 @@ impl UnansweredMessages {
         }
     }
 
-    /// Finds the messages that the client has already sent for the COPY.
+    /// Starts a COPY, and finds the messages that the client has already sent for it.
     fn begin_copy(&mut self) {
         self.is_copying = true;
         let begun = self.messages.iter().position(|message| !message.is_silent()).map_or(0, |at| at + 1);
@@ -125,14 +126,14 @@ impl UnansweredMessages {
         }
     }
 
-    /// Removes the request that a ReadyForQuery answers, with the rest of a COPY that is over. Returns false if the
-    /// queue has no such request.
+    /// Removes the request that a ReadyForQuery completes, and the rest of a finished COPY. Returns false if there is
+    /// no matching request.
     pub(crate) fn ready(&mut self) -> bool {
         let is_skipping = std::mem::take(&mut self.is_skipping);
         self.is_copying = false;
         let mut messages = self.messages.iter();
         let end = messages.position(|message| message.ends_request(is_skipping));
-        // A COPY may fail before the server reads the Sync behind it. Then this Sync has its usual answer.
+        // A COPY can fail before the server reads the Sync after it. The server then responds to this Sync as usual.
         let end = end.or_else(|| self.messages.iter().position(|message| message.tag == b'S'));
         let Some(end) = end else { return false };
         let rest = self.messages.iter().skip(end + 1).take_while(|message| message.is_rest_of_copy()).count();

@@ -1,15 +1,15 @@
-//! Looks for keywords in a statement. Comments, literals and quoted names are no keywords.
+//! Finds keywords in statements. Comments, literals and quoted names don't count.
 
 use crate::sql::{SqlLexer, Token};
 
-/// Returns true if the first word of a statement is one of these, which must be in lower case.
+/// Returns true if the first word of the statement is in `words`, which must be in lower case.
 #[must_use]
 pub fn begins_with(sql: &str, words: &[&str]) -> bool {
     let first = SqlLexer::new(sql.as_bytes(), true).token();
     first.is_some_and(|token| words.iter().any(|word| token.is_word(word.as_bytes())))
 }
 
-/// Returns true if these words follow each other in a statement. They must be in lower case.
+/// Returns true if the statement contains `words` consecutively. They must be in lower case.
 #[must_use]
 pub fn has_words(sql: &str, words: &[&str]) -> bool {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);

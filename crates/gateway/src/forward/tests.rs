@@ -360,7 +360,7 @@ fn stuck_direction_does_not_block_the_other() {
     });
 }
 
-/// Simulates a client that sends `up` and leaves, and a server that then answers with `down`.
+/// Simulates a client that sends `up` and disconnects, and a server that then responds with `down`.
 async fn end_of_client(up: &[u8], down: &[u8], farewell: &[u8]) -> End {
     let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(None);
     let work = async {
@@ -399,7 +399,7 @@ fn client_ending_at_any_byte_gets_remaining_answers() {
         for at in (1..up.len()).step_by(3).chain([1, 2, 3, 4, 5]) {
             assert_eq!(end_of_client(&up[..at], &down[..at.min(down.len())], b"").await, End::Client, "{at}");
         }
-        // The server is not idle when the client sends Terminate.
+        // The server isn't idle when the client sends Terminate.
         for up in [query(b"SELECT 1"), query(b"CREATE EXTENSION x"), encode(b'P', b"\0BEGIN\0\0\0")] {
             assert_eq!(end_of_client(&[&up[..], TERMINATE].concat(), &down, TERMINATE).await, End::Client);
         }
@@ -418,7 +418,7 @@ fn disconnected_client_does_not_interrupt_server_output() {
             let mut heard = Vec::new();
             server.read_to_end(&mut heard).await.unwrap();
             assert_eq!(heard, query(b"SELECT 1"));
-            // The server does not know that the client is gone, so the gateway must not cut off its answer.
+            // The server doesn't know that the client has disconnected, so the gateway must not cut off the response.
             server.write_all(&flood).await.unwrap();
             drop(server);
         };

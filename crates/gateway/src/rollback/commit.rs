@@ -1,6 +1,6 @@
 //! Commits the client's transactions: checks deferred constraints, closes cursors and restores settings.
 //!
-//! The gateway must do this, because for the server the client's transaction is just a savepoint.
+//! The gateway must do this itself, because the server sees the client's transaction only as a savepoint.
 
 use lease::{Constraints, Savepoint};
 
@@ -22,21 +22,21 @@ macro_rules! changed_rows {
     };
 }
 
-/// Query run first by each COMMIT, returning one row for each open cursor.
+/// Query that each COMMIT runs first. It returns one row for each open cursor.
 ///
 /// The first column is the number of changed rows in `pg_constraint`, `pg_proc`, `pg_rewrite`, `pg_attrdef` and
 /// `pg_policy`. The other columns are the cursor's name, whether the cursor outlives the transaction, and the
 /// transaction timeout (since version 17). There is always at least one row, because the query itself runs in a portal.
-/// We avoid aggregates and the `pg_cursors` view, because they would take longer than the rest of the COMMIT.
+/// The query avoids aggregates and the `pg_cursors` view, because they would take longer than the rest of the COMMIT.
 const COMMIT_STATE_QUERY: &str = concat!(
     "SELECT ",
     changed_rows!(2606 1255 2618 2604 3256),
     ", pg_catalog.quote_ident(name), is_holdable, pg_catalog.current_setting('transaction_timeout', true) \
     FROM pg_catalog.pg_cursor()"
 );
-/// Number of columns of [`COMMIT_STATE_QUERY`].
+/// Number of columns in [`COMMIT_STATE_QUERY`].
 const COMMIT_STATE_COLUMNS: usize = 4;
-/// Portals in the result of [`COMMIT_STATE_QUERY`] that are not cursors: the portal of injected statements and the
+/// Portals in the result of [`COMMIT_STATE_QUERY`] that aren't cursors: the portal of injected statements and the
 /// protocol's unnamed portal.
 const INTERNAL_PORTALS: [&str; 2] = ["_pgfresh", "\"\""];
 
@@ -48,8 +48,8 @@ const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_ca
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
-/// Query for the texts of functions and other objects that may change settings (2078 is the oid of `set_config`). A
-/// function in any language but SQL and PL/pgSQL is assumed to change any setting.
+/// Query for the texts of functions and other objects that might change settings (2078 is the OID of `set_config`).
+/// Functions in languages other than SQL and PL/pgSQL are assumed to change any setting.
 const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
@@ -122,7 +122,7 @@ impl RollbackSession {
         }
     }
 
-    /// Processes the rows of [`SOURCES_QUERY`]. Returns true if these texts mention settings that the gateway has not
+    /// Processes the rows of [`SOURCES_QUERY`]. Returns true if these texts mention settings that the gateway hasn't
     /// read yet.
     pub(super) fn sources_read(&mut self, rows: impl Iterator<Item = Row>) -> bool {
         let texts = rows.filter_map(|row| row.into_iter().next().flatten());
@@ -182,7 +182,7 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::Release);
     }
 
-    /// Returns the statement that makes the server enforce the client's transaction timeout, or `None` if there is no
+    /// Returns the statement that makes the server enforce the client's transaction timeout. Returns `None` without a
     /// timeout.
     pub(super) fn timeout_statement(&self) -> Option<String> {
         let timeout = &self.transaction.timeout;
@@ -193,12 +193,12 @@ impl RollbackSession {
         self.transaction.savepoint = Savepoint::Gone;
     }
 
-    /// Reports a failed COMMIT's error and rolls back all of the transaction's work.
+    /// Reports the error of a failed COMMIT, and rolls back all of the transaction's work.
     pub(super) fn commit_failed(&mut self, error: &[u8]) {
         self.delayed_completion.clear();
         self.settings_at_end.clear();
         self.to_client.extend_from_slice(error);
-        // Forget what the session knows about constraints, because the rollback may undo catalog changes.
+        // The rollback might undo catalog changes, so discard the session's stored constraints.
         self.transaction.constraints =
             Constraints { told: self.transaction.constraints.told, ..Constraints::default() };
         self.in_transaction = false;
@@ -206,8 +206,8 @@ impl RollbackSession {
     }
 }
 
-/// Returns the statement that restores settings in this order. As with RESET, a setting without a value gets its value
-/// from the start of the session.
+/// Returns the statement that restores settings in the given order. A setting without a value gets its value from the
+/// start of the session, as with RESET.
 fn restore(settings: &[Restored]) -> String {
     let mut sql = String::from("SELECT ");
     for (at, (name, value)) in settings.iter().enumerate() {

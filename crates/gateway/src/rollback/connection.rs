@@ -1,4 +1,4 @@
-//! Runs a client's session in rollback isolation, after the startup response.
+//! Runs a client's session in rollback isolation, from the startup response on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
 use crate::stream::{Socket, Stream};
 
-/// Time for which a statement can continue after its client has gone. The lease's next client waits for it, for a second
-/// at most.
+/// How long a statement can continue after its client has disconnected. The lease's next client waits for the
+/// statement, for at most a second.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Everything a session needs besides its two connections.
@@ -73,8 +73,8 @@ impl RollbackConnection {
     }
 }
 
-/// Drives until the session ends. If the session must close, stops as soon as the client stops reading. `order` becomes
-/// the session's order to obey faults, if there is one.
+/// Drives until the session ends. If the session must close, stops as soon as the client stops reading. If the session
+/// has an order to obey faults, stores it in `order`.
 async fn drive_until_end(
     drive: &mut Drive,
     order: &mut Option<FaultOrder>,
@@ -103,7 +103,7 @@ async fn drive_until_end(
             run_unless(ends, drive.run_until_rest()).await == Some(true)
         };
         let exchange = |other| drive.exchange_client(other, is_new);
-        // The lease's next client gets the transaction once the server has finished the work of this one, without a hold.
+        // Without a hold, the lease's next client gets the transaction once the server has finished this client's work.
         if !rests || switch(order, facts, (notices, presence), exchange).is_none() {
             drive.ignore_fault_requests();
             if !order.is_terminated() {
@@ -114,8 +114,8 @@ async fn drive_until_end(
     }
 }
 
-/// Lets the server finish the work of a client that gets no further answer, and returns the transaction to the lease.
-/// Returns the client's connection.
+/// Lets the server finish the work of a client that doesn't receive further responses, and returns the transaction to
+/// the lease. Returns the client's connection.
 async fn wind_down(mut drive: Drive, lease: TransactionGuard, key: Option<CancelKey>) -> Stream {
     lease.leaving();
     let left = drive.wind_down(PATIENCE, interrupt(key.as_ref())).await;
@@ -127,7 +127,7 @@ async fn wind_down(mut drive: Drive, lease: TransactionGuard, key: Option<Cancel
     client
 }
 
-/// Cancels the statement of a client that gets no further answer.
+/// Cancels the statement of a client that doesn't receive further responses.
 async fn interrupt(key: Option<&CancelKey>) {
     if let Some(key) = key
         && let Err(error) = key.interrupt().await
@@ -142,7 +142,7 @@ async fn return_to_lease(lease: TransactionGuard, server: Stream, transaction: L
     if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
         return;
     }
-    // If this task panics, the lease ends, as it does whenever a session doesn't return its transaction.
+    // If this task panics, the lease ends, as it does whenever a session fails to return its transaction.
     if let Err(error) = spawn_blocking(move || lease.leave(stream, transaction)).await {
         tracing::error!(%error, "could not give a lease back");
     }

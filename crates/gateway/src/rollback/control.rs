@@ -15,8 +15,8 @@ const ACTIVE_TRANSACTION: &str = "25001";
 const CANNOT_PREPARE: &str = "cannot prepare a transaction in rollback isolation";
 
 impl RollbackSession {
-    /// Returns true if the gateway can forward the statement unchanged, because in the current state the server will do
-    /// what the client expects. `top` means that the statement stands alone, i.e. it isn't one of several in a string.
+    /// Returns true if the gateway can forward the statement unchanged, because in the current state the server does
+    /// what the client expects. `top` means that the statement is the only one in its query string.
     pub(super) fn is_supported_unchanged(&self, kind: &Kind, top: bool) -> bool {
         let failed = self.is_aborted();
         match kind {
@@ -36,7 +36,7 @@ impl RollbackSession {
         }
     }
 
-    /// Executes the statement so that the client sees a plain server's result.
+    /// Executes the statement so that the client sees the result of a plain server.
     pub(super) fn execute_control(&mut self, kind: &Kind, top: bool, native: Native) {
         if !self.is_aborted() && self.must_read_settings(kind) {
             self.ensure_savepoint();
@@ -44,7 +44,7 @@ impl RollbackSession {
             return self.ensure_sources();
         }
         self.track_settings(kind);
-        // A plain server sends no warning for one of several statements in a string.
+        // For one of several statements in a query string, a plain server doesn't send a warning.
         let lonely = top && !self.in_transaction;
         match kind {
             Kind::Begin { modes, .. }
@@ -78,8 +78,8 @@ impl RollbackSession {
             Kind::DiscardAll => {
                 let parts = DISCARD_ALL.map(str::to_owned).to_vec();
                 self.ensure_savepoint();
-                // DISCARD ALL can't run in a transaction block, so no transaction is open after it in a plain server.
-                // Commit right away to match.
+                // DISCARD ALL can't run in a transaction block, so a plain server has no open transaction after it.
+                // Commit immediately to match this.
                 let response = Task::Send(command_complete("DISCARD ALL"));
                 self.prepend_tasks([
                     Task::Inject(parts, InjectedStatement::Required),
@@ -106,7 +106,7 @@ impl RollbackSession {
         }
     }
 
-    /// Tells the settings tracker about a statement before the server runs it.
+    /// Informs the settings tracker of a statement before the server runs it.
     pub(super) fn track_settings(&mut self, kind: &Kind) {
         match kind {
             Kind::RollbackTo(name) if self.in_transaction => self.settings.roll_back_to(name),
@@ -184,8 +184,8 @@ impl RollbackSession {
         }
     }
 
-    /// Returns true if the statement `what` may end a transaction now. If the client is in no transaction, sends a
-    /// warning and still returns true. With `chain`, this is an error instead.
+    /// Returns true if the statement `what` can end a transaction now. If the client isn't in a transaction, sends a
+    /// warning and still returns true; with `chain`, reports an error and returns false.
     fn can_end_transaction(&mut self, what: &str, chain: bool) -> bool {
         if !self.in_transaction && chain {
             self.refuse_outside_transaction(what);
@@ -223,7 +223,7 @@ impl RollbackSession {
     }
 
     /// Returns true if the gateway itself must apply these modes. A plain server accepts them before a transaction's
-    /// first query. Ours would refuse them even then, because of the savepoint.
+    /// first query, but the lease's server always refuses them because of the savepoint.
     fn may_change(&self, modes: Modes) -> bool {
         let is_fresh = self.in_transaction && self.is_untouched && !self.is_aborted();
         is_fresh && (modes.level || modes.read_only == Some(false))
@@ -273,7 +273,7 @@ impl RollbackSession {
         self.report_error(NO_TRANSACTION, &format!("{what} can only be used in transaction blocks"), None);
     }
 
-    /// Reports an error on behalf of a plain server. The caller must make sure that the client is in no transaction.
+    /// Reports an error as a plain server would. The caller must ensure that the client isn't in a transaction.
     fn report_error(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
         self.send_to_client(&report("ERROR", sqlstate, text, hint));
         self.fail();

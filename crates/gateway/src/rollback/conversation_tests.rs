@@ -1,6 +1,6 @@
-//! Compares the conversation with the server, statement by statement, for each row of the state table.
+//! Compares the messages exchanged with the server, statement by statement, for each row of the state table.
 //!
-//! Since the server is a stub, a failing test shows exactly how the conversation has changed.
+//! The server is a stub, so a failing test shows exactly how the exchange has changed.
 
 use super::session::RollbackSession;
 use super::stub::StubServer;
@@ -74,7 +74,7 @@ const SAVE: &str = "[SAVEPOINT pgfresh_t]";
 const RELEASE: &str = "[RELEASE SAVEPOINT pgfresh_t]";
 const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
 
-/// Returns a conversation after the lease's first statement, whose savepoint has not been released yet.
+/// Returns a conversation after the lease's first statement, whose savepoint hasn't been released yet.
 fn begun() -> Conversation {
     let mut play = Conversation::new();
     let first = play.query("SELECT");
@@ -156,7 +156,7 @@ fn settings_are_read_only_for_statements_changing_them() {
     let alone = |sql| [RELEASE, SAVE, sql, look, "done SET", "ready I"];
     assert_eq!(play.query("SET work_mem = 1"), alone("SET work_mem = 1"));
     assert_eq!(play.query("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
-    // The session no longer knows the settings, so it must read them again.
+    // The tracker has lost its stored settings, so the session must read them again.
     assert_eq!(play.query("SET LOCAL a.b = 1"), [read, "SET LOCAL a.b = 1", "done SET", "ready T"]);
     assert_eq!(play.query("SET LOCAL c.d = 1"), ["SET LOCAL c.d = 1", "done SET", "ready T"]);
     assert_eq!(play.query("RESET ALL"), [read, "RESET ALL", "done RESET", "ready T"]);

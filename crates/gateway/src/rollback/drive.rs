@@ -1,7 +1,7 @@
-//! Moves bytes between two sockets and a [`RollbackSession`].
+//! Moves bytes between two sockets through a [`RollbackSession`].
 //!
-//! The drive buffers messages that the session must read completely and forwards all others piece by piece. If too many
-//! bytes are waiting for one side, the drive stops reading from the other.
+//! The drive buffers messages that the session must read completely, and forwards all others in pieces. If too many
+//! bytes are waiting for one side, the drive stops reading from the other side.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use lease::LeaseTransaction;
 
 use pgwire::{ErrorResponse, HEADER, MalformedFrame, encode, frames, is_frontend_tag, split_zero};
 
-/// Maximum number of bytes waiting for one side before the drive stops reading from the other.
+/// Maximum number of bytes that wait for one side before the drive stops reading from the other side.
 const MAX_WAITING_BYTES: usize = 256 << 10;
 /// Maximum time for the server to finish a client's work after the client has disconnected.
 const WIND_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,18 +35,18 @@ const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) enum End {
     Client,
     Server,
-    /// The session must close, and the client isn't reading its pending bytes.
+    /// The session must close, but the client isn't reading its pending bytes.
     Closed,
-    /// A fault ends the session as a shutdown of the server does.
+    /// A fault ends the session as a server shutdown would.
     Terminated,
     /// The lease's transaction is lost.
     Broken(ErrorResponse),
-    /// The session has answered everything, and the client's next message waits. Unless the caller has asked for this with
-    /// [`Drive::run_until_rest`], this message requests a fault.
+    /// The server has responded to all messages, and the client's next message is waiting. That message requests a
+    /// fault, unless the caller has called [`Drive::run_until_rest`].
     AtRest,
 }
 
-/// A client and a server, with the session between them.
+/// Connects a client and a server through the session between them.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
 #[derive(Debug)]
 pub(super) struct Drive {
@@ -54,9 +54,9 @@ pub(super) struct Drive {
     pub(super) server: Stream,
     session: RollbackSession,
     gate: Arc<Gate>,
-    /// Follows the statements that the client sees, i.e. all but the injected ones.
+    /// Follows the statements that the client sees, which excludes injected ones.
     tap: Option<Box<Tap>>,
-    /// Number of bytes that the tap has seen but the client has not received.
+    /// Number of bytes that the tap has seen but the client hasn't received.
     tapped: usize,
     turn: Turn,
     up: FrameBuffer,
@@ -67,15 +67,16 @@ pub(super) struct Drive {
     discards_output: bool,
     /// Whether the session must close. If so, the drive stops as soon as the client stops reading.
     is_closing: bool,
-    /// Whether the client's next message requests a fault, so that it waits.
+    /// Whether the client's next message requests a fault, so that the message must wait.
     requests_fault: bool,
-    /// Whether the client's requests for faults are other statements. The drive has already seen them, or there can be none.
+    /// Whether to treat fault requests as ordinary statements: either the drive has already seen them, or the session
+    /// can't have faults.
     has_faults: bool,
-    /// Message in place of the server's next error. It is the client's last one.
+    /// Message that replaces the server's next error. It is the last message for the client.
     last_message: Option<Vec<u8>>,
-    /// Whether a fault ends the session, so that the drive takes nothing from the client.
+    /// Whether a fault ends the session, so that the drive stops reading from the client.
     is_terminated: bool,
-    /// Whether the drive stops before the client's next message once the session has answered everything.
+    /// Whether the drive stops before the client's next message, once the server has responded to all earlier messages.
     stops_at_rest: bool,
 }
 
@@ -88,7 +89,7 @@ impl Drive {
         tap: Option<Box<Tap>>,
     ) -> Self {
         let (up, down) = (FrameBuffer::default(), FrameBuffer::default());
-        // The rest of the startup response is no answer to a statement.
+        // The rest of the startup response isn't the response to a statement, so the tap must not see it.
         let tapped = session.to_client.len();
         Self {
             client,
@@ -137,8 +138,8 @@ impl Drive {
         }
     }
 
-    /// Drives until the session has answered everything. Returns false if the session ends before that. This future is
-    /// cancel-safe, like that of [`Self::run`].
+    /// Drives until the server has responded to all messages. Returns false if the session ends before that.
+    /// Cancel-safe, like [`Self::run`].
     pub(super) async fn run_until_rest(&mut self) -> bool {
         self.stops_at_rest = true;
         let end = self.run().await;
@@ -146,8 +147,8 @@ impl Drive {
         end == End::AtRest
     }
 
-    /// Replaces the client's connection with `other`, and returns the client's. The caller must call this only after
-    /// [`Self::run_until_rest`] has returned true.
+    /// Replaces the client's connection with `other`, and returns the client's side. The caller must first wait for
+    /// [`Self::run_until_rest`] to return true.
     pub(super) fn exchange_client(&mut self, other: Stream, is_new: bool) -> ClientSide {
         let client = std::mem::replace(&mut self.client, other);
         let unread = self.up.left().to_vec();
@@ -159,19 +160,20 @@ impl Drive {
             unsent: std::mem::take(&mut self.session.to_client),
             tap: self.tap.take(),
             status: self.session.client_status(),
-            // The lease's transaction is older than the client's block, and has its snapshot.
+            // The lease's transaction already has its snapshot, because it is older than the client's transaction
+            // block.
             has_run_in_block: self.session.client_status() == b'T',
             is_new,
             replaced: self.session.names.replaced(),
         }
     }
 
-    /// Takes requests for faults as other statements from now on, because the session cannot obey them.
+    /// Treats fault requests as ordinary statements from now on, because the session can't obey them.
     pub(super) fn ignore_fault_requests(&mut self) {
         (self.requests_fault, self.has_faults, self.stops_at_rest) = (false, true, false);
     }
 
-    /// Lets the server finish a disconnected client's work. `interrupt` cancels a statement that has not ended after
+    /// Lets the server finish a disconnected client's work. `interrupt` cancels a statement that is still running after
     /// `patience`. Returns the transaction, or `None` if the lease must end.
     pub(super) async fn wind_down(
         &mut self,
@@ -184,7 +186,7 @@ impl Drive {
         self.gate.set(Turn::Nobody).await;
         (self.client_ended, self.discards_output) = (true, true);
         self.up = FrameBuffer::default();
-        // A server finishes the statements that it has received. It undoes a pipeline without its Sync.
+        // Like a plain server, finish the statements that have been received, but undo a pipeline without its Sync.
         if !self.session.fail_copy() && !self.session.has_open_pipeline() {
             let quiet = poll_fn(|context| self.poll_until_quiet(context));
             if timeout(patience, quiet).await.is_err() {
@@ -202,8 +204,8 @@ impl Drive {
         self.down.left().is_empty().then(|| std::mem::take(&mut self.session.transaction))
     }
 
-    /// Ends the client's session as a shutdown of the server does: `interrupt` cancels its statement, and `message` takes the
-    /// place of the error.
+    /// Ends the client's session as a server shutdown would: `interrupt` cancels its statement, and `message` replaces
+    /// the resulting error.
     pub(super) async fn terminate(&mut self, message: Vec<u8>, interrupt: impl Future<Output = ()>) {
         (self.last_message, self.is_terminated) = (Some(message), true);
         if self.session.turn() == Turn::Client {
@@ -215,7 +217,7 @@ impl Drive {
                 tracing::debug!("a statement did not end with its session");
             }
         }
-        // In the middle of a message, the gateway can't insert its own.
+        // In the middle of a server message, the gateway can't insert its own message.
         let message = self.last_message.take().filter(|_| self.down.rest.0 == 0);
         let bytes = [std::mem::take(&mut self.session.to_client), message.unwrap_or_default()].concat();
         if !matches!(timeout(LAST_MESSAGE_TIMEOUT, self.client.write_all(&bytes)).await, Ok(Ok(()))) {
@@ -224,7 +226,7 @@ impl Drive {
         self.is_terminated = false;
     }
 
-    /// Forwards until the last message has taken the place of the error, or until the server works on nothing of the client's.
+    /// Forwards until the last message has replaced the error, or until the server has no work left for the client.
     fn poll_until_error(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.last_message.is_none() || self.session.turn() != Turn::Client {
@@ -239,7 +241,7 @@ impl Drive {
         }
     }
 
-    /// Returns the client's connection and the bytes that the client has not received yet. In the middle of a message,
+    /// Returns the client's connection and the bytes that the client hasn't received yet. In the middle of a message,
     /// these are `None`, because the gateway can't insert its own message there.
     pub(super) fn into_client(self) -> (Stream, Option<Vec<u8>>) {
         let unsent = self.session.to_client;
@@ -255,7 +257,7 @@ impl Drive {
             if self.session.is_idle() && self.session.to_server.is_empty() {
                 return Poll::Ready(true);
             }
-            // We need not tell the cancel gate about this turn, because no client can use the cancel key anymore.
+            // The cancel gate needn't know about this turn, because clients can no longer use the cancel key.
             self.turn = self.session.turn();
             match self.poll(context) {
                 Poll::Ready(None) => {}
@@ -273,13 +275,14 @@ impl Drive {
                 return Poll::Ready(Some(End::Broken(why.clone())));
             }
             if flush(&mut self.session.to_server, &mut self.server, context).is_err() {
-                // The server is about to send the reason.
+                // The server has stopped reading and is about to send the reason, so drop the bytes for it.
                 self.session.to_server.clear();
             }
             if self.discards_output {
                 self.session.to_client.clear();
             } else {
-                // The tap must see the bytes before the client can ask for its measurements.
+                // Show the bytes to the tap before the client receives them, because the client might then ask for
+                // measurements.
                 if let Some(tap) = &mut self.tap {
                     tap.observe_server(&self.session.to_client[self.tapped..]);
                 }
@@ -328,8 +331,8 @@ impl Drive {
         }
     }
 
-    /// Returns true if the session is over because the client has left. After a Terminate, the client's earlier
-    /// messages are completed first.
+    /// Returns true if the session is over because the client has disconnected. After a Terminate, the server first
+    /// completes the client's earlier messages.
     fn has_client_left(&self) -> bool {
         let waits = !self.session.is_idle() && frames(self.up.left()).any(|frame| frame.tag == b'X');
         self.client_ended && !self.discards_output && !waits
@@ -374,7 +377,7 @@ impl Drive {
             };
             match session.server_head(tag) {
                 // After an error, the session injects messages, but these must not end up inside a client message that
-                // is still in transit. Wait for the rest of that message, which the server reads before sending
+                // is only partly forwarded. Wait for the rest of that message: the server reads it before it sends
                 // anything else.
                 Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {

@@ -15,8 +15,8 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Prevents a session from running its next statement while a cancel request is in transit. The gate is a lock on the
-/// session's turn, i.e. on who owns the running statement. A cancel request holds this lock until the request has
-/// reached the server, and the session must take the lock to change the turn.
+/// session's turn (who owns the running statement). A cancel request holds this lock until the request has reached the
+/// server, and the session must take the lock to change the turn.
 #[derive(Debug)]
 pub(crate) struct Gate(Mutex<Turn>);
 

@@ -1,4 +1,4 @@
-//! Creates the messages injected by rollback isolation and parses messages from clients and servers.
+//! Creates the messages that rollback isolation injects, and parses client and server messages.
 
 use std::borrow::Cow;
 
@@ -69,7 +69,7 @@ pub(super) fn ready_for_query(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
-/// Returns a warning or an error from the gateway itself, with `severity` in both severity fields.
+/// Returns a warning or an error from the gateway itself. `severity` goes into both severity fields.
 pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&str>) -> Vec<u8> {
     let hint = hint.map(|hint| format!("H{hint}\0")).unwrap_or_default();
     let body = format!("S{severity}\0V{severity}\0C{sqlstate}\0M{text}\0{hint}\0");
@@ -78,9 +78,9 @@ pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&s
 
 /// Adapts an ErrorResponse for the client.
 ///
-/// Shifts the error position by `offset` characters, because the server received only a part of the client's string.
-/// Adds a hint if the cause may be the lease's transaction (`ours`) or a cursor WITH HOLD still open in this
-/// transaction (`holds`).
+/// Shifts the error position by `offset` characters, because the server received only a part of the client's query
+/// string. Adds a hint if the cause might be the lease's transaction (`ours`) or a cursor WITH HOLD that is still open
+/// in this transaction (`holds`).
 pub(super) fn adapt_error(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
     let fields = || ErrorResponse::fields(error.get(HEADER..).unwrap_or_default());
     let reasons = [&b"25001"[..], b"2D000", b"55P04"];
@@ -132,7 +132,7 @@ pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
     columns(row).map(|value| value.map(text)).collect()
 }
 
-/// Returns the error for a session whose lease transaction has been ended by the server.
+/// Returns the error for a session after the server has ended its lease's transaction.
 pub(super) fn transaction_lost() -> ErrorResponse {
     ErrorResponse::fatal(
         "25000",

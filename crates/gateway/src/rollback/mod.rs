@@ -10,7 +10,7 @@
 //!
 //! Terms in this module:
 //!
-//! - An *injected* statement comes from the gateway itself. The client does not see its result.
+//! - An *injected* statement comes from the gateway itself. The client doesn't see its result.
 //! - A *group* is the client's messages in the extended protocol up to a Sync.
 //! - The *turn* is the owner of the running statement: the client, the gateway (for an injected statement), or none.
 //! - A *commit* in this module does the work of the client's COMMIT, although no real COMMIT reaches the server.

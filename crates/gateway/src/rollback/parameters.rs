@@ -1,14 +1,14 @@
 //! Reports changed settings to the client (ParameterStatus) in the same order as a plain server.
 //!
-//! PostgreSQL 14 and later report changed values right before ReadyForQuery. Versions 14 and 15 sort them by name;
-//! later versions begin with the most recent change. Older versions report each change immediately. Source:
+//! PostgreSQL 14 and later report changed values immediately before ReadyForQuery. Versions 14 and 15 sort them by
+//! name; later versions start with the most recent change. Older versions report each change immediately. Source:
 //! `ReportChangedGUCOptions`.
 
 use super::settings::Restored;
 use pgwire::{HEADER, encode, frames, split_zero};
 use server::Major;
 
-/// Returns the value of the setting `name` in a startup response, or an empty value if the response does not contain
+/// Returns the value of the setting `name` in a startup response, or an empty value if the response doesn't contain
 /// this setting.
 pub(super) fn parameter<'g>(startup_response: &'g [u8], name: &[u8]) -> &'g [u8] {
     let at = startup_response.windows(name.len()).position(|window| window == name);

@@ -1,12 +1,12 @@
-//! Decides what happens to each message of a client and its server, without input or output.
+//! Decides what happens to each client and server message in rollback isolation. Does no I/O.
 //!
-//! At any moment the server works on one thing: injected statements, a Query of the client, or a group of the client's
-//! extended-protocol messages. Each of these ends with a ReadyForQuery from the server. Until this message arrives, an
+//! At any moment, the server works on one thing: injected statements, a client's Query, or a group of the client's
+//! extended-protocol messages. Each ends with a ReadyForQuery from the server. Until that message arrives, an
 //! [`Awaited`] represents the work; afterwards, the session performs its next [`Task`].
 //!
-//! The session does not forward the client's own Sync messages. Within a transaction, a Sync does nothing but end a
-//! group, so the session is free to send one whenever it needs to know the server's state. The client receives
-//! ReadyForQuery after all tasks are done.
+//! The session doesn't forward the client's own Sync messages. Within a transaction, a Sync only ends a group, so the
+//! session can send one whenever it needs to know the server's state. The client receives ReadyForQuery after all tasks
+//! are done.
 
 mod answers;
 
@@ -44,7 +44,7 @@ pub(crate) struct RollbackSession {
     /// Rows that the running injected statement has returned so far.
     pub(super) rows: Vec<Row>,
     pub(super) error: Option<Vec<u8>>,
-    /// Whether a group is open, i.e. the session has forwarded the client's messages but has not sent a Sync yet.
+    /// Whether a group is open: the session has forwarded client messages but hasn't sent a Sync yet.
     open: bool,
     /// Whether the client has executed a statement since its last Sync.
     has_executed: bool,
@@ -58,7 +58,7 @@ pub(crate) struct RollbackSession {
     copy_data_complete: bool,
     /// Whether the client's statement failed.
     failed: bool,
-    /// A CommandComplete message held back because the client may have to receive an error instead.
+    /// A delayed CommandComplete message, because the client might have to receive an error instead.
     pub(super) delayed_completion: Vec<u8>,
     /// Position of the running statement in the client's string, in characters.
     offset: usize,
@@ -120,7 +120,7 @@ impl RollbackSession {
                 self.copying = tag == b'd';
                 Disposition::Pass
             }
-            // The client sends COPY data before the server asks for it.
+            // The client sends COPY data before the server requests it.
             b'd' | b'c' | b'f' if self.open => {
                 self.copy_data_complete |= tag != b'd';
                 Disposition::Pass
@@ -177,7 +177,7 @@ impl RollbackSession {
             }
             b'P' => self.parse(body),
             b'E' => self.execute(body),
-            // The server has answered everything, and a group would begin a transaction.
+            // The server has responded to all messages, and a group would begin a transaction, so drop this Flush.
             b'H' if !self.open => {}
             _ => {
                 if tag == b'C' {
@@ -247,7 +247,7 @@ impl RollbackSession {
         self.has_executed = !ends;
     }
 
-    /// Performs tasks until the session must wait for an answer.
+    /// Performs tasks until the session must wait for a response.
     pub(super) fn perform_tasks(&mut self) {
         while self.broken.is_none() && (self.awaited.is_empty() || self.can_send_next()) {
             let Some(task) = self.tasks.pop_front() else { return };
@@ -255,8 +255,8 @@ impl RollbackSession {
         }
     }
 
-    /// Returns true if the session can perform its next task immediately, because the task only sends the client a
-    /// message that doesn't depend on the server's pending answers.
+    /// Returns true if the session can perform its next task immediately. This is so if the task only sends the client
+    /// a message that doesn't depend on pending server responses.
     fn can_send_next(&self) -> bool {
         let tells = match self.tasks.front() {
             Some(Task::Send(_) | Task::Ready | Task::EndTransaction { chain: false, .. }) => true,
@@ -396,7 +396,7 @@ impl RollbackSession {
         }
     }
 
-    /// Returns true if the client has sent messages of the extended protocol without a Sync.
+    /// Returns true if the client has sent extended-protocol messages without a Sync.
     pub(super) fn has_open_pipeline(&self) -> bool {
         self.open
     }
@@ -431,7 +431,7 @@ impl RollbackSession {
         }
     }
 
-    /// Ends a COPY for which the client can still send data. Returns false without such a COPY.
+    /// Ends a COPY whose data the client could still send. Returns false if there is none.
     pub(super) fn fail_copy(&mut self) -> bool {
         let is_copying = std::mem::take(&mut self.copying);
         if is_copying {
@@ -440,34 +440,35 @@ impl RollbackSession {
         is_copying
     }
 
-    /// Winds up the client's work after the client has disconnected.
+    /// Finishes the client's work after the client has disconnected.
     pub(super) fn client_disconnected(&mut self) {
         self.fail_copy();
         self.close_group();
         self.tasks.clear();
-        // There is no client waiting for an answer anymore.
+        // The client no longer waits for a response.
         self.awaits_ready = false;
         self.perform_tasks();
     }
 
-    /// Returns true if the session has answered all messages of the client, in whatever state the client's transaction is.
+    /// Returns true if the client has received responses to all its messages, whatever the state of its transaction.
     pub(super) fn is_at_rest(&self) -> bool {
         self.is_idle() && !self.open && !self.awaits_ready && !self.skipping && !self.copying
     }
 
-    /// Returns the transaction status that the client knows.
+    /// Returns the transaction status from the client's point of view.
     pub(super) fn client_status(&self) -> u8 {
         if self.in_transaction { self.status } else { b'I' }
     }
 
-    /// Returns true if the session is idle: no tasks are left, no answers are pending, and nothing is broken.
+    /// Returns true if the session is idle: no tasks are left, no responses are pending, and the lease's transaction is
+    /// intact.
     pub(super) fn is_idle(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
 }
 
-/// Returns the task for a run of statements. They can go to the server together, unless the run is a single statement
-/// in need of special treatment.
+/// Returns the task for consecutive statements. They can go to the server together, unless there is only one and it
+/// needs special treatment.
 fn task_for(sql: &[u8], run: &[Statement], top: bool) -> Task {
     let (from, to) = (run[0].place.start, run[run.len() - 1].place.end);
     // Count characters as the server does, i.e. skip the continuation bytes of UTF-8.

@@ -1,8 +1,8 @@
-//! Finds out from the SQL text which settings a statement changes and for how long.
+//! Determines from the SQL text which settings a statement changes and for how long.
 //!
 //! The server reports which settings have changed, but not whether a change ends with its transaction. Only the
-//! statement's text shows that, for example `set_config('a.b', 'x', true)`. Nor does the server list settings with a
-//! dot in their names, so this module collects all texts that might be such names.
+//! statement's text shows that, for example `set_config('a.b', 'x', true)`. The server doesn't list settings with a dot
+//! in their names either, so this module collects all texts that might be such names.
 
 use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 
@@ -27,11 +27,12 @@ struct Call {
     local: Argument,
 }
 
-/// The changes statements may make to settings.
+/// The changes that statements might make to settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SettingChanges {
     calls: Vec<Call>,
-    /// Whether a statement may change settings even though its text contains no call, e.g. through a function.
+    /// Whether a statement might change settings although its text doesn't contain a call, for example through a
+    /// function.
     pub(super) hidden: bool,
     /// Whether the statement runs an earlier statement, as EXECUTE and FETCH do.
     pub(super) runs_earlier_statement: bool,
@@ -40,7 +41,7 @@ pub(super) struct SettingChanges {
 }
 
 impl SettingChanges {
-    /// Returns the change made by a SET or RESET. Without a name, this can be any setting.
+    /// Returns the change that a SET or RESET makes. Without a name, the statement can change any setting.
     pub(super) fn set(name: Option<&str>, local: bool) -> Self {
         let text = |name: &str| Argument::Text(name.to_owned());
         let name = name.map_or(Argument::Unknown, text);
@@ -50,7 +51,7 @@ impl SettingChanges {
         Self { calls: vec![Call { name, local }], names, ..Self::default() }
     }
 
-    /// Returns the changes a statement may make, or `None` if it can't change any setting.
+    /// Returns the changes that a statement might make, or `None` if it can't change settings.
     pub(super) fn of_statement(sql: &[u8], plain: bool) -> Option<Self> {
         if plain && leaves_nothing(sql) {
             return None;
@@ -60,7 +61,7 @@ impl SettingChanges {
         Some(changes)
     }
 
-    /// Returns the changes made by a statement that runs an earlier statement.
+    /// Returns the changes that a statement makes if it runs an earlier statement.
     pub(super) fn of_earlier_statement(sql: &[u8], plain: bool) -> Self {
         Self { runs_earlier_statement: true, hidden: false, ..Self::of_text(sql, plain) }
     }
@@ -90,14 +91,14 @@ impl SettingChanges {
             } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
                 self.extend(&set(lexer.clone(), token.is_word(b"reset")));
             }
-            // PL/pgSQL computes the executed statement's text at run time, so we can't know it.
+            // PL/pgSQL computes the executed statement's text at run time, so the text is unknown here.
             self.hidden |= begins && token.is_word(b"execute");
             begins = token.is_sign(b';')
                 || [&b"begin"[..], b"then", b"else", b"loop"].iter().any(|word| token.is_word(word));
         }
     }
 
-    /// Returns the changes made by a statement that may change any setting.
+    /// Returns the changes of a statement that might change any setting.
     pub(super) fn unknown() -> Self {
         Self { hidden: true, ..Self::default() }
     }
@@ -125,8 +126,8 @@ impl SettingChanges {
         self.calls.iter().any(|one| others.calls.iter().any(|other| one.contradicts(other)))
     }
 
-    /// Returns true if a change to the setting `name` ends with its transaction, or `None` if the text contains no call
-    /// that could have made this change.
+    /// Returns true if a change to the setting `name` ends with its transaction. Returns `None` if the text doesn't
+    /// contain a call that could have made this change.
     pub(super) fn is_local(&self, name: &str) -> Option<bool> {
         let of = |wanted: &dyn Fn(&Call) -> bool| {
             let found: Vec<_> = self.calls.iter().filter(|call| wanted(call)).collect();
@@ -145,8 +146,8 @@ impl SettingChanges {
         self.calls.iter().any(|call| call.name.is(name) && !call.local.is_true())
     }
 
-    /// Returns true if the changes depend on statement parameters, so that knowing the parameter values would make the
-    /// changes more precise.
+    /// Returns true if the changes depend on statement parameters, so that the parameter values would make them more
+    /// precise.
     pub(super) fn wants_values(&self) -> bool {
         let is_parameter = |argument: &Argument| matches!(argument, Argument::Parameter(_));
         self.calls.iter().any(|call| is_parameter(&call.name) || is_parameter(&call.local))

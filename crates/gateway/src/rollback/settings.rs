@@ -1,14 +1,14 @@
-//! Tracks which settings the client's transaction has changed and which of these its COMMIT must restore.
+//! Tracks which settings the client's transaction has changed, and which of them its COMMIT must restore.
 //!
-//! For the server, the client's transaction is just a savepoint. If a change should end with the transaction (SET
-//! LOCAL), the server therefore retains the new value until the lease ends. The gateway has to restore the old value
-//! itself: each COMMIT compares the current settings with those before the transaction.
+//! The server sees the client's transaction only as a savepoint. If a change should end with the transaction (SET
+//! LOCAL), the server therefore retains the new value until the lease ends. The gateway must restore the old value
+//! itself, so each COMMIT compares the current settings with those before the transaction.
 //!
-//! The server does not report how long a change lasts, but the statement's text usually shows it ([`SettingChanges`]).
+//! The server doesn't report how long a change lasts, but the statement's text usually shows it ([`SettingChanges`]).
 //! If no text mentions a changed setting, COMMIT retains the new value.
 //!
-//! Since reading the settings takes time, the gateway does so only if a statement may have changed a setting just for
-//! its transaction. A plain SET costs nothing.
+//! Reading the settings takes time, so the gateway does it only if a statement might have changed a setting for its
+//! transaction only. A plain SET costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::task::Row;
 
 /// The setting that limits a transaction's duration. The gateway itself changes it between the client's transactions.
 pub(super) const TRANSACTION_TIMEOUT: &str = "transaction_timeout";
-/// Settings that `pg_show_all_settings` does not list.
+/// Settings that `pg_show_all_settings` doesn't list.
 const UNLISTED_SETTINGS: [&str; 2] = ["role", "session_authorization"];
 
 /// The values of all settings changed in the session, by name.
@@ -31,7 +31,7 @@ pub(super) type Restored = (String, Option<String>);
 /// The gateway's view of the settings at one point in a transaction.
 #[derive(Debug, Clone, Default)]
 struct SettingsState {
-    /// The values in effect after a COMMIT. `None` if unknown, in which case the gateway must read them.
+    /// The values in effect after a COMMIT. `None` if they are unknown, so that the gateway must read them.
     kept: Option<Values>,
     /// The values most recently read. `None` if COMMIT retains all of them.
     seen: Option<Values>,
@@ -56,7 +56,7 @@ pub(super) struct SettingsTracker {
 }
 
 impl SettingsTracker {
-    /// Creates the tracker for a session of `user` that has not changed any setting yet.
+    /// Creates the tracker for a session of `user` that hasn't changed any setting yet.
     pub(super) fn new(user: &[u8]) -> Self {
         let user = String::from_utf8_lossy(user).into_owned();
         let kept = Some(Arc::new(BTreeMap::from([(UNLISTED_SETTINGS[1].to_owned(), user)])));
@@ -64,7 +64,7 @@ impl SettingsTracker {
     }
 
     /// Records the texts of database objects that may change settings. Returns true if the texts mention settings that
-    /// the gateway has not read yet.
+    /// the gateway hasn't read yet.
     pub(super) fn add_object_texts(&mut self, texts: &[String]) -> bool {
         self.hidden = SettingChanges::default();
         for text in texts {
@@ -141,9 +141,9 @@ impl SettingsTracker {
         self.now.since.hidden |= !self.hidden.is_empty();
     }
 
-    /// Returns true if the gateway must read the settings at the end of the client's transaction. After nothing but
-    /// plain SETs, the tracker just forgets the old values. `unread` means that the gateway does not know yet which
-    /// database objects may change settings.
+    /// Returns true if the gateway must read the settings at the end of the client's transaction. If the transaction
+    /// contained only plain SETs, discards the old values instead. `unread` means that the gateway doesn't know yet
+    /// which database objects might change settings.
     pub(super) fn must_read_at_end(&mut self, unread: bool) -> bool {
         let SettingsState { kept, seen, since } = &mut self.now;
         let may_be_local = unread || seen.is_some() || !since.are_of_session();
@@ -187,7 +187,7 @@ impl SettingsTracker {
             return;
         };
         let last = seen.take().unwrap_or_else(|| Arc::clone(known));
-        // The server does not list settings with default values. A setting reset for the session may therefore be
+        // The server doesn't list settings with default values. A setting reset for the session might therefore be
         // missing from both `last` and `values`, but it is still in `known`.
         let names =
             names_in(&last, &values).into_iter().chain(known.keys().cloned()).collect::<BTreeSet<_>>();

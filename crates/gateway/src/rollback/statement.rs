@@ -1,14 +1,14 @@
 //! Classifies SQL statements by their effect on transactions.
 //!
-//! This module splits a string into statements as the server does and looks at the first words of each statement.
+//! Splits a query string into statements as the server does, and examines the first words of each statement.
 
 use std::ops::Range;
 
 use super::setting_changes::SettingChanges;
 use pgwire::SqlLexer;
 
-/// How many words at the start of a statement to consider. The longest relevant statement is a BEGIN with a list of
-/// modes.
+/// Maximum number of words to consider at the start of a statement. The longest relevant statement is a BEGIN with a
+/// list of modes.
 const MAX_WORDS: usize = 24;
 
 /// A statement's effect on transactions.
@@ -131,7 +131,7 @@ fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     SettingChanges::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// Returns the kind of a run of statements. Only a single statement may end or divide a transaction.
+/// Returns the kind of consecutive statements. Only a single statement can end or divide a transaction.
 pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     if let [one] = statements {
         return one.kind.clone();
@@ -148,7 +148,7 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
 /// Returns the kind of a statement with these words. A malformed transaction statement counts as plain, so that the
 /// server reports the error.
 fn kind(words: &[&[u8]]) -> Kind {
-    // We only compare with keywords, which are short.
+    // Keywords are short, so longer words can't match.
     let short = |word: &&[u8]| {
         if word.len() > 63 { "…".into() } else { String::from_utf8_lossy(word).to_uppercase() }
     };

@@ -9,7 +9,7 @@ use pgwire::{encode, split_zero};
 #[derive(Debug, Clone)]
 struct Prepared {
     kind: Kind,
-    /// The client's text, if the server has another statement of this name.
+    /// The client's text, if the gateway has sent the server a different statement under this name.
     replaced: Option<Box<[u8]>>,
 }
 
@@ -19,13 +19,13 @@ pub(super) struct Names {
     portals: HashMap<Vec<u8>, Kind>,
     /// Whether there may be an unnamed portal, even one without special treatment.
     unnamed: bool,
-    /// Parse messages that the server has not answered yet. Each entry consists of the statement's name and the previous
-    /// statement with this name.
+    /// Parse messages that the server hasn't confirmed yet. Each entry consists of the statement's name and the
+    /// previous statement with this name.
     parsing: VecDeque<(Vec<u8>, Option<Prepared>)>,
 }
 
 impl Names {
-    /// Records a Parse message. `replaced` is the client's text if the server gets another one.
+    /// Records a Parse message. `replaced` is the client's text if the server receives a different one.
     pub(super) fn parse(&mut self, name: &[u8], kind: Kind, replaced: Option<&[u8]>) {
         let is_special = kind != Kind::Plain;
         let prepared = is_special.then(|| Prepared { kind, replaced: replaced.map(Into::into) });
@@ -33,7 +33,8 @@ impl Names {
         self.parsing.push_back((name.to_vec(), before));
     }
 
-    /// Returns the names and the client's texts of the prepared statements for which the server has others.
+    /// Returns the prepared statements that the gateway has replaced on the server: their names, and the client's
+    /// texts.
     pub(super) fn replaced(&self) -> Vec<(Vec<u8>, Box<[u8]>)> {
         let texts =
             self.statements.iter().map(|(name, prepared)| Some((name.clone(), prepared.replaced.clone()?)));
@@ -45,7 +46,7 @@ impl Names {
         self.parsing.pop_front();
     }
 
-    /// Undoes all pending Parse messages because the server did not accept them: their names regain their earlier
+    /// Reverts all pending Parse messages, because the server didn't accept them: their names regain their earlier
     /// meanings. The exception is the unnamed statement, which the server has already removed.
     pub(super) fn failed(&mut self) {
         for (name, before) in self.parsing.drain(..).rev() {
@@ -85,7 +86,7 @@ impl Names {
         }
     }
 
-    /// Forgets the unnamed statement, which a Query removes.
+    /// Removes the unnamed statement, because a Query removes it on the server.
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove(&b""[..]);
     }
@@ -97,8 +98,8 @@ impl Names {
         closes.flatten().collect()
     }
 
-    /// Returns a message that closes the unnamed portal at the end of a successful transaction. All other portals are
-    /// listed as cursors by the server, so COMMIT closes them by name.
+    /// Returns a message that closes the unnamed portal at the end of a successful transaction. The server lists all
+    /// other portals as cursors, so COMMIT closes them by name.
     pub(super) fn end_unnamed_portal(&mut self) -> Vec<u8> {
         self.portals.clear();
         if std::mem::take(&mut self.unnamed) { encode(b'C', b"P\0") } else { Vec::new() }

@@ -1,6 +1,6 @@
-//! Stub server for tests, able to serve a connection and send its answers in pieces.
+//! Provides a stub server for tests, which can serve a connection and send its responses in pieces.
 //!
-//! The stub understands no SQL, but it knows whether its transaction has failed.
+//! The stub doesn't parse SQL, but it tracks whether its transaction has failed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,9 +26,9 @@ pub(super) struct StubServer {
     pub(super) ran: Vec<String>,
     statements: HashMap<Vec<u8>, String>,
     portals: HashMap<Vec<u8>, String>,
-    /// Whether an error makes the stub ignore all messages up to the next Sync.
+    /// Whether the stub ignores all messages until the next Sync, because of an error.
     skips: bool,
-    /// Number of bytes received by the running COPY.
+    /// Number of bytes that the running COPY has received.
     copied: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl StubServer {
         Self { status: b'I', ..Self::default() }
     }
 
-    /// Processes a message and returns the answers.
+    /// Processes a message and returns the responses.
     pub(super) fn receive(&mut self, tag: u8, body: &[u8]) -> Vec<Vec<u8>> {
         let (name, rest) = split_zero(body);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -93,7 +93,7 @@ impl StubServer {
         }
     }
 
-    /// Processes an extended-protocol message that may fail.
+    /// Processes an extended-protocol message, which can fail.
     fn answer(&mut self, sql: &str) -> Vec<Vec<u8>> {
         let answers = self.run(sql);
         self.skips = answers.iter().any(|answer| answer[0] == b'E');
@@ -208,7 +208,7 @@ pub(super) async fn write_pieces(
     }
 }
 
-/// Answers until the other side closes the connection, cutting the answers as if they were one stream.
+/// Responds until the other side closes the connection. Cuts the responses into pieces as if they were one stream.
 pub(super) async fn serve_in_pieces(
     server: &mut Stream,
     stub: &RefCell<StubServer>,
@@ -226,7 +226,7 @@ pub(super) async fn serve_in_pieces(
             answers.extend(stub.borrow_mut().receive(frame.tag, frame.body).concat());
             received.drain(..length);
         }
-        // The pieces continue where the earlier answers ended.
+        // The pieces continue where the earlier responses ended.
         let mut lengths = Vec::new();
         let mut rest = answers.len();
         while rest > 0 {
@@ -239,7 +239,7 @@ pub(super) async fn serve_in_pieces(
     }
 }
 
-/// Like [`serve_in_pieces`], but without cutting the answers.
+/// Like [`serve_in_pieces`], but doesn't cut the responses.
 pub(super) async fn serve(server: &mut Stream, stub: &RefCell<StubServer>) {
     let (silent, _open) = UnixStream::pair().unwrap();
     serve_in_pieces(server, stub, &mut std::iter::repeat(usize::MAX), &silent).await;
@@ -249,7 +249,7 @@ pub(super) fn parse(name: &str, sql: &str) -> Vec<u8> {
     encode(b'P', format!("{name}\0{sql}\0\0\0").as_bytes())
 }
 
-/// Returns a Bind message whose names are followed by a value of this many bytes.
+/// Returns a Bind message whose names are followed by a parameter value of `value` bytes.
 pub(super) fn bind(portal: &str, name: &str, value: usize) -> Vec<u8> {
     let names = format!("{portal}\0{name}\0\0\0\0\x01");
     let length = u32::try_from(value).unwrap().to_be_bytes();

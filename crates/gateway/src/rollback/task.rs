@@ -1,4 +1,4 @@
-//! Tasks that a session in rollback isolation must perform, and the answers it waits for.
+//! Defines the tasks that a session in rollback isolation must perform, and the responses that it waits for.
 
 use super::statement::Kind;
 
@@ -8,7 +8,7 @@ pub(super) type Row = Vec<Option<String>>;
 /// How to treat a message after its header has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// Wait for the answers to earlier messages first.
+    /// Wait for the responses to earlier messages first.
     Wait,
     /// Wait for the complete message, which the session must read.
     Whole,
@@ -43,7 +43,7 @@ pub(super) enum Awaited {
 pub(super) enum InjectedStatement {
     /// Must succeed; otherwise, the lease's transaction is lost.
     Required,
-    /// Like [`Self::Required`], but without any effect visible to the client, so later messages to the client need not
+    /// Like [`Self::Required`], but without an effect that the client can see, so later messages to the client needn't
     /// wait for this statement.
     Silent,
     /// Reads the state that determines what a COMMIT must do.
@@ -66,11 +66,11 @@ pub(super) enum InjectedStatement {
     Abort,
 }
 
-/// A task for the session, performed once the server has answered everything before it.
+/// A task for the session, which starts after the server has responded to everything before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Handles a statement that the gateway can't simply forward. `top` means that the statement stands alone, i.e. it
-    /// isn't one of several in a string.
+    /// Handles a statement that the gateway can't simply forward. `top` means that the statement is the only one in its
+    /// query string.
     Control {
         kind: Kind,
         top: bool,

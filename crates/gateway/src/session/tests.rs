@@ -4,8 +4,8 @@ use tokio::io::AsyncWriteExt;
 use super::*;
 use crate::testing::{pair, run};
 
-/// Returns true if `discard_session_state` succeeds with a backend that answers in these pieces, sending each one after
-/// the gateway has read the previous one.
+/// Returns true if `discard_session_state` succeeds with a backend that responds in these pieces. The backend sends
+/// each piece after the gateway has read the previous one.
 async fn discard_succeeds(pieces: &[&[u8]]) -> bool {
     let (mut server, mut backend) = pair(None);
     let answers = async {
@@ -52,7 +52,7 @@ fn failing_or_overtalking_backend_is_not_reused() {
         for at in 1..=failed.len() {
             assert!(!discard_succeeds(&[&failed[..at], &failed[at..]]).await, "error, cut at {at}");
         }
-        // The next client would receive any bytes following a complete answer, however late they arrive.
+        // The next client would receive any bytes that follow a complete response, however late they arrive.
         let answer = [&done[..], &ready(b'I')].concat();
         let notice = encode(b'N', &vec![b'x'; 1024 - 5 - answer.len()]);
         assert!(discard_succeeds(&[&[&notice[..], &answer].concat()]).await);
@@ -110,7 +110,7 @@ fn client_gets_end_error_once_between_messages() {
     }
     // If pgfresh asked the server to terminate the session, the client learns this reason even if the server crashed.
     assert!(has(client_receives_when(true, b"", b"", Some(End::Server)), "57P01"));
-    // A server rejects an invalid length without an answer, but a closing gateway must still send its reason.
+    // A server doesn't respond to an invalid length, but a closing gateway must still send its reason.
     assert_eq!(client_receives(b"Q\0\0\0\x03", b"", Some(End::Server)), Some(Vec::new()));
     assert!(has(client_receives(b"Q\0\0\0\x03", b"", None), "57P01"));
 }

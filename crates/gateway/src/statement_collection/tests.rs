@@ -4,7 +4,7 @@ use pgwire::{StatementEvent, StatementTracker, encode};
 
 use super::*;
 
-/// A session whose server answers each message of the client.
+/// A session whose server responds to each client message.
 struct Session {
     tracker: StatementTracker,
     collector: SessionCollector,
@@ -28,7 +28,7 @@ impl Session {
         tracker.observe_server(server, Instant::now(), &mut tell);
     }
 
-    /// Sends a Query. `status` is the state of the transaction afterwards.
+    /// Sends a Query. `status` is the transaction status afterwards.
     fn query_in(&mut self, sql: &str, status: u8) {
         let answer = [encode(b'C', b"SELECT 1\0"), encode(b'Z', &[status])].concat();
         self.exchange(&encode(b'Q', format!("{sql}\0").as_bytes()), &answer);

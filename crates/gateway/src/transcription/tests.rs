@@ -10,7 +10,7 @@ fn session(transcription: &Arc<Transcription>, database: &str, backend: i32) -> 
     transcription.session(database, &StartupParams::new([("user", "app")]), backend).unwrap()
 }
 
-/// Lets the client run a statement of this length, with a short answer.
+/// Lets the client run a statement of `length` bytes, with a short response.
 fn run(session: &SessionTranscriber, length: usize) {
     session.observe_client(&query(&vec![b' '; length]), Instant::now());
     session.observe_server(&[encode(b'C', b"OK\0"), encode(b'Z', b"I")].concat(), Instant::now());

@@ -173,7 +173,7 @@ pub(super) const ATTRIBUTES: &[&str] = &[
     "to_tsvector", "ts_debug", "ts_rewrite", "ts_stat", "websearch_to_tsquery",
 ];
 
-/// Common prefixes of further function names of this kind.
+/// Common prefixes of further functions that leave state and have one argument.
 #[rustfmt::skip]
 pub(super) const ATTRIBUTE_PREFIXES: &[&str] = &[
     "binary_upgrade_", "dblink", "lo_", "pg_create_", "pg_drop_", "pg_logical_",

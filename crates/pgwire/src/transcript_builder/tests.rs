@@ -29,13 +29,13 @@ fn fatal() -> Vec<u8> {
     encode(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0")
 }
 
-/// Returns Parse, Bind, Describe and Execute of an unnamed statement.
+/// Returns Parse, Bind, Describe and Execute messages for an unnamed statement.
 fn run(sql: &str) -> Vec<u8> {
     let parse = encode(b'P', format!("\0{sql}\0\0\0").as_bytes());
     [parse, encode(b'B', b"\0\0\0\0\0\0\0\0"), encode(b'D', b"P\0"), encode(b'E', b"\0\0\0\0\0")].concat()
 }
 
-/// Returns the answer to [`run`] before the command tag.
+/// Returns the responses to [`run`] up to the command tag.
 fn begun() -> Vec<u8> {
     [encode(b'1', b""), encode(b'2', b""), encode(b'n', b"")].concat()
 }
@@ -44,7 +44,7 @@ fn sync() -> Vec<u8> {
     encode(b'S', b"")
 }
 
-/// Plays what the client (`true`) and the server say in turn.
+/// Plays the turns of the client (`true`) and the server.
 fn play(turns: &[(bool, Vec<u8>)]) -> TranscriptBuilder {
     let (mut builder, now) = (builder(), Instant::now());
     for (is_client, bytes) in turns {
@@ -57,7 +57,7 @@ fn play(turns: &[(bool, Vec<u8>)]) -> TranscriptBuilder {
     builder
 }
 
-/// Returns the messages and the outcome of each request in short.
+/// Returns each request's messages, and its outcome in a short notation.
 fn requests(transcript: &SessionTranscript) -> Vec<(Vec<u8>, String)> {
     let outcome = |outcome: &RequestOutcome| {
         let error = outcome.error.as_ref().map_or("", |error| &error.sqlstate);
@@ -135,7 +135,7 @@ fn sync_inside_a_copy_ends_no_request() {
     let good = [begun(), encode(b'G', b"\0\0\0"), done("COPY 1"), ready(b'I')].concat();
     let mut session = play(&[(true, copy.clone()), (false, good)]);
     assert_eq!(requests(&session.finish()), [(copy.clone(), "COPY 1I".to_owned())]);
-    // The COPY does not begin, so the first Sync has an answer.
+    // The COPY doesn't start, so the server responds to the first Sync.
     let refused = [begun(), error(), ready(b'I'), ready(b'I')].concat();
     let mut session = play(&[(true, copy.clone()), (false, refused)]);
     let first = copy.len() - sync().len();
@@ -216,7 +216,7 @@ fn fatal_error_is_the_outcome_of_its_request() {
         let is_open = sent.ends_with(&run("slow"));
         assert_eq!(outcomes(&mut session), if is_open { "57P01I" } else { "57P01I " }, "{sent:?}");
     }
-    // An idle session has no request.
+    // An idle session has no pending request.
     let mut session = play(&[(true, query(b"one")), (false, [ready(b'I'), fatal()].concat())]);
     session.close(Instant::now());
     assert_eq!(outcomes(&mut session), "I");

@@ -16,7 +16,7 @@ use crate::buffer::CHUNK;
 use crate::rollback::stub::{Cuts, StubServer, bind, execute, parse, serve, sync, write_pieces};
 use crate::testing::run;
 
-/// All messages arrive in one piece, and the client doesn't wait for answers.
+/// All messages arrive in one piece, and the client doesn't wait for responses.
 const WHOLE: Pieces<'_> = Pieces { up: &Cuts::None, down: &Cuts::None, patient: false };
 
 #[test]
@@ -94,7 +94,7 @@ fn large_messages_are_streamed_with_bounded_buffers() {
     run(async {
         let mut fixture = Fixture::new(Some(1));
         assert_eq!(fixture.play(&sent, WHOLE, &expected).await, expected);
-        // The client does not read the rows.
+        // The client doesn't read the rows.
         let rows = query(b"ROWS 60 100000");
         let expected = run_without_sockets(&rows);
         let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(Some(1));
@@ -204,9 +204,9 @@ fn client_leaving_within_forwarded_message_ends_session() {
     });
 }
 
-/// Simulates a client that sends `last_words` and then disconnects while its statement is running. The server then
-/// either answers or disconnects, too. Without patience, it does so after the interrupt. Returns the number of interrupts, whether the session gave up before the answer,
-/// and whether the session can continue.
+/// Simulates a client that sends `last_words` and disconnects while its statement is running. The server then responds
+/// or, with `server_ends`, disconnects too. If `patience` is zero, it does so only after the interrupt. Returns the
+/// number of interrupts, whether the session gave up before the response, and whether the session can continue.
 async fn end_while_it_runs(last_words: &[u8], server_ends: bool, patience: Duration) -> (u32, bool, bool) {
     let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
     client.write_all(&[&query(b"SELECT")[..], last_words].concat()).await.unwrap();
@@ -256,7 +256,7 @@ fn statement_outlives_its_client_until_patience_ends() {
             assert_eq!(end_while_it_runs(last_words, false, PATIENT).await, (0, true, true));
             assert_eq!(end_while_it_runs(last_words, false, Duration::ZERO).await, (1, true, true));
         }
-        // A session cannot continue after its server has disconnected.
+        // A session can't continue after its server has disconnected.
         assert_eq!(end_while_it_runs(b"", true, Duration::ZERO).await, (1, true, false));
         assert!(!end_while_it_runs(b"", true, PATIENT).await.2);
     });
@@ -313,7 +313,7 @@ fn invalid_message_ends_rollback_session_on_either_side() {
         server.write_all(b"N\0\0\0\x03").await.unwrap();
         let End::Broken(error) = drive.run().await else { panic!("it goes on") };
         assert_eq!(&*error.message, "the server sent an invalid message length");
-        // A session cannot continue if its transaction is lost.
+        // A session can't continue if its transaction is lost.
         let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
         client.write_all(&query(b"SELECT")).await.unwrap();
         let answers = async {

@@ -1,4 +1,4 @@
-//! Processes the server's messages: answers to injected statements and messages for the client.
+//! Processes the server's messages: responses to injected statements, and messages for the client.
 
 use pgwire::HEADER;
 
@@ -69,8 +69,8 @@ impl RollbackSession {
         self.perform_tasks();
     }
 
-    /// Starts forwarding COPY data to the server. If the group's Sync has already been sent, the server ignores it
-    /// during the COPY, so the group is open again.
+    /// Starts forwarding COPY data to the server. If the session has already sent the group's Sync, the server ignores
+    /// it during the COPY, so the group is open again.
     fn begin_copy(&mut self) {
         self.copying = !std::mem::take(&mut self.copy_data_complete);
         if !self.copying {

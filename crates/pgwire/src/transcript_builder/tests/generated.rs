@@ -1,4 +1,5 @@
-//! Compares transcripts with those of a server that knows which messages it answers, and with any chunks.
+//! Compares transcripts with those of a model server that knows which messages it responds to. The bytes arrive in
+//! arbitrary chunks.
 
 use super::*;
 
@@ -6,19 +7,19 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Normal,
-    /// Ignores all messages up to a Sync.
+    /// Ignoring all messages until a Sync.
     Skipping,
-    /// Reads data of a COPY. The flags say whether it fails at the next data, and whether a Query has begun it.
+    /// Reading COPY data. The flags show whether the COPY fails at the next data, and whether a Query started it.
     Copying {
         fails: bool,
         is_query: bool,
     },
 }
 
-/// A server that executes one message after the other, and the expected requests.
+/// A server that executes one message at a time, and the requests that the transcript should contain.
 struct Server {
     state: State,
-    /// Text of the portal.
+    /// Text of the portal's statement.
     portal: Vec<u8>,
     requests: Vec<(Vec<u8>, String)>,
     request: Vec<u8>,
@@ -36,7 +37,7 @@ impl Server {
         }
     }
 
-    /// Executes a complete message. Returns the answer.
+    /// Executes a complete message. Returns the response.
     fn execute(&mut self, message: &[u8]) -> Vec<u8> {
         let Some((Frame { tag, body }, _)) = Frame::first(message).unwrap() else { panic!("incomplete") };
         let is_data = matches!(tag, b'd' | b'c' | b'f');
@@ -119,7 +120,7 @@ impl Server {
 
 const TEXTS: [&str; 9] = ["ok", "fail", "bad", "copy", "copy bad", "two", "rows", "part", "empty"];
 
-/// Data of a COPY and its end.
+/// COPY data and its end.
 fn copy_data() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let row = prop::collection::vec(any::<u8>(), 0..9);
     (prop::collection::vec(row, 0..3), any::<bool>()).prop_map(|(rows, ends)| {
@@ -128,7 +129,7 @@ fn copy_data() -> impl Strategy<Value = Vec<Vec<u8>>> {
     })
 }
 
-/// A statement in the extended protocol. A COPY may have a Sync before its data.
+/// A statement in the extended protocol. A COPY can have a Sync before its data.
 fn extended() -> impl Strategy<Value = Vec<Vec<u8>>> {
     (prop::sample::select(&TEXTS[..]), copy_data(), any::<bool>(), any::<bool>()).prop_map(
         |(sql, data, syncs, flushes)| {
@@ -145,7 +146,7 @@ fn extended() -> impl Strategy<Value = Vec<Vec<u8>>> {
     )
 }
 
-/// Messages of a client.
+/// A client's messages.
 fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let simple = (prop::sample::select(&TEXTS[..]), copy_data()).prop_map(|(sql, data)| {
         let data = if sql.starts_with("copy") { data } else { Vec::new() };
@@ -161,7 +162,7 @@ fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
         .prop_map(|steps| steps.concat())
 }
 
-/// Feeds a builder. The client is ahead of the server by a number of messages, and all bytes come in chunks.
+/// Passes the bytes to a builder in chunks. The client is ahead of the server by a number of messages.
 fn transcribe(
     messages: &[Vec<u8>],
     answers: &[Vec<u8>],

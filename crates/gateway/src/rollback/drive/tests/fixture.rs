@@ -1,4 +1,4 @@
-//! A session between a client and a stub server, along with a conversation containing every kind of message.
+//! Sets up a session between a client and a stub server, and a conversation that contains every kind of message.
 
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ use crate::testing::pair;
 
 const STARTUP_RESPONSE: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
-/// Time for a statement without a client that no test exceeds.
+/// Patience for a statement without a client, longer than any test takes.
 pub(super) const PATIENT: Duration = Duration::from_hours(1);
 
 /// A session whose client and server ends are controlled by the test.
@@ -38,7 +38,7 @@ pub(super) struct Fixture {
 pub(super) struct Pieces<'a> {
     pub(super) up: &'a Cuts,
     pub(super) down: &'a Cuts,
-    /// Whether the client waits for an answer to each piece.
+    /// Whether the client waits for a response to each piece.
     pub(super) patient: bool,
 }
 
@@ -125,7 +125,7 @@ impl Fixture {
     }
 }
 
-/// Returns the outcome without any connections, so that each message is complete and answered immediately.
+/// Returns the outcome without using connections, so that each message is complete and gets its response immediately.
 pub(super) fn run_without_sockets(sent: &[u8]) -> Outcome {
     let (mut session, mut stub, mut received) = (new_session(), StubServer::new(), Vec::new());
     let mut answer = |session: &mut RollbackSession, stub: &mut StubServer| {
@@ -195,7 +195,7 @@ pub(super) fn conversation() -> Vec<u8> {
     .concat()
 }
 
-/// Waits until the session has read all bytes from both sides and both have answered.
+/// Waits until the session has read all bytes from both sides and has written its own.
 pub(super) async fn wait_until_quiet(near: &UnixStream, far: &UnixStream) {
     let mut quiet = 0;
     while quiet < 10 {
@@ -217,13 +217,13 @@ pub(super) async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCel
     }
 }
 
-/// Simulates a client that sends these bytes and disconnects. Returns the transaction (if the session can continue) and
-/// the statements run by the server.
+/// Simulates a client that sends `sent` and disconnects. Returns the transaction (if the session can continue), and the
+/// statements that the server ran.
 pub(super) async fn disconnect(sent: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     disconnect_after(sent, b"").await
 }
 
-/// Simulates a client that reads the answers to `sent` but disconnects before reading the answers to `last`.
+/// Simulates a client that reads the responses to `sent` but disconnects before it reads the responses to `last`.
 pub(super) async fn disconnect_after(sent: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());

@@ -58,7 +58,7 @@ proptest! {
         patient in any::<bool>(),
         small in any::<bool>(),
     ) {
-        // In a failed transaction, a COPY does not start, so the server treats the COPY's data as ordinary messages.
+        // In a failed transaction, a COPY doesn't start, so the server treats the COPY's data as ordinary messages.
         let sent = turns.concat();
         let expected = run_without_sockets(&sent);
         run(async {
