@@ -239,9 +239,9 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
     cookies.flat_map(|value| value.split(';')).any(|pair| blake3::hash(pair.trim().as_bytes()) == right)
 }
 
-/// Returns true if the client isn't a browser but a program that the same user runs on this machine. integresql's
-/// clients don't send a token, so this check replaces it: other users must not see the responses, because they contain
-/// the secret.
+/// Returns true if the client isn't a browser but a program that the same user runs on this machine. This check
+/// replaces the token, which integresql's clients don't send. Other users must not see the responses, because these
+/// contain the secret.
 fn is_neighbour<B>(request: &Request<B>, ends: Option<Ends>) -> bool {
     let from_page =
         request.headers().contains_key(header::ORIGIN) || request.headers().contains_key(FETCH_SITE);

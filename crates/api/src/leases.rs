@@ -72,8 +72,8 @@ fn no_isolation(word: &str, error: ParseIsolationError) -> Problem {
 
 /// Leases a database. Returns the names of the database and its template.
 ///
-/// If the client disconnects in the meantime, the new lease ends immediately in two cases: pgfresh generated the name,
-/// which no client will ever learn, or the lease should end with a holder.
+/// If the client disconnects in the meantime, the new lease ends immediately in two cases. Either pgfresh generated the
+/// name, which no client will ever learn, or the lease should end with a holder.
 async fn leased(
     api: &ApiState,
     isolation: Isolation,

@@ -58,7 +58,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_BODY: usize = 1 << 20;
 
-/// How long to wait for a client that has closed its writing side to disconnect, before it counts as one that only stopped
+/// How long a client that has closed its writing side can take to disconnect, before it counts as one that only stopped
 /// sending. On a busy machine, the client's thread might lose the processor while it closes its socket.
 const CLOSING: Duration = Duration::from_millis(50);
 
@@ -92,7 +92,7 @@ struct ApiState {
     on_failure: OnFailure,
     /// Statements and kept databases. `None` if pgfresh doesn't keep the databases of failed tests.
     history: Option<Arc<StatementHistory>>,
-    /// Event log in which the API records when tests end.
+    /// Event log that the API writes the ends of tests to.
     events: EventSource,
     /// Recorder for the statements of leases.
     recorder: Arc<StatementRecorder>,

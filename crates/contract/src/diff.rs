@@ -1,8 +1,8 @@
-//! Result of a comparison.
+//! Defines the result of a comparison between a database and its template.
 
 use serde::{Deserialize, Serialize};
 
-/// Differences between a database and its template. All lists have limits, and counters say how much they leave out.
+/// Differences between a database and its template. All lists have limits, and counters show how much the lists omit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DatabaseDiff {
@@ -16,13 +16,13 @@ pub struct DatabaseDiff {
     pub sequences_left_out: usize,
     /// Tables whose rows differ, ordered by number of changes, the largest first.
     pub tables: Vec<TableDiff>,
-    /// Number of tables with differing rows that aren't in `tables`, and of their rows.
+    /// Number of tables with differing rows that aren't in `tables`, and number of their differing rows.
     pub tables_left_out: LeftOut,
-    /// Parts that pgfresh couldn't compare, with reasons. A part is a table, all definitions or all sequences.
+    /// Parts that pgfresh couldn't compare, with the reasons. A part is a table, all definitions or all sequences.
     pub not_compared: Vec<NotCompared>,
 }
 
-/// A definition that differs.
+/// A definition that differs between the two sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ObjectChange {
@@ -54,7 +54,7 @@ pub enum ObjectChangeKind {
     Dropped,
 }
 
-/// A sequence whose values differ.
+/// A sequence whose values differ between the two sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SequenceChange {
@@ -76,7 +76,7 @@ pub struct SequenceValue {
     pub is_called: bool,
 }
 
-/// A table whose rows differ.
+/// A table whose rows differ between the two sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TableDiff {
@@ -114,7 +114,7 @@ impl RowCounts {
     }
 }
 
-/// Numbers of tables and rows that a comparison leaves out.
+/// Numbers of tables and rows that a comparison omits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeftOut {
@@ -125,7 +125,7 @@ pub struct LeftOut {
     pub counts: RowCounts,
 }
 
-/// A row that differs.
+/// A row that differs between the two sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "change", rename_all = "snake_case")]
@@ -137,7 +137,7 @@ pub enum RowChange {
     },
     /// Both sides have the key, but with different values.
     Updated {
-        /// Key that the two rows share.
+        /// Key of both rows.
         key: Vec<Field>,
         /// Columns whose values differ.
         columns: Vec<FieldChange>,
@@ -197,7 +197,7 @@ pub enum CellValue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotCompared {
-    /// Name of a table with its schema, quoted as in SQL; or else "definitions" or "sequences".
+    /// Name of a table with its schema, quoted as in SQL. Otherwise "definitions" or "sequences".
     pub name: String,
     /// Reason, on one line.
     pub reason: String,
@@ -214,13 +214,13 @@ impl DatabaseDiff {
     }
 }
 
-/// Differences between a database and its template, with their names.
+/// Differences between a database and its template, with the names of both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffResponse {
     /// Name of the database.
     pub database: String,
-    /// Name of the failed test that used the database, if it is a kept one.
+    /// Name of the failed test that used the database. Missing unless pgfresh kept the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<String>,
     /// Name of the template.

@@ -1,4 +1,4 @@
-//! Errors of requests.
+//! Defines the body and the codes of error responses.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,16 +10,17 @@ use crate::Remedy;
 pub struct ErrorBody {
     /// The error.
     pub error: ErrorDescription,
-    /// Copy of the message, where integresql's clients look for it. Only under `/api`.
+    /// Copy of the message at the top level, where integresql's clients expect it. Only under `/api`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// An error. Programs decide by `code` and `remedy`. The other members are for people, in words that may change.
+/// An error. Programs decide by `code` and `remedy`. The other members are texts for people, which might change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("required" = ["code", "message"])))]
 pub struct ErrorDescription {
-    /// SQLSTATE that a PostgreSQL client would get, or a code in `snake_case` for an error that no PostgreSQL client gets.
+    /// SQLSTATE that a PostgreSQL client would receive, or a code in `snake_case` for an error that PostgreSQL clients
+    /// never receive.
     #[serde(default)]
     #[cfg_attr(test, schemars(regex(pattern = r"^([0-9A-Z]{5}|[a-z]+(_[a-z]+)*)$")))]
     pub code: String,
@@ -28,10 +29,10 @@ pub struct ErrorDescription {
     /// Details, in sentences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Advice, in sentences.
+    /// Advice for the user, in sentences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Way out of the error, if there is one.
+    /// Remedy that a program can apply. Missing if pgfresh doesn't know one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Remedy>,
 }
@@ -63,57 +64,59 @@ macro_rules! codes {
 codes! {
     /// A body ended early.
     BrokenBody = "08P01", [400];
-    /// The path does not have this method (405), or the isolation, the server or the kept database does not allow this (400, 409).
+    /// The path doesn't support this method (405), or the isolation, the server or the kept database doesn't allow this
+    /// (400, 409).
     NotSupported = "0A000", [400, 405, 409];
-    /// Text that PostgreSQL cannot hold: a zero byte, or no UTF-8.
+    /// The text contains something that PostgreSQL can't store: a zero byte, or invalid UTF-8.
     InvalidText = "22021", [400];
-    /// An invalid value.
+    /// A value is invalid.
     InvalidValue = "22023", [400];
-    /// The body is no JSON, lacks a member, or has an unknown or invalid one.
+    /// The body isn't JSON, lacks a member, or has an unknown or invalid one.
     InvalidBody = "22032", [400];
-    /// Another host or origin, or no TLS.
+    /// The request has a foreign host or origin, or doesn't use TLS.
     Forbidden = "28000", [403];
     /// The secret is missing or wrong.
     Unauthorized = "28P01", [401];
-    /// No such template or lease; with 410, the template was discarded meanwhile.
+    /// The template or lease doesn't exist; with 410, the template was discarded meanwhile.
     NotFound = "3D000", [404, 410];
-    /// An impossible name.
+    /// The name is invalid.
     InvalidName = "42602", [400];
-    /// No such path.
+    /// The path doesn't exist.
     NoPath = "42704", [404];
-    /// No such table.
+    /// The table doesn't exist.
     NoTable = "42P01", [404];
-    /// The name is leased already, or there is such a template.
+    /// The name is already leased, or the template already exists.
     AlreadyLeased = "42P04", [409];
-    /// No room for another database.
+    /// There is no room for another database.
     NoRoom = "53100", [503];
-    /// Clients use all sessions that the server has.
+    /// Clients already use all sessions that the server allows.
     TooManyClients = "53300", [503];
     /// The body is too long.
     TooLong = "54000", [413];
-    /// The statements of the database are not recorded, or the holder is gone; with 503, the template is not finalized.
+    /// The database's statements aren't recorded, or the holder has disconnected; with 503, the template isn't
+    /// finalized.
     WrongState = "55000", [409, 503];
-    /// The database has sessions, or its isolation does not allow this; with 423, the hash has a template.
+    /// The database has sessions, or its isolation doesn't allow this; with 423, the hash already has a template.
     InUse = "55006", [409, 423];
-    /// With 408, the body came too slowly; with 503, the server did not answer in time.
+    /// With 408, the body arrived too slowly; with 503, the server didn't respond in time.
     TimedOut = "57014", [408, 503];
-    /// The database was released meanwhile (409), or pgfresh shuts down (503).
+    /// The database was released meanwhile (409), or pgfresh is shutting down (503).
     Gone = "57P01", [409, 503];
-    /// The server of the lease does not run.
+    /// The lease's server isn't running.
     ServerDown = "57P03", [409, 500];
     /// A file, process or thread failed.
     SystemError = "58000", [500];
     /// The connection to the server failed.
     ConnectionFailed = "08006", [503];
-    /// A bug of pgfresh.
+    /// A bug in pgfresh.
     InternalError = "XX000", [500];
-    /// pgfresh found no PostgreSQL that it can use.
+    /// pgfresh didn't find a usable PostgreSQL installation.
     NoInstallation = "no_installation", [];
-    /// pgfresh could not build the template.
+    /// pgfresh couldn't build the template.
     TemplateFailed = "template_failed", [];
-    /// pgfresh could not start the server.
+    /// pgfresh couldn't start the server.
     StartFailed = "start_failed", [];
-    /// Another failure of pgfresh, for example because of a setting.
+    /// pgfresh failed for another reason, such as a wrong setting.
     Failed = "failed", [];
 }
 

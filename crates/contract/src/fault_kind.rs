@@ -1,33 +1,33 @@
-//! Kinds and moments of faults, and which of them go together. The gateway checks requests by these functions, and tests
-//! generate the API's schema from them.
+//! Defines the kinds and moments of faults, and which combinations are valid. The gateway checks requests with these
+//! functions, and tests generate the API's schema from them.
 
 use std::fmt;
 
 /// Maximum of `nth` and of `times` in a request.
 pub const MOST_FAULTS: u64 = 1_000_000;
-/// SQLSTATE with which a server refuses sessions while it starts.
+/// SQLSTATE of a server that refuses sessions because it is starting.
 const STARTING_UP: &str = "57P03";
 /// SQLSTATEs of the errors that end a session, except [`STARTING_UP`].
 const SESSION_ENDS: [&str; 6] = ["57P01", "57P02", "57P05", "25P03", "25P04", "53300"];
-/// Text of `error` for a failover.
+/// Value of `error` that requests a failover.
 const FAILOVER: &str = "failover";
 
-/// Moment at which a fault happens.
+/// When a fault happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultMoment {
-    /// COMMIT, END or PREPARE TRANSACTION fails, and the server rolls the transaction back.
+    /// Makes COMMIT, END or PREPARE TRANSACTION fail, and the server rolls the transaction back.
     Commit,
-    /// Instead of a statement.
+    /// In place of a statement.
     BeforeStatement,
-    /// After the server has received a statement, without waiting for its answer.
+    /// Once the server has received a statement, without waiting for its response.
     DuringStatement,
-    /// After a statement has run, instead of its completion.
+    /// After a statement has run, in place of its completion.
     AfterStatement,
-    /// Instead of COMMIT, END or PREPARE TRANSACTION.
+    /// In place of COMMIT, END or PREPARE TRANSACTION.
     BeforeCommit,
-    /// After the server has committed, instead of the completion of COMMIT, END or PREPARE TRANSACTION.
+    /// After the server has committed, in place of the completion of COMMIT, END or PREPARE TRANSACTION.
     AfterCommit,
-    /// Instead of a new session.
+    /// In place of a new session.
     Connect,
 }
 
@@ -43,7 +43,7 @@ impl FaultMoment {
         Self::Connect,
     ];
 
-    /// Returns the moment's name, as in the member `at` of a request.
+    /// Returns the moment's name, as in the request member `at`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl FaultMoment {
         self != Self::Connect
     }
 
-    /// Returns the moment with this name, or `None` if there is none.
+    /// Returns the moment called `name`, or `None` if there isn't one.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|moment| moment.name() == name)
@@ -76,20 +76,20 @@ impl fmt::Display for FaultMoment {
     }
 }
 
-/// Kind of a fault. It decides at which moments the fault can happen, and which members its request can have.
+/// Kind of a fault. It determines when the fault can happen, and which members its request can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// A failover: `error` is `failover`.
     Failover,
-    /// The refusal of a server that starts: `error` is `57P03`.
+    /// A server that refuses sessions because it is starting: `error` is `57P03`.
     StartingUp,
-    /// Another error that ends the session, such as `57P01`.
+    /// Any other error that ends the session, such as `57P01`.
     SessionEnd,
-    /// An error after which the session goes on: `error` is any other SQLSTATE.
+    /// An error that doesn't end the session: `error` is any other SQLSTATE.
     Error,
     /// A lost or silent connection (`connection`).
     Connection,
-    /// A delay (`delay`).
+    /// A delayed message (`delay`).
     Delay,
     /// A slow connection (`bandwidth`).
     Bandwidth,
@@ -107,7 +107,7 @@ impl FaultKind {
         Self::Bandwidth,
     ];
 
-    /// Returns the kind of a fault whose member `error` has this text.
+    /// Returns the kind of a fault whose request member `error` is `error`.
     #[must_use]
     pub fn of_error(error: &str) -> Self {
         match error {
@@ -118,19 +118,19 @@ impl FaultKind {
         }
     }
 
-    /// Returns true if the session ends with the fault.
+    /// Returns true if the fault ends the session.
     #[must_use]
     pub fn ends_session(self) -> bool {
         matches!(self, Self::Failover | Self::StartingUp | Self::SessionEnd | Self::Connection)
     }
 
-    /// Returns true if the fault is possible at this moment.
+    /// Returns true if the fault can happen at `moment`.
     #[must_use]
     pub fn is_possible_at(self, moment: FaultMoment) -> bool {
         self != Self::Error || !matches!(moment, FaultMoment::DuringStatement | FaultMoment::AfterCommit)
     }
 
-    /// Returns the moment of a fault whose request has no `at`.
+    /// Returns when a fault happens if its request has no `at`.
     #[must_use]
     pub fn default_moment(self) -> FaultMoment {
         if self == Self::Failover { FaultMoment::Connect } else { FaultMoment::BeforeStatement }
@@ -148,7 +148,8 @@ impl FaultKind {
         self == Self::Failover
     }
 
-    /// Returns true if the fault can have an `nth` above 1 at this moment. A failover at a connection happens at once.
+    /// Returns true if the fault can have an `nth` above 1 at `moment`. A failover can't at `connect`, because it then
+    /// happens immediately.
     #[must_use]
     pub fn has_nth_at(self, moment: FaultMoment) -> bool {
         self != Self::Failover || moment != FaultMoment::Connect
@@ -157,14 +158,14 @@ impl FaultKind {
 
 #[cfg(test)]
 pub(crate) mod schema {
-    //! JSON schemas of the effects of faults.
+    //! Generates the JSON schemas of fault effects.
 
     use serde_json::{Value, json};
 
     use super::{FAILOVER, FaultKind, SESSION_ENDS, STARTING_UP};
 
     impl FaultKind {
-        /// Returns the member of a request that has the effect, and the schema of its value.
+        /// Returns the request member that names the effect, and the schema of its value.
         pub(crate) fn effect(self) -> (&'static str, Value) {
             match self {
                 Self::Failover => ("error", json!({ "const": FAILOVER })),

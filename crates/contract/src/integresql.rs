@@ -1,8 +1,9 @@
-//! integresql's API, whose shapes its own clients require. Source: `internal/api/templates/templates.go` of integresql 1.1.0.
+//! Defines integresql's API, whose format its existing clients require. Source: `internal/api/templates/templates.go`
+//! of integresql 1.1.0.
 
 use serde::{Deserialize, Serialize};
 
-/// Request to create a template. Clients may send further members, which pgfresh ignores, as integresql does.
+/// Request to create a template. pgfresh ignores further members that clients send, as integresql does.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("required" = ["hash"])))]
 pub struct InitializeRequest {
@@ -12,18 +13,18 @@ pub struct InitializeRequest {
     pub hash: String,
 }
 
-/// A database for a client of integresql.
+/// A database for an integresql client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IntegresqlResponse {
-    /// Number of the test database. Missing for the database of a template.
+    /// Number of the test database. Missing for a template's own database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<usize>,
     /// The database.
     pub database: IntegresqlDatabase,
 }
 
-/// A database of a template.
+/// A database made from a template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -34,7 +35,7 @@ pub struct IntegresqlDatabase {
     pub config: IntegresqlConfig,
 }
 
-/// Parameters of a connection.
+/// Connection parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IntegresqlConfig {
@@ -42,9 +43,9 @@ pub struct IntegresqlConfig {
     pub host: String,
     /// Port of the gateway.
     pub port: u16,
-    /// Name of the user.
+    /// User name.
     pub username: String,
-    /// Password of the user.
+    /// Password.
     pub password: String,
     /// Name of the database.
     pub database: String,

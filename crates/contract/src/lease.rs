@@ -1,4 +1,4 @@
-//! Begin, reset and end of leases.
+//! Defines the requests and responses that begin, reset and end leases.
 
 use std::fmt;
 
@@ -14,11 +14,12 @@ use crate::openapi::{LAG, MOST, NAME, TEMPLATE, TIME, reserved_leases, reserved_
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
-    /// Template of the database. The default is the template that is called like `name`, or else the first one.
+    /// Template of the database. The default is the template with the same name as `name`, or otherwise the first
+    /// template.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = NAME)))]
     pub template: Option<String>,
-    /// Name of the database. pgfresh cuts it after 63 bytes, as PostgreSQL does. The default is a new name.
+    /// Name of the database. pgfresh truncates it to 63 bytes, as PostgreSQL does. The default is a new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = NAME), extend("not" = reserved_leases())))]
     pub name: Option<String>,
@@ -26,7 +27,7 @@ pub struct LeaseRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(extend("enum" = ["clone", "rollback", "server", null])))]
     pub isolation: Option<String>,
-    /// Holder of the lease. The lease ends with the holder's `GET /v1/hold`.
+    /// Holder of the lease. The lease ends when the holder's `GET /v1/hold` request ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     /// Whether pgfresh records the statements of the lease.
@@ -51,7 +52,7 @@ pub struct LeaseResponse {
     pub replica_url: Option<String>,
     /// Name of the template that the database is a copy of.
     pub template: String,
-    /// Whether pgfresh records the statements of the lease. Missing if it does not.
+    /// Whether pgfresh records the lease's statements. Missing if it doesn't.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recorded: bool,
 }
@@ -62,56 +63,56 @@ pub struct LeaseResponse {
 pub struct DatabaseDescription {
     /// Name of the database.
     pub name: String,
-    /// Template of the lease. Missing if the database is no lease of this server.
+    /// Template of the lease. Missing if the database isn't a lease of this server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Number of open sessions. Missing if the database is no lease of this server.
+    /// Number of open sessions. Missing if the database isn't a lease of this server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<usize>,
-    /// Age of the lease. Missing if the database is no lease of this server.
+    /// Age of the lease. Missing if the database isn't a lease of this server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<f64>,
-    /// The last statements, the newest at the end. Missing unless pgfresh keeps the databases of failed tests.
+    /// The last statements, newest last. Missing unless pgfresh keeps the databases of failed tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statements: Option<Vec<ExecutedStatement>>,
 }
 
-/// Request for a reset. All members but `close_sessions` describe the test that has ended.
+/// Request for a reset. All members except `close_sessions` describe the test that has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResetRequest {
-    /// Whether pgfresh closes open sessions. Otherwise they are an error.
+    /// Whether pgfresh closes open sessions. Otherwise, they cause an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub close_sessions: bool,
-    /// Name of the test, of which the first 1000 characters count. It may be empty.
+    /// Name of the test. pgfresh uses the first 1000 characters. The name can be empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<String>,
-    /// Maximum number of statements of the test.
+    /// Maximum number of statements in the test.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
     #[cfg_attr(test, schemars(range(max = MOST)))]
     pub statements: Option<u64>,
-    /// Maximum number of runs of one query with different values.
+    /// Maximum number of times that one query can run with different values.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
     #[cfg_attr(test, schemars(range(max = MOST)))]
     pub n_plus_one: Option<u64>,
-    /// Maximum time of all statements, with its unit: `200ms`.
+    /// Maximum total time of all statements, with a unit: `200ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub time: Option<String>,
 }
 
-/// Request for a lag of the replica.
+/// Request to make the replica lag.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaRequest {
-    /// How far the replica is behind: `none`, `paused`, or the time after which it shows a commit, with its unit: `500ms`.
+    /// The lag: `none`, `paused`, or the delay before a commit becomes visible, with a unit: `500ms`.
     #[cfg_attr(test, schemars(regex(pattern = LAG)))]
     pub lag: String,
 }
 
-/// Request for a snapshot.
+/// Request to make a template from a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -119,7 +120,7 @@ pub struct SnapshotRequest {
     /// Name of the new template: at most 46 letters, digits, `_` and `-`, but not `none`.
     #[cfg_attr(test, schemars(regex(pattern = TEMPLATE), extend("not" = reserved_templates())))]
     pub template: String,
-    /// Whether pgfresh closes open sessions. Otherwise they are an error.
+    /// Whether pgfresh closes open sessions. Otherwise, they cause an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub close_sessions: bool,
 }
@@ -132,15 +133,15 @@ pub struct SnapshotResponse {
     pub template: String,
 }
 
-/// First line of the response to `GET /v1/hold`. After it, the response stays open until the client closes the connection.
+/// First line of the response to `GET /v1/hold`. The response then stays open until the client closes the connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HoldResponse {
-    /// Name of the holder, for `holder` of a lease.
+    /// Name of the holder, for the member `holder` of a lease request.
     pub holder: String,
 }
 
-/// A number from 0 on. In JSON, `5.0` is equal to `5`, and some languages write it that way.
+/// A nonnegative whole number. In JSON, `5.0` equals `5`, and some languages write it that way.
 struct Whole(u64);
 
 impl<'de> Deserialize<'de> for Whole {
@@ -158,7 +159,7 @@ impl<'de> Deserialize<'de> for Whole {
             }
 
             fn visit_f64<E: Error>(self, number: f64) -> Result<Whole, E> {
-                // From 2^53 on, a float can't represent every whole number.
+                // From 2^53 on, a float can't represent every whole number, so reject larger ones.
                 let text = (0.0..9_007_199_254_740_992.0).contains(&number).then(|| number.to_string());
                 let whole = text.and_then(|text| text.parse().ok());
                 whole.map(Whole).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Float(number), &self))
@@ -168,7 +169,7 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
-/// Reads a number from 0 on, in any notation of JSON.
+/// Parses a nonnegative whole number, in any JSON notation.
 pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(Option::<Whole>::deserialize(from)?.map(|Whole(number)| number))
 }

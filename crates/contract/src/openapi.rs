@@ -17,16 +17,16 @@ mod operations;
 
 /// Pattern of a valid lease name.
 pub(crate) const NAME: &str = r"^[^\u0000]+$";
-/// Largest whole number that JSON can represent in all languages.
+/// Largest whole number that all languages can represent in JSON.
 pub(crate) const MOST: u64 = (1 << 53) - 1;
 /// Pattern of a valid template name.
 pub(crate) const TEMPLATE: &str = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,45}$";
-/// Returns the schema of the names that no lease can have.
+/// Returns the schema of names that leases can't have.
 pub(crate) fn reserved_leases() -> Value {
     json!({ "type": "string", "pattern": "^(postgres|template[01])$|^(pgfresh|integresql)_" })
 }
 
-/// Returns the schema of the names that no template can have. On the command line, `none` means no template.
+/// Returns the schema of names that templates can't have. On the command line, `none` means no template.
 pub(crate) fn reserved_templates() -> Value {
     json!({ "type": "string", "pattern": "^(none|postgres|template[01])$|^pgfresh_" })
 }
@@ -44,7 +44,7 @@ const DESCRIPTION: &str = "Leases of fresh PostgreSQL databases over HTTP. `pgfr
 /// Errors that each operation can return: an unreadable path, no secret, a foreign host, a bug or the server's own
 /// error, and a server that doesn't answer.
 const ALWAYS: [u16; 5] = [400, 401, 403, 500, 503];
-/// Errors of a request with a body.
+/// Errors that each request with a body can return.
 const OF_BODIES: [u16; 2] = [408, 413];
 
 /// Maximum width of a line of the file that contains several values.
@@ -58,12 +58,12 @@ struct Operation {
     id: &'static str,
     summary: &'static str,
     parameters: Vec<Value>,
-    /// Schema of the body, if the request can have one. The flag is true if it must.
+    /// Schema of the body, if the request can have one. The flag is true if the body is required.
     body: Option<(Schema, bool)>,
     responses: Vec<Response>,
     /// Statuses of further errors, besides those common to all operations.
     errors: &'static [u16],
-    /// Whether a program of our own user needs no secret.
+    /// Whether the same user's programs on this machine can use the operation without the secret.
     is_open: bool,
 }
 
@@ -246,7 +246,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Compares a file with its expected text, or writes the text.
+/// Compares a file with its expected text. With `PGFRESH_WRITE_DOCS`, writes the text first.
 fn check(path: &Path, expected: &str) {
     if std::env::var_os("PGFRESH_WRITE_DOCS").is_some() {
         fs::write(path, expected).unwrap();
@@ -284,7 +284,7 @@ fn openapi_file_describes_the_types() {
     check(&root().join("crates/contract/openapi.json"), &text);
 }
 
-/// Replaces the table that begins with this header.
+/// Replaces the rows of the table with the header `header`.
 fn with_table(page: &str, header: &str, rows: &str) -> String {
     let start = page.find(header).unwrap_or_else(|| panic!("docs/http.md has no table {header}"));
     let end = page[start..].find("\n\n").map_or(page.len(), |end| start + end + 1);

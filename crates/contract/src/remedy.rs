@@ -1,16 +1,16 @@
-//! Ways out of errors, for programs.
+//! Defines remedies: what programs can do about errors.
 
 use serde::{Deserialize, Serialize};
 
 /// Declares [`Remedy`] and the table of all remedies.
 macro_rules! remedies {
     ($($(#[doc = $meaning:literal])+ $name:ident = $code:literal,)+) => {
-        /// Way out of an error, for programs. The hint describes it for people, in words that may change.
+        /// A remedy for an error, for programs. The hint explains the remedy to people, in words that might change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         pub enum Remedy {
             $($(#[doc = $meaning])+ #[serde(rename = $code)] $name,)+
-            /// A remedy of a newer pgfresh.
+            /// A remedy that a newer pgfresh has sent.
             #[serde(other)]
             #[cfg_attr(test, schemars(skip))]
             Unknown,
@@ -20,7 +20,7 @@ macro_rules! remedies {
             /// All remedies that pgfresh sends, each with its meaning.
             pub const ALL: &[(Self, &str)] = &[$((Self::$name, concat!($($meaning),+)),)+];
 
-            /// Returns the code as clients see it, or `None` for a remedy of a newer pgfresh.
+            /// Returns the code as clients see it, or `None` for a newer pgfresh's remedy.
             #[must_use]
             pub const fn as_str(self) -> Option<&'static str> {
                 match self {
@@ -33,11 +33,11 @@ macro_rules! remedies {
 }
 
 remedies! {
-    /// Ask for the address of this server: `127.0.0.1`, `localhost` or `[::1]` with its port.
+    /// Send the request to this server's own address: `127.0.0.1`, `localhost` or `[::1]` with its port.
     AskThisServer = "ask_this_server",
-    /// Lease with a holder that `GET /v1/hold` has named, and keep that request open.
+    /// Use a holder name from a `GET /v1/hold` request, and keep that request open.
     BeginHold = "begin_hold",
-    /// Choose another name, or change the rules for names: `[databases]` in pgfresh.toml, `--names` or `--except`.
+    /// Use another name, or change the rules for names: `[databases]` in pgfresh.toml, `--names` or `--except`.
     ChangeNames = "change_names",
     /// Close the sessions of the database, or set `close_sessions`.
     CloseSessions = "close_sessions",
@@ -47,41 +47,41 @@ remedies! {
     FinalizeTemplate = "finalize_template",
     /// Do what the hint says: the cause is on the machine or in its settings.
     FollowHint = "follow_hint",
-    /// Release databases, or give more room with `--place` or `--space`.
+    /// Release databases, or provide more room with `--place` or `--space`.
     MakeRoom = "make_room",
     /// Name the template to compare with: `?template=TEMPLATE`.
     NameTemplate = "name_template",
-    /// Use another name, or connect to the database that has this one.
+    /// Use another name, or connect to the existing database with this name.
     OtherName = "other_name",
-    /// Use one of the methods in `Allow`.
+    /// Use one of the methods listed in `Allow`.
     OtherMethod = "other_method",
     /// Set a larger `max_connections`, or use fewer connections.
     RaiseMaxConnections = "raise_max_connections",
-    /// Lease the database with `record`.
+    /// Lease the database with `record` set.
     Record = "record",
     /// Release the database first, or use another name.
     Release = "release",
-    /// Report the bug, with the log of pgfresh.
+    /// Report the bug, and include the log of pgfresh.
     ReportBug = "report_bug",
     /// Reset the database for a fresh server, or correct the settings of its server and restart it.
     Reset = "reset",
     /// Restart the server of the lease: `POST /v1/databases/NAME/restart`.
     RestartServer = "restart_server",
-    /// Start pgfresh again, for a new server.
+    /// Restart pgfresh, which starts a new server.
     RestartPgfresh = "restart_pgfresh",
-    /// See the log of pgfresh.
+    /// Read the log of pgfresh.
     SeeLog = "see_log",
-    /// See the names of the leased databases: `GET /v1/status`.
+    /// List the leased databases: `GET /v1/status`.
     SeeStatus = "see_status",
     /// Send the secret: `Authorization: Bearer SECRET`.
     SendSecret = "send_secret",
     /// Start the server with this template: `--template NAME,NAME`.
     ServeTemplate = "serve_template",
-    /// Take test databases of the template, which another client has initialized.
+    /// Lease test databases of the template, which another client has already initialized.
     TakeTests = "take_tests",
-    /// Lease with isolation `clone`.
+    /// Lease the database with isolation `clone`.
     UseClone = "use_clone",
-    /// Lease with isolation `server`.
+    /// Lease the database with isolation `server`.
     UseServer = "use_server",
     /// Use `https`.
     UseTls = "use_tls",

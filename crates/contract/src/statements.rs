@@ -1,4 +1,4 @@
-//! Statements of a test, and the limits that it exceeded.
+//! Defines the statements of a test, and the limits that the test exceeded.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ pub struct ExecutedStatement {
     pub begun: f64,
     /// Time until the server completed the statement, in seconds.
     pub seconds: f64,
-    /// Error of the statement. Missing if it succeeded.
+    /// The statement's error. Missing if the statement succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<SqlError>,
 }
 
-/// Error of a failed statement.
+/// Error that a failed statement caused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SqlError {
@@ -41,7 +41,7 @@ pub struct RecordedStatements {
     pub seconds: f64,
     /// Total number of rows that the statements returned or changed.
     pub rows: u64,
-    /// Each different statement once. The most frequent one comes first.
+    /// Each distinct statement once, the most frequent first.
     pub statements: Vec<RecordedStatement>,
 }
 
@@ -77,7 +77,7 @@ pub enum ExceededLimit {
     NPlusOne {
         /// Maximum number in the budget.
         allowed: u64,
-        /// Number of runs of the most frequent such query.
+        /// Number of times that this query ran.
         measured: u64,
         /// The query's text.
         statement: String,
@@ -129,23 +129,23 @@ pub struct EndOfTest {
     /// URL of the kept database, after the release of a failed test.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Faults of the test that never fired, in words. Missing if there are none.
+    /// Descriptions of the test's faults that never fired. Missing if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfired_faults: Vec<String>,
     /// Statements of the test. Missing if the test is within its budget.
     #[serde(flatten)]
     pub measurement: Option<Measurement>,
-    /// First statements of a failed test that ran on the replica while the replica lagged. Missing if there are none.
+    /// First statements of a failed test that ran on the replica while it lagged. Missing if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lagging_statements: Vec<LaggingStatement>,
 }
 
-/// A statement that ran on a replica while the replica lagged.
+/// A statement that ran on a replica while it lagged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaggingStatement {
     /// First 1023 bytes of the statement.
     pub statement: String,
-    /// Lag of the replica when the statement completed: `paused` or `500ms`.
+    /// The replica's lag when the statement completed: `paused` or `500ms`.
     pub lag: String,
 }

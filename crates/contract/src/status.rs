@@ -1,32 +1,32 @@
-//! State of the server.
+//! Defines the status of the server.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// State of the server at this moment. Counts begin at the server's start.
+/// Current status of the server. Counts start when the server starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatusResponse {
     /// Version of pgfresh.
     pub version: String,
-    /// Time since the start.
+    /// Time since the server started.
     pub uptime_seconds: f64,
-    /// Templates in service.
+    /// Templates that the server copies.
     pub templates: Vec<TemplateEntry>,
     /// Leased databases.
     pub leases: Vec<LeaseEntry>,
-    /// Copies of templates.
+    /// Copies made from templates.
     pub created: WorkTotal,
-    /// Databases that pgfresh returned to the state of their template.
+    /// Databases that pgfresh returned to their template's state.
     pub recycled: WorkTotal,
-    /// Number of databases that pgfresh copied again instead, by reason.
+    /// Number of databases that pgfresh dropped and copied again instead, by reason.
     pub dropped: BTreeMap<String, u64>,
     /// Number of sessions.
     pub sessions: SessionCounts,
-    /// Recycled databases that differ from their template. Each is a bug of pgfresh.
+    /// Recycled databases that differ from their template. Each one is a bug in pgfresh.
     pub differences: Vec<DifferenceEntry>,
-    /// Changes of the state that all databases share.
+    /// Changes to state that all databases share.
     pub leaks: Vec<LeakEntry>,
     /// Number of failed background tasks, by task.
     pub errors: BTreeMap<String, u64>,
@@ -34,13 +34,13 @@ pub struct StatusResponse {
     pub kept: Vec<KeptEntry>,
 }
 
-/// A template in service.
+/// A template that the server copies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TemplateEntry {
     /// Name of the template.
     pub name: String,
-    /// Number of copies that wait for a client.
+    /// Number of copies that are ready for clients.
     pub ready: usize,
 }
 
@@ -68,7 +68,7 @@ pub struct WorkTotal {
     pub seconds: f64,
 }
 
-/// Number of sessions, by the backend that they began with.
+/// Number of sessions, by the kind of backend that they began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SessionCounts {
@@ -82,19 +82,19 @@ pub struct SessionCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DifferenceEntry {
-    /// Name of the database under its last lease.
+    /// Name of the database during its last lease.
     pub database: String,
     /// First relation that differs.
     pub relation: String,
 }
 
-/// A change of the state that all databases share.
+/// A change to state that all databases share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeakEntry {
     /// Kind of the state, for example "roles".
     pub what: String,
-    /// Databases of which one made each change. At most 100.
+    /// Databases that might have made the changes: at least one of them made each change. At most 100.
     pub suspects: Vec<String>,
     /// Number of changes.
     pub count: u64,

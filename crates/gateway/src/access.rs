@@ -207,8 +207,8 @@ impl Access {
         }
     }
 
-    /// Returns the address of the replica of `database` for a client that has reached the gateway at `reached`, or `None`
-    /// if there are no replicas. The port is always the gateway's own.
+    /// Returns the replica address of `database` for a client that has reached the gateway at `reached`, or `None` if
+    /// there are no replicas. The port is always the gateway's own.
     #[must_use]
     pub fn replica_address_for(&self, reached: Option<&Advertised>, database: &str) -> Option<Address> {
         let port = self.replica?.port();

@@ -69,7 +69,7 @@ fn signature_algorithm(certificate: &[u8]) -> der::Result<AlgorithmIdentifierRef
 impl Hash {
     /// Returns the hash function of a signature algorithm.
     ///
-    /// For RSA-PSS, the hash function is in the parameters, where libpq looks for it too (`X509_get_signature_info`,
+    /// For RSA-PSS, the hash function is in the parameters, as in libpq (`X509_get_signature_info`,
     /// since 15.3, 14.8 and 13.11). Source: RFC 4055, section 3.1.
     fn of_signature(algorithm: AlgorithmIdentifierRef<'_>) -> Option<Self> {
         if algorithm.oid.to_string() == RSA_PSS {

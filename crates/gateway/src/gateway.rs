@@ -223,8 +223,8 @@ impl Gateway {
         self.state.taps.events.collect()
     }
 
-    /// Returns the transcription of all sessions that begin from now on, until it is finished. Replication sessions have no
-    /// transcript.
+    /// Returns the transcription of all sessions that begin before the transcription is finished, except replication
+    /// sessions.
     #[must_use]
     pub fn transcribe(&self) -> Arc<Transcription> {
         self.state.taps.transcribe()

@@ -491,8 +491,8 @@ fn final_message(conversation: &Conversation, end: Option<End>, close_requested:
     if !conversation.may_interject() {
         return None;
     }
-    // The client needs no message if the server has already sent the reason. The same applies if the server rejected an
-    // invalid message length, because PostgreSQL doesn't send an error then.
+    // The client doesn't need a message if the server has already sent the reason, or if the server rejected an invalid
+    // message length. PostgreSQL doesn't send an error then.
     if conversation.ends_in_error() || (end == Some(End::Server) && conversation.is_within_message()) {
         return Some(Vec::new());
     }

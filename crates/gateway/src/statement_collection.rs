@@ -51,7 +51,7 @@ const OTHERS: &[&[u8]] = &[
 /// A collected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectedStatement {
-    /// Name of the template that the statement's database was made from.
+    /// Name of the template that the statement's database is a copy of.
     pub template: String,
     /// Text with placeholders instead of values.
     pub normalized: String,
@@ -82,7 +82,7 @@ pub struct CollectedRun {
 pub struct CollectedStatements {
     /// Statements that the server plans, and COPY of tables, sorted by their normalized text.
     pub statements: Vec<CollectedStatement>,
-    /// Runs of statements that the server doesn't plan, such as CREATE TABLE. COPY of a table, transaction control, settings
+    /// Runs of statements that the server doesn't plan, such as CREATE TABLE. Table COPY, transaction control, settings
     /// and FETCH don't count.
     pub utilities: u64,
     /// Runs of EXECUTE, which don't count because their statements were prepared in SQL.

@@ -332,7 +332,7 @@ pub struct DisconnectWatcher {
 impl DisconnectWatcher {
     /// Waits until the client closes its writing side or disconnects completely.
     pub async fn writing_side_closed(&self) {
-        // Ask the kernel every time, because it may know the answer before the runtime does.
+        // Ask the kernel every time, because it might know this before the runtime does.
         poll_fn(|context| {
             while !sys::is_closed_by_peer(&self.connection)
                 && let Ok(mut guard) = ready!(self.connection.poll_read_ready(context))

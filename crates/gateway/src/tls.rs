@@ -47,8 +47,8 @@ impl TlsSocket {
         &self.stream
     }
 
-    /// Returns the certificate digest to which a client can bind its proof, or `None` if the handshake hasn't chosen a
-    /// certificate yet or the certificate has no digest.
+    /// Returns the certificate digest that a client can bind its proof to. Returns `None` if the handshake hasn't
+    /// selected a certificate yet, or if the certificate has no digest.
     pub(crate) fn certificate_digest(&self) -> Option<&[u8]> {
         self.choice.digest()
     }

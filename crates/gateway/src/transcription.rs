@@ -80,7 +80,7 @@ impl Transcription {
         lock(&self.sessions).is_none()
     }
 
-    /// Returns the open sessions with a running statement, in the order in which they started. Only the server knows
+    /// Returns the open sessions with a running statement, in start order. Only the server knows
     /// whether they wait for a lock.
     #[must_use]
     pub fn waiting(&self) -> Vec<WaitingSession> {
@@ -93,7 +93,7 @@ impl Transcription {
         waiting.collect()
     }
 
-    /// Ends the transcription and returns all transcripts, in the order in which the sessions started. Transcripts of
+    /// Ends the transcription and returns all transcripts, in the order that the sessions started. Transcripts of
     /// open sessions end with their requests without a response. A second call returns an empty list.
     #[must_use]
     pub fn finish(&self) -> Vec<SessionTranscript> {

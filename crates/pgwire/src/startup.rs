@@ -144,7 +144,7 @@ impl StartupParams {
         self.0.last(b"user")
     }
 
-    /// Returns the session's settings with their names in lower case, in the order in which the server
+    /// Returns the session's settings with their names in lower case, in the order that the server
     /// applies them. Those in `options` therefore come first.
     #[must_use]
     pub fn settings(&self) -> &[Setting] {

@@ -1,7 +1,7 @@
 //! Decides whether a session leaves state in its backend that DISCARD ALL doesn't reset. If so, pgfresh closes the
 //! backend instead of giving it to another client. The decision is based only on the client's statements.
 //!
-//! One list contains the words with which a statement may start, another the built-in functions that leave no state.
+//! One list contains the words that a statement may start with, another the built-in functions that leave no state.
 //! All other statements are assumed to leave state, including those we can't parse. The lists don't contain any
 //! functions, types or views that a template defines.
 //!
@@ -88,7 +88,7 @@ struct Folded {
 
 impl Folded {
     /// Creates a folded name. The result is empty if the name is too long or contains a quote, since no built-in
-    /// function has such a name.
+    /// function is named like that.
     fn new(token: Token<'_>) -> Self {
         let quoted = token.kind == TokenKind::QuotedName;
         let text = token.text;

@@ -1,19 +1,19 @@
-//! JSON schema of a request for a fault: which of its members go together.
+//! Generates the JSON schema of a fault request, which shows the valid combinations of members.
 
 use serde_json::{Map, Value, json};
 
 use crate::{FaultKind, FaultMoment};
 
-/// Pattern of a number of bytes per second with its unit.
+/// Pattern for a number of bytes per second with a unit.
 pub(crate) const BANDWIDTH: &str = "^0*[1-9][0-9]{0,11} ?(B|kB|MB)$";
-/// Pattern of a text that is not blank.
+/// Pattern for a text that isn't only white space.
 pub(crate) const TEXT: &str = r"\S";
 
 /// Members that name the effect of a fault. Each request has exactly one of them.
 const EFFECTS: [&str; 4] = ["error", "connection", "delay", "bandwidth"];
 
-/// Returns two schemas for each kind of fault: one for the moment of a connection, and one for all other moments. A member
-/// that a fault cannot have may be `null`.
+/// Returns two schemas for each kind of fault: one for the moment `connect`, and one for all other moments. A member
+/// that a fault can't have must be `null` or missing.
 pub(crate) fn effects() -> Value {
     let (connect, others): (Vec<_>, Vec<_>) =
         FaultMoment::ALL.into_iter().partition(|moment| *moment == FaultMoment::Connect);
@@ -21,7 +21,8 @@ pub(crate) fn effects() -> Value {
     FaultKind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the schema of a kind of fault at `moments`. A member is possible if the fault can have it at all of them.
+/// Returns the schema for a kind of fault at `moments`. A member is allowed if the fault can have it at all of these
+/// moments.
 fn effect(kind: FaultKind, moments: &[FaultMoment]) -> Value {
     let (name, value) = kind.effect();
     let has_statement = moments.iter().all(|moment| moment.has_statement());

@@ -1,4 +1,4 @@
-//! Table of all operations.
+//! Lists all operations of the API.
 
 use schemars::generate::SchemaGenerator;
 use serde_json::{Map, Value, json};

@@ -46,7 +46,7 @@ enum Event {
     Interrupted(Interruption),
     /// The client's Query requests faults.
     Requested(RequestMessage),
-    /// The session is in a state in which the drive can query the server.
+    /// The drive can now query the server for the session's state.
     ReadsState,
     /// The session closed its end.
     SessionEnded,

@@ -11,7 +11,7 @@ use server::Major;
 /// Condition names, one per line after the SQLSTATE. Source: `errcodes.txt`.
 const CONDITIONS: &str = include_str!("conditions.txt");
 
-/// Where an error happens: the server and the statement.
+/// The server and the statement that an error comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Occasion<'a> {
     /// The server's major version.

@@ -26,7 +26,7 @@ pub struct Fault {
     pub times: u64,
 }
 
-/// What a fault does to a session.
+/// Effect of a fault on a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultEffect {
     /// The statement fails with this SQLSTATE. Some SQLSTATEs also end the session: see [`FaultEffect::ends_session`].
@@ -47,7 +47,7 @@ pub enum FaultEffect {
     /// Sessions end with 57P01. New connections fail with 57P03 for a while, and later transactions are read-only for a
     /// while.
     Failover {
-        /// How long new connections fail. `None` means that a number of connections fails instead.
+        /// How long new connections fail. `None` means that the next `times` connections fail.
         refuses: Option<Duration>,
         /// How long transactions are read-only after the refusal.
         read_only: Option<Duration>,
@@ -76,9 +76,9 @@ impl FaultEffect {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct FaultError {
-    /// What is wrong, including the invalid value.
+    /// Description of the mistake, with the invalid value.
     pub what: String,
-    /// What the user can write instead.
+    /// Advice for the user: the allowed values.
     pub hint: String,
 }
 

@@ -2,8 +2,8 @@
 
 use tokio::sync::watch;
 
-/// The drive's end of a hold. From `start` until this sender is dropped, the client believes that its ended session is
-/// open.
+/// The drive's end of a hold. The client believes that its ended session is open, from `start` until this sender is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct HoldSender(watch::Sender<bool>);
 

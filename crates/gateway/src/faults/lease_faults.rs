@@ -60,7 +60,7 @@ struct Requested {
     is_planned: bool,
 }
 
-/// What one statement did to the faults at one moment: which faults counted it, and which fault fired.
+/// Effect of one statement on the faults at one moment: which faults counted it, and which fault fired.
 #[derive(Debug, Default)]
 pub(super) struct Strike {
     /// Positions of the faults that counted the candidate.

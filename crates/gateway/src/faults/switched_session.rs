@@ -28,8 +28,8 @@ impl SessionFacts {
         self.startup_response.windows(on.len()).any(|window| window == on)
     }
 
-    /// Takes the session's order to obey faults. If there is none, the session is about to request a fault itself, so
-    /// this orders all sessions of the lease to obey.
+    /// Takes the session's order to obey faults. A session without an order is about to request a fault itself, so this
+    /// orders all sessions of the lease to obey.
     pub(crate) fn take_order(&self, notices: &mut Notices) -> FaultOrder {
         if let Some(order) = notices.take_order() {
             return order;

@@ -264,7 +264,7 @@ proptest! {
             let first = tokio::select! { biased; end = other.forward.run() => panic!("{end:?}"), first = reads => first };
             assert_eq!(first, unsent);
             assert_eq!(other.play(cut(&conversation, side, &cuts)).await, sent);
-            // If several statements about databases arrive at once, the gateway terminates the waiting backends only
+            // If several statements about databases arrive together, the gateway terminates the waiting backends only
             // once.
             let known = |fixture: &Fixture| {
                 let (heard, vacated, idle, clean) = fixture.session_state();

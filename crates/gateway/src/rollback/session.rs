@@ -431,7 +431,7 @@ impl RollbackSession {
         }
     }
 
-    /// Ends a COPY whose data the client could still send. Returns false if there is none.
+    /// Ends a COPY whose data the client could still send. Returns false if no COPY is running.
     pub(super) fn fail_copy(&mut self) -> bool {
         let is_copying = std::mem::take(&mut self.copying);
         if is_copying {

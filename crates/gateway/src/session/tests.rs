@@ -21,7 +21,7 @@ async fn discard_succeeds(pieces: &[&[u8]]) -> bool {
     tokio::join!(discard_session_state(&mut server), answers).0.unwrap()
 }
 
-/// Returns true if `discard_session_state` succeeds with a backend that sends all bytes at once and then closes the
+/// Returns true if `discard_session_state` succeeds with a backend that sends all bytes together and then closes the
 /// connection.
 async fn discard_succeeds_before_close(message: &[u8]) -> bool {
     let (mut server, mut backend) = pair(None);

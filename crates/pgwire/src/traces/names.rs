@@ -128,7 +128,7 @@ pub(super) const KEYWORDS: &[&str] = &[
     "zone",
 ];
 
-/// Settings that RESET ALL (part of DISCARD ALL) resets, and for which the server doesn't load a library. The
+/// Settings that RESET ALL (part of DISCARD ALL) resets and that don't make the server load a library. The
 /// list excludes settings that load libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`),
 /// `seed`, which RESET ALL doesn't reset, settings that change how the server parses SQL, and settings that
 /// tests don't use.

@@ -62,8 +62,7 @@ impl FaultSession {
         self.begin_run(vec![statement], vec![strikes], failure, during);
     }
 
-    /// Sends the server the messages of a planned failure, or the client's message if there is none. Returns the
-    /// failure.
+    /// Sends the server the messages of a planned failure. Otherwise, sends the client's message. Returns the failure.
     fn send_query(&mut self, message: &[u8], planned: Option<(Failure, Vec<u8>)>) -> Option<Failure> {
         let Some((failure, messages)) = planned else {
             self.pass_to_server(message);
