@@ -195,8 +195,8 @@ fn is_ours(name: &str, local: IpAddr) -> bool {
     }
 }
 
-/// Rejects requests that a browser makes on behalf of other web sites' pages. However, links on any page may lead to
-/// the live page.
+/// Rejects requests that a browser makes on behalf of other web sites' pages. However, any page can link to the live
+/// page.
 fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(), Problem> {
     let scheme = ends.map_or("http", |ends| ends.scheme().0);
     let origin = request.headers().get(header::ORIGIN);

@@ -1,4 +1,4 @@
-//! integresql's REST API (version 1). Existing integresql clients work with pgfresh unchanged.
+//! Implements integresql's REST API (version 1). Existing integresql clients work with pgfresh unchanged.
 //!
 //! A client fills a template itself and then receives numbered test databases.
 //!
@@ -225,7 +225,7 @@ async fn take_back(api: &ApiState, template: &Template, id: usize) -> Result<Sta
     ended.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /templates/HASH`: forgets a template and ends all its leases.
+/// `DELETE /templates/HASH`: discards a template and ends all its leases.
 pub(crate) async fn discard(
     State(api): SharedState,
     Path(hash): Path<String>,
@@ -246,7 +246,7 @@ pub(crate) async fn discard(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /admin/templates`: forgets all templates.
+/// `DELETE /admin/templates`: discards all templates.
 pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, Problem> {
     for hash in api.templates.hashes() {
         // It makes no difference if another client has discarded the template in the meantime.

@@ -1,4 +1,4 @@
-//! Invitations that let a browser open the live page without the secret in the page's address.
+//! Creates invitations that let a browser open the live page without the secret in the page's address.
 //!
 //! pgfresh passes the page's address to the browser as a command-line argument. Since every user on the machine can
 //! read the arguments of every process, the address contains an invitation instead of the secret:

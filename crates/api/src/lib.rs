@@ -1,4 +1,4 @@
-//! HTTP API on the gateway's port, for clients that need more than a connection string can express.
+//! Serves the HTTP API on the gateway's port, for clients that need more than a connection string can express.
 //!
 //! The API offers leases (rights to use a database under a name) as JSON, integresql's REST API, metrics, and a live
 //! page. Each gateway has one [`Api`], which serves any number of connections. Only two things are stored here: the

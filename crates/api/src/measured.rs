@@ -53,7 +53,7 @@ pub(crate) fn described(measured: TestMeasurement) -> Measurement {
     Measurement { message, over_budget: exceeded, statements }
 }
 
-/// Reads the budget from the query, e.g. `?statements=5&n_plus_one=0&time=200ms`.
+/// Reads the budget from the query string, such as `?statements=5&n_plus_one=0&time=200ms`.
 pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
     let count = |name: &str| match path::query(uri, name) {
         None => Ok(None),

@@ -49,7 +49,7 @@ fn render(status: &Status, uptime: Duration) -> String {
     page.0.concat()
 }
 
-/// Adds the counters, i.e. values that only increase.
+/// Adds the counters, which are values that only increase.
 fn since_the_start(page: &mut Page, status: &Status) {
     page.work("pgfresh_database_creation_seconds", "Databases copied from a template.", status.created);
     page.work(

@@ -12,7 +12,7 @@ use server::SessionError;
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) description: ErrorDescription,
-    /// A header required by the status, e.g. `Allow` or `WWW-Authenticate`.
+    /// A header that the status requires, such as `Allow` or `WWW-Authenticate`.
     pub(crate) header: Option<Box<(HeaderName, String)>>,
 }
 
@@ -88,7 +88,7 @@ impl From<LeaseError> for Problem {
     }
 }
 
-/// Returns true if the request may succeed later, namely after a connection exception, insufficient resources, a
+/// Returns true if a later request might succeed, namely after a connection exception, insufficient resources, a
 /// timeout or pgfresh's shutdown.
 fn is_passing(code: &str) -> bool {
     code.starts_with("08") || code.starts_with("53") || matches!(code, "57014" | "57P01")

@@ -130,7 +130,7 @@ impl FaultKind {
         self != Self::Error || !matches!(moment, FaultMoment::DuringStatement | FaultMoment::AfterCommit)
     }
 
-    /// Returns when a fault happens if its request has no `at`.
+    /// Returns the moment of a fault whose request doesn't contain `at`.
     #[must_use]
     pub fn default_moment(self) -> FaultMoment {
         if self == Self::Failover { FaultMoment::Connect } else { FaultMoment::BeforeStatement }

@@ -1,4 +1,4 @@
-//! Types of pgfresh's HTTP API: request and response bodies, and errors.
+//! Defines the types of pgfresh's HTTP API: request and response bodies, and errors.
 //!
 //! The server (`crates/api`), the command line and the Rust client use these types. Their doc comments are the
 //! descriptions in [`OPENAPI`], which a test generates from the types and from the table of operations in `openapi.rs`.

@@ -42,7 +42,7 @@ const DESCRIPTION: &str = "Leases of fresh PostgreSQL databases over HTTP. `pgfr
     PostgreSQL protocol. An error has a `code` and often a `remedy`, by which programs decide. Its texts may change.";
 
 /// Errors that each operation can return: an unreadable path, no secret, a foreign host, a bug or the server's own
-/// error, and a server that doesn't answer.
+/// error, and a server that doesn't respond.
 const ALWAYS: [u16; 5] = [400, 401, 403, 500, 503];
 /// Errors that each request with a body can return.
 const OF_BODIES: [u16; 2] = [408, 413];

@@ -36,8 +36,8 @@ pub struct Access {
     socket: Option<SocketFile>,
 }
 
-/// The host and optional port under which clients on other machines reach the gateway. If there is no port, clients use
-/// the one the gateway listens on.
+/// The host and optional port that clients on other machines use to reach the gateway. Without a port, clients use the
+/// port that the gateway listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
     host: String,

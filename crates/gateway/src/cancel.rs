@@ -114,7 +114,7 @@ impl CancelKey {
         self.keys.send(&self.ours).await
     }
 
-    /// Makes the key invalid. Returns true if a client has used the key, in which case a signal to the backend may
+    /// Makes the key invalid. Returns true if a client has used the key, because a signal to the backend might then
     /// still be in transit.
     pub(crate) fn withdraw(self) -> bool {
         lock(&self.keys.0).remove(&self.ours).is_some_and(|target| target.used)

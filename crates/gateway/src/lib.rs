@@ -1,4 +1,5 @@
-//! The gateway: gives every client that connects a fresh database, even if the database doesn't exist yet.
+//! Implements the gateway, which gives every connecting client a fresh database, even if the database doesn't exist
+//! yet.
 //!
 //! To clients, a [`Gateway`] looks like a `PostgreSQL` server with one TCP port and one unix socket. For each session,
 //! the gateway gets a database and a backend from [`lease::Leases`]; from then on, it forwards bytes between the client

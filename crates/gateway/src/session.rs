@@ -110,7 +110,7 @@ fn start(
     if let (Some(faults), Some(link)) = (faults, &link) {
         link.notices.order(&faults, None, bandwidth);
     }
-    // Some client may be about to drop databases with SQL, which would fail if backends were waiting in them.
+    // A client might be about to drop databases with SQL, which would fail if backends were waiting in them.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
@@ -463,8 +463,8 @@ impl Session {
     async fn return_backend(self, mut server: Stream) {
         let Self { facts, seat, key, guard, maintenance: _maintenance, .. } = self;
         let SessionFacts { scope: FaultScope { leases, .. }, startup_response } = facts;
-        // Don't reuse the backend if a cancel signal may still be in transit. Also, no backend must wait in a database
-        // that a client may be about to drop.
+        // Don't reuse the backend if a cancel signal might still be in transit, or if a client might be about to drop
+        // the database.
         let wanted = || !leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;
@@ -485,8 +485,8 @@ impl Session {
 /// Returns the last message for a client that didn't end the session itself.
 ///
 /// `end` is `None` if the gateway closes. `close_requested` means that pgfresh asked the server to terminate the
-/// session, in which case the server's own message may be lost. In the middle of a server message, the result is
-/// `None`, because the gateway can't insert its own message there.
+/// session, so the server's own message might be lost. In the middle of a server message, the result is `None`, because
+/// the gateway can't insert its own message there.
 fn final_message(conversation: &Conversation, end: Option<End>, close_requested: bool) -> Option<Vec<u8>> {
     if !conversation.may_interject() {
         return None;

@@ -70,8 +70,8 @@ impl Socket {
         })
     }
 
-    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits, in which case the caller must
-    /// retry with the same bytes.
+    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits. The caller must then retry with
+    /// the same bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&mut &*stream).write(bytes),

@@ -74,8 +74,8 @@ impl TlsSocket {
         }
     }
 
-    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits, in which case the caller must
-    /// retry with the same bytes.
+    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits. The caller must then retry with
+    /// the same bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let TlsSession { connection, accepted } = &mut *lock(&self.session);
         flush(connection, &self.stream)?;

@@ -1,5 +1,5 @@
-//! Tracks a session's state by reading the headers of its messages. The headers show where each message
-//! starts and whether the server still has to respond, which tells pgfresh when it can reuse a backend.
+//! Tracks a session's state by reading the headers of its messages. The headers show where each message starts and
+//! whether the server still has to respond, so pgfresh knows when it can reuse a backend.
 
 use crate::frame::{FrameDecoder, FramePrefix};
 

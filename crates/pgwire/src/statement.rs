@@ -69,7 +69,7 @@ pub struct StatementError {
     pub message: String,
 }
 
-/// A client's request that has no complete response yet.
+/// A client's request without a complete response so far.
 #[derive(Debug)]
 enum Step {
     /// A Query, which lasts until its ReadyForQuery.

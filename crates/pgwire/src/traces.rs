@@ -1,4 +1,4 @@
-//! Decides whether a session leaves state in its backend that DISCARD ALL doesn't reset. If so, pgfresh closes the
+//! Determines whether a session leaves state in its backend that DISCARD ALL doesn't reset. If so, pgfresh closes the
 //! backend instead of giving it to another client. The decision is based only on the client's statements.
 //!
 //! One list contains the words that a statement may start with, another the built-in functions that leave no state.
@@ -87,8 +87,8 @@ struct Folded {
 }
 
 impl Folded {
-    /// Creates a folded name. The result is empty if the name is too long or contains a quote, since no built-in
-    /// function is named like that.
+    /// Creates a folded name. The result is empty if the name is too long or contains a quote, because built-in
+    /// functions don't have such names.
     fn new(token: Token<'_>) -> Self {
         let quoted = token.kind == TokenKind::QuotedName;
         let text = token.text;

@@ -35,7 +35,7 @@ pub(super) enum Kind {
     SetLocal(SettingChanges),
     /// SET or RESET that lasts for the session.
     Set(SettingChanges),
-    /// A statement other than SET that may change settings, e.g. because it calls a function.
+    /// A statement other than SET that may change settings, for example because it calls a function.
     MaySet(SettingChanges),
     Lock,
     /// Declares a cursor that ends with its transaction.
@@ -145,8 +145,8 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     all.map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// Returns the kind of a statement with these words. A malformed transaction statement counts as plain, so that the
-/// server reports the error.
+/// Returns the kind of a statement that starts with `words`. A malformed transaction statement counts as plain, so that
+/// the server reports the error.
 fn kind(words: &[&[u8]]) -> Kind {
     // Keywords are short, so longer words can't match.
     let short = |word: &&[u8]| {
@@ -242,7 +242,7 @@ fn set(words: &[&str], local: bool) -> SettingChanges {
     SettingChanges::set(Some(&name), local)
 }
 
-/// Returns the name of the savepoint in these words.
+/// Returns the savepoint name in `words`.
 fn savepoint(words: &[&str]) -> String {
     let words = if let ["SAVEPOINT", name, ..] = words { &[*name][..] } else { words };
     words.first().map(|name| unquoted(name)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Lists of names for [`super::SessionTraces`], all of them sorted.
+//! Lists the names that [`super::SessionTraces`] recognizes. All lists are sorted.
 
 /// Built-in functions that leave no state in the backend. They are part of PostgreSQL itself (with the
 /// language `internal` or `sql`), so the server doesn't load a library. They don't run SQL from their
@@ -109,9 +109,8 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "width_bucket",
 ];
 
-/// Keywords and types that can precede a parenthesis without being called. Since no function that leaves
-/// state has such a name, the position of these words doesn't matter. The list doesn't repeat words from
-/// [`FUNCTIONS`].
+/// Keywords and types that can precede a parenthesis without being called. No function that leaves state has one of
+/// these names, so their position doesn't matter. The list doesn't repeat words from [`FUNCTIONS`].
 #[rustfmt::skip]
 pub(super) const KEYWORDS: &[&str] = &[
     "all", "and", "any", "array", "as", "asc", "bernoulli", "between", "bigint", "by", "case", "cast",
