@@ -23,7 +23,7 @@ impl DatabaseAddress {
         Self { oid, name: name.to_owned() }
     }
 
-    /// Checks that one of pgfresh's new sessions is in this database.
+    /// Checks that a session that pgfresh has just opened is in this database.
     ///
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if SQL has given the name to another database.

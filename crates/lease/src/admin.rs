@@ -19,12 +19,12 @@ use crate::lsn::Lsn;
 
 /// Timeout for one of pgfresh's own statements. Copying a large template takes the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
-/// How long a statement waits for a pooled connection. Normally, other statements soon return theirs, but if the server
-/// is stopped, no statement does so before its own timeout.
+/// How long a statement waits for a pooled connection. Usually, another statement soon finishes and
+/// returns its connection. But in a stopped server, no statement finishes before its own timeout.
 const POOL_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long the server may take to recover from a crash caused by a test.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval between attempts to connect during a recovery, since the server doesn't tell us when it is ready.
+/// Interval between attempts to connect during a recovery, because the server doesn't signal when it is ready.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
 /// How long a client's session waits until the server has room for it. In the meantime, pgfresh terminates idle
 /// sessions, and sessions of disconnected clients finish.
@@ -33,7 +33,7 @@ pub(crate) const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 /// sessions take a while to exit.
 const OWN_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// Initial interval between attempts to start a session in a full server, doubled each time up to
-/// [`LONGEST_ROOM_POLL`]. Sessions usually exit within a few milliseconds, but the server doesn't tell us.
+/// [`LONGEST_ROOM_POLL`]. Sessions usually exit within a few milliseconds, but the server doesn't signal this.
 const ROOM_POLL: Duration = Duration::from_millis(2);
 const LONGEST_ROOM_POLL: Duration = Duration::from_millis(50);
 /// Lowest limit on the number of connections. Three maintenance workers may copy or drop databases simultaneously,
@@ -41,7 +41,7 @@ const LONGEST_ROOM_POLL: Duration = Duration::from_millis(50);
 const LEAST_CONNECTIONS: usize = 4;
 /// How many connections pgfresh needs while clients arrive one at a time.
 const SERIAL: usize = 2;
-/// SQLSTATE returned by a server without room for another session.
+/// SQLSTATE of the error when the server has no room for another session (`too_many_connections`).
 const TOO_MANY_CONNECTIONS: &str = "53300";
 
 /// Settings that make statements on pooled connections use indexes. The server plans each statement once, while
@@ -406,7 +406,7 @@ fn split_mark(mut rows: Rows) -> (Rows, Lsn) {
     (rows, mark)
 }
 
-/// Maximum number of SELECTs in one statement. The server parses a UNION recursively, and its stack is limited.
+/// Maximum number of SELECTs in a UNION. The server parses a UNION recursively, and its stack is limited.
 const TOGETHER: usize = 100;
 
 /// Runs any number of SELECTs with identical columns and returns all their rows.

@@ -29,10 +29,10 @@ pub enum LeaseError {
     /// There is no lease with this name, or SQL has given the name to another database.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
-    /// There is no lease with this name, so its sessions can have no faults.
+    /// There is no lease with this name, so pgfresh can't inject faults into its sessions.
     #[error("cannot request a fault for database \"{0}\": it is not leased")]
     NoFaults(String),
-    /// There is no lease with this name, and sessions may not begin one.
+    /// There is no lease with this name, and sessions are not allowed to begin one.
     #[error("database \"{0}\" does not exist")]
     NoDatabase(String),
     /// The rules for names exclude this name.
@@ -85,7 +85,8 @@ pub enum LeaseError {
         /// Template requested by the client.
         asked: String,
     },
-    /// A lease in rollback isolation stays writable after a failover, because all its transactions are parts of one.
+    /// A lease in rollback isolation stays writable after a failover, because all its
+    /// transactions are savepoints in a single transaction, which has begun as writable.
     #[error("a failover cannot make database \"{0}\" read-only: it is leased in isolation \"rollback\"")]
     Writable(String),
     /// A lease in rollback isolation has nothing to replicate, because the server replicates only committed changes and

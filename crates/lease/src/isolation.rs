@@ -1,4 +1,4 @@
-//! How leases are isolated from each other.
+//! Defines how leases are isolated from each other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ impl fmt::Display for Isolation {
     }
 }
 
-/// Error for a text that is no isolation's name.
+/// Error for a text that isn't the name of an isolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected \"clone\", \"rollback\" or \"server\"")]
 pub struct ParseIsolationError;

@@ -18,7 +18,7 @@
 //! - A *stamp* is a text representing everything that a session reads only at its start. If any of this changes, so
 //!   does the stamp.
 //! - A *mark* is a record that pgfresh writes to find out how far the server has flushed the log.
-//! - A *note* is a file in a cache entry through which one server passes on its knowledge to the next.
+//! - A *note* is a file in a cache entry in which one server stores its findings about a template for the next server.
 //!
 //! Databases have these names:
 //!

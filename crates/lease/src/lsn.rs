@@ -1,4 +1,4 @@
-//! Positions in the write-ahead log.
+//! Represents, parses and formats positions in the write-ahead log.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Generates and checks names: those of leases, and those of databases that pgfresh prepares or keeps. Users can limit
-//! lease names with rules.
+//! Generates and checks the names of leases and the names of databases
+//! that pgfresh prepares or keeps. Users can limit lease names with rules.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -28,8 +28,8 @@ pub fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
-/// Returns the name, or an error if it contains a zero byte, at which the server would truncate it. All other
-/// characters are allowed, including control characters.
+/// Returns the name, or an error if the name contains a zero byte, because the server would
+/// truncate it there. All other characters are allowed, including control characters.
 pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     if name.contains('\0') {
         return Err(LeaseError::Name { name: name.to_owned(), why: "it has a zero byte" });

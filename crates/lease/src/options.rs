@@ -1,4 +1,4 @@
-//! Lease options: the server, its templates and the default terms.
+//! Defines the options of [`Leases`](crate::Leases): the server, its templates and the default terms of a lease.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -41,20 +41,21 @@ pub struct LeaseOptions {
     pub paranoid: bool,
     /// Starts servers for leases in isolation `server`. If `None`, this isolation is not available.
     pub provisioner: Option<Provisioner>,
-    /// Looks into each database at the end of its lease. `None` means that nothing does.
+    /// Inspects each database at the end of its lease. If `None`, no database is inspected.
     pub observer: Option<LeaseObserver>,
 }
 
 type Look = dyn Fn(&str, Option<&mut AdminConnection>) + Send + Sync;
 
-/// Looks into databases at the ends of their leases, and before a client resets one.
+/// Inspects databases at the ends of their leases, and before a client resets one.
 #[derive(Clone)]
 pub struct LeaseObserver(Arc<Look>);
 
 impl LeaseObserver {
-    /// Creates an observer. It calls `look` with the name of the database and a session in it, after the clients' sessions have
-    /// ended, and the end of the lease waits for it. The session is a superuser's or, in rollback isolation, that of the
-    /// lease. A lease with its own server has no such session, and a session can fail.
+    /// Creates an observer that calls `look` with the name of the database and a session in this
+    /// database. The call comes after the clients' sessions have ended, and the end of the lease waits
+    /// for `look` to return. The session belongs to a superuser or, in rollback isolation, to the lease.
+    /// `look` gets `None` if the lease has its own server or if pgfresh could not open a session.
     #[must_use]
     pub fn new(look: impl Fn(&str, Option<&mut AdminConnection>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(look))
@@ -77,7 +78,7 @@ pub enum ServerRole {
     /// The server that clients write to.
     #[default]
     Primary,
-    /// A server that follows the primary, from which clients only read.
+    /// A server that replicates the primary. Clients can only read from it.
     Replica,
 }
 

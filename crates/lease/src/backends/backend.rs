@@ -1,8 +1,8 @@
 //! A backend is the server process for one session, tied to the startup parameters with which it started.
 //!
-//! Since starting a backend takes a few milliseconds, pgfresh starts some ahead of their clients and retains others
-//! after their clients have disconnected. This module starts backends and checks if an idle one is still as good as a
-//! new one.
+//! Since starting a backend takes a few milliseconds, pgfresh starts some ahead of
+//! their clients and retains others after their clients have disconnected. This module
+//! starts backends and checks whether an idle backend still behaves like a new one.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -161,7 +161,7 @@ impl WaitingBackend {
         sys::is_idle_socket(&self.backend.stream)
     }
 
-    /// Returns true if the backend can serve the next client. May wait for the backend's answer.
+    /// Returns true if the backend can serve the next client. May wait for the backend's response.
     pub(crate) fn will_serve(&self) -> bool {
         will_serve(&self.backend.stream, &self.backend.startup_response)
     }
@@ -195,7 +195,7 @@ fn process_of(startup_response: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(number))
 }
 
-/// Returns true if the backend answers a message. Before answering, the backend acts on all pending signals.
+/// Returns true if the backend responds to a message. Before responding, the backend acts on all pending signals.
 fn answers(stream: &UnixStream) -> bool {
     let Ok(stream) = stream.try_clone() else { return false };
     let Ok(mut session) = AdminConnection::adopt(stream, UNASKED_TIMEOUT) else { return false };

@@ -1,16 +1,16 @@
-//! The clients of open sessions and the little that a lease needs to know about them.
+//! Represents the clients of open sessions. A lease needs to know only whether a client is connected, leaving or gone.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The gateway's link to the client of a session. The gateway finds its own type again with [`Any`].
+/// The gateway's link to the client of a session. The gateway downcasts the link to its own type with [`Any`].
 pub trait ClientLink: Any + fmt::Debug + Send + Sync {
     /// Returns true if the client has closed its end of the connection, even if no thread has noticed yet.
     fn is_gone(&self) -> bool;
-    /// Tells the gateway that the server is terminating the session, so that the gateway stops waiting for the client
-    /// to read earlier messages.
+    /// Notifies the gateway that the server is terminating the session, so
+    /// that the gateway stops waiting for the client to read earlier messages.
     fn close(&self);
 }
 
@@ -32,12 +32,12 @@ impl Client {
         self.link.clone()
     }
 
-    /// Records that the client is leaving. Returns `false` if that has been recorded before.
+    /// Records that the client is leaving. Returns `false` if an earlier call has already recorded this.
     pub(crate) fn leave(&self) -> bool {
         !self.leaving.swap(true, Ordering::Relaxed)
     }
 
-    /// Tells the client's link that the session and its backend are ending.
+    /// Notifies the client's link that the session and its backend are ending.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         if let Some(link) = &self.link {

@@ -1,4 +1,5 @@
-//! Learns how many backends a lease needs at once, so that as many can be waiting for the template's next lease.
+//! Learns how many backends a lease needs concurrently, so that
+//! pgfresh can start as many for the template's next lease.
 //!
 //! Most tests in a suite open as many sessions as the tests before them: one, or a whole pool. Starting a backend ahead
 //! of its client costs no more than starting it on demand, but is wasted if no client comes. So pgfresh starts a
@@ -44,7 +45,7 @@ impl Usage {
     }
 }
 
-/// How many backends the last leases of one template needed.
+/// Records how many backends the last leases of one template needed.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     /// For each set of startup parameters, the leases' numbers and how many backends they needed, latest last.
@@ -77,8 +78,8 @@ impl Demand {
         }
     }
 
-    /// Returns how many backends should wait for the next lease: as many as at least half of the last leases needed, but at least
-    /// one.
+    /// Returns how many backends should wait for the next lease: the largest
+    /// number that at least half of the last leases needed, but at least one.
     pub(crate) fn expected(&self, params: ParamsId) -> usize {
         let leases = self.leases.get(&params).into_iter().flatten();
         let mut needed: Vec<usize> = leases.map(|(_, most)| *most).collect();
@@ -86,8 +87,8 @@ impl Demand {
         needed.get(needed.len() / 2).map_or(1, |most| (*most).clamp(1, MOST))
     }
 
-    /// Returns how many waiting backends to retain: the most that any of the last leases needed. Returns `None` if none
-    /// is on record.
+    /// Returns how many waiting backends to retain: the most that any of the last
+    /// leases needed. Returns `None` if no lease with these parameters is on record.
     pub(crate) fn kept(&self, params: ParamsId) -> Option<usize> {
         let most = self.leases.get(&params)?.iter().map(|(_, most)| *most).max()?;
         Some(most.clamp(1, MOST))

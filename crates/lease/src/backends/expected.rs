@@ -13,7 +13,8 @@ use crate::backends::backend::{is_for_superuser, params_id};
 use crate::error::LeaseError;
 use crate::table::ParamsId;
 
-/// Maximum number of parameter sets for which pgfresh keeps idle backends. Two are enough for a driver and its pool.
+/// Maximum number of parameter sets for which pgfresh keeps idle backends. Two are
+/// enough for a driver and its connection pool, which may use different parameters.
 const MOST: usize = 2;
 /// Maximum number of sets that a server may add to the note. Without this limit, pgfresh would rewrite the note for
 /// every client if all clients used different parameters.
@@ -66,8 +67,8 @@ impl ExpectedParams {
         self.sets.last()
     }
 
-    /// Forgets a set of parameters with which a backend failed to start or was too slow. If a client uses the set
-    /// later, it counts again.
+    /// Removes a parameter set whose backend failed to start or started
+    /// too slowly. If a client uses the set later, the set counts again.
     pub(crate) fn forget(&mut self, params: &StartupParams) {
         self.sets.retain(|known| known != params);
     }
@@ -103,8 +104,8 @@ pub(crate) fn note(entry: &Entry, text: &str) {
     }
 }
 
-/// Returns true if backends may wait for clients with these parameters. Replication backends may not, because pgfresh
-/// cannot copy templates from the files in the cache while a replication session is open.
+/// Returns true if backends may wait for clients with these parameters. Replication backends must not,
+/// because pgfresh cannot copy templates from the files in the cache while a replication session is open.
 pub(crate) fn may_come_again(params: &StartupParams) -> bool {
     !params.has_replication()
 }

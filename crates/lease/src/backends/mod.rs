@@ -1,4 +1,4 @@
-//! Manages the backends that serve clients and what pgfresh knows about these clients.
+//! Starts, retains and lends the backends that serve clients, and predicts which backends the next clients will need.
 
 pub(crate) mod backend;
 pub(crate) mod client;

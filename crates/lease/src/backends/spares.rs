@@ -1,4 +1,4 @@
-//! Spares: backends that wait for clients of databases without a lease, such as `postgres`.
+//! Manages spares: backends that wait for clients of databases without a lease, such as `postgres`.
 //!
 //! Spares have never had a client. When a client comes, pgfresh starts a spare for the next one. Since PostgreSQL
 //! refuses to drop, rename or copy a database with sessions, spares make way for such statements.
@@ -33,7 +33,7 @@ pub(crate) struct Spares {
     expected: Vec<SpareKind>,
     /// Kinds of the spares that threads are starting.
     starting: Vec<SpareKind>,
-    /// Number of clients that may drop, rename or copy databases.
+    /// Number of clients that may drop, rename or copy databases. While there is any, pgfresh starts no spares.
     holds: usize,
 }
 

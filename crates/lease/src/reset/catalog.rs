@@ -1,5 +1,5 @@
-//! A template's catalog lists everything that a session can change in a copy, along with the data needed to undo the
-//! changes.
+//! Reads a template's catalog, which lists everything that a session can
+//! change in a copy, along with the data needed to undo the changes.
 //!
 //! Copies consist of the template's files, so they all have the same oids and file numbers. Reading the catalog once,
 //! in one of the first copies, is therefore enough.
@@ -23,8 +23,8 @@ const LARGEST_SEED: u64 = 256 << 10;
 const LARGEST_ROWS: usize = 1 << 20;
 /// Maximum size of the rows of all tables of a template in memory, in bytes.
 const MOST_ROWS: usize = 16 << 20;
-/// Types whose binary output the server reads back exactly, whatever the session's settings. A user-defined type is
-/// exact if it consists only of these types.
+/// Types whose binary output the server reads back exactly, regardless of the session's
+/// settings. A user-defined type is exact if it consists only of these types.
 const EXACT_TYPES: &str = "bool,bytea,char,name,int8,int2,int4,text,oid,json,float4,float8,money,bpchar,varchar,date,\
     time,timestamp,timestamptz,interval,timetz,bit,varbit,numeric,uuid,jsonb,inet,cidr,macaddr,macaddr8,point,lseg,path,\
     box,polygon,line,circle,int4range,int8range,numrange,tsrange,tstzrange,daterange,tsvector,xid,pg_lsn";

@@ -29,8 +29,8 @@ const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_c
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";
 
-/// An expression that turns a whole row into text. We avoid a cast because the server would look it up in `pg_cast`, to
-/// which clients can add their own casts.
+/// An expression that turns a whole row into text. This isn't a cast, because the
+/// server would look up a cast in `pg_cast`, where clients can add their own casts.
 pub(crate) const ROW: &str = "pg_catalog.textin(pg_catalog.record_out(t))";
 
 /// Returns a query for a relation's name and a digest of its rows. `row` is an expression that turns a row into text.

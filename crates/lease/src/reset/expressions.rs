@@ -1,5 +1,5 @@
-//! Queries for objects whose expressions call special functions: those with side effects and those whose result depends
-//! on more than the row.
+//! Builds queries for objects whose expressions call functions with side
+//! effects, or functions whose result depends on more than the row.
 //!
 //! The gateway judges by the text of a session's statements what the session leaves behind (`pgwire::SessionTraces`).
 //! But a statement can use a view, a default, a constraint, a policy or an operator, and the text doesn't show which

@@ -1,4 +1,5 @@
-//! Limits the space that dead rows occupy in a database. Autovacuum would free this space, but runs only once an hour.
+//! Limits the space that dead rows occupy in a database. Autovacuum would
+//! free this space, but pgfresh's servers run it only once an hour.
 
 /// pgfresh drops a database once its leases have written more catalog rows than this. Each temporary table, for
 /// example, writes several. Even deleted rows occupy space until a VACUUM.

@@ -2,10 +2,10 @@
 //!
 //! A reset takes about a millisecond, a new copy tens of milliseconds. The log also proves that nothing else changed.
 //!
-//! The log identifies every file that any session has changed since the last reset, even without a commit. The reset
-//! empties and refills user tables, restores sequences, and undoes TRUNCATE, which changes only files and the planner's
-//! size estimates in `pg_class`. After any other change, pgfresh drops the database instead. Finally, the reset rereads
-//! the log to check that only the reset itself has changed anything.
+//! The log identifies every file that any session has changed since the last reset, even without a commit. The
+//! reset empties and refills user tables, restores sequences, and undoes TRUNCATE, which changes only files
+//! and the planner's size estimates in `pg_class`. After any other change, pgfresh drops the database instead.
+//! Finally, the reset reads the log again to check that only the reset itself has changed anything since.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};

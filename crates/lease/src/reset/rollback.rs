@@ -1,5 +1,5 @@
-//! Sessions for leases in rollback isolation, where a whole lease is one transaction and rolling it back undoes almost
-//! everything.
+//! Manages the sessions of leases in rollback isolation, where a whole
+//! lease is one transaction and rolling it back undoes almost everything.
 //!
 //! Each lease has a database to itself, and the gateway lends the lease's session to one client after another. When the
 //! lease ends, pgfresh rolls the transaction back, reads the log and resets changed sequences, since only changes to
@@ -23,8 +23,8 @@ use crate::reset::recycle::NotRecyclable;
 use crate::wal::changes::Changes;
 use crate::wal::evidence::Evidence;
 
-/// Statements that begin a lease's transaction. When the lease ends, pgfresh rolls back to the savepoint, which works
-/// only in the original transaction.
+/// Statements that begin a lease's transaction and set a savepoint. When the lease ends, pgfresh
+/// rolls back to this savepoint, which fails if a client has ended the original transaction.
 pub const BEGIN_LEASE: [&str; 2] =
     ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "SAVEPOINT pgfresh_lease"];
 /// Undoes the client's own transaction, which is really a savepoint.
@@ -56,16 +56,16 @@ pub const STAY_IDLE: &[u8] = b"H\0\0\0\x04";
 /// `PostgreSQL` 17 or later.
 pub const UNBOUNDED: &str = "SET LOCAL transaction_timeout = 0";
 
-/// The state of a lease's transaction, passed on from each client to the next.
+/// The state of a lease's transaction, which each client passes on to the next.
 #[derive(Debug, Clone)]
 pub struct LeaseTransaction {
     /// Whether the transaction has begun.
     pub begun: bool,
     /// State of the client's own transaction, which is a savepoint within the lease's transaction.
     pub savepoint: Savepoint,
-    /// Whether [`DISCARD_ALL`] makes the session as good as a new one.
+    /// Whether the session behaves like a new one after [`DISCARD_ALL`].
     pub leaves_nothing: bool,
-    /// Constraints in the transaction, as far as the gateway knows them.
+    /// Constraints visible to the transaction, as known to the gateway.
     pub constraints: Constraints,
     /// The `transaction_timeout` for the client's own transactions, or an empty string. Between these transactions, the lease's
     /// transaction has no timeout.
@@ -85,7 +85,7 @@ pub enum Savepoint {
     Done,
 }
 
-/// Constraints visible to a transaction, as far as the gateway has read them.
+/// Constraints visible to a transaction, as known to the gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Constraints {
     /// The change count at the time the gateway read the constraints. `None` if the gateway hasn't read any.
@@ -127,13 +127,13 @@ impl LeaseTransaction {
     }
 }
 
-/// A session for leases in rollback isolation. Between leases, the session is as good as a new one.
+/// A session for leases in rollback isolation. Between leases, the session behaves like a new one.
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
     pub(crate) params: StartupParams,
     pub(crate) startup_response: Vec<u8>,
     pub(crate) stamp: CatalogStamp,
-    /// How far pgfresh had read the log before the session started. `None` if comparing stamps is enough.
+    /// The log position that pgfresh had read up to before the session started. `None` if comparing stamps is enough.
     pub(crate) since: Option<Lsn>,
     /// The connection to the server. `None` while a client is using it.
     stream: Option<UnixStream>,
@@ -179,7 +179,7 @@ impl TransactionSession {
         })
     }
 
-    /// Returns true if the next client can use the session. May wait for the server's answer.
+    /// Returns true if the next client can use the session. May wait for the server's response.
     pub(crate) fn will_serve(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.startup_response))
     }
@@ -222,7 +222,7 @@ impl TransactionSession {
         self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
     }
 
-    /// Lets the observer look into the lease's transaction before it is rolled back.
+    /// Lets the observer inspect the lease's transaction before pgfresh rolls it back.
     ///
     /// # Errors
     /// After an error, the caller must not reuse the session.
@@ -259,7 +259,8 @@ impl TransactionSession {
             String::new()
         };
         let undo = format!("{undo}{}; ", DISCARD_ALL.join("; "));
-        // Guess which sequences the lease used, which can save a second message. The log shows if the guess missed any.
+        // Guess which sequences the lease used, because a correct guess saves
+        // a second message. The log shows whether the guess missed any.
         let may_guess = self.is_superuser && self.touched.len() <= MOST_GUESSED;
         let guess = if may_guess { restore_touched(catalog, &self.touched) } else { String::new() };
         let rows = self.query(&marked(&undo, &guess))?;
@@ -333,8 +334,8 @@ fn restored(row: &[Option<String>]) -> Option<u32> {
     }
 }
 
-/// Returns SQL that restores those of these sequences that the session has used recently, and all unlogged ones. A
-/// sequence counts as used if the backend has fetched blocks that it hasn't yet reported to the statistics.
+/// Returns SQL that restores the sequences in `oids`, except logged ones that the session hasn't used recently.
+/// A sequence counts as used if the backend has fetched blocks that it hasn't yet reported to the statistics.
 fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let restore = |oid: &u32| {
         let Sequence { last_value, is_called, unlogged, .. } = catalog.sequences.get(oid)?;
@@ -348,7 +349,7 @@ fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     oids.iter().filter_map(restore).collect()
 }
 
-/// Returns SQL that restores all of these sequences, of which there may be thousands.
+/// Returns SQL that restores all sequences in `oids`. There may be thousands.
 pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let (mut known, mut values, mut called) = (Vec::new(), Vec::new(), Vec::new());
     for oid in oids {

@@ -86,7 +86,7 @@ impl DatabaseStats {
         Self::in_rows(read).ok_or_else(|| LeaseError::NotLeased(to.name.clone()))
     }
 
-    /// Returns the statistics in the first row, if there is one.
+    /// Returns the statistics in the first of `rows`, or `None` without rows.
     fn in_rows((rows, mark): (Rows, Lsn)) -> Option<Self> {
         let row = rows.into_iter().next()?;
         let mut columns = row.into_iter();

@@ -1,5 +1,5 @@
-//! The template attributes that PostgreSQL stores in shared catalogs: owner, privileges, connection limit, settings and
-//! comment.
+//! Reads and copies the template attributes that PostgreSQL stores in shared
+//! catalogs: owner, privileges, connection limit, settings and comment.
 //!
 //! Neither CREATE DATABASE nor copying files carries these attributes over. In addition, some statements (for example
 //! `REASSIGN OWNED` and `DROP OWNED`) change the attributes of every database owned by a role, not only of the
@@ -68,7 +68,7 @@ impl Attributes {
         }
     }
 
-    /// Returns true if these are a new database's default attributes.
+    /// Returns true if these attributes are the defaults of a new database.
     pub(crate) fn are_usual(&self) -> bool {
         self.seen == format!("{BOOTSTRAP}|-1|{{}}") && self.comment.is_empty()
     }

@@ -94,7 +94,7 @@ impl CachedFiles {
     /// `go_on` returns `false`.
     ///
     /// # Errors
-    /// Returns an error if the server doesn't answer. The copy exists only after [`CachedCopy::Made`].
+    /// Returns an error if the server doesn't respond. The copy exists only after [`CachedCopy::Made`].
     pub(crate) fn copy(
         &self,
         template: &str,

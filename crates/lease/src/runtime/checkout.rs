@@ -1,5 +1,5 @@
-//! Lets a task check out its database's resources and use them without holding the lock. A guard returns them when
-//! dropped.
+//! Lets a task check out its database's resources, so that the task can use
+//! them without holding the lock. Dropping the guard returns the resources.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};

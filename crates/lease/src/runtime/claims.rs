@@ -1,4 +1,4 @@
-//! Locks on names, so that, for example, only one thread at a time creates or removes the template with a given name.
+//! Locks names, so that, for example, only one thread at a time creates or removes the template with a given name.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};

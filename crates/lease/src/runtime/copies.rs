@@ -162,8 +162,8 @@ impl Inner {
         !core.closed
     }
 
-    /// Pauses a copy that no client needs yet while other programs compete for the processors, above all the test
-    /// runner, which starts at the same time. Returns `false` if the leases are closed.
+    /// Pauses a copy that no client needs yet while other programs compete for the processors. The main
+    /// competitor is the test runner, which starts at the same time. Returns `false` if the leases are closed.
     fn let_programs_pass(&self, id: DatabaseId, contention: &Contention) -> bool {
         if !contention.is_felt() {
             return true;
@@ -193,9 +193,9 @@ impl Inner {
         }
     }
 
-    /// Reads what pgfresh doesn't know about a template yet, using a copy that no client has touched. If another thread
-    /// is already reading the template in another copy, this is skipped. Returns whether using the copy may leave
-    /// traces in a backend.
+    /// Reads what pgfresh doesn't know about a template yet, using a copy that no client
+    /// has touched. Does nothing if another thread is already reading the template in
+    /// another copy. Returns whether using the copy may leave traces in a backend.
     fn look_into(
         &self,
         id: DatabaseId,
@@ -313,8 +313,9 @@ impl Inner {
         Ok(true)
     }
 
-    /// Returns true if all of a template's tables and sequences are logged, judging by the files alone: each unlogged
-    /// relation has an init fork. Returns false if the server has additional tablespaces.
+    /// Returns true if all of a template's tables and sequences are logged, judging by
+    /// the files alone: each unlogged relation has an init fork. Also returns false if
+    /// the server has additional tablespaces, because their files aren't checked.
     fn is_all_logged(&self, template: &Template) -> bool {
         let is_init = |file: io::Result<DirEntry>| {
             file.is_ok_and(|file| file.file_name().as_encoded_bytes().ends_with(b"_init"))
@@ -343,11 +344,11 @@ impl Inner {
         })
     }
 
-    /// Starts backends with the startup parameters that clients are likely to use, until there are as many as the last
-    /// leases needed. A backend may fail to start, for example because its role may not connect; the client will then
-    /// get the error. If an event trigger fires at each login, no backends are started, because the trigger should fire
-    /// only for clients. This also stops once a client is waiting for the database. Such a client starts its own
-    /// backend while this worker makes the next copy.
+    /// Starts backends with the startup parameters that clients are likely to use, until there are as
+    /// many as the last leases needed. If a backend fails to start, for example because its role isn't
+    /// allowed to connect, the client will get the error. If an event trigger fires at each login, starts
+    /// no backends, because the trigger should fire only for clients. Stops once a client is waiting for
+    /// the database, because that client starts its own backend while this worker makes the next copy.
     pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
         let lacking = self.lacking(id, copy);
         let PooledCopy { identity: Identity { address, .. }, template, waiting, .. } = copy;

@@ -1,5 +1,4 @@
-//! The state of all leases, protected by one lock: the table, the resources of its databases, and the slots for
-//! answers.
+//! Holds the state of all leases behind one lock: the table, the resources of its databases, and the slots for answers.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -23,7 +22,7 @@ use crate::table::{Answer, Closing, DatabaseId, LeaseTable, ParamsId, Task, Tick
 const MOST_WAITING: usize = 64;
 /// How often pgfresh reads the log while any name is in use, to keep up with the server, which recycles old segments.
 const CATCH_UP: Duration = Duration::from_secs(1);
-/// How long pgfresh retains no idle backends after the server had no room for a client's session.
+/// If the server had no room for a client's session, pgfresh retains no idle backends for this long afterwards.
 const CROWDED: Duration = Duration::from_secs(10);
 
 /// The data behind the lock.
@@ -216,7 +215,8 @@ impl Core {
         is_due
     }
 
-    /// Returns true if an idle maintenance worker should wake and look at the table now. Busy workers look anyway.
+    /// Returns true if an idle maintenance worker should wake and check the
+    /// table now. Busy workers check the table anyway after their current task.
     pub(crate) fn needs_worker(&mut self) -> bool {
         let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
         if !self.urgent.is_empty() || self.expected.is_note_due() || self.pool.spares.is_lacking() {

@@ -167,7 +167,7 @@ impl Inner {
             are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), address.oid))?;
             copy.session = Some(own);
         }
-        // The database is fresh now. Reuse its session only if the session is as good as a new one.
+        // The database is fresh now. Reuse its session only if the session behaves like a new one.
         if copy.leaves_traces
             || !leaves_nothing
             || !session.may_serve_another
@@ -338,8 +338,8 @@ impl Inner {
         }
     }
 
-    /// Checks for changes in the state shared by all databases, reading this state only if the log or a file indicates
-    /// a change.
+    /// Checks whether the state shared by all databases has changed.
+    /// Reads this state only if the log or a file indicates a change.
     pub(crate) fn look_at_shared_state(&self) {
         // Serialize these checks: each must finish its comparison before the next reads the state.
         let _looking = lock(&self.looking);

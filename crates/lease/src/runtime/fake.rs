@@ -1,5 +1,5 @@
-//! A fake server for tests, which speaks the PostgreSQL protocol on a Unix socket, answers this crate's statements, and
-//! tracks which connections are open.
+//! Simulates a server for tests: speaks the PostgreSQL protocol on a Unix socket,
+//! answers this crate's statements, and tracks which connections are open.
 
 #![expect(clippy::let_underscore_must_use, reason = "a client that is gone reads no answer")]
 
@@ -57,7 +57,7 @@ struct State {
     timeout: String,
     /// Queries in clients' backends fail if they contain this text.
     fails: Option<&'static str>,
-    /// Whether pgfresh's statements currently get no answer.
+    /// Whether the fake server currently leaves pgfresh's statements unanswered.
     stopped: bool,
 }
 
@@ -141,7 +141,7 @@ impl FakeServer {
         self.lock().terminations
     }
 
-    /// Makes a backend send `words` and, if `ends` is set, exit.
+    /// Makes a backend send the bytes in `words` and, if `ends` is true, exit.
     pub(crate) fn send(&self, pid: u32, words: &[u8], ends: bool) {
         let mut state = self.lock();
         let mut stream = &state.open[&pid];

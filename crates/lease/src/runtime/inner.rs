@@ -1,4 +1,4 @@
-//! The state shared by all leases on a server.
+//! Holds the state shared by all leases on a server.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -80,8 +80,8 @@ impl Inner {
         self.shortage.notify_all();
     }
 
-    /// Chooses the template for a lease and returns its name: the template specified in the request, else one with the
-    /// lease's own name, else the default template.
+    /// Selects the template for a lease and returns the template's name: the template
+    /// `asked` for, else the template with the lease's own name, else the default template.
     pub(crate) fn template_for(&self, lease: &str, asked: Option<&str>) -> Result<String, LeaseError> {
         let asked = asked.map(whole).transpose()?;
         let templates = lock(&self.templates);

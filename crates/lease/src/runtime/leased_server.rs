@@ -1,5 +1,5 @@
-//! A PostgreSQL server dedicated to a single lease. With its own server, a test can change state that all databases
-//! share, change server settings, and stop or crash the server.
+//! Runs a PostgreSQL server dedicated to a single lease. With its own server, a test can change
+//! state that all databases share, change server settings, and stop or crash the server.
 //!
 //! The server starts from the same template as the databases of other leases. Its one database for the client is named
 //! after the lease. If the template has a replica, a standby follows the server.
@@ -25,7 +25,7 @@ const READY: &str = "pgfresh_ready";
 /// Timeout for a statement that terminates sessions. If it takes longer at the end of a lease, pgfresh kills the whole server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An action that a client can request for its leased server.
+/// An action on a leased server, requested by its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAction {
     /// Shut the server down if it is running, then start it again. If it had crashed, it recovers.
@@ -51,7 +51,7 @@ pub(crate) struct LeasedServer {
     standby: Standby,
 }
 
-/// The replica of a leased server.
+/// The state of a leased server's replica.
 #[derive(Debug)]
 enum Standby {
     /// The template has no replica.
@@ -59,7 +59,7 @@ enum Standby {
     Following(Box<Replica>),
     /// The replica has become the lease's server.
     Promoted(Arc<ReplicaWatch>),
-    /// pgfresh could not end the sessions of the replica, and has ended the replica.
+    /// pgfresh could not terminate the sessions on the replica, so it has stopped the replica.
     Lost,
 }
 
@@ -72,7 +72,7 @@ enum Power {
         /// The error from the last attempt to start the server again, if that attempt failed.
         failed: Option<String>,
     },
-    /// pgfresh could not stop the server, for this reason, and removes it along with its data.
+    /// pgfresh could not stop the server, for this reason, so pgfresh removes the server and its data.
     Lost(String),
 }
 
@@ -101,8 +101,8 @@ impl Power {
 }
 
 impl LeasedServer {
-    /// Starts a server with a database made from `template`. No database in this server is named like any of the
-    /// `templates`, so the lease can use these names.
+    /// Starts a server with a database made from `template`. No database in this
+    /// server has the name of one of `templates`, so the lease can use these names.
     pub(crate) fn start(
         provisioner: &Provisioner,
         template: &str,
@@ -143,8 +143,8 @@ impl LeasedServer {
         Ok(())
     }
 
-    /// Opens a session in the server's database, or in that of its replica. The lock is released before connecting,
-    /// because a postmaster stopped with SIGSTOP doesn't answer.
+    /// Opens a session in the database of the primary or of the replica, depending on `role`. Releases
+    /// the lock before connecting, because a postmaster stopped with SIGSTOP doesn't respond.
     ///
     /// # Errors
     /// Returns the error from [`Self::expect_on`] if the server isn't running.
@@ -164,11 +164,11 @@ impl LeasedServer {
         backend
     }
 
-    /// Checks that a server with this role takes connections. A server that exits stops listening before it counts as
-    /// ended.
+    /// Checks that the server with this role accepts connections. An
+    /// exiting server stops listening before its process has ended.
     ///
     /// # Errors
-    /// Returns an error that explains why there is no such server.
+    /// Returns an error that explains why this server doesn't accept connections.
     fn expect_listening(&self, role: ServerRole) -> Result<(), LeaseError> {
         self.directory_for(role)?;
         match (&self.standby, role, &self.power) {
@@ -184,7 +184,7 @@ impl LeasedServer {
         }
     }
 
-    /// Runs a statement of pgfresh's own on the server, and on its replica if there is one.
+    /// Runs one of pgfresh's own statements on the server, and on its replica if there is one.
     pub(crate) fn run_everywhere(
         server: &Mutex<Self>,
         verb: &'static str,
@@ -207,7 +207,7 @@ impl LeasedServer {
     /// Returns the directory with the socket for this role.
     ///
     /// # Errors
-    /// Returns an error that explains why there is no running server with this role.
+    /// Returns an error that explains why no server with this role is running.
     fn directory_for(&self, role: ServerRole) -> Result<PathBuf, LeaseError> {
         match (&self.standby, role) {
             (Standby::Promoted(_), ServerRole::Primary) => Err(LeaseError::Promoted(self.name.clone())),
@@ -252,11 +252,11 @@ impl LeasedServer {
         }
     }
 
-    /// Performs an action and waits until this is done.
+    /// Performs an action and waits until it is complete.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotStarted`] if the server doesn't start. Since its data remains, a client can try again.
-    /// Returns [`LeaseError::NoReplica`] if the action needs a replica that the server lacks.
+    /// Returns [`LeaseError::NotStarted`] if the server doesn't start. Since its data remains, a client can try
+    /// again. Returns [`LeaseError::NoReplica`] if the action needs a replica and the server doesn't have one.
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         match action {
             ServerAction::Lag(lag) => self.set_lag(lag),
@@ -273,13 +273,13 @@ impl LeasedServer {
         replica.set_lag(&self.name, &self.node, lag)
     }
 
-    /// Shuts the server down and makes its replica the lease's server. The shutdown waits until the replica has all
-    /// changes, so no commit is lost.
+    /// Shuts the server down and makes its replica the lease's server. The shutdown
+    /// waits until the replica has received all changes, so no commit is lost.
     fn promote(&mut self) -> Result<(), LeaseError> {
         self.expect_replica()?.expect_on(&self.name)?;
         self.power = self.take_power().off(ServerAction::Stop);
         self.expect_replica()?.promote(&self.name)?;
-        // The data of the old primary are removed here.
+        // This removes the data of the old primary.
         if let Standby::Following(replica) = std::mem::replace(&mut self.standby, Standby::Lost) {
             let Replica { server, node, place, watch } = *replica;
             (self.place, self.node, self.power) = (place, node, Power::On(Box::new(server)));

@@ -1,5 +1,5 @@
-//! The public interface of this crate. All operations refer to leases by name. [`Leases::connect`], which opens
-//! sessions, is in the `session` module.
+//! Implements the public interface of this crate. All operations refer to leases
+//! by name. [`Leases::connect`], which opens sessions, is in the `session` module.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,4 +1,4 @@
-//! Owns the threads and runs the table's tasks in the server.
+//! Owns the threads and the databases' resources, and runs the table's tasks in the server.
 
 pub(crate) mod attributes;
 mod cached;

@@ -1,8 +1,8 @@
 //! Gives leases' names to databases and takes them away again.
 //!
-//! SQL may rename or drop any database at any time. Each of our statements therefore finds its database by oid and
-//! changes it only if it still has a name given by pgfresh. A database renamed by SQL belongs to SQL, so pgfresh
-//! forgets it.
+//! SQL may rename or drop any database at any time. Therefore each of pgfresh's
+//! statements finds its database by oid and changes it only if it still has a name
+//! given by pgfresh. A database renamed by SQL belongs to SQL, so pgfresh forgets it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Inner {
         }
     }
 
-    /// Reads the server's current generation, or returns `None` if the server does not answer.
+    /// Reads the server's current generation, or returns `None` if the server doesn't respond.
     pub(crate) fn generation(&self) -> Option<Generation> {
         let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
         let rows = self.admin.run("look at the server", sql).ok()?;
@@ -216,7 +216,7 @@ impl Inner {
         Outcome::Failed(LeaseError::Leased(taken))
     }
 
-    /// Lets the observer look into a database whose lease ends or that a client resets.
+    /// Lets the observer inspect a database whose lease ends or that a client resets.
     pub(crate) fn observe(&self, database: &CheckedOut<'_>) {
         let Some(observer) = &self.options.observer else { return };
         let Resources::Clone(copy) = &**database else { return };

@@ -33,7 +33,7 @@ enum Place {
     CheckedOut(Summary),
 }
 
-/// Facts that other threads need while a task has checked out the resources.
+/// The values that other threads need while a task has checked out the resources.
 #[derive(Debug, Default)]
 struct Summary {
     /// Number of idle sessions in the database.

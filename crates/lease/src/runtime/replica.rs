@@ -1,8 +1,8 @@
-//! The replica of a leased server: a standby that follows the server by streaming replication, as closely or as late as
-//! a client wants.
+//! Runs the replica of a leased server: a standby that follows the
+//! server by streaming replication, with the lag that a client requests.
 //!
-//! Without a lag, a commit on the primary returns only once the replica shows it, so that a test sees its own writes
-//! there. PostgreSQL's synchronous replication does this. With a lag, commits do not wait.
+//! Without a lag, a commit on the primary returns only once the replica has replayed the commit (through PostgreSQL's
+//! synchronous replication), so a test sees its own writes on the replica. With a lag, commits don't wait.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,17 +18,17 @@ use sys::lock;
 
 use crate::error::LeaseError;
 
-/// Setting of a primary whose commits wait for the replica.
+/// Setting that makes the primary's commits wait for the replica.
 const SYNCHRONOUS: &str = "synchronous_standby_names";
 /// Name of the primary's replication slot.
 const SLOT: &str = "pgfresh_replica";
 /// Timeout for each of pgfresh's own statements, and for the replica to catch up.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Pause between two looks at the state of the replication.
+/// Poll interval for the state of the replication.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Maximum number of statements that a replica remembers.
+/// Maximum number of statements that [`ReplicaWatch`] records.
 const MOST_READS: usize = 20;
-/// First words of statements that read no table.
+/// First words of statements that don't read tables.
 const NO_READS: [&[u8]; 16] = [
     b"abort",
     b"begin",
@@ -48,15 +48,15 @@ const NO_READS: [&[u8]; 16] = [
     b"unlisten",
 ];
 
-/// How far a replica is behind its primary.
+/// The lag of a replica behind its primary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReplicaLag {
-    /// A commit returns once the replica shows it.
+    /// No lag: a commit returns only once the replica has replayed it.
     #[default]
     None,
-    /// The replica shows each commit after this time.
+    /// The replica replays each commit after this delay.
     Delay(Duration),
-    /// The replica shows no further commit.
+    /// Replay is paused, so the replica shows no new commits.
     Paused,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for ReplicaLag {
     }
 }
 
-/// A statement that ran on a replica while the replica lagged.
+/// A statement that ran on a lagging replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaggingRead {
     /// The statement's text.
@@ -79,12 +79,13 @@ pub struct LaggingRead {
     pub lag: ReplicaLag,
 }
 
-/// The lag of one replica, and the statements that ran there meanwhile.
+/// The lag of one replica, and the statements that ran there while it lagged.
 #[derive(Debug, Default)]
 pub struct ReplicaWatch(Mutex<(ReplicaLag, Vec<LaggingRead>)>);
 
 impl ReplicaWatch {
-    /// Records that statements ran on the replica, unless the replica has no lag. Skips statements that read no table.
+    /// Records the statements in `sql`, which ran on the replica. Skips statements
+    /// that don't read tables. Does nothing if the replica doesn't lag.
     pub fn ran(&self, sql: &str) {
         let mut state = lock(&self.0);
         let (lag, reads) = &mut *state;
@@ -119,7 +120,7 @@ fn may_read(statement: &str) -> bool {
     first.is_some_and(|first| !NO_READS.iter().any(|word| first.is_word(word)))
 }
 
-/// A server that pgfresh's own statements can reach.
+/// The address of a server, through which pgfresh runs its own statements there.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     /// Directory of the server's socket.
@@ -128,8 +129,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Runs statements in sequence in a new session. Each has its own transaction. Returns the rows of the last statement. A
-    /// commit returns once a synchronous standby shows it.
+    /// Runs statements in a new session, each in its own transaction. Returns the rows of
+    /// the last statement. A commit returns once a synchronous standby has replayed it.
     pub(crate) fn run(
         &self,
         verb: &'static str,
@@ -148,7 +149,8 @@ impl Node {
         run().map_err(|source| LeaseError::Sql { verb, source })
     }
 
-    /// Changes settings and makes the server read them. `NULL` stands for the value of the configuration file.
+    /// Changes settings and makes the server reload them. `None`
+    /// resets a setting to its value in the configuration file.
     fn set(&self, verb: &'static str, changes: &[(&str, Option<&str>)]) -> Result<(), LeaseError> {
         let change = |(name, value): &(&str, Option<&str>)| match value {
             Some(value) => format!("ALTER SYSTEM SET {name} = {}", literal(value)),
@@ -164,21 +166,21 @@ impl Node {
 pub(crate) struct Replica {
     pub(crate) server: Server,
     pub(crate) node: Node,
-    /// Place of the replica's data.
+    /// The directory that contains the replica's data.
     pub(crate) place: Place,
     pub(crate) watch: Arc<ReplicaWatch>,
 }
 
 impl Replica {
-    /// Starts a replica of the server `primary`, whose data began as a copy of `entry`, and waits until the replica
-    /// follows it.
+    /// Starts a replica of the server `primary`, whose data began as a
+    /// copy of `entry`, and waits until the replica follows the primary.
     pub(crate) fn start(
         provisioner: &Provisioner,
         entry: &Entry,
         primary: &Node,
     ) -> Result<Self, LeaseError> {
         let verb = "prepare a replica";
-        // The primary keeps its log for the replica, from the point where the replica's copy ends.
+        // The slot makes the primary retain its log for the replica, from the position where the replica's copy ends.
         let slot = format!("SELECT pg_create_physical_replication_slot('{SLOT}', true)");
         primary.run(verb, STATEMENT_TIMEOUT, [slot])?;
         let (server, place) = provisioner
@@ -193,8 +195,8 @@ impl Replica {
         Ok(replica)
     }
 
-    /// Waits until a condition holds on one of the two servers, or until the replica ends. A new session checks the
-    /// condition, because a session that is idle reads changed settings late.
+    /// Waits until a condition holds on `node`, or until the replica exits. Each check uses a
+    /// new session, because an idle session rereads changed settings only at its next statement.
     fn wait_until(&self, node: &Node, verb: &'static str, condition: &str) -> Result<(), LeaseError> {
         let begun = Instant::now();
         loop {
@@ -209,13 +211,13 @@ impl Replica {
         }
     }
 
-    /// Makes the primary's commits wait for the replica, or not.
+    /// Makes the primary's commits wait for the replica if `waits` is true, or else stop waiting.
     fn set_synchronous(&self, primary: &Node, waits: bool) -> Result<(), LeaseError> {
         let (verb, sync_state) = ("change the replication", if waits { "sync" } else { "async" });
         primary.set(verb, &[(SYNCHRONOUS, waits.then_some("*"))])?;
         let is_set = format!("EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = '{sync_state}')");
         self.wait_until(primary, verb, &is_set)?;
-        // Commits wait from the moment when the checkpointer has read the setting, which it does before a checkpoint.
+        // Commits start to wait only after the checkpointer has reread the setting, so force a checkpoint.
         primary.run(verb, STATEMENT_TIMEOUT, ["CHECKPOINT".to_owned()]).map(drop)
     }
 
@@ -235,7 +237,7 @@ impl Replica {
         LeaseError::ReplicaEnded { name: name.to_owned(), why: self.server.end_reason() }
     }
 
-    /// Makes the primary's commits stop waiting when the replica ends on its own.
+    /// Makes the primary's commits stop waiting if the replica exits on its own.
     fn free_commits_at_end(&self, primary: &Node) -> Result<(), LeaseError> {
         let primary = primary.clone();
         let free = move || free_commits(&primary);
@@ -244,7 +246,7 @@ impl Replica {
             .map_err(|source| LeaseError::Server { verb: "start a replica", source: Box::new(source.into()) })
     }
 
-    /// Makes the replica of the lease `name` lag behind `primary`, and waits until it does.
+    /// Sets the lag of the replica of the lease `name` behind `primary`, and waits until the change is in effect.
     pub(crate) fn set_lag(&self, name: &str, primary: &Node, lag: ReplicaLag) -> Result<(), LeaseError> {
         self.expect_on(name)?;
         self.change_lag(primary, lag).map_err(|error| {
@@ -277,7 +279,8 @@ impl Replica {
                 self.set_synchronous(primary, false)?;
                 self.watch.set(lag);
                 self.node.run(verb, STATEMENT_TIMEOUT, ["SELECT pg_wal_replay_pause()".to_owned()])?;
-                // A replica that waits for the time of a commit looks at the pause afterwards.
+                // A replica that is delaying a commit notices the pause
+                // only after the delay, so wait only if there was no delay.
                 if server::Major(self.node.major).reports_replay_pause() && before == ReplicaLag::None {
                     self.wait_until(&self.node, verb, "pg_get_wal_replay_pause_state() = 'paused'")?;
                 }
@@ -294,7 +297,7 @@ impl Replica {
         self.wait_until(&self.node, verb, &format!("({setting}) = '{value}'"))
     }
 
-    /// Waits until the replica shows everything that the primary has committed.
+    /// Waits until the replica has replayed everything that the primary has committed.
     fn catch_up(&self, verb: &'static str, primary: &Node) -> Result<(), LeaseError> {
         let sql = "SELECT pg_current_wal_flush_lsn()".to_owned();
         let rows = primary.run(verb, STATEMENT_TIMEOUT, [sql])?;
@@ -306,7 +309,8 @@ impl Replica {
         )
     }
 
-    /// Makes the replica of the lease `name` a primary, and waits until it is one. Its old primary must have ended.
+    /// Promotes the replica of the lease `name` to a primary, and
+    /// waits for the promotion. The old primary must have exited.
     pub(crate) fn promote(&self, name: &str) -> Result<(), LeaseError> {
         let promoted = self.become_primary();
         promoted.map_err(|error| if self.server.is_listening() { error } else { self.ended(name) })
@@ -316,7 +320,7 @@ impl Replica {
         let verb = "promote a replica";
         self.set_delay(verb, None)?;
         let sql = format!("SELECT 1 WHERE pg_promote(true, {})", STATEMENT_TIMEOUT.as_secs());
-        // The session waits a little longer than the server does.
+        // `pg_promote` gives up after its own timeout, so the session's timeout must be longer.
         let rows = self.node.run(verb, STATEMENT_TIMEOUT * 2, [sql])?;
         if rows.is_empty() {
             return Err(LeaseError::Replica { verb, waited: STATEMENT_TIMEOUT });
@@ -326,14 +330,14 @@ impl Replica {
     }
 }
 
-/// Makes the primary's commits stop waiting for a replica that has ended.
+/// Makes the primary's commits stop waiting for a replica that has exited.
 fn free_commits(primary: &Node) {
     if let Err(error) = primary.set("free commits", &[(SYNCHRONOUS, None)]) {
         tracing::debug!(%error, "the primary of a replica has ended, too");
     }
 }
 
-/// Returns a statement that terminates all clients' sessions of a server.
+/// Returns a statement that terminates all sessions of clients in a server.
 pub(crate) fn end_all_sessions() -> String {
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid IS NOT NULL AND pid <> pg_backend_pid()"
         .to_owned()

@@ -144,9 +144,9 @@ impl Core {
         (slot, ticket, tasks)
     }
 
-    /// Notifies the table of clients that have disconnected while their sessions are still open. If at least one of the
-    /// lease's clients is still connected, the lease continues anyway, so we stop looking: checking hundreds of clients
-    /// for every request would take too long.
+    /// Notifies the table of clients that have disconnected while their sessions are still open.
+    /// Stops at the first client that is still connected, because the lease then continues
+    /// anyway, and checking hundreds of clients for every request would take too long.
     fn notice_gone_clients(&mut self, name: &str) {
         let Some(id) = self.table.database_named(name) else { return };
         let clients = self.pool.clients(id);

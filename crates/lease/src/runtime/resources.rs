@@ -1,4 +1,5 @@
-//! The resources that pgfresh holds for each database in the table: backends, sessions, and knowledge about files.
+//! Defines the resources that pgfresh holds for each database
+//! in the table: backends, sessions, and knowledge about files.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -26,7 +27,7 @@ use crate::wal::evidence::Epoch;
 /// Files with lower numbers were created by initdb. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const FIRST_NORMAL: u32 = 16384;
 
-/// A leased server, locked because several threads may use it at once.
+/// A leased server behind a lock, because several threads may use it concurrently.
 pub(crate) type SharedServer = Arc<Mutex<LeasedServer>>;
 
 /// One database's resources. Each variant contains what exists in that state.

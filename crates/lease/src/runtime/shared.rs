@@ -104,8 +104,8 @@ pub(crate) fn facts(admin: &AdminPool, major: u32) -> Result<Vec<Option<String>>
 }
 
 impl SharedWatch {
-    /// Reads the state before any client has a database and starts watching it. If the server doesn't answer, the state
-    /// at the first successful check counts instead.
+    /// Reads the state before any client has a database and starts watching it. If the
+    /// server doesn't respond, the state at the first successful check counts instead.
     pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path) -> Self {
         let facts = facts(admin, major).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not look at what all databases share");
@@ -133,8 +133,8 @@ impl SharedWatch {
         self.ended.extend(ended);
     }
 
-    /// Returns true if server settings or replication slots have changed since the last call. Since the log doesn't
-    /// cover these, this looks at their files.
+    /// Returns true if server settings or replication slots have changed since the
+    /// last call. Checks their files, because the log doesn't cover these changes.
     pub(crate) fn have_files_changed(&mut self, data: &Path) -> bool {
         let now = ["postgresql.auto.conf", "pg_replslot"].map(|name| {
             let about = fs::symlink_metadata(data.join(name)).ok()?;
@@ -170,7 +170,8 @@ impl SharedWatch {
         self.facts = facts;
     }
 
-    /// Adds a change to the others of its kind, since many leases may cause the same kind of change.
+    /// Records a change. Changes of the same kind share one entry,
+    /// because many leases may cause the same kind of change.
     fn note(&mut self, what: &'static str, suspects: Vec<String>) {
         let at = self.found.iter().position(|found| found.what == what).unwrap_or_else(|| {
             self.found.push(SharedStateChange { what, suspects: Vec::new(), count: 0 });

@@ -1,4 +1,5 @@
-//! The lock on the core. If a thread panics while holding the lock, no other thread sees the state it left behind.
+//! Locks the core. If a thread panics while holding the lock,
+//! no other thread sees the state that the panic left behind.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl SharedCore {
 
     fn fail<'a>(&self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
         core.fail();
-        // Clear the poison, so that the next panic is noticed too.
+        // Clear the poison, so that the next panic is detected, too.
         self.0.clear_poison();
         core
     }

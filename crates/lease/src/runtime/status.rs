@@ -14,7 +14,7 @@ use crate::runtime::shared::SharedStateChange;
 use crate::table::Source;
 use crate::table::linger::LingerUse;
 
-/// Timeout for the final check. A suspended server doesn't answer, and pgfresh is about to stop it anyway.
+/// Timeout for the final check. A suspended server doesn't respond, and pgfresh is about to stop the server anyway.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// How often [`Leases::settle`] checks whether enough databases are ready. Only benchmarks need this.
@@ -118,8 +118,8 @@ impl Leases {
         self.0.lock().table.linger_watch.seen
     }
 
-    /// Performs a final check of the state that all databases share and returns the status. The check is skipped if
-    /// there have been no clients and abandoned if the server doesn't answer.
+    /// Performs a final check of the state that all databases share and returns the status. The
+    /// check is skipped if there have been no clients and abandoned if the server doesn't respond.
     #[must_use]
     pub fn final_status(&self) -> Status {
         if !self.has_had_clients() {

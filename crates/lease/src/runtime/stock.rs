@@ -1,4 +1,5 @@
-//! Tells the next run on the same cache entry how many copies of each template to make before its clients arrive.
+//! Stores how many copies of each template the clients of this run needed, so that
+//! the next run on the same cache entry makes as many before its clients arrive.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Opens sessions in leased databases, for clients and for pgfresh itself.
+//! Opens, inspects and terminates sessions, in leased databases and in others, for clients and for pgfresh itself.
 
 pub(crate) mod inspect;
 pub(crate) mod replica;

@@ -1,7 +1,7 @@
 //! Opens sessions for clients that read from a replica.
 //!
-//! Only a lease with its own server has a real replica. For other leases, pgfresh gives the client a read-only session in
-//! a second copy of the template, which is the state of the database when the lease began.
+//! Only a lease with its own server has a real replica. For any other lease, pgfresh gives the client a read-only
+//! session in a second copy of the template. This copy shows the database's state when the lease began.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Leases {
         let request =
             ConnectRequest { database: &copy, template: Some(&template), isolation, reset: false, ..request };
         match self.connect_leased(&request, ServerRole::Primary) {
-            // The copy remains from an earlier lease of the same name.
+            // The copy is left over from an earlier lease with the same name.
             Err(LeaseError::OtherTemplate { .. }) => {
                 self.release_replica_copy(name);
                 self.connect_leased(&request, ServerRole::Primary)
@@ -66,7 +66,7 @@ impl Leases {
         }
     }
 
-    /// Ends the sessions in the copy that stands in for a lease's replica, and gives the copy back.
+    /// Closes the sessions in the copy that stands in for a lease's replica, and releases the copy.
     pub(crate) fn release_replica_copy(&self, name: &str) {
         if self.have_replicas()
             && let Err(error) = self.0.ask(&replica_copy(name), Want::Release, None)
@@ -75,8 +75,8 @@ impl Leases {
         }
     }
 
-    /// Returns the lag of a lease's replica and the statements that ran there, or `None` if the lease has no server with a
-    /// replica.
+    /// Returns the lag of a lease's replica and the statements that ran
+    /// there, or `None` if the lease doesn't have a server with a replica.
     #[must_use]
     pub fn replica_watch(&self, name: &str) -> Option<Arc<ReplicaWatch>> {
         let server = {

@@ -524,7 +524,7 @@ impl Drop for TransactionGuard {
     }
 }
 
-/// Returns true if a server error message contains this field.
+/// Returns true if the ErrorResponse in `words` contains `field`.
 fn has_field(words: &[u8], field: &[u8]) -> bool {
     words.windows(field.len()).any(|window| window == field)
 }

@@ -1,4 +1,4 @@
-//! Terminates the sessions of clients.
+//! Terminates individual sessions of clients, to simulate a server shutdown.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use crate::runtime::leases::Leases;
 use crate::runtime::resources::Resources;
 
 impl Leases {
-    /// Makes the server terminate a session of the lease with this name, as it does at a shutdown. The server rolls the
-    /// session's transaction back, and sends the client the reason. `process` is the process id of the session's backend.
+    /// Makes the server terminate a session of the lease with this name, as it does
+    /// at a shutdown. The server rolls the session's transaction back and sends the
+    /// reason to the client. `process` is the process id of the session's backend.
     ///
     /// # Errors
-    /// Returns the error of the statement. The session may then go on.
+    /// Returns an error if the statement fails. In that case, the session may continue.
     pub fn terminate(&self, name: &str, process: u32) -> Result<(), LeaseError> {
         let server = {
             let core = self.0.lock();

@@ -1,4 +1,4 @@
-//! The state of one database in the table, including that of its lease.
+//! Defines the state of one database in the table and of its lease.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub(crate) struct Lease {
     pub(crate) leaving: usize,
     /// When the lease ends unless a new session starts before then. Set while the lease has no sessions.
     pub(crate) deadline: Option<Instant>,
-    /// How far pgfresh has got with terminating all of the lease's sessions.
+    /// The progress in terminating all of the lease's sessions.
     pub(crate) closing: Closes,
     pub(crate) since: Instant,
     /// When pgfresh kept the database for examining a failed test. If space runs short, the longest-kept database is
@@ -44,7 +44,7 @@ pub(crate) struct Lease {
     pub(crate) moved: Instant,
 }
 
-/// How far pgfresh has got with terminating all of a lease's sessions.
+/// The progress in terminating all of a lease's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closes {
     /// The sessions may continue, since pgfresh hasn't tried to terminate them.
@@ -101,8 +101,8 @@ pub(super) struct Database {
     /// The lease's name, if the database has that name in the server. `None` if it has one of pgfresh's own names.
     pub(super) name: Option<String>,
     pub(super) work: Work,
-    /// True if pgfresh stops creating this database, because a client is waiting for a copy of another template, which comes
-    /// first.
+    /// True if pgfresh stops creating this database, because a client is
+    /// waiting for a copy of another template and that copy comes first.
     pub(super) gives_way: bool,
     /// When the task that creates the database began.
     pub(super) begun: Instant,
@@ -183,8 +183,8 @@ impl Database {
         self.is_removed() && !matches!(self.work, Work::RetryAt(_))
     }
 
-    /// Whether an idle backend with these startup parameters is waiting in the database. If the parameters are unknown, any
-    /// backend counts.
+    /// Returns true if an idle backend with these startup parameters is
+    /// waiting in the database. If `params` is `None`, any backend counts.
     pub(super) fn is_warm_for(&self, params: Option<ParamsId>) -> bool {
         params.map_or(!self.warm.is_empty(), |params| self.warm.contains(&params))
     }
@@ -200,8 +200,8 @@ impl Lease {
         self.open + self.leaving
     }
 
-    /// Returns true if the lease is past its deadline and may end. It may not end while a task is terminating its
-    /// sessions, because the task could also hit sessions of the next lease.
+    /// Returns true if the lease is past its deadline and may end. The lease must not end while a task
+    /// is terminating its sessions, because the task could also terminate sessions of the next lease.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.closing != Closes::Running && self.deadline.is_some_and(|deadline| deadline <= now)
     }

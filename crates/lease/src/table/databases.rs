@@ -1,4 +1,4 @@
-//! All databases in the table, grouped by the work they may need.
+//! Stores all databases in the table, grouped by the work they may need.
 //!
 //! There can be thousands of leased databases. Grouping them lets the table spend no time on those that need no work.
 
@@ -125,8 +125,8 @@ fn is_busy(database: &Database) -> bool {
     !rests || database.work != Work::None
 }
 
-/// Returns the deadline of the database's lease. While a task is terminating the lease's sessions, this is `None`,
-/// because the lease may not end.
+/// Returns the deadline of the database's lease. While a task is terminating
+/// the lease's sessions, this is `None`, because the lease must not end.
 fn end_of(database: &Database) -> Option<Instant> {
     match &database.state {
         DatabaseState::Leased(lease) if lease.closing != Closes::Running => lease.deadline,

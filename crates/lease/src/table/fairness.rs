@@ -1,5 +1,5 @@
-//! Checks that the table treats clients fairly when there are only a few databases. In a simulation, clients of several
-//! templates come and go at random. The clock is simulated too, and everything follows from a seed.
+//! Checks that the table treats clients fairly when there are only a few databases. In a simulation, clients of
+//! several templates come and go at random. The clock is simulated, too, and a seed determines all random choices.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

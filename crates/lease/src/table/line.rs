@@ -1,4 +1,4 @@
-//! Serves the requests for a name. Each name has a queue, whose requests are answered in order of arrival.
+//! Serves the requests for each name. A name has one queue of requests, which are answered in order of arrival.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::{is_preparing, is_replica_copy};
 
-/// How long a request that may terminate sessions spares those whose clients have all disconnected. Such a session
-/// usually exits on its own within a millisecond, and its backend can serve the next client.
+/// How long a request that may terminate sessions waits for those whose clients have all disconnected. Such
+/// a session usually exits on its own within a millisecond, and its backend can serve the next client.
 pub(super) const SPARE_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long a request waits for open sessions that it must not terminate, since they may be about to close.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ pub(super) struct Line {
     pub(super) requests: VecDeque<Request>,
 }
 
-/// The next step after looking at the first request in a queue.
+/// The next step for the first request in a queue.
 pub(super) enum Step {
     Next,
     /// Leave the request in the queue until an event or its timeout.

@@ -1,5 +1,5 @@
-//! Finds out whether a run's names benefit from lingering, i.e. from keeping databases for a while after their last
-//! sessions.
+//! Determines whether lingering (keeping databases for a while
+//! after their last sessions) is useful for the names of a run.
 
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,8 @@ impl LeaseTable {
         self.linger_watch.seen.is_used |= has_ended && self.linger_watch.counts(&lease.terms);
     }
 
-    /// Decides whether the request that has just started waiting would have found a database without lingering. That is
-    /// the case if more databases were in use at some earlier time, since the surplus would be free now.
+    /// Determines whether the request that has just started waiting would have found a database without lingering.
+    /// That is the case if more databases were in use at some earlier time, because the surplus would be free now.
     pub(super) fn note_wait(&mut self, name: &str) {
         let Some(NameState::Wanted(terms)) = self.names.get(name).map(|line| line.state.clone()) else {
             return;

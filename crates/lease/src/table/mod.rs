@@ -112,7 +112,7 @@ pub(crate) enum Want {
         params: ParamsId,
         /// Terms for a new lease, if the name has none yet.
         terms: Terms,
-        /// Marks the terms requested explicitly. The others are defaults.
+        /// Marks the terms that the client requested explicitly. All other terms are defaults.
         explicit: Explicit,
         /// Whether to reset the database first.
         reset: bool,
@@ -187,8 +187,8 @@ pub(crate) enum Event {
     Closed { database: DatabaseId },
     /// A ready database now has idle backends with these startup parameters.
     Warmed { database: DatabaseId, params: Vec<ParamsId> },
-    /// A client is about to drop a database with SQL. The server refuses this while the database has sessions, so idle
-    /// sessions must leave the databases whose names clients know.
+    /// A client is about to drop a database with SQL. The server refuses this while the database has
+    /// sessions, so pgfresh must close idle sessions in all databases that have a client's name.
     Vacate,
     /// Time has passed, so some requests may have timed out.
     Tick,

@@ -8,8 +8,9 @@ use super::{DatabaseId, LeaseTable, Source};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 
-/// How long a client waits for room while no client gets a database. Clients may keep databases as long as they like.
-/// But while databases keep passing from client to client, this client's turn will come, so its wait starts again.
+/// How long a client waits for room while no client gets a database. The wait starts again whenever a
+/// client gets a database, because this client's turn will come as long as databases pass from client
+/// to client. Otherwise, the wait must end, because clients may keep their databases indefinitely.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl LeaseTable {

@@ -36,7 +36,7 @@ struct Session {
     leaving: bool,
 }
 
-/// A client waiting for an answer, with what the table owes it.
+/// A client waiting for an answer, with the guarantees that the answer must meet.
 #[derive(Debug, Clone)]
 struct Waiter {
     name: String,

@@ -26,8 +26,8 @@ const MOST_MAKING: usize = 2;
 /// Maximum number of databases created simultaneously from one source ahead of demand, which leaves the other
 /// processors to the clients.
 const MOST_MAKING_AHEAD: usize = 1;
-/// How long the table creates fewer copies after a client has received a database. A new session usually gets its first
-/// answer within this time and should have the processors to itself.
+/// How long the table creates fewer copies after a client has received a database. A new session usually
+/// gets its first response within this time, and pgfresh leaves the processors to the session until then.
 const QUIET: Duration = Duration::from_millis(3);
 
 /// Maximum delay after failing to create a database.
@@ -250,7 +250,7 @@ impl LeaseTable {
         self.databases.len() < self.capacity || self.evict_idle(now)
     }
 
-    /// Answers a waiting name's first request with an error and stops waiting on the name's behalf.
+    /// Answers a waiting name's first request with an error and removes the name from the queue.
     pub(super) fn refuse_name(&mut self, name: &str, error: LeaseError, now: Instant) {
         if let Some(line) = self.names.get_mut(name) {
             line.give_up_waiting();

@@ -15,12 +15,12 @@ pub(crate) const WORKERS: usize = 4;
 const BACKLOG: usize = 16;
 
 impl LeaseTable {
-    /// Returns the most urgent background task. If none is due, returns the time when one may be, or `None` if none
-    /// will be due before the next event.
+    /// Returns the most urgent background task. If none is due, returns the earliest time
+    /// when a task may be due, or `None` if no task can be due before the next event.
     pub(crate) fn next_task(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         self.end_leases(now);
-        // An overdue copy comes before everything else; otherwise, a steady stream of ending leases could leave no time
-        // for it.
+        // An overdue copy comes before everything else; otherwise, a
+        // steady stream of ending leases could leave no time for the copy.
         if self.is_copy_overdue(now)
             && !self.is_making_most()
             && let Ok(task) = self.next_to_make(now)

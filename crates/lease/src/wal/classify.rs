@@ -40,8 +40,8 @@ const HAS_INFO: u8 = 0x80;
 /// Kind `XLOG_SWITCH`, after which the rest of the segment is empty.
 const SWITCH: u8 = 0x40;
 
-/// The catalog `pg_replication_origin`. Progress of replication origins is not in any catalog, so we count it as a
-/// change to this one.
+/// The catalog `pg_replication_origin`. The progress of replication
+/// origins isn't in any catalog, so it counts as a change to this one.
 const REPLICATION_ORIGIN: RelationFile = RelationFile { tablespace: 1664, database: 0, number: 6000 };
 
 const UNKNOWN: &str = "the write-ahead log has a record of an unknown kind";

@@ -86,8 +86,8 @@ impl Evidence {
         state.epoch
     }
 
-    /// Makes the server flush the log and reads it. During long leases, pgfresh must do so now and then; otherwise, the
-    /// server could recycle unread parts of the log.
+    /// Makes the server flush the log and reads it. Call this regularly during
+    /// long leases; otherwise, the server could recycle unread parts of the log.
     pub(crate) fn catch_up(&self, admin: &AdminPool) -> Result<Lsn, LeaseError> {
         let mark = mark_of(&admin.run("mark the log", MARK)?);
         self.read(mark);
@@ -148,8 +148,8 @@ impl Evidence {
         self.lock().reader.as_ref()?.source(database)
     }
 
-    /// Returns true if any of the database's files selected by `is_such` may have changed, as far as the reader has
-    /// read the log.
+    /// Returns true if any of the database's files selected by `is_such`
+    /// may have changed, according to the part of the log read so far.
     pub(crate) fn may_have_changed(&self, database: u32, is_such: impl Fn(u32) -> bool) -> bool {
         let state = self.lock();
         let Some(reader) = &state.reader else { return true };
@@ -170,13 +170,13 @@ impl Evidence {
         self.settings_changed().is_some_and(|changed| since > changed)
     }
 
-    /// Returns how far the log has been read, or 0 if there is no reader.
+    /// Returns the log position that the reader has reached, or 0 if there is no reader.
     pub(crate) fn position(&self) -> Lsn {
         self.lock().reader.as_ref().map_or(Lsn(0), WalReader::position)
     }
 
-    /// Takes the changes to shared catalogs since the last call, as far as the reader has read the log. Returns `None`
-    /// if pgfresh may have missed some.
+    /// Takes the changes to shared catalogs that the reader has found since
+    /// the last call. Returns `None` if pgfresh may have missed some.
     pub(crate) fn take_shared(&self) -> Option<Vec<SharedChange>> {
         let mut state = self.lock();
         let (changes, missed) = (std::mem::take(&mut state.shared), std::mem::take(&mut state.missed_shared));
@@ -231,7 +231,7 @@ impl State {
             self.missed_shared = true;
             return;
         }
-        // Without a position, we don't know how far to read, so don't trust anything from before.
+        // Without a position, the reader can't know where to stop, so don't trust anything from before.
         if mark == Lsn(0) {
             self.reader = None;
             self.begin_anew(mark);

@@ -1,38 +1,39 @@
-//! Reads the write-ahead log of a running server, to find out which relation files its sessions changed.
+//! Reads the write-ahead log of a running server to determine which relation files its sessions changed.
 //!
 //! With this knowledge, pgfresh can reset exactly what a test changed, and can prove that nothing else changed.
 //!
-//! [`WalReader`] follows the files in `pg_wal`. It starts at a given position, and reads as far as the caller says. The server
-//! must have flushed the log up to there. For each database, the reader keeps the set of files whose contents changed. A database
+//! [`WalReader`] follows the files in `pg_wal`. It starts at a given position and reads up to
+//! a position given by the caller. The server must have flushed the log up to this position.
+//! For each database, the reader keeps the set of files whose contents changed. A database
 //! without changes has no entry. The reader never writes to files and doesn't use SQL.
 //!
 //! # Guarantees
 //! - **Complete**: the reader reports every change that crash recovery would replay, from any session, even if it was not
 //!   committed.
-//! - **Fail safe**: any irregularity is a [`WalError`], for example an unknown format, a gap, a wrong checksum, or a record that
-//!   does not follow the previous one. If a valid record is of an unknown kind, the files that it names get
-//!   [`FileChanges::other`]. If it names no file, it puts databases in doubt ([`Changes::doubt`]). The reader never skips a
-//!   record.
+//! - **Fail safe**: any irregularity is a [`WalError`], for example an unknown format, a gap, a wrong
+//!   checksum, or a record that does not follow the previous one. If a valid record is of an unknown kind,
+//!   the reader sets [`FileChanges::other`] for the files that the record names. If the record doesn't name
+//!   any file, the reader puts databases in doubt ([`Changes::doubt`]). The reader never skips a record.
 //! - **Precise**: records that don't change contents don't count. Some only move bytes (pruning, freezing, visibility and free
 //!   space maps, hint bits, row locks). Others change indexes, whose contents follow from their tables.
 //!
 //! # What the log does not show
-//! - Rows of **temporary and unlogged** relations are not in the log. It shows only changes of their catalog entries, and that an
-//!   unlogged relation's init fork was created.
+//! - Rows of **temporary and unlogged** relations are not in the log. The log shows only
+//!   changes to their catalog entries and the creation of an unlogged relation's init fork.
 //! - **Sequences** are logged 32 values ahead. The log shows a `nextval` only if it is the first one after a checkpoint, after
 //!   `setval`, or after 32 others.
 //! - With `wal_level = minimal`, if a relation's file is **new in the same transaction**, its rows are not in the log. The log
 //!   shows the new file ([`FileChanges::created`]), and callers must not trust its contents.
-//! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and `ALTER TYPE … RENAME VALUE`
-//!   write no row of a table. The reader then reports only a change of `pg_attribute` or `pg_enum`.
-//! - If a transaction changed something before the reader started and commits afterwards, the reader doesn't know the
-//!   transaction. The commit then does not set [`Changes::committed`].
+//! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and `ALTER TYPE …
+//!   RENAME VALUE` don't write any table rows. The reader then reports only a change to `pg_attribute` or `pg_enum`.
+//! - If a transaction changed something before the reader started and commits afterwards,
+//!   the reader hasn't seen its changes, so the commit doesn't set [`Changes::committed`].
 //!
 //! # How far to read
-//! A record is in the files once the server has flushed it. A caller can find out how far it may read if it runs the following
-//! query with `synchronous_commit = on`: `SELECT pg_logical_emit_message(true, 'pgfresh', '')`. This writes a record and returns
-//! its end. After the commit, everything up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be
-//! ahead of the files if other sessions are writing.
+//! A record is in the files once the server has flushed it. To determine a position up to which the reader can read,
+//! a caller runs the following query with `synchronous_commit = on`: `SELECT pg_logical_emit_message(true,
+//! 'pgfresh', '')`. This writes a record and returns its end. After the commit, everything up to that position is in
+//! the files. In contrast, `pg_current_wal_insert_lsn()` may be ahead of the files if other sessions are writing.
 //!
 //! # Formats
 //! The reader supports PostgreSQL 13 to 19, and distinguishes them by the magic number of the log's pages. Sources, by

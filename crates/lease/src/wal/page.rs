@@ -27,7 +27,7 @@ const CONTINUES: u16 = 0x01;
 /// Flag for a long header (`XLP_LONG_HEADER`).
 const LONG: u16 = 0x02;
 
-/// Maximum number of bytes to read from a segment at once.
+/// Maximum number of bytes to read from a segment in one call.
 const CHUNK: u64 = 256 * 1024;
 /// Capacity, in bytes, that the buffer may retain after an unusually large record.
 const SPARE: usize = 4 << 20;
@@ -196,7 +196,8 @@ impl Pages {
             if stop > end {
                 return Err(incomplete());
             }
-            // Compute the index again: if we returned a part of `page`, its borrow would last for the whole function.
+            // Compute the index again: if this returned a part of
+            // `page`, that borrow would last for the whole function.
             let index = buffer_index(self.start, at);
             return Ok(Span { bytes: &self.buffer[index..][..to_index(length)], end: stop });
         }

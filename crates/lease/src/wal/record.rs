@@ -107,7 +107,7 @@ impl<'a> Record<'a> {
 struct Headers<'a> {
     /// Bytes that have not been read yet.
     rest: &'a [u8],
-    /// How many of these bytes are images and data for the headers read so far.
+    /// Number of bytes in `rest` that are images and data for the headers read so far.
     payload: usize,
     major: u32,
     /// Identifier of the last block.

@@ -34,7 +34,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// Gives the session back after its transaction has begun.
+    /// Returns the session after its transaction has begun.
     fn leave(self, savepoint: Savepoint) {
         let transaction = LeaseTransaction { begun: true, savepoint, ..self.transaction };
         self.guard.leaving();

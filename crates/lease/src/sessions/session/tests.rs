@@ -134,7 +134,7 @@ fn first_living_idle_backend_is_reused() {
     assert_eq!(pid_of(&fake.connect("db", &params).backend), pids[2]);
 }
 
-/// Returns these parameters with another one appended.
+/// Returns `params` with `parameter` appended.
 fn more(params: &StartupParams, parameter: &[u8]) -> StartupParams {
     StartupParams::read(params.version(), [params.parameters(), parameter].concat())
 }
