@@ -220,8 +220,8 @@ impl AdminPool {
         Ok(oid_in(&rows))
     }
 
-    /// Runs a prepared statement like [`Self::execute`] and then writes a mark in the same transaction. Returns the
-    /// statement's rows and the mark's position, up to which the server has flushed the log.
+    /// Runs a prepared statement like [`Self::execute`] and then writes a mark in the same transaction. Returns
+    /// the statement's rows and the mark's position. The server has flushed the log up to this position.
     pub(crate) fn execute_and_mark(
         &self,
         verb: &'static str,
@@ -304,7 +304,8 @@ impl AdminPool {
         }
     }
 
-    /// Adds an existing superuser session in the database `postgres` to the pool. The session must not have changed any settings.
+    /// Adds an existing superuser session in the database `postgres` to the pool. The session must not have changed any
+    /// settings.
     pub(crate) fn adopt(&self, session: AdminConnection) -> Result<(), LeaseError> {
         let adopt = || {
             let mut session = AdminConnection::adopt(session.release()?, STATEMENT_TIMEOUT)?;

@@ -49,7 +49,8 @@ pub enum LeaseError {
         /// Number of the database's sessions.
         sessions: usize,
     },
-    /// pgfresh cannot copy the database, because it is in a leased server or because all its changes are in an open transaction.
+    /// pgfresh cannot copy the database, because it is in a leased server or because all its changes are in an open
+    /// transaction.
     #[error("cannot copy database \"{name}\": it is leased in isolation \"{isolation}\"")]
     NotCopied {
         /// Name of the database.

@@ -4,16 +4,16 @@
 //! each new lease. When a lease ends, pgfresh resets its database to the template's state, or drops the database if it
 //! cannot prove that the reset worked.
 //!
-//! A table without I/O (module `table`) decides which name gets which database. The `execute` module runs the table's
-//! tasks, either in a waiting client's thread or in a maintenance worker (module `maintenance`). All code is blocking,
-//! because every task waits for the server. This crate knows nothing about the protocol between clients and the
-//! gateway.
+//! The module `table` decides which name gets which database, without any I/O. The `execute`
+//! module runs the table's tasks, either in a waiting client's thread or in a maintenance
+//! worker (module `maintenance`). All code is blocking, because every task waits for the
+//! server. This crate knows nothing about the protocol between clients and the gateway.
 //!
 //! Some words have a specific meaning here:
 //!
 //! - A database is *fresh* if it equals its template.
 //! - A *ready* database is fresh and has no lease yet.
-//! - A database is *in doubt* if the log may not show everything that changed in it.
+//! - A database is *in doubt* if the log might not show all changes to it.
 //! - Some of the server's sessions are for clients. A *seat* is one backend's right to use one of these.
 //! - A *stamp* is a text representing everything that a session reads only at its start. If any of this changes, so
 //!   does the stamp.

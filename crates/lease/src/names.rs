@@ -65,8 +65,8 @@ pub(crate) fn ready(name: &str) -> String {
     name.replacen(PREPARING, READY, 1)
 }
 
-/// Returns the name of the copy that stands in for a replica of the lease `name`, if the lease has no server of its own.
-/// A hash distinguishes long names with the same beginning.
+/// Returns the name of the copy that stands in for a replica of the lease `name`, if the lease has no server of its
+/// own. A hash distinguishes long names with the same beginning.
 pub(crate) fn replica_copy(name: &str) -> String {
     let prefix = format!("{PREFIX}{REPLICA}");
     if prefix.len() + name.len() <= LONGEST_NAME {
@@ -105,8 +105,8 @@ pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> S
     format!("{begin}_failed_{number}")
 }
 
-/// Converts the ASCII letters and digits of `label` to an identifier that needs no quotes. If the label is too long,
-/// only its end remains, because the end describes the test better than the folder at the beginning.
+/// Converts the ASCII letters and digits of `label` to an identifier that doesn't need quotes. If the label is
+/// too long, keeps only its end, because the end describes the test better than the folder at the beginning.
 fn identifier_like(label: &str) -> String {
     let words = label.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let all = words.collect::<Vec<_>>().join("_").to_ascii_lowercase();
@@ -119,12 +119,12 @@ fn identifier_like(label: &str) -> String {
     if is_plain { end.to_owned() } else { format!("{OF_TEST}{end}") }
 }
 
-/// Patterns for database names, in which `*` matches any characters and `?` matches one character.
+/// Patterns for database names. `*` matches any characters, and `?` matches one character.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameRules {
-    /// Patterns for names under which pgfresh creates databases. If empty, all names are allowed.
+    /// Patterns for the names that pgfresh may give to databases. If empty, all names are allowed.
     pub names: Vec<String>,
-    /// Patterns for names under which pgfresh creates no databases. These take precedence over `names`.
+    /// Patterns for the names that pgfresh must not give to databases. These take precedence over `names`.
     pub except: Vec<String>,
 }
 

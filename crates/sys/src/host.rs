@@ -2,9 +2,9 @@
 //! crate needs on every system. The folders `linux` and `macos` both have all of these functions, in modules with
 //! equal names.
 //!
-//! With `--cfg pgfresh_portable`, `portable` calls the leaf calls of Linux in place of those of macOS. So tests on Linux
-//! run the code above the leaf calls that a Mac runs. A system may not know an answer. Callers must cope with the value that the
-//! function's documentation names for this case.
+//! With `--cfg pgfresh_portable`, `portable` calls the leaf calls of Linux in place of those of macOS. So tests on
+//! Linux run the code above the leaf calls that a Mac runs. A system may not know an answer. Callers must cope with the
+//! value that the function's documentation names for this case.
 
 #[cfg(target_os = "linux")]
 use crate::linux as system;

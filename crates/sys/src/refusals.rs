@@ -23,8 +23,8 @@ pub(crate) fn is_refused(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
 }
 
-/// Returns the calls that the system has refused, each with the error of the first attempt. Returns each call only once.
-/// This crate replaces a refused call by other calls, at a higher cost.
+/// Returns the calls that the system has refused, each with the error of the first attempt. Returns each call only
+/// once. This crate replaces a refused call by other calls, at a higher cost.
 #[must_use]
 pub fn take_refusals() -> Vec<(&'static str, String)> {
     lock(&REFUSALS).iter_mut().filter_map(|(call, error)| Some((*call, error.take()?))).collect()

@@ -117,8 +117,8 @@ pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, I
     Ok(all)
 }
 
-/// Returns the files in `folder` that a template with this pattern would read. Empty if no file matches, or if the search
-/// fails.
+/// Returns the files in `folder` that a template with this pattern would read. Empty if no file matches, or if the
+/// search fails.
 #[must_use]
 pub fn matching_files(folder: &Path, pattern: &str) -> Vec<String> {
     expand_one(folder, pattern).map(|found| found.files.into_iter().collect()).unwrap_or_default()

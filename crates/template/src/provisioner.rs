@@ -257,8 +257,8 @@ impl Provisioner {
         Self { encryption: Some(encryption), ..self }
     }
 
-    /// Returns a provisioner for servers that are leased. If a template in the options has a replica, each server is the
-    /// primary of a standby. See [`Self::start_standby`].
+    /// Returns a provisioner for servers that are leased. If a template in the options has a replica, each server is
+    /// the primary of a standby. See [`Self::start_standby`].
     #[must_use]
     pub fn for_leased_servers(&self) -> Self {
         let template = self.server_options.template.as_ref();
@@ -324,8 +324,8 @@ impl Provisioner {
         self.with_user_settings(if self.has_standby { settings.for_primary() } else { settings })
     }
 
-    /// Returns the settings for a server that can write up to `budget` bytes, with `preset` instead of the preset in the
-    /// options.
+    /// Returns the settings for a server that can write up to `budget` bytes, with `preset` instead of the preset in
+    /// the options.
     ///
     /// # Errors
     /// Returns the errors of [`Self::settings`].

@@ -168,8 +168,8 @@ impl Setup<'_> {
         lines[lines.len().saturating_sub(MAX_LINES)..].iter().map(|&line| line.to_owned()).collect()
     }
 
-    /// Returns advice if the step's output, or the last error in the server's log, is about an extension. Not every tool
-    /// prints the server's error.
+    /// Returns advice if the step's output, or the last error in the server's log, is about an extension. Not every
+    /// tool prints the server's error.
     pub(crate) fn advice_for_extension(server: &Server, installation: &Installation) -> Option<String> {
         let output = end_of_log(&Self::log(server), LOG_TAIL).unwrap_or_default();
         let log = end_of_log(&server.run().path().join("log"), LOG_TAIL).unwrap_or_default();

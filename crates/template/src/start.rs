@@ -192,8 +192,9 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts a standby that follows a primary over the replication slot `slot`. The primary's socket is in `directory`, and its
-    /// data began as a copy of `entry`. The standby has its own run directory and guard. Returns it with the place of its data.
+    /// Starts a standby that follows a primary over the replication slot `slot`. The primary's socket is in
+    /// `directory`, and its data began as a copy of `entry`. The standby has its own run directory and guard. Returns
+    /// it with the place of its data.
     ///
     /// # Errors
     /// Returns [`ProvisionError::Place`] if no place has enough room, and [`ProvisionError::Start`] if the standby does

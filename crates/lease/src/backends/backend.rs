@@ -1,8 +1,9 @@
-//! A backend is the server process for one session, tied to the startup parameters with which it started.
+//! Starts and checks backends. A backend is the server process
+//! for one session, and it is tied to its startup parameters.
 //!
 //! Since starting a backend takes a few milliseconds, pgfresh starts some ahead of
-//! their clients and retains others after their clients have disconnected. This module
-//! starts backends and checks whether an idle backend still behaves like a new one.
+//! their clients and retains others after their clients have disconnected. Before
+//! reusing an idle backend, pgfresh checks that it still behaves like a new one.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -35,7 +36,7 @@ const UNASKED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of tables that a backend opens ahead of its client. Each table takes 0.1 ms.
 const MOST_TABLES: usize = 64;
 
-/// Returns a hash by which the table compares startup parameters.
+/// Returns a hash of the startup parameters, which the table compares instead of the parameters.
 pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
     let mut hasher = DefaultHasher::new();
     params.hash(&mut hasher);
@@ -128,7 +129,7 @@ impl Backend {
             // LIMIT 0 reads no rows, so this doesn't change the table's statistics.
             sql.push_str(&format!("SELECT * FROM ONLY {table} LIMIT 0;"));
         }
-        // Don't give up if the role may not read a table, since only some definitions will be missing.
+        // Don't give up if the role isn't allowed to read a table, because only some definitions will be missing.
         if let Err(error) = session.query(&sql) {
             tracing::debug!(%error, "a backend could not look at all tables");
         }

@@ -11,8 +11,8 @@ use crate::backends::expected::may_come_again;
 
 /// Maximum number of spares.
 const MOST: usize = 2;
-/// The database that CREATE DATABASE copies, which gets no spares. Hardly any client connects to this database, and
-/// each CREATE DATABASE would have to wait for the spare to exit.
+/// The database that CREATE DATABASE copies. It doesn't get any spares, because hardly any client
+/// connects to this database, and each CREATE DATABASE would have to wait for the spare to exit.
 const COPIED: &str = "template1";
 
 /// A backend that waits in a database without a lease.
@@ -38,7 +38,7 @@ pub(crate) struct Spares {
 }
 
 impl Spares {
-    /// Records that a client has requested such a session.
+    /// Records that a client has requested a session of this kind.
     pub(crate) fn ask(&mut self, name: &str, params: &StartupParams) {
         if name == COPIED || !may_come_again(params) {
             return;

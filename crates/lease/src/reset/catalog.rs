@@ -145,7 +145,7 @@ pub(crate) struct Table {
     /// Oids of the table, its indexes, its TOAST table and the TOAST index.
     pub(crate) relations: Vec<u32>,
     pub(crate) rows: Seed,
-    /// Whether other tables have foreign keys to this table, in which case it can't be truncated alone.
+    /// Whether other tables have foreign keys to this table. If so, it can't be truncated alone.
     pub(crate) referenced: bool,
     /// Whether the table is unlogged, meaning that the log doesn't contain its rows.
     pub(crate) unlogged: bool,
@@ -173,7 +173,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason as text, for the report about a lease that changed such a table.
+    /// Returns the reason as text, for the report about a lease that changed the table.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::MaterialisedView => "a materialised view was refreshed",
@@ -245,9 +245,9 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     UNION SELECT p.rel FROM part p JOIN pg_constraint k ON k.contypid = p.typ \
     JOIN computed c ON c.class = 'pg_constraint'::regclass AND c.oid = k.oid";
 
-/// Selects tables with a constraint that the server never validated (NOT VALID), because such a constraint may reject
-/// the table's own rows. If the constraint belongs to a domain, every table with columns of user-defined types is
-/// selected. Constraints that are not enforced don't count, since they reject nothing.
+/// Selects tables with a constraint that the server never validated (NOT VALID), because the constraint may
+/// reject the table's own rows. If the constraint belongs to a domain, every table with columns of
+/// user-defined types is selected. Constraints that are not enforced don't count, since they reject nothing.
 const UNVALIDATED: &str = "WITH unvalidated AS (SELECT conrelid, contypid FROM pg_constraint k \
     WHERE NOT convalidated AND contype IN ('c', 'n') AND coalesce(to_jsonb(k) ->> 'conenforced', 'true') = 'true') \
     SELECT conrelid FROM unvalidated WHERE conrelid <> 0 \
@@ -483,8 +483,8 @@ fn oids(rows: &Rows) -> HashSet<u32> {
     rows.iter().filter_map(|row| Some(number(row.first()?.as_deref()?))).collect()
 }
 
-/// Returns true if the server refuses to delete the table's rows, because the table has no key or its key lacks columns
-/// by which a publication selects rows. EXPLAIN reports this error, too. Source: `CheckCmdReplicaIdentity`.
+/// Returns true if the server refuses to delete the table's rows, because the table doesn't have a key or a publication
+/// selects rows by columns outside the key. EXPLAIN reports this error, too. Source: `CheckCmdReplicaIdentity`.
 fn is_undeletable(session: &mut AdminConnection, name: &str) -> Result<bool, SessionError> {
     match session.query(&format!("EXPLAIN DELETE FROM ONLY {name}")) {
         Ok(_) => Ok(false),
@@ -565,7 +565,7 @@ fn seed(
             *room -= rows.len();
             Ok(Seed::Rows(rows))
         }
-        // A column's type has no binary output.
+        // A column's type doesn't have a binary output format.
         Err(SessionError::Server { .. }) => Ok(Seed::Fixed(Reason::Uncopied)),
         Err(error) => Err(error),
     }

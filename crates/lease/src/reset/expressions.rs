@@ -9,9 +9,10 @@
 /// Selects whether any object not created by initdb may leave something behind in a backend that uses the object. Every
 /// user-defined function may, while an expression or operator may if it calls one of these built-in functions:
 ///
-/// - Volatile functions, except those listed as harmless. For example, `setseed`, `set_config` and `lo_open` leave something
-///   behind.
-/// - Functions that load a library (functions in C, for encodings, or for text search), and functions for XML, which run SQL.
+/// - Volatile functions, except those listed as harmless. For example, `setseed`, `set_config` and `lo_open` leave
+///   something behind.
+/// - Functions that load a library (functions in C, for encodings, or for text search), and functions for XML, which
+///   run SQL.
 ///
 /// A view on `pg_settings` also counts, because an update through the view changes settings.
 ///

@@ -42,12 +42,12 @@ const BLOAT: u64 = 1 << 20;
 pub(crate) const GONE: &str = "it was dropped or renamed by SQL";
 /// Reason not to reset a database: a client changed definitions.
 const DEFINITIONS: &str = "its definitions were changed";
-/// Maximum number of changed catalog rows for which the reset compares the catalogs with the template's. They may be
-/// equal again, for example if a temporary table came and went. With more rows, comparing takes too long.
+/// If at most this many catalog rows have changed, the reset compares the catalogs with the template's. They may be
+/// equal again, for example if a temporary table came and went. With more rows, the comparison would take too long.
 const MOST_OF_CATALOGS: u64 = 500;
 /// Maximum number of sequences reset per statement. A SELECT can have 1664 columns. Source: `MaxTupleAttributeNumber`.
 const MOST_COLUMNS: usize = 1600;
-/// Additional settings for the session in which a reset writes.
+/// Additional settings for the session that a reset uses to write.
 const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_timeout", "5s")];
 
 /// Makes the server flush the log when the transaction commits.
@@ -118,7 +118,7 @@ struct Touched {
     filled: HashSet<RelationFile>,
     /// Other changed catalogs. They may still equal the template's, for example after a temporary table came and went.
     catalogs: BTreeSet<u32>,
-    /// The subset of `catalogs` in which TOAST values changed.
+    /// The subset of `catalogs` whose TOAST values changed.
     with_values: BTreeSet<u32>,
 }
 
@@ -209,7 +209,7 @@ fn own_session<'a>(
     used.session.as_mut().ok_or(NotRecyclable::because("no session could be opened"))
 }
 
-/// Opens a session in which a reset can write, even if clients have changed settings that would prevent writes.
+/// Opens a session that a reset can use to write, even if clients have changed settings that would prevent writes.
 pub(crate) fn open_own_session(
     admin: &AdminPool,
     address: &DatabaseAddress,
@@ -360,8 +360,8 @@ fn changed_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<HashMap<u32
     Err(NotRecyclable::because(DEFINITIONS))
 }
 
-/// Checks that only TRUNCATE and VACUUM changed `pg_class` and returns the rows that may have changed. Relations with a
-/// new file are added to `touched`, because the log may not show their rows.
+/// Checks that only TRUNCATE and VACUUM changed `pg_class` and returns the rows that may have changed.
+/// Relations with a new file are added to `touched`, because the log might not show their rows.
 fn find_truncated(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -473,7 +473,7 @@ struct Undo<'a> {
     sql: String,
     /// Whether TOAST tables may contain values.
     has_toast: bool,
-    /// Whether the server must count the remaining pages, because the log may not show them.
+    /// Whether the server must count the remaining pages, because the log might not show them.
     counts: bool,
     /// Tables that `sql` empties with DELETE, by oid.
     emptied: Vec<(u32, &'a Table)>,

@@ -67,8 +67,8 @@ pub struct LeaseTransaction {
     pub leaves_nothing: bool,
     /// Constraints visible to the transaction, as known to the gateway.
     pub constraints: Constraints,
-    /// The `transaction_timeout` for the client's own transactions, or an empty string. Between these transactions, the lease's
-    /// transaction has no timeout.
+    /// The `transaction_timeout` for the client's own transactions, or an empty string. Between these transactions, the
+    /// lease's transaction has no timeout.
     pub timeout: String,
 }
 

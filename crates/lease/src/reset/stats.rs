@@ -75,8 +75,8 @@ impl DatabaseStats {
     /// lists the names that the database may have.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database. Returns an error with SQLSTATE 23505 if
-    /// another database has the name.
+    /// Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database. Returns an error with SQLSTATE
+    /// 23505 if another database has the name.
     pub(crate) fn rename_and_read(
         to: &DatabaseAddress,
         names: &mut BTreeSet<String>,

@@ -1,12 +1,12 @@
 //! Copies a template by copying its cached files, which is faster than CREATE DATABASE.
 //!
-//! The result is what CREATE DATABASE would produce, but without any changes that SQL has made to the template in the
-//! server. Copying files takes no checkpoints and no locks, shares blocks with the cache if the file system supports
-//! that, and can pause while clients need the processors.
+//! The result is what CREATE DATABASE would produce, but without any changes that SQL has made to
+//! the template in the server. Copying files doesn't need checkpoints or locks, shares blocks with
+//! the cache if the file system supports that, and can pause while clients need the processors.
 //!
-//! A database consists of its directory and a row in `pg_database`. So pgfresh copies the directory and inserts the row
-//! that CREATE DATABASE would have inserted when pgfresh took the template into service. The write-ahead log doesn't
-//! mention the copied files, so pgfresh makes no such copies if another server or a backup may replay the log.
+//! A database consists of its directory and a row in `pg_database`. So pgfresh copies the directory and inserts the
+//! row that CREATE DATABASE would have inserted when pgfresh took the template into service. The write-ahead log
+//! doesn't mention the copied files, so pgfresh doesn't copy files if another server or a backup may replay the log.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -127,8 +127,8 @@ impl Inner {
     /// clients. Returns `false` if the caller should stop because the leases are closed or a client of another template
     /// needs this worker.
     fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
-        // Don't pause a copy in which pgfresh will read the template's catalog, because the end of a lease waits for
-        // the catalog.
+        // Don't pause a copy that pgfresh will use to read the template's
+        // catalog, because the end of a lease waits for the catalog.
         let is_awaited = template.is_to_be_read();
         let mut core = self.lock();
         while !core.closed && !is_awaited {
@@ -263,10 +263,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Decides whether to accept a copy whose catalog could not be read. Usually the copy is good for one lease, after
-    /// which pgfresh drops it. But if the template may have unlogged tables, a crash may have emptied them, and only
-    /// the catalog lists these tables. Such a copy is accepted only if the error is permanent, because pgfresh then
-    /// knows that it must check for crashes.
+    /// Decides whether to accept a copy whose catalog could not be read. Usually the copy is good
+    /// for one lease, after which pgfresh drops it. But if the template may have unlogged tables, a
+    /// crash may have emptied them, and only the catalog lists these tables. This copy is accepted
+    /// only if the error is permanent, because pgfresh then knows that it must check for crashes.
     fn go_on_without(
         &self,
         template: &Template,

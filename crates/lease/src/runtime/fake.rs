@@ -26,11 +26,11 @@ use crate::wal::evidence::log_with;
 
 /// A timeout longer than anything takes even on a busy machine.
 const HANG: Duration = Duration::from_secs(30);
-/// A startup parameter by which the fake server recognizes pgfresh's own connections.
+/// The startup parameter that identifies pgfresh's own connections.
 const OURS: &[u8] = b"application_name\0pgfresh\0";
-/// A startup parameter by which the fake server recognizes backends started ahead of a client.
+/// The startup parameter that identifies backends started ahead of a client.
 const READY: &[u8] = b"database\0pgfresh_preparing_";
-/// A startup parameter by which the fake server recognizes sessions in the lease `db`.
+/// The startup parameter that identifies sessions in the lease `db`.
 const LEASED: &[u8] = b"database\0db\0";
 /// The end of the server's log.
 pub(crate) const POSITION: &str = "0/1000028";
@@ -45,7 +45,7 @@ struct State {
     last_oid: u32,
     /// The stamp read by pgfresh when a session starts. Empty if there are no databases.
     stamp: String,
-    /// SQLSTATEs with which to refuse the next client sessions.
+    /// SQLSTATEs of the errors for the next client sessions, which are refused.
     refusals: VecDeque<&'static str>,
     /// How often pgfresh asked the server to terminate a lease's backends, which the fake server doesn't do.
     terminations: usize,
@@ -236,7 +236,7 @@ impl FakeServer {
         while let Ok(count @ 1..) = stream.read(&mut chunk) {
             said.extend_from_slice(&chunk[..count]);
             while let Ok(Some((frame, length))) = Frame::first(&said) {
-                // Flush needs no answer.
+                // Flush doesn't need a response.
                 if frame.tag == b'H' {
                     said.drain(..length);
                     continue;

@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     pub(crate) admin: AdminPool,
     pub(crate) seats: Arc<Seats>,
     pub(crate) evidence: Evidence,
-    /// Whether the server may JIT-compile queries, for which it loads a library into the backend running the query.
+    /// Whether the server may JIT-compile queries. To do so, it loads a library into the backend that runs the query.
     pub(crate) jit: bool,
     /// Whether the server is configured to terminate idle sessions after a timeout.
     pub(crate) ends_idle: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Inner {
     pub(crate) shortage: Condvar,
     /// Measures the processor load. While all processors are busy, pgfresh pauses copies.
     pub(crate) processors: Processors,
-    /// Number of open sessions in which clients create and drop databases with SQL.
+    /// Number of open sessions where clients create and drop databases with SQL.
     pub(crate) maintenance_sessions: AtomicUsize,
     pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
 }

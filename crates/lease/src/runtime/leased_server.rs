@@ -22,7 +22,8 @@ use crate::runtime::template::database_of;
 
 /// Name of the server's database until it is leased.
 const READY: &str = "pgfresh_ready";
-/// Timeout for a statement that terminates sessions. If it takes longer at the end of a lease, pgfresh kills the whole server.
+/// Timeout for a statement that terminates sessions. If it takes longer at the end of a lease, pgfresh kills the whole
+/// server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An action on a leased server, requested by its client.

@@ -1,8 +1,8 @@
 //! Runs the replica of a leased server: a standby that follows the
 //! server by streaming replication, with the lag that a client requests.
 //!
-//! Without a lag, a commit on the primary returns only once the replica has replayed the commit (through PostgreSQL's
-//! synchronous replication), so a test sees its own writes on the replica. With a lag, commits don't wait.
+//! Without a lag, a commit on the primary returns only once the replica has replayed the commit, so a test sees
+//! its own writes on the replica. PostgreSQL's synchronous replication does this. With a lag, commits don't wait.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -120,7 +120,7 @@ fn may_read(statement: &str) -> bool {
     first.is_some_and(|first| !NO_READS.iter().any(|word| first.is_word(word)))
 }
 
-/// The address of a server, through which pgfresh runs its own statements there.
+/// A server where pgfresh can run its own statements, identified by its socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     /// Directory of the server's socket.
@@ -195,8 +195,8 @@ impl Replica {
         Ok(replica)
     }
 
-    /// Waits until a condition holds on `node`, or until the replica exits. Each check uses a
-    /// new session, because an idle session rereads changed settings only at its next statement.
+    /// Waits until a condition holds on `node`. Returns an error if the replica exits or after [`STATEMENT_TIMEOUT`].
+    /// Each check uses a new session, because an idle session rereads changed settings only at its next statement.
     fn wait_until(&self, node: &Node, verb: &'static str, condition: &str) -> Result<(), LeaseError> {
         let begun = Instant::now();
         loop {

@@ -79,7 +79,8 @@ pub(crate) struct PooledCopy {
 pub(crate) struct Identity {
     /// The oid and current name.
     pub(crate) address: DatabaseAddress,
-    /// Names given by pgfresh, one of which the database has now. Under any other name, it belongs to SQL.
+    /// Names given by pgfresh. The database has one of them, unless
+    /// SQL has renamed the database, which then belongs to SQL.
     pub(crate) names: BTreeSet<String>,
     /// The claim on the current name, held while pgfresh prepares the database and programs that list databases can see
     /// it.

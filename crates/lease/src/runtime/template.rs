@@ -61,8 +61,8 @@ pub(crate) struct Template {
     cached: Option<Arc<CachedFiles>>,
     /// A transaction ID newer than all rows in a new copy. Rows that sessions write in the copy may be newer still.
     pub(crate) horizon: String,
-    /// The catalog for resets, and whether using a copy may leave traces in a backend. pgfresh reads both in one of the
-    /// first copies. The changeable `template1` has no catalog.
+    /// The catalog for resets, and whether using a copy may leave traces in a backend. pgfresh reads
+    /// both in one of the first copies. `template1` doesn't have a catalog, because users may change it.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
     /// Set once pgfresh has found that it cannot read the catalog. The value is true if the template may have unlogged
     /// tables.
@@ -128,7 +128,7 @@ impl Template {
     ) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
         let called = close(name, database, admin)?;
-        // The cache entry, if there is one, knows the size, which saves the server from examining each file.
+        // If there is a cache entry, it records the size, which saves the server from examining each file.
         let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
         let sql = format!(
             "SELECT oid, {size}, coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
@@ -222,7 +222,7 @@ impl Template {
         ComingCopy(Arc::clone(&self.coming))
     }
 
-    /// Returns the catalog. If pgfresh hasn't read it yet, waits for a copy in which it can be read.
+    /// Returns the catalog. If pgfresh hasn't read the catalog yet, waits for a copy from which it can do so.
     pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
         self.coming.wait(NEXT_COPY, LONGEST_COPY, || self.is_to_be_read());
         self.catalog()

@@ -1,5 +1,4 @@
-//! Opens sessions through which pgfresh itself can read a leased or kept database, for example to compare two
-//! databases.
+//! Opens sessions that pgfresh itself uses to read a leased or kept database, for example to compare two databases.
 
 use std::time::{Duration, Instant};
 
@@ -28,8 +27,8 @@ impl Leases {
     /// Opens a superuser session in an existing database. If the database is leased, the session joins the lease.
     ///
     /// # Errors
-    /// Returns [`LeaseError::Hidden`] if the lease is in rollback isolation, because only the lease's own session can see its
-    /// changes.
+    /// Returns [`LeaseError::Hidden`] if the lease is in rollback isolation, because only the lease's own session can
+    /// see its changes.
     pub fn inspect(&self, name: &str) -> Result<Inspection, LeaseError> {
         let name = cut(whole(name)?);
         match self.isolation(name) {

@@ -61,7 +61,7 @@ pub struct ConnectRequest<'a> {
     pub reset: bool,
     /// Startup parameters of the session.
     pub params: &'a StartupParams,
-    /// Link that reports whether the client is still connected. `None` if the caller can't tell.
+    /// Link that reports whether the client is still connected. `None` if the caller doesn't know.
     pub client: Option<Arc<dyn ClientLink>>,
 }
 
@@ -120,8 +120,8 @@ impl Leases {
     /// call waits up to a timeout.
     ///
     /// # Errors
-    /// Returns [`LeaseError::Refused`] with the server's response if the server refuses the session, and another
-    /// [`LeaseError`] if no lease can begin or be joined under this name.
+    /// Returns [`LeaseError::Refused`] with the server's response if the server refuses the session,
+    /// and a different [`LeaseError`] if the session can neither begin nor join a lease with this name.
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         self.connect_to(request, ServerRole::Primary)
     }
@@ -485,8 +485,8 @@ impl Drop for SessionGuard {
 }
 
 impl TransactionGuard {
-    /// Lends the session to a client, together with the startup response to send and the transaction to continue. Returns `None`
-    /// if the session has ended, which also ends the lease.
+    /// Lends the session to a client, together with the startup response to send and the transaction to continue.
+    /// Returns `None` if the session has ended, which also ends the lease.
     pub fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, LeaseTransaction)> {
         let session = self.session.as_mut()?;
         let stream = session.lend().ok()?;

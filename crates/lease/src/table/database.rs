@@ -64,7 +64,7 @@ pub(crate) enum Change {
     /// The database is being renamed from its lease's name to one of pgfresh's own, to be reset afterwards (or removed
     /// if `retire` is set).
     Unnaming { retire: bool },
-    /// The database is being renamed to `to`, the name under which pgfresh keeps its current contents.
+    /// The database is being renamed to `to`. Under this name, pgfresh keeps the database's current contents.
     Keeping { to: String, lease: Lease },
     /// The server is copying the database to make a template from it.
     Copying(Lease),

@@ -1,6 +1,7 @@
 //! Stores all databases in the table, grouped by the work they may need.
 //!
-//! There can be thousands of leased databases. Grouping them lets the table spend no time on those that need no work.
+//! There can be thousands of leased databases. Thanks to the groups,
+//! the table doesn't spend time on databases that don't need any work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

@@ -463,7 +463,7 @@ impl LeaseTable {
         self.run_now(id, kind, ticket);
     }
 
-    /// Resets a lease's database, or exchanges it for another one that equals the template.
+    /// Resets a lease's database, or exchanges it for a different database that equals the template.
     fn reset_lease(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
         // Replace a lease's own server instead of resetting it.
         let is_server = lease.terms.isolation == Isolation::Server;
@@ -477,8 +477,8 @@ impl LeaseTable {
         self.run_now(id, TaskKind::Reset { in_place: true }, ticket);
     }
 
-    /// Returns true if a reset can immediately exchange the lease's database for a ready one, in which case the used
-    /// database is reset in the background.
+    /// Returns true if a reset can immediately exchange the lease's database
+    /// for a ready one. The used database is then reset in the background.
     fn may_exchange(&self, lease: &Lease) -> bool {
         self.exchanges
             && lease.terms.isolation == Isolation::Clone

@@ -13,7 +13,7 @@ use crate::isolation::Isolation;
 pub struct LingerUse {
     /// How many times a name got a database that lingers for the default time.
     pub names: u64,
-    /// Whether a client used or released such a database after its last session.
+    /// Whether any client used or released one of these databases after its last session.
     pub is_used: bool,
     /// Total time that clients waited for new copies and would not have waited without lingering, because an earlier
     /// client's database would have been free.

@@ -1,7 +1,7 @@
-//! The lease table decides which name gets which database, so that the rest of the crate only has to carry out its decisions.
+//! Decides which name gets which database. The rest of the crate only has to carry out these decisions.
 //!
-//! The table knows every database and every name. Each database and each name is in exactly one state. The table does no I/O and
-//! has no clock and no threads, so a simulation can test it.
+//! The lease table stores the state of every database and every name. The table
+//! doesn't do any I/O, read a clock or start threads, so a simulation can test it.
 //!
 //! [`LeaseTable::handle`] takes an [`Event`] and the current time and returns [`Action`]s: answers to requests and
 //! tasks for the caller to run. [`LeaseTable::next_task`] hands out background work. Each task's outcome is reported
@@ -10,7 +10,7 @@
 //! ```text
 //! Creating            ─▶ Ready                a task has made the copy
 //!                     ─▶ Retiring             the task has failed
-//!                     ─▶ gone                 the task lets another one go first
+//!                     ─▶ gone                 the task stops so that a different task can run first
 //! Ready               ─▶ Changing(Naming)     a lease receives the database
 //!                     ─▶ Changing(Unnaming)   no lease needs the database, or a client needs its room
 //! Changing(Naming)    ─▶ Leased               the database has the name
@@ -29,8 +29,8 @@
 //! Retiring            ─▶ gone                 the database is dropped
 //! ```
 //!
-//! A lease leaves the table only when its database has lost the lease's name. A database becomes ready only with a [`Proof`]. If
-//! the task for `Unnaming`, `Keeping` or `Retiring` fails, the table tries it again.
+//! The table forgets a lease only when the lease's database has lost the lease's name. A database becomes ready
+//! only with a [`Proof`]. If the task for `Unnaming`, `Keeping` or `Retiring` fails, the table tries it again.
 
 mod database;
 mod databases;
@@ -306,8 +306,8 @@ pub(crate) struct LeaseTable {
     supplies: BTreeMap<Source, Supply>,
     /// Names whose leases always last until released by a client.
     pub(crate) retained: BTreeSet<String>,
-    /// Recognizes names that pgfresh generated for a lease. Only [`Want::Lease`] can begin a lease with such a name; a
-    /// session can only join it.
+    /// Recognizes names that pgfresh generated for a lease. Only [`Want::Lease`]
+    /// can begin a lease with a generated name; a session can only join it.
     pub(crate) is_issued: Option<fn(&str) -> bool>,
     /// Rules for the names of databases created by sessions.
     pub(crate) rules: NameRules,
@@ -316,7 +316,7 @@ pub(crate) struct LeaseTable {
     /// Maximum number of databases in the server.
     pub(crate) capacity: usize,
     last_id: u64,
-    /// The database whose task was started last, after which the next search for a task begins.
+    /// The database whose task was started last. The next search for a task begins after this database.
     last_due: DatabaseId,
     /// Databases removed from the table since the last call to `take_gone`.
     gone: Vec<DatabaseId>,

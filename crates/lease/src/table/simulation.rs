@@ -55,7 +55,7 @@ struct Simulation {
     held: BTreeSet<DatabaseId>,
     sessions: Vec<Session>,
     tasks: Vec<Task>,
-    /// Databases in which a task is about to terminate all sessions.
+    /// Databases whose sessions a task is about to terminate.
     closes: Vec<DatabaseId>,
     waiters: HashMap<Ticket, Waiter>,
     last_ticket: u64,
@@ -571,7 +571,8 @@ fn a_missing_check_of_names_is_found() {
     }
 }
 
-/// Runs hundreds of simulations, each with thousands of events. In a short simulation, a failure shows soon after its cause.
+/// Runs hundreds of simulations, each with thousands of events. In a short simulation, a failure shows soon after its
+/// cause.
 #[test]
 fn simulation_leaves_no_dirty_database_or_forgotten_client() {
     let (events, length) = (number("PGFRESH_SIMULATION_EVENTS").unwrap_or(1_000_000), 2_000);

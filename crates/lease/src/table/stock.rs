@@ -8,8 +8,8 @@ use super::{DatabaseId, LeaseTable, Source};
 
 /// Maximum number of copies made from one source before its clients arrive.
 const MOST: usize = 128;
-/// How long the processors are left to the test runner first. A command that needs no databases has often finished by
-/// then.
+/// How long the processors are left to the test runner first. A
+/// command that doesn't need databases has often finished by then.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 /// The copies of one source, compared with its clients' demand.
@@ -95,8 +95,8 @@ impl LeaseTable {
         self.supplies.get(source).map_or(0, |supply| supply.stock.needed)
     }
 
-    /// Returns true if a task is making this copy only because earlier runs needed more copies. Such a copy can give
-    /// way to other programs.
+    /// Returns true if a task is making this copy only because earlier
+    /// runs needed more copies. This copy can give way to other programs.
     pub(crate) fn is_for_stock(&self, id: DatabaseId) -> bool {
         let Some(Database { source, state: DatabaseState::Creating, .. }) = self.databases.get(id) else {
             return false;

@@ -417,9 +417,9 @@ impl LeaseTable {
         self.supplies.iter().filter_map(next).min().map(|(.., source)| source)
     }
 
-    /// Returns since when the first client in the source's queue without a database in preparation has been waiting.
-    /// Returns `None` if there is no such client, or if the source couldn't serve it now because no database may be
-    /// created and none has `come_back`.
+    /// Returns since when the first client in the source's queue without a database in preparation
+    /// has been waiting. Returns `None` if no client is waiting without one, or if the source
+    /// couldn't serve the client now because no database may be created and none has `come_back`.
     fn needs_one_since(
         &self,
         source: &Source,
@@ -516,8 +516,8 @@ impl LeaseTable {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Returns true if there is time to start idle backends in a database before it becomes ready, because another one
-    /// is already ready and no client is waiting.
+    /// Returns true if there is time to start idle backends in a database before it becomes
+    /// ready, because a different database is already ready and no client is waiting.
     pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
         let ready = self.databases.get(id).map_or(0, |database| self.ready(&database.source));
         ready > 0 && !self.is_awaited(id)

@@ -1,4 +1,4 @@
-//! Decides which background task comes next and when.
+//! Decides which background task runs next, and when.
 
 use std::time::Instant;
 

@@ -43,7 +43,7 @@ impl FileChanges {
 /// Changes in one database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Files whose contents changed, excluding those in which bytes only moved.
+    /// Files whose contents changed, excluding files where bytes only moved.
     pub files: HashMap<RelationFile, FileChanges>,
     /// Whether any of the changes is permanent, either because its transaction committed or because something other
     /// than a sequence changed outside transactions.
@@ -99,9 +99,9 @@ pub(super) struct UntakenChanges {
     /// takes its changes or when its creation completes.
     doubtful: Option<Changes>,
     exempt: HashSet<u32>,
-    /// Maps each copied database to the one whose files were copied.
+    /// Maps each database that is a copy to the database whose files were copied.
     sources: HashMap<u32, u32>,
-    /// Databases moving to another tablespace, for which the server drops only the old files.
+    /// Databases moving to another tablespace. The server drops only their old files.
     moved: HashSet<u32>,
 }
 

@@ -138,8 +138,8 @@ fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
 fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
     // Only MULTI_INSERT (0x50) changes contents. REWRITE and NEW_CID are for logical decoding. Kinds 0x10 to 0x40
     // remove dead rows, freeze rows, and set visibility: CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE in 13; PRUNE,
-    // VACUUM, FREEZE_PAGE and VISIBLE since 14. PostgreSQL 17 replaced all except VISIBLE with three kinds of PRUNE, and 19 removed VISIBLE.
-    // Kind 0x60 is LOCK_UPDATED.
+    // VACUUM, FREEZE_PAGE and VISIBLE since 14. PostgreSQL 17 replaced all except VISIBLE with three kinds of PRUNE,
+    // and 19 removed VISIBLE. Kind 0x60 is LOCK_UPDATED.
     if record.info & KIND_WITH_FLAG != 0x50 {
         return Ok(true);
     }
@@ -165,7 +165,7 @@ fn change_rows(
 /// Records the changes made by page images. This manager's other records change nothing.
 fn xlog(record: &Record<'_>, blocks: &[Block], major: u32, untaken: &mut UntakenChanges) -> bool {
     match record.info & KIND {
-        // FPI_FOR_HINT: a page image in which only hint bits changed.
+        // FPI_FOR_HINT: an image of a page where only hint bits changed.
         0xA0 => true,
         // FPI: a page image with arbitrary content. Free space and visibility maps (forks 1 and 2) contain no rows.
         0xB0 => {
@@ -174,8 +174,8 @@ fn xlog(record: &Record<'_>, blocks: &[Block], major: u32, untaken: &mut Untaken
             }
             true
         }
-        // Checkpoints, NOOP, NEXTOID, SWITCH, backups, parameters, end of recovery, OVERWRITE_CONTRECORD (0xD0), and since 17
-        // CHECKPOINT_REDO (0xE0).
+        // Checkpoints, NOOP, NEXTOID, SWITCH, backups, parameters, end of recovery, OVERWRITE_CONTRECORD (0xD0), and
+        // since 17 CHECKPOINT_REDO (0xE0).
         0x00..=0x90 | 0xD0 | 0xE0 => blocks.is_empty(),
         // Since 19: ASSIGN_LSN, LOGICAL_DECODING_STATUS_CHANGE.
         0xC0 | 0xF0 => server::Major(major).has_wal_assigned_positions() && blocks.is_empty(),
@@ -233,8 +233,8 @@ fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Op
     Some(true)
 }
 
-/// Records commits and rollbacks, including those of prepared transactions. PREPARE itself, ASSIGNMENT and INVALIDATIONS don't
-/// end a transaction.
+/// Records commits and rollbacks, including those of prepared transactions. PREPARE itself, ASSIGNMENT and
+/// INVALIDATIONS don't end a transaction.
 fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<()> {
     let kind = record.info & KIND_WITH_FLAG;
     let commits = matches!(kind, 0x00 | 0x30);

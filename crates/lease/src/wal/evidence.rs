@@ -38,7 +38,7 @@ pub(crate) struct Evidence {
 struct State {
     /// The log reader. After a failure, this may be `None` until the next mark.
     reader: Option<WalReader>,
-    /// Whether the format of the server's log is unknown, in which case there is never a reader.
+    /// Whether the format of the server's log is unknown. If so, there is never a reader.
     unknown_format: bool,
     epoch: Epoch,
     /// Files of the shared catalogs that a session reads only at its start.
@@ -127,7 +127,8 @@ impl Evidence {
         state.epoch == Epoch::default() && state.reader.is_some() && state.is_untouched(database)
     }
 
-    /// Records that another server or a backup may replay the log from now on, so that all data must go through the log.
+    /// Records that another server or a backup may replay the log from now on, so that all data must go through the
+    /// log.
     pub(crate) fn log_is_replayed(&self) {
         self.replayed.store(true, Ordering::Relaxed);
     }

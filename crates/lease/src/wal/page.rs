@@ -102,7 +102,8 @@ pub(super) struct Pages {
     /// Path of the log's directory, for error messages.
     path: PathBuf,
     segment_size: u64,
-    /// Values that page headers must have: the magic number (in every header) and the cluster's identifier (in long headers).
+    /// Values that page headers must have: the magic number (in every header) and the cluster's identifier (in long
+    /// headers).
     magic: u16,
     system: u64,
     /// The last segment read (still open), with its number.

@@ -65,7 +65,7 @@ pub(super) struct Record<'a> {
     pub(super) info: u8,
     /// Number of the resource manager. Source: `access/rmgrlist.h`.
     pub(super) manager: u8,
-    /// The record's own data, which belongs to none of its blocks.
+    /// The record's own data, which doesn't belong to any of its blocks.
     pub(super) data: &'a [u8],
 }
 

@@ -25,8 +25,8 @@ struct Command {
     result: u32,
 }
 
-/// Opens the drive `name`. Returns `None` if it isn't the block device with the device number `number`, such as `259:0`,
-/// or if we have no permission.
+/// Opens the drive `name`. Returns `None` if it isn't the block device with the device number `number`, such as
+/// `259:0`, or if we have no permission.
 pub(crate) fn open_drive(name: &str, number: &str) -> Option<File> {
     let path = Path::new("/dev").join(name);
     let file = fs::metadata(&path).ok()?;

@@ -12,8 +12,8 @@ const SHM_INFO: libc::c_int = 14;
 /// Asks for the segment at an index, even without the right to read it. Source: `linux/shm.h`, Linux 4.17.
 const SHM_STAT_ANY: libc::c_int = 15;
 
-/// Returns the segments that `account` owns and the process `creator` created. Returns none if the kernel has no System V
-/// memory.
+/// Returns the segments that `account` owns and the process `creator` created. Returns none if the kernel has no System
+/// V memory.
 #[expect(clippy::unnecessary_wraps, reason = "macOS can fail to read its table")]
 pub(crate) fn segments(creator: Pid, account: u32) -> io::Result<Vec<Segment>> {
     let Some((last, _)) = ask(0, SHM_INFO) else { return Ok(Vec::new()) };

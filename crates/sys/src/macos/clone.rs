@@ -40,8 +40,8 @@ fn open_private(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<File> {
     Ok(openat(directory, name, writing, Mode::empty())?.into())
 }
 
-/// Writes all cached data of the volume of `file` to disk, and flushes the disk's own cache. Source: `fsync_volume_np` in
-/// `unistd.h`, macOS 10.8.
+/// Writes all cached data of the volume of `file` to disk, and flushes the disk's own cache. Source: `fsync_volume_np`
+/// in `unistd.h`, macOS 10.8.
 #[allow(unsafe_code)]
 pub fn sync_filesystem(file: &File) -> io::Result<()> {
     unsafe extern "C" {

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::process_table::{descriptor_structure, descriptors, pids, users_of};
 use super::structures::{INI_IPV4, PROC_PIDFDSOCKETINFO, PROX_FDTYPE_SOCKET, SOCKINFO_TCP, SocketFile};
 
-/// Returns the effective uid of a process that has the socket at `near` open, which is connected to `far`. Returns `None`
-/// if no process whose files we can see has this socket open. The kernel shows us the files of our own user's processes,
-/// and shows root all files.
+/// Returns the effective uid of a process that has the socket at `near` open, which is connected to `far`. Returns
+/// `None` if no process whose files we can see has this socket open. The kernel shows us the files of our own user's
+/// processes, and shows root all files.
 pub(crate) fn owner_of_connection(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let holder = pids().ok()?.into_iter().find(|pid| {
         descriptors(*pid, PROX_FDTYPE_SOCKET).into_iter().any(|descriptor| {

@@ -38,8 +38,9 @@ impl ExitEvent {
         }
     }
 
-    /// Sends a signal to the process. `process` is the pid with which the caller opened this event. macOS can only signal
-    /// a pid. If the process is not our child, it could end after the check, and another process could get its pid.
+    /// Sends a signal to the process. `process` is the pid with which the caller opened this event. macOS can only
+    /// signal a pid. If the process is not our child, it could end after the check, and another process could get its
+    /// pid.
     ///
     /// # Errors
     /// Returns `ESRCH` if the process has ended, and `EPERM` if it belongs to another user.

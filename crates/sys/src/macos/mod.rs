@@ -1,5 +1,5 @@
-//! Leaf calls of macOS, and its process notifications. Each function has a safe answer for the case that its system call
-//! fails or has no answer.
+//! Leaf calls of macOS, and its process notifications. Each function has a safe answer for the case that its system
+//! call fails or has no answer.
 //!
 //! No test on Linux runs them. `docs/porting.md` lists each function with the test that runs the code above it.
 

@@ -40,8 +40,8 @@ pub(crate) fn pids() -> io::Result<Vec<u32>> {
     Ok(pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect())
 }
 
-/// Returns facts about a process, or `None` if it doesn't exist or if the kernel shows it only to another user. Allocates
-/// nothing, so a process may call this between fork and exec.
+/// Returns facts about a process, or `None` if it doesn't exist or if the kernel shows it only to another user.
+/// Allocates nothing, so a process may call this between fork and exec.
 pub(crate) fn process(pid: u32) -> Option<Process> {
     let facts: proc_bsdinfo = structure(pid, libc::PROC_PIDTBSDINFO, WITH_ENDED)?;
     let state = if facts.pbi_status == libc::SZOMB {
@@ -75,8 +75,8 @@ pub(crate) fn users_of(pid: u32) -> Option<Vec<u32>> {
     Some(vec![facts.pbsi_ruid, facts.pbsi_uid, facts.pbsi_svuid])
 }
 
-/// Returns true if a process has the file at `path` open. Returns false if we can't see the process's files, because the
-/// process has ended or belongs to another user.
+/// Returns true if a process has the file at `path` open. Returns false if we can't see the process's files, because
+/// the process has ended or belongs to another user.
 pub(crate) fn has_open(pid: u32, path: &Path) -> bool {
     let Ok(wanted) = path.metadata() else { return false };
     descriptors(pid, PROX_FDTYPE_VNODE).into_iter().any(|descriptor| {

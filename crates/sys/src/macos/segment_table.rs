@@ -1,9 +1,9 @@
 //! Lists the System V shared memory and the semaphores of a process.
 //!
-//! macOS has room for 32 segments on the whole machine, so pgfresh must remove the segments of killed servers. On macOS,
-//! servers keep their semaphores in the kernel, too. The kernel lists both through a sysctl that the `ipcs` command uses
-//! and that no public header describes. If the kernel doesn't know our command's version or length, it refuses the
-//! command, and these functions return empty lists.
+//! macOS has room for 32 segments on the whole machine, so pgfresh must remove the segments of killed servers. On
+//! macOS, servers keep their semaphores in the kernel, too. The kernel lists both through a sysctl that the `ipcs`
+//! command uses and that no public header describes. If the kernel doesn't know our command's version or length, it
+//! refuses the command, and these functions return empty lists.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -71,8 +71,8 @@ fn entries<T: KernelStructure>(table: &CStr, operation: c_int) -> Vec<T> {
             Command { magic: MAGIC, operation, cursor: next, length, entry: (&raw mut entry).cast() };
         let mut size = size_of::<Command>();
         let place = (&raw mut command).cast::<c_void>();
-        // SAFETY: the kernel reads and writes `size` bytes of the command, and writes `length` bytes to the entry, which
-        // any bytes make valid.
+        // SAFETY: the kernel reads and writes `size` bytes of the command, and writes `length` bytes to the entry,
+        // which any bytes make valid.
         let result = unsafe { libc::sysctlbyname(table.as_ptr(), place, &raw mut size, place, size) };
         if result != 0 || command.cursor <= next {
             return found;

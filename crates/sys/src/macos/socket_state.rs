@@ -27,8 +27,8 @@ pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Returns the user of the process that opened the other end of a unix socket connection, or that listened there when we
-/// connected, and not the process. Source: getpeereid(3), which reads `LOCAL_PEERCRED`.
+/// Returns the user of the process that opened the other end of a unix socket connection, or that listened there when
+/// we connected, and not the process. Source: getpeereid(3), which reads `LOCAL_PEERCRED`.
 #[allow(unsafe_code)]
 pub(crate) fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let (mut user, mut group) = (0, 0);

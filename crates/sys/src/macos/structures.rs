@@ -1,7 +1,7 @@
 //! Structures that the kernel fills, and constants of its calls.
 //!
-//! Two checks compare the numbers below: `scripts/check-structures` with Apple's headers, and the Rust compiler with the
-//! sizes and offsets of the Rust types.
+//! Two checks compare the numbers below: `scripts/check-structures` with Apple's headers, and the Rust compiler with
+//! the sizes and offsets of the Rust types.
 
 use std::mem::offset_of;
 
@@ -73,8 +73,8 @@ constants! {
     SYNC_VOLUME_WAIT: i32 = 2 in "unistd.h",
 }
 
-/// Declares structures. Each entry has the Rust type, the name in C, the header, and the size in bytes. Each field has the
-/// name in C and the offset in bytes.
+/// Declares structures. Each entry has the Rust type, the name in C, the header, and the size in bytes. Each field has
+/// the name in C and the offset in bytes.
 macro_rules! structures {
     ($($type:ty as $name:literal in $header:literal is $size:literal { $($field:ident is $c:literal at $offset:literal,)* })*) => {
         $(

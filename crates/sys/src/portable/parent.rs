@@ -7,7 +7,8 @@
 //! ```text
 //! parent ──── lifeline ────▶ watcher ──── SIGTERM ────▶ child
 //! ```
-//! The watcher's parent exits at once. So the watcher is no child of the program, which neither sees it nor waits for it.
+//! The watcher's parent exits at once. So the watcher is no child of the program, which neither sees it nor waits for
+//! it.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsRawFd, RawFd};

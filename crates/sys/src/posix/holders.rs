@@ -34,9 +34,9 @@ pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: 
     wait_for_all(&asked, grace)
 }
 
-/// Sends `SIGQUIT` to the server that listens on the unix socket `socket`, and kills it if it has not ended after `grace`.
-/// Needs no table of processes. Signals only a process of `account` or of our own user. Does nothing if no such
-/// process listens, or if the system does not tell which one does.
+/// Sends `SIGQUIT` to the server that listens on the unix socket `socket`, and kills it if it has not ended after
+/// `grace`. Needs no table of processes. Signals only a process of `account` or of our own user. Does nothing if no
+/// such process listens, or if the system does not tell which one does.
 ///
 /// # Errors
 /// Returns an error if the wait for the end fails.

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Size of the buffer for the host name with its zero byte, in bytes. Host names have up to 64 bytes on Linux and 255 on
-/// macOS.
+/// Size of the buffer for the host name with its zero byte, in bytes. Host names have up to 64 bytes on Linux and 255
+/// on macOS.
 const MAX_HOST_NAME_LENGTH: usize = 256;
 
 /// Returns the effective uid.

@@ -9,7 +9,8 @@ use crate::host;
 pub(crate) struct Process {
     /// Pid of the parent.
     pub(crate) parent: u32,
-    /// When the process began, in a unit that depends on the system. Two processes that had the same pid differ in this.
+    /// When the process began, in a unit that depends on the system. Two processes that had the same pid differ in
+    /// this.
     pub(crate) started: u64,
     pub(crate) state: ProcessState,
 }

@@ -42,8 +42,8 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
-/// Returns true if a process exists and is neither exiting nor a zombie. A zombie can persist forever, because process 1
-/// of a container might not reap it.
+/// Returns true if a process exists and is neither exiting nor a zombie. A zombie can persist forever, because process
+/// 1 of a container might not reap it.
 fn is_alive(process: Pid) -> bool {
     process_of(process)
         .is_some_and(|process| !matches!(process.state, ProcessState::Ending | ProcessState::Ended))

@@ -271,7 +271,8 @@ fn departed_client_is_counted_out_once() {
             }
             _ => {}
         }
-        // If the table doesn't know yet that both clients have disconnected, it finds out when another session is requested.
+        // If the table hasn't noticed yet that both clients have
+        // disconnected, it notices when another session is requested.
         drop(fake.connect("db", &params));
         drop((backend, guard));
         fake.server.expect_closed(pid);
@@ -355,8 +356,8 @@ fn idle_backends_make_room_for_client_session() {
     let pid = pid_of(&connected.backend);
     connected.guard.give_back(connected.backend);
     fake.server.expect_closed(pid);
-    // If there are no idle backends to close, pgfresh closes its own idle sessions. If that doesn't help either, the client gets
-    // the server's error.
+    // If there are no idle backends to close, pgfresh closes its own idle sessions. If that doesn't help either, the
+    // client gets the server's error.
     fake.server.refuse(&["53300"; 1000]);
     let error = fake.enter("db", &params("c"), None).unwrap_err();
     assert!(matches!(&error, LeaseError::Refused(words) if has_field(words, b"C53300\0")), "{error:?}");

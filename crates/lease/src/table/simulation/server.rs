@@ -71,8 +71,8 @@ pub(super) struct Checks {
 #[derive(Debug)]
 pub(super) struct FakeServer {
     pub(super) databases: BTreeMap<Oid, Copy>,
-    /// Idle backends. For each one: the database whose next client it waits for, according to the table, and the
-    /// database it is really connected to. These differ after SQL has renamed databases.
+    /// Idle backends, each with two databases: the table's database whose next client the backend waits for,
+    /// and the database that the backend is really connected to. These differ after SQL has renamed databases.
     pub(super) waiting: Vec<(DatabaseId, Oid)>,
     checks: Checks,
     last: u64,

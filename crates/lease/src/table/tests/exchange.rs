@@ -1,4 +1,4 @@
-//! Tests when a reset exchanges a lease's database for another and when it resets the database in place.
+//! Tests when a reset exchanges a lease's database for a different one and when it resets the database in place.
 
 use super::*;
 
