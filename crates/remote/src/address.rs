@@ -1,7 +1,7 @@
-//! The URL of a remote.
+//! Parses the URL of a remote.
 //!
-//! A remote is the store through which machines share templates. Its URL can contain a password, so [`RemoteAddress`]
-//! parses the URL strictly and never displays the credentials.
+//! Machines share templates through a store, the remote. Its URL can contain a password,
+//! so [`RemoteAddress`] parses the URL strictly and never displays the credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,10 +38,11 @@ const SCHEMES: [(&str, StoreKind); 7] = [
     ("oci", StoreKind::Oci),
 ];
 
-/// Reasons why a text is no address of a remote. They do not repeat the text, because it can contain a password.
+/// Reasons why a text isn't the address of a remote. The error
+/// messages don't repeat the text, because it can contain a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseAddressError {
-    /// The text is no URL with a known scheme and a host.
+    /// The text isn't a URL with a known scheme and a host.
     #[error("expected a URL such as \"s3://bucket/prefix\": s3, gs, az, https, file or oci")]
     Url,
     /// The URL has a query or a fragment.
@@ -50,13 +51,13 @@ pub enum ParseAddressError {
     /// The URL has a user name or a password, but this scheme takes them from the environment.
     #[error("expected {0}:// without a password: it comes from the environment")]
     Password(&'static str),
-    /// The path of the `file` URL is relative, or on another host.
+    /// The path of the `file` URL is relative, or on a different host.
     #[error("expected an absolute path, as in \"file:///srv/templates\"")]
     RelativePath,
-    /// The `oci` URL names no repository.
+    /// The `oci` URL doesn't name a repository.
     #[error("expected a repository, as in \"oci://registry.example/team/templates\"")]
     Repository,
-    /// The `http` URL names another host than this machine.
+    /// The `http` URL names a host other than this machine.
     #[error("expected https: http is for this machine alone, as in \"http://127.0.0.1:8000\"")]
     PlainHttp,
 }
@@ -127,8 +128,8 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Returns true if `name` is a loopback address. The `url` crate doesn't parse IP addresses in URLs with a non-standard
-/// scheme such as `oci`, so we do it here.
+/// Returns true if `name` is a loopback address. The `url` crate doesn't parse IP
+/// addresses in URLs with a non-standard scheme such as `oci`, so this function does.
 fn loopback_literal(name: &str) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -1,4 +1,4 @@
-//! Content addresses for blobs.
+//! Computes and parses the content addresses of blobs.
 //!
 //! Like a registry, a remote stores each blob under the SHA-256 of its bytes. Readers can therefore verify the bytes
 //! they receive, and templates can share identical blobs.

@@ -1,6 +1,6 @@
-//! The head of a template in a remote.
+//! Writes and parses the head of a template in a remote.
 //!
-//! A head is the small text file through which a machine finds a template. It contains the signed lines, their
+//! A machine finds a template by reading its head, a small text file that contains the signed lines, their
 //! signature, and the digest of the template's tree (see [`crate::tree`]). The digest line itself isn't signed.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Errors of remotes.
+//! Errors that occur while using a remote.
 //!
 //! Each message fits on one line and contains no secret, because it ends up in the output of test runs.
 
@@ -23,7 +23,7 @@ pub enum RemoteError {
         /// Why the attempt failed.
         why: String,
     },
-    /// The remote has no such object.
+    /// The remote doesn't have this object.
     #[error("could not {verb} {object}: it is missing")]
     Missing {
         /// The attempted action, e.g., "read".
@@ -89,7 +89,7 @@ pub enum RemoteError {
 /// The error of a single store request.
 #[derive(Debug)]
 pub(crate) enum StoreError {
-    /// The store has no such object.
+    /// The store doesn't have this object.
     Absent,
     /// The store already has the object.
     Exists,

@@ -33,7 +33,7 @@ const GAP: u64 = 64 << 10;
 const ATTEMPTS: u32 = 3;
 /// Minimum number of bytes that an attempt must receive to count as progress.
 const PROGRESS: u64 = 4 << 10;
-/// Pause before the first retry. Each consecutive failure adds the same amount to the pause.
+/// Delay before the first retry. Each consecutive failure increases the delay by the same amount.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A template offered by a remote. The manifest is signed. The tree isn't, because it only determines where the bytes
@@ -104,7 +104,7 @@ struct Download<'a> {
     store: &'a TemplateStore,
     tree: &'a FrameTree,
     receiving: &'a EntryDownload<'a>,
-    /// Each frame's positions in the files.
+    /// For each frame, its positions in the files.
     parts: Vec<Vec<FilePart>>,
     /// For each file, how many of its parts haven't arrived yet.
     missing: Vec<AtomicUsize>,
@@ -183,7 +183,7 @@ pub(crate) fn download(
     })
 }
 
-/// Returns each frame's positions in the files.
+/// Returns the positions in the files for each frame.
 fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
     let mut parts = vec![Vec::new(); tree.frames.len()];
     for (file, numbers) in tree.files.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Looks for a template that this machine doesn't have.
+//! Fetches a template that this machine doesn't have, or waits for a machine that is building it.
 //!
-//! There are three cases: the remote has the template, another machine is building it, or this machine has to build it.
-//! This module determines the case and so usually prevents duplicate builds.
+//! There are three cases: the remote has the template, another machine is building it, or this machine
+//! has to build it. This module determines which case applies, which usually prevents duplicate builds.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,8 +63,8 @@ impl RemoteCache {
                     OtherBuilder::Absent if waits => {
                         return Ok(fetch()?.map_or(FetchResult::Missing(None), FetchResult::Fetched));
                     }
-                    // Several machines may notice the dead builder at once. Each waits for a random time, so that one
-                    // machine posts its notice first and the others see that notice.
+                    // Several machines may notice the dead builder concurrently. Each waits for a random
+                    // time, so that one machine posts its notice first and the others see that notice.
                     OtherBuilder::Dead if std::mem::take(&mut hesitates) => {
                         thread::sleep(HESITATION.mul_f64(chance()));
                         continue;

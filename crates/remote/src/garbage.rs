@@ -113,13 +113,13 @@ async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<B
     // Another process removed the head.
     let Some(text) = text else { return Ok(HashSet::new()) };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
-    // A text that isn't a head needs no blobs. Returning an error instead would block all later collections.
+    // A text that isn't a head doesn't need any blobs. Returning an error instead would block all later collections.
     let Ok(document) = HeadDocument::parse(&String::from_utf8_lossy(&text)) else {
         return Ok(HashSet::new());
     };
     let tree_object = format!("the tree of template {fingerprint}");
     let tree = within(answer, "read", &tree_object, present(store.whole_blob(&document.tree))).await?;
-    // A template without its tree can't be fetched, so it needs no blobs.
+    // A template without its tree can't be fetched, so it doesn't need any blobs.
     let Some(tree) = tree else { return Ok(HashSet::new()) };
     let packs = TreeDocument::parse(&tree).map_err(damaged)?.tree.packs;
     Ok(packs.iter().chain([&document.tree]).map(|blob| blob.digest).collect())

@@ -1,4 +1,4 @@
-//! An HTTP client for object stores that doesn't trust the announced length of a response.
+//! Provides an HTTP client for object stores that doesn't trust the announced length of a response.
 //!
 //! Before `object_store` reads a listing, a token or an error body, it allocates as many bytes as the response
 //! announces. If a store announced terabytes, the allocation would abort the process, so this client hides the

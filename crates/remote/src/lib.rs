@@ -1,8 +1,8 @@
 //! Shares templates between machines.
 //!
-//! Building a template can take minutes. With a remote, e.g., an S3 bucket or a registry, one machine builds and pushes
-//! the template, and the others fetch it. If several machines lack the same template at once, one of them builds it
-//! while the others wait.
+//! Building a template can take minutes. With a remote, e.g., an S3 bucket or a registry,
+//! one machine builds and pushes the template, and the others fetch it. If several machines
+//! need the same missing template concurrently, one of them builds it while the others wait.
 //!
 //! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. The store itself isn't trusted. A fetched template only
 //! enters the local cache if a trusted key has signed its head and every file matches the signed manifest (see
@@ -56,8 +56,8 @@ use crate::fetch::FoundTemplate;
 use crate::store::{TemplateStore, with_store};
 use crate::timeouts::TransferBounds;
 
-/// How long to avoid the remote after a failure. A run starts its server in less time, so a broken remote delays the
-/// run only once.
+/// How long pgfresh doesn't use the remote after a failure. A run starts
+/// its server in less time, so a broken remote delays the run only once.
 const TROUBLE: Duration = Duration::from_mins(1);
 
 /// A client for a store of shared templates.
@@ -65,7 +65,7 @@ pub struct RemoteCache {
     address: RemoteAddress,
     cache: Cache,
     trusted: Vec<TrustedKey>,
-    /// The key that signs templates built here. If `None`, nothing is pushed.
+    /// The key that signs templates built here. If `None`, this machine doesn't push.
     pushes_with: Option<Arc<SigningKey>>,
     /// When the remote last failed. `None` if it never did.
     failed: Mutex<Option<Instant>>,
@@ -231,7 +231,7 @@ impl RemoteCache {
     /// Counts the templates and bytes in the remote. `within` is the timeout.
     ///
     /// # Errors
-    /// Returns an error if the remote refuses to list its objects, or does not answer within `within`.
+    /// Returns an error if the remote refuses to list its objects, or doesn't respond within `within`.
     pub fn usage(&self, within: Duration) -> Result<Usage, RemoteError> {
         with_store(&self.address, |runtime, store| runtime.block_on(garbage::usage(store, within)))
     }

@@ -1,7 +1,7 @@
 //! Logs in to a registry with the credentials that `docker login` stored.
 //!
-//! A registry accepts either basic authentication, for which we send the credentials themselves, or a bearer token, for
-//! which we exchange them.
+//! A registry accepts either basic authentication (the client sends the credentials
+//! themselves) or a bearer token (the client gets the token in exchange for the credentials).
 //!
 //! Source: distribution.github.io/distribution/spec/auth/token.
 

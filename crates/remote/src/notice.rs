@@ -1,4 +1,4 @@
-//! Notices about builds in progress.
+//! Posts, renews and reads notices about builds in progress.
 //!
 //! When a machine starts building a template, it posts a notice in the remote. Other machines that see the notice wait
 //! for the template instead of building it a second time.
@@ -13,8 +13,8 @@
 //! ```
 //! Only machines that may push can post notices. Since each notice is signed, no other account can make machines wait.
 //!
-//! A notice is valid as long as its beat keeps increasing. Waiting machines measure this with their own clocks, so the
-//! machines' clocks can differ by minutes.
+//! A notice is valid as long as its beat keeps increasing. Each waiting machine measures
+//! this with its own clock, so the clocks of the machines can differ by minutes.
 
 use std::pin::pin;
 use std::sync::Arc;

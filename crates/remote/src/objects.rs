@@ -1,4 +1,4 @@
-//! Remotes in object stores: S3, Google Cloud Storage, Azure, an HTTP server, or a directory.
+//! Implements remotes in object stores: S3, Google Cloud Storage, Azure, an HTTP server, or a directory.
 //!
 //! The objects have these paths:
 //!
@@ -40,7 +40,7 @@ use crate::stored::{ByteStream, StoredObject, skip};
 
 /// Timeout for opening a connection. Callers bound all other waits.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for checking that the directory exists. If the file system hangs, the first read reports the problem.
+/// Timeout for checking that the directory exists. If the file system hangs, the first read reports this.
 const LOOK_BOUND: Duration = Duration::from_secs(1);
 pub(crate) const HEADS: &str = "heads";
 pub(crate) const BLOBS: &str = "blobs";

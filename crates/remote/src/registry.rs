@@ -1,4 +1,4 @@
-//! Remotes in OCI registries.
+//! Implements remotes in OCI registries.
 //!
 //! Many teams already have a registry but no object store. Each template becomes a manifest tagged with its
 //! fingerprint. The head is an annotation of that manifest, and the blobs are its layers, so the registry retains the

@@ -1,7 +1,7 @@
-//! The interface that all stores implement.
+//! Provides one interface to all kinds of stores.
 //!
-//! A store finds heads by fingerprint and immutable blobs by digest. To the rest of the crate, it makes no difference
-//! whether the store is a bucket, a directory or a registry.
+//! A store finds heads by fingerprint and immutable blobs by digest. The rest of the
+//! crate doesn't need to know whether the store is a bucket, a directory or a registry.
 
 use std::ops::Range;
 
@@ -37,9 +37,9 @@ impl TemplateStore {
     /// If the store is a directory, checks that it exists.
     ///
     /// # Errors
-    /// Returns an error if the directory is missing. We don't create it, because it may be a network share that isn't
-    /// mounted at the moment. The new directory would be on the local disk, where no other machine sees the pushed
-    /// templates.
+    /// Returns an error if the directory is missing. pgfresh doesn't create the directory,
+    /// because it may be a network share that isn't mounted at the moment. A new directory
+    /// would be on the local disk, where no other machine sees the pushed templates.
     async fn expect_directory(&self) -> Result<(), StoreError> {
         match self {
             Self::Objects(bucket) => bucket.expect_directory().await,
@@ -109,7 +109,7 @@ impl TemplateStore {
 
     /// Returns the notice about a template's build.
     ///
-    /// Registries have no notices, because a registry can't tell which of two concurrent writers came first.
+    /// Registries don't support notices, because a registry can't tell which of two concurrent writers came first.
     pub(crate) async fn notice(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
             Self::Objects(bucket) => collect(bucket.text(NOTICES, fingerprint).await?, most).await,

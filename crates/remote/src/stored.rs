@@ -1,4 +1,4 @@
-//! Types for the bytes a store sends and the objects it lists.
+//! Defines types for the bytes that a store sends and the objects that it lists.
 
 use std::time::SystemTime;
 

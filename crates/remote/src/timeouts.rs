@@ -1,7 +1,7 @@
-//! Timeouts for remotes.
+//! Limits how long operations on a remote can take.
 //!
-//! A remote is only useful as long as it saves time. A failing remote therefore costs at most a few seconds, and a
-//! transfer may not take much longer than building the template.
+//! A remote is only useful as long as it saves time. A failing remote therefore costs at
+//! most a few seconds, and a transfer must not take much longer than building the template.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use crate::error::{RemoteError, StoreError};
 pub(crate) const MARGIN: Duration = Duration::from_secs(3);
 /// Interval between progress reports.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// Minimum time before we estimate how long the rest of a transfer will take. Only time spent waiting for the network
-/// counts.
+/// Minimum time before pgfresh estimates how long the rest of a
+/// transfer will take. Only time spent waiting for the network counts.
 const MEASURED: Duration = Duration::from_secs(1);
 
 /// The timeouts for operations on a remote.
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn transfer_stops_when_rest_outlasts_a_build() {
         let second = Duration::from_secs(1);
-        // 1 B/s. There is no estimate during the first second.
+        // The speed is 1 B/s. There is no estimate during the first second.
         let pace = Pace::new(1000, 1);
         assert!(after(&pace, 1, second / 2).is_ok());
         assert!(matches!(after(&pace, 1, second), Err(RemoteError::Slow { .. })));
-        // 100 B/s.
+        // The speed is 100 B/s.
         let pace = Pace::new(1000, 1);
         for _ in 0..10 {
             assert!(after(&pace, 100, second).is_ok());

@@ -1,4 +1,4 @@
-//! The tree of a template.
+//! Writes and parses the tree of a template.
 //!
 //! A tree lists each file's frames and each frame's position in its pack. It is stored as one compressed blob.
 //!
@@ -22,8 +22,8 @@ use crate::error::StoreError;
 
 /// Maximum size of a compressed tree, in bytes. A 60 GB template has a tree of about this size.
 ///
-/// The limit protects the reader's memory. A tree has to be decompressed before we can check that it belongs to the
-/// signed head, and decompression takes about ten times as much memory as the text's size.
+/// The limit protects the reader's memory. The reader has to decompress a tree before it can check that the
+/// tree belongs to the signed head. Decompression takes about ten times as much memory as the text's size.
 pub(crate) const LONGEST_TREE: u64 = 8 << 20;
 const LONGEST_TEXT: u64 = 4 * LONGEST_TREE;
 /// Maximum size of a frame before compression, in bytes.

@@ -11,7 +11,7 @@ use storage::{Building, Cache, Entry, SigningKey};
 use tempfile::TempDir;
 use template::TemplateSource;
 
-/// Template on one machine, its signing key, and a store.
+/// A template on one machine, its signing key, and a store.
 struct Ground {
     directory: TempDir,
     entry: Entry,
@@ -54,7 +54,7 @@ impl Ground {
         remote.push(&self.entry, &self.key, Timeouts::ASKED_FOR, progress).unwrap().bytes
     }
 
-    /// Whether `machine`, with an empty cache, gets the whole template.
+    /// Returns true if `machine`, whose cache is empty, gets the whole template.
     fn is_fetched(&self, machine: &str) -> bool {
         let (remote, cache) = self.remote(machine);
         let building = cache.building("abc", || ()).unwrap();
@@ -99,7 +99,7 @@ fn push_resends_pack_removed_during_lookup() {
     let removed = Cell::new(false);
     let sent = ground.push(&|done, total| {
         if done == total && !removed.replace(true) {
-            // The pusher has found the packs by now.
+            // By now, the push has found the packs in the store.
             std::thread::sleep(Duration::from_millis(300));
             for blob in files(&ground.store().join("blobs")) {
                 fs::remove_file(blob).unwrap();

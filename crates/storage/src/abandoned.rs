@@ -1,4 +1,4 @@
-//! Finds and removes run directories that have no owner any more, and those that pgfresh kept for the user.
+//! Finds and removes run directories whose owner has died, and those that pgfresh kept for the user.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ pub struct Abandoned {
 }
 
 impl Abandoned {
-    /// Locks all directories in `root` that have no owner. Removes `root` if it is empty.
+    /// Locks all directories in `root` that don't have an owner. Removes `root` if it is empty.
     ///
     /// # Errors
     /// Returns an error if another user owns `root` or can write to it. Skips directories that cannot be
@@ -65,7 +65,7 @@ impl Abandoned {
     }
 
     fn of(path: &Path, take: impl Fn(&Path) -> io::Result<Option<Lock>>) -> Result<Option<Self>, FileError> {
-        // The process removing the directory might have died after the rename.
+        // The process removing the directory might have died after the rename, so look for the renamed directory, too.
         let dead = path.with_extension(REMOVAL_EXTENSION);
         for path in [path, &dead] {
             let lock = path.join(OWNER_LOCK);
@@ -75,7 +75,7 @@ impl Abandoned {
                 Err(error) => return Err(error).attempt("lock", &lock),
             }
         }
-        // The owner might have died when only the root existed.
+        // The owner might have died when only the root existed, so remove an empty root.
         path.parent().into_iter().for_each(remove_if_empty);
         Ok(None)
     }

@@ -1,5 +1,5 @@
-//! Chooses the account that owns a server's files and runs its processes. PostgreSQL refuses to run as root,
-//! so root needs an unprivileged account. Other users run the server under their own account.
+//! Selects the account that owns a server's files and runs its processes. PostgreSQL refuses to run as
+//! root, so root needs an unprivileged account. Other users run the server under their own account.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ pub enum AccountError {
     /// `/etc/passwd` has neither `postgres` nor `nobody`.
     #[error("cannot run a server as root: \"/etc/passwd\" has neither \"postgres\" nor \"nobody\"")]
     Absent,
-    /// Our user namespace maps no user other than root, and the kernel doesn't let us create another one.
+    /// Our user namespace maps only root, and the kernel doesn't let us create a new namespace.
     #[error("cannot run a server as root: this user namespace has no other user")]
     Alone(#[source] io::Error),
 }
@@ -61,8 +61,8 @@ impl Account {
     /// Returns the account that servers run under. This is our own account unless we are root. Root uses
     /// `postgres`, or `nobody` if there is no `postgres`.
     ///
-    /// In a user namespace that maps neither of these accounts, root has to use its own. Servers then run
-    /// under [`Self::alias`].
+    /// In a user namespace that maps neither of these accounts, root has
+    /// to use the root account. Servers then run under [`Self::alias`].
     ///
     /// This reads `/etc/passwd` directly, because a static binary can't use the name service. Both accounts
     /// are always local.

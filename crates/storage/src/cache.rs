@@ -71,7 +71,7 @@ impl Cache {
         let images = cache.images();
         private::ensure(&images, 0o700)?;
         let tag = cache.root.join("CACHEDIR.TAG");
-        // A read-only cache needs no tag: if it has no entries yet, it is useless anyway.
+        // A read-only cache needs no tag: if it doesn't have any entries yet, it is useless anyway.
         if !tag.exists() && cache.expect_writable().is_ok() {
             fs::write(&tag, CACHE_TAG).attempt("write", &tag)?;
         }
@@ -116,8 +116,8 @@ impl Cache {
         self.root.join("images")
     }
 
-    /// Returns the complete entry for `fingerprint` and sets its last use to now. Returns `None` if there is
-    /// no such entry, or if its manifest is damaged or has a different format version.
+    /// Returns the complete entry for `fingerprint` and sets its last use to now. Returns `None` if
+    /// the entry doesn't exist, or if its manifest is damaged or has a different format version.
     ///
     /// # Errors
     /// Returns an error if the entry exists but cannot be read.

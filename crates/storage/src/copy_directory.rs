@@ -1,5 +1,5 @@
-//! Copies one directory of an entry into a running server's data directory, under a new name. Since each
-//! database is such a directory, this adds a database to the server.
+//! Copies one directory of an entry into a running server's data directory, under a new
+//! name. Since each database has its own directory, this adds a database to the server.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;

@@ -71,7 +71,7 @@ impl Entry {
         self.directory.join("data")
     }
 
-    /// Returns the builder's description, or an empty string if the builder provided none.
+    /// Returns the builder's description, or an empty string if the builder didn't provide one.
     #[must_use]
     pub fn about(&self) -> String {
         fs::read_to_string(self.directory.join("about")).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! The signed part of an exported entry, called its head. It contains the entry's fingerprint and the digests
-//! of its texts, so that one small signature covers all files.
+//! Writes, signs and verifies the head of an exported entry. The head contains the entry's
+//! fingerprint and the digests of its texts, so that one small signature covers all files.
 //!
 //! ```text
 //! pgfresh template 1

@@ -1,5 +1,5 @@
-//! A cache entry's manifest. It lists the entry's directories and files, with each file's size, time and
-//! digest, so that damage can be detected.
+//! Writes and parses the manifest of a cache entry. The manifest lists the entry's directories
+//! and files, with each file's size, time and digest, so that pgfresh can detect damage.
 //!
 //! ```text
 //! pgfresh manifest 1

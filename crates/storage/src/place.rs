@@ -1,5 +1,5 @@
-//! Chooses where a server's files go: into RAM if the data fits, otherwise to disk. It also records the
-//! reason, which pgfresh reports to the user.
+//! Selects the place for a server's files: in RAM if the data fits, otherwise
+//! on disk. It also records the reason, which pgfresh reports to the user.
 
 use std::ffi::OsStr;
 use std::io;
@@ -137,17 +137,17 @@ impl PlaceError {
 }
 
 impl Place {
-    /// Chooses a place that `account` can access, for copies of a `bytes`-byte template. If the data has to
-    /// go to disk, `disk` is tried first: callers pass a directory next to the cache, because copies there
-    /// can share blocks with the cache.
+    /// Selects a place that `account` can access, for copies of a template with `bytes`
+    /// bytes. If the data has to go to disk, tries `disk` first: callers pass a directory
+    /// next to the cache, because copies there can share blocks with the cache.
     ///
     /// RAM must have room for twice the template's size plus 256 MiB, given the limits of the file system,
     /// the machine and our control groups.
     ///
     /// # Errors
-    /// Returns [`PlaceError::NoRam`] or [`PlaceError::NoDisk`] if no candidate has enough room, with a reason
-    /// for each. Returns [`PlaceError::Unsuitable`] or [`PlaceError::File`] if the directory that the user
-    /// chose does not fit or does not exist.
+    /// Returns [`PlaceError::NoRam`] or [`PlaceError::NoDisk`] if no candidate has enough room,
+    /// with a reason for each. Returns [`PlaceError::Unsuitable`] or [`PlaceError::File`] if
+    /// the directory that the user chose doesn't have enough room or doesn't exist.
     pub fn choose(
         request: &PlaceRequest,
         bytes: u64,
@@ -217,7 +217,7 @@ fn ram_candidates() -> Vec<PathBuf> {
     ["/dev/shm".into()].into_iter().chain(runtime).chain(["/tmp".into()]).collect()
 }
 
-/// Returns every directory that [`Place::choose`] might have chosen. A sweep has to search all of them.
+/// Returns every directory that [`Place::choose`] might have selected. A sweep has to search all of them.
 pub(crate) fn candidates(disk: &Path) -> Vec<PathBuf> {
     let mut all = ram_candidates();
     all.extend([disk.to_owned(), "/var/tmp".into()]);

@@ -1,4 +1,4 @@
-//! Recordings of suites in the cache: for each project a directory, and in it a file for each test command.
+//! Stores recordings of test suites in the cache. Each project has a directory with one file per test command.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use crate::file_error::{Attempt, FileError};
 use crate::private;
 use crate::replace::{ignore_read_only, replace_file};
 
-/// Age at which a recording is removed. Its statements may be those of code that no longer exists.
+/// Age at which a recording is removed, because its statements may come from code that no longer exists.
 const MAX_AGE: Duration = Duration::from_hours(30 * 24);
-/// Maximum number of recordings of one project. The oldest ones are removed.
+/// Maximum number of recordings per project. The oldest recordings are removed.
 const MAX_RECORDINGS: usize = 8;
 
 impl Cache {
-    /// Saves the recording of a test command in the project's `folder`. It replaces the last one of this command.
-    /// Removes old recordings of all projects. Does nothing if the cache is read-only.
+    /// Saves the recording `text` of the test command `command`, for the project in `folder`. Replaces the command's
+    /// last recording, and removes old recordings of all projects. Does nothing if the cache is read-only.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written. An earlier recording stays in that case.
@@ -33,20 +33,20 @@ impl Cache {
         self.remove_old_recordings()
     }
 
-    /// Returns the files with the recordings of the project in `folder`, the newest first.
+    /// Returns the paths of the recordings of the project in `folder`, newest first. Skips recordings that are too old.
     ///
     /// # Errors
     /// Returns an error if the directory exists but cannot be read.
     pub fn recordings(&self, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
         let found = files(&self.recordings_of(folder))?;
         let is_old = |changed: SystemTime| changed.elapsed().is_ok_and(|age| age > MAX_AGE);
-        // A file with an extension is not complete yet, or has been left behind by a process that ended.
+        // A file with an extension isn't complete yet, or a killed process has left it behind.
         let complete =
             found.into_iter().filter(|(changed, path)| !is_old(*changed) && path.extension().is_none());
         Ok(complete.map(|(_, path)| path).collect())
     }
 
-    /// Returns true if there is a recording of this test command of the project in `folder`, of any age.
+    /// Returns true if the project in `folder` has a recording of this test command, however old.
     #[must_use]
     pub fn has_recording(&self, folder: &Path, command: &str) -> bool {
         self.recordings_of(folder).join(hash(command.as_bytes())).exists()
@@ -74,7 +74,7 @@ impl Cache {
                 ignore_missing(fs::remove_file(path)).attempt("remove", path)?;
             }
             if recordings.is_empty() {
-                // Another process may have written its first recording meanwhile, and the directory stays then.
+                // This fails if another process has just written a recording there, and the directory must then stay.
                 let removed = fs::remove_dir(project.path());
                 tracing::debug!(?removed, "removed the directory of a project without recordings");
             }
@@ -83,7 +83,7 @@ impl Cache {
     }
 }
 
-/// Returns the files in a directory with the times of their last changes, the newest first.
+/// Returns the files in a directory with their modification times, newest first.
 fn files(directory: &Path) -> Result<Vec<(SystemTime, PathBuf)>, FileError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

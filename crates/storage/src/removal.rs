@@ -13,8 +13,8 @@ use sys::{Directory, FileKind};
 
 use crate::file_error::{Attempt, FileError};
 
-/// Background threads that remove the files in each subdirectory of a directory. They only give the later
-/// removal of the whole tree a head start, so we can ignore their errors.
+/// Background threads that remove the files in each subdirectory of a directory. They only
+/// give the later removal of the whole tree a head start, so their errors don't matter.
 ///
 /// The threads leave one core to the caller. Dropping this value stops the threads and waits for them.
 #[derive(Debug)]

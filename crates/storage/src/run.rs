@@ -1,6 +1,6 @@
-//! Run directories, which contain everything that a server needs while it runs. Each server has its own
-//! private directory. The owner and the server's processes lock files in this directory, so that a sweep can
-//! recognize and remove an abandoned one.
+//! Creates and locks run directories. A run directory contains everything that a server needs
+//! while it runs, and each server has its own private one. The owner and the server's processes
+//! lock files in this directory, so that a sweep can recognize and remove an abandoned one.
 //!
 //! ```text
 //! pgfresh-UID/1a2b3c4d/   ours: no other user can write here
@@ -45,9 +45,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10
 /// A link to the persistent data.
 const PERSISTENT: &str = "persistent";
 
-/// Name prefix of a directory retained for the user to inspect.
+/// Prefix of the name of a directory that pgfresh retains for the user to inspect.
 pub(crate) const KEPT_PREFIX: &str = "kept-";
-/// Name extension of a directory being removed.
+/// Extension of the name of a directory being removed.
 pub(crate) const REMOVAL_EXTENSION: &str = "dead";
 
 /// A single server's directory, locked by its owner.
@@ -237,7 +237,7 @@ impl RunDirectory {
     /// Renames the directory so that sweeps ignore it and the user can inspect it. Returns the new path.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be renamed. It is not kept in that case.
+    /// Returns an error if the directory cannot be renamed. In that case, the directory isn't kept.
     pub fn keep(&self) -> Result<PathBuf, FileError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let kept = self.path.with_file_name(format!("{KEPT_PREFIX}{name}"));

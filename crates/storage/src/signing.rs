@@ -1,5 +1,5 @@
-//! Keys and signatures for templates. They use minisign's format, so users can also create and check them
-//! with that tool.
+//! Creates keys, and signs and verifies templates. Keys and signatures use
+//! minisign's format, so users can also create and check them with that tool.
 //!
 //! Secret keys have no password, because they are meant to be stored as secrets in a CI system. Errors and
 //! `Debug` output never contain a secret. Source: jedisct1.github.io/minisign, sections "Signature format"
@@ -36,8 +36,8 @@ pub struct TrustedKey {
     key: PublicKey,
 }
 
-/// Error for a text that is no public key. It does not repeat the text, because the user might have passed
-/// the secret key by mistake.
+/// Error for a text that isn't a public key. It doesn't repeat the
+/// text, because the user might have passed the secret key by mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a public key such as \"RWQ…\", as \"pgfresh template keygen\" prints it")]
 pub struct ParseTrustedKeyError;
@@ -136,8 +136,8 @@ impl SigningKey {
     /// works too.
     ///
     /// # Errors
-    /// Returns [`KeyError::Foreign`] if the text is no secret key, or is damaged. Returns
-    /// [`KeyError::Locked`] if the key has a password.
+    /// Returns [`KeyError::Foreign`] if the text isn't a secret key, or is
+    /// damaged. Returns [`KeyError::Locked`] if the key has a password.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let line = text.trim().lines().next_back().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(line.trim()).map_err(|_| KeyError::Foreign)?;
@@ -219,13 +219,13 @@ pub enum TrustError {
     /// The user doesn't trust the key with this id.
     #[error("it is signed with key {0}, which is not trusted")]
     UntrustedKey(String),
-    /// The signature belongs to another text.
+    /// The signature is for a different text.
     #[error("its signature is not that of what is there")]
     OtherText,
     /// The text has a format that this version can't read.
     #[error("a newer pgfresh has signed it")]
     NewerFormat,
-    /// The signed text belongs to another template. The value is that template's fingerprint.
+    /// The signed text belongs to a different template. The value is that template's fingerprint.
     #[error("its signature is that of template {0}")]
     OtherTemplate(String),
     /// The manifest or the description (the value) isn't the signed one.
@@ -242,9 +242,9 @@ pub enum TrustError {
 /// Returns the id of the trusted key that signed `data`.
 ///
 /// # Errors
-/// Returns [`TrustError::DamagedSignature`] if the signature does not have the format that pgfresh writes.
-/// Returns [`TrustError::UntrustedKey`] if none of `trusted` has made it, and [`TrustError::OtherText`] if it
-/// does not belong to `data`.
+/// Returns [`TrustError::DamagedSignature`] if the signature doesn't have the format that pgfresh
+/// writes. Returns [`TrustError::UntrustedKey`] if no key in `trusted` made the signature, and
+/// [`TrustError::OtherText`] if the signature is for a different text than `data`.
 pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, TrustError> {
     let wrong = || TrustError::DamagedSignature;
     let parsed =

@@ -1,8 +1,8 @@
 //! Imports an entry from an untrusted source, such as a directory restored by a CI cache. The import checks
 //! every file, follows no links, and never reads beyond the size that the manifest announces.
 //!
-//! Each file is opened relative to its parent directory, which stays open. This way, another process can't
-//! redirect us to a different file between the check and the read.
+//! Each file is opened relative to its parent directory, which stays open. Therefore
+//! another process can't redirect us to a different file between the check and the read.
 
 use std::collections::HashSet;
 use std::fs;
@@ -46,7 +46,8 @@ pub(crate) struct EntryClaims {
     /// with its digest.
     pub(crate) manifest: Manifest,
     pub(crate) about: String,
-    /// The signer of the entry and the time of the signature. `None` if the caller trusts no keys.
+    /// The signer of the entry and the time of the signature. `None` if the
+    /// caller doesn't trust any keys, so that no signature was checked.
     pub(crate) signed: Option<Signed>,
 }
 

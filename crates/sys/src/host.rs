@@ -1,10 +1,10 @@
-//! Leaf calls: functions that each operating system implements with its own system calls, and that the rest of this
-//! crate needs on every system. The folders `linux` and `macos` both have all of these functions, in modules with
-//! equal names.
+//! Selects the leaf calls of this operating system. Leaf calls are functions that the rest of this
+//! crate needs on every system and that each operating system implements with its own system calls.
+//! The folders `linux` and `macos` both have all of these functions, in modules with the same names.
 //!
-//! With `--cfg pgfresh_portable`, `portable` calls the leaf calls of Linux in place of those of macOS. So tests on
-//! Linux run the code above the leaf calls that a Mac runs. A system may not know an answer. Callers must cope with the
-//! value that the function's documentation names for this case.
+//! With `--cfg pgfresh_portable`, `portable` uses the leaf calls of Linux instead of those of
+//! macOS, so tests on Linux also cover the portable code that a Mac runs. If a system can't provide
+//! a fact, the leaf call returns the value documented for this case, and callers must handle it.
 
 #[cfg(target_os = "linux")]
 use crate::linux as system;

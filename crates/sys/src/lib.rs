@@ -6,13 +6,13 @@
 //! PostgreSQL. Its folders:
 //!
 //! - `posix`: calls that Linux and macOS both have.
-//! - `linux`: Linux's leaf calls ([`host`]), and functions that build on calls of Linux alone.
-//! - `portable`: these functions again, built on POSIX and on leaf calls. macOS uses them, and Linux does with
-//!   `--cfg pgfresh_portable`.
+//! - `linux`: Linux's leaf calls ([`host`]), and functions built on calls that only Linux has.
+//! - `portable`: the same functions, built on POSIX and on leaf calls.
+//!   macOS uses them, and so does Linux with `--cfg pgfresh_portable`.
 //! - `macos`: the leaf calls of macOS, and its process notifications.
-//! - `kernel_files`: readers of the files in which Linux describes a machine.
+//! - `kernel_files`: readers of the files that describe a machine on Linux.
 //!
-//! Functions that return [`std::io::Result`] pass on the system call's error, unless they document another one.
+//! Functions that return [`std::io::Result`] return the system call's error, unless they document a different error.
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!(

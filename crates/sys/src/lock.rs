@@ -1,5 +1,5 @@
-//! Advisory locks on files. A held lock proves that its holder is alive. pgfresh accepts no other evidence: a
-//! pid in a file, for example, could belong to a different process by now.
+//! Provides advisory locks on files. A held lock proves that its holder is alive. pgfresh doesn't
+//! accept any other evidence. A pid in a file, for example, could belong to a different process by now.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -53,7 +53,7 @@ impl Lock {
         }
     }
 
-    /// Like [`Self::take`], but returns `None` if another process still holds the lock after `patience`.
+    /// Like [`Self::take`], but returns `None` if another process still holds the lock after the timeout `patience`.
     ///
     /// # Errors
     /// Returns the errors of [`Self::try_take`]. Also returns an error if no thread can be started.

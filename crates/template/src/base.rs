@@ -14,7 +14,7 @@ use crate::{Fingerprint, FingerprintInputs, ProvisionError};
 const MAX_SIZE: u64 = 64 << 20;
 /// Data directory files that templates omit, because they describe one running server.
 pub(crate) const NOT_PUBLISHED: [&str; 2] = ["postmaster.pid", "postmaster.opts"];
-/// A database that every cluster has.
+/// A database that exists in every cluster.
 const DATABASE: &str = "postgres";
 
 /// Computes the fingerprint of the base image from everything that influences its contents.

@@ -82,7 +82,7 @@ impl Provisioner {
         for Skipped { path, error, .. } in &skipped {
             report(Step::Skipped { path, error });
         }
-        // A note about a temporary checkout would stay in the cache for ever.
+        // A note about a temporary checkout would stay in the cache forever, so don't write one.
         let cache = spec.checkout_of.is_none().then_some(&self.cache);
         for (path, digest) in inputs::digest(folder, &files, cache)? {
             all.add(format!("{INPUT}{path}"), digest);
@@ -216,7 +216,7 @@ impl Provisioner {
         let (name, fingerprint) = (&spec.title(), &inputs.fingerprint());
         while let Some(parent) = self.parent(spec, inputs)? {
             report(Step::Building { name, fingerprint, changes, plan: &parent.plan() });
-            // This look-up marks the entry as used.
+            // This look-up marks the parent as recently used, so the cache is less likely to evict it.
             self.cache.look_up(parent.template.fingerprint.as_str())?;
             let server = match self.boot_for_build(&parent.template, report) {
                 Err(error) if error.is_damage() => {

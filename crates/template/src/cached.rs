@@ -1,4 +1,4 @@
-//! Lists and selects cache entries, and evicts the least recently used ones when the cache is too large.
+//! Lists and selects cache entries, and evicts the least recently used entries when the cache is too large.
 
 use std::path::Path;
 use std::time::SystemTime;

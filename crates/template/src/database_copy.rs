@@ -13,9 +13,9 @@ pub fn create_copy(from: &str, to: &str, major: u32) -> String {
     format!("CREATE DATABASE {} TEMPLATE {}{strategy}", identifier(to), identifier(from))
 }
 
-/// Returns SQL that terminates all other sessions of a database and yields one row for each, with the pid first. This
-/// is necessary because the server can't rename or copy a database that has sessions, and background workers never end
-/// theirs on their own.
+/// Returns SQL that terminates all other sessions of a database and yields one row for
+/// each, with the pid first. This is necessary because the server can't rename or copy a
+/// database with sessions, and background workers never end their sessions on their own.
 #[must_use]
 pub fn end_sessions(database: &str) -> String {
     let database = literal(database);

@@ -38,7 +38,7 @@ pub enum DumpError {
         /// Output of the program.
         output: String,
     },
-    /// The path already has a file that wasn't written by an earlier run, so pgfresh doesn't overwrite it.
+    /// A file that pgfresh didn't write already exists at the path, so pgfresh doesn't overwrite it.
     #[error("\"{}\" is there already", path.display())]
     Occupied {
         /// Path of the file.
@@ -88,8 +88,8 @@ impl DumpFile {
     /// Creates an output file for [`import`].
     ///
     /// # Errors
-    /// Returns an error if the file can't be written, or if the path already has a file that wasn't written by an
-    /// import.
+    /// Returns an error if the file can't be written, or if a file
+    /// that wasn't written by an import already exists at the path.
     pub fn for_schema(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, IMPORT_HEADER.as_bytes())
     }
@@ -97,13 +97,13 @@ impl DumpFile {
     /// Creates an output file for [`save`].
     ///
     /// # Errors
-    /// Returns an error if the file can't be written, or if the path already has a file that isn't a dump.
+    /// Returns an error if the file can't be written, or if a file that isn't a dump already exists at the path.
     pub fn for_dump(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, DUMP_MAGIC)
     }
 
-    /// Creates an output file for `path`. Files from earlier runs begin with `mark`. If the path already has any other
-    /// file, returns an error instead of replacing it.
+    /// Creates an output file for `path`. Files from earlier runs begin with `mark`. If any
+    /// other file already exists at the path, returns an error instead of replacing that file.
     fn create(path: &Path, mark: &[u8]) -> Result<Self, DumpError> {
         if let Some(head) = Self::head(path, mark.len()).attempt_given("write", path)?
             && head != mark

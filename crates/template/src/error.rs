@@ -125,8 +125,8 @@ impl ProvisionError {
         }
     }
 
-    /// Like [`Self::hint`], but without options of `template build`. They apply to the template of the working tree, so
-    /// they are no help for that of another revision.
+    /// Like [`Self::hint`], but without options of `template build`. These options apply to the
+    /// template of the working tree, so they don't help with the template of a different revision.
     #[must_use]
     pub fn cause_hint(&self) -> Option<String> {
         match self {
@@ -203,7 +203,7 @@ pub enum SetupError {
         /// Line number of the first psql command.
         line: usize,
     },
-    /// A file in the list of SQL files is a dump in a different format, not SQL.
+    /// The list of SQL files contains a dump in one of `pg_dump`'s archive formats, which isn't SQL.
     #[error("\"{file}\" is a dump, not SQL")]
     DumpAsSql {
         /// Path of the file.

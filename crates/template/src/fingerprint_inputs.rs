@@ -84,8 +84,8 @@ impl FingerprintInputs {
         let later = ["dump", "setup command"].into_iter().find(|name| self.0.contains_key(*name));
         match (new.get(same), later) {
             (Some(first), Some(later)) => Some(format!("{first} comes before the {later}, which has run")),
-            // The new files aren't SQL files, and no new step reads them. But a step that has already run may have read
-            // all files in a folder.
+            // The new files aren't SQL files, and no new step reads them. But a step that has
+            // already run may have read all files in a folder, so it would have to run again.
             (None, None) => added.first().map(|file| format!("{file} added, which no new step reads")),
             _ => None,
         }

@@ -1,10 +1,10 @@
 //! Finds a template's input files and computes their digests, because a changed input must lead to a new template.
 //! Patterns select the files.
 //!
-//! Digests of unchanged files come from a note, a small file in the cache. For each digest, the note stores the file's
-//! size, modification time, change time and inode. As long as none of these change, pgfresh uses the stored digest.
-//! There is one pitfall: two writes within one tick of the file system's clock leave the same times. The note therefore
-//! omits files written less than [`MIN_AGE_OF_CHANGE`] ago.
+//! Digests of unchanged files come from a note, a small file in the cache. For each digest, the note
+//! stores the file's size, modification time, change time and inode. As long as none of these change,
+//! pgfresh uses the stored digest. However, two writes within one tick of the file system's clock
+//! leave the same times. The note therefore omits files written less than [`MIN_AGE_OF_CHANGE`] ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;

@@ -61,7 +61,8 @@ pub struct Provisioner {
     pub account: Account,
     /// A pgfresh executable that can run as a guard, see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A place that may already have a missing template, such as a remote. pgfresh asks it before building a template.
+    /// A source that may already have a missing template, such as a
+    /// remote. pgfresh queries the source before building a template.
     pub(crate) source: Option<Arc<dyn TemplateSource>>,
     /// Encryption for the connections of setup commands. Some programs insist on TLS, which the server itself lacks.
     pub(crate) encryption: Option<Arc<dyn LoopbackEncryption>>,
@@ -257,8 +258,8 @@ impl Provisioner {
         Self { encryption: Some(encryption), ..self }
     }
 
-    /// Returns a provisioner for servers that are leased. If a template in the options has a replica, each server is
-    /// the primary of a standby. See [`Self::start_standby`].
+    /// Returns a provisioner for leased servers. If a template in the options has a
+    /// replica, each server is the primary of a standby (see [`Self::start_standby`]).
     #[must_use]
     pub fn for_leased_servers(&self) -> Self {
         let template = self.server_options.template.as_ref();
@@ -301,7 +302,7 @@ impl Provisioner {
         StartOptions { installation, account, place, settings, program }
     }
 
-    /// Chooses where to put a server whose template has `bytes` bytes.
+    /// Selects a place for a server whose template has `bytes` bytes.
     ///
     /// # Errors
     /// Returns [`ProvisionError::Place`] if the requested place is unsuitable, or if no place has enough room.

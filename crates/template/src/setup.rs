@@ -63,7 +63,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) enum StartingPoint<'a> {
     /// The server has no database for the template yet.
     BaseImage,
-    /// The extended template (`from`) has a database in the cluster. The value is its name.
+    /// The extended template (`from`) has a database in the cluster. The value is the database's name.
     From(&'a str),
     /// The databases of other templates exist in the cluster and must remain there. The value is the name of the
     /// extended template's database, if any.
@@ -143,8 +143,8 @@ impl Setup<'_> {
         Ok(broken.map(|broken| FailedStep { wants_tls, ..broken }))
     }
 
-    /// Writes the offered encryption's root certificate to a file and returns its path, or `None` if there is no such
-    /// certificate.
+    /// Writes the root certificate of the offered encryption to a file and
+    /// returns the file's path, or `None` if the encryption doesn't have one.
     fn write_root(&self) -> Result<Option<PathBuf>, ProvisionError> {
         let Some(root) = self.encryption.and_then(|encryption| encryption.root()) else { return Ok(None) };
         let path = self.server.run().path().join("root.crt");

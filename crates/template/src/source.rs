@@ -9,8 +9,8 @@ use storage::{Building, Entry};
 pub enum FetchResult {
     /// The source had the template, which is now in the cache.
     Fetched(Entry),
-    /// The caller must build the template. As long as the caller holds this value, other machines wait for its build
-    /// instead of building the template themselves.
+    /// The caller must build the template. As long as the caller holds this value, other
+    /// machines wait for the caller's build instead of building the template themselves.
     Missing(Option<Box<dyn Send>>),
 }
 

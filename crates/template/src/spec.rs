@@ -1,4 +1,4 @@
-//! Specifications: how users describe a template.
+//! Defines specifications, which describe how to build a template.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const MAX_NAME_LENGTH: usize = 63 - PREFIX.len() - "template_".len();
 pub struct TemplateSpec {
     /// Name of the template and its database, see [`check_name`].
     pub name: String,
-    /// Folder where the setup command runs, and to which paths and globs are relative.
+    /// Folder where the setup command runs. Paths and globs are relative to this folder.
     pub folder: PathBuf,
     /// Folder of the project, if `folder` is a temporary checkout of it. The cache then lists the template under the
     /// project, and keeps no notes for later builds. The fingerprint doesn't depend on this.
@@ -45,7 +45,7 @@ pub struct TemplateSpec {
     /// Name of the default template in a shared cluster. `None` means this template. The fingerprint doesn't depend on
     /// this.
     pub default: Option<String>,
-    /// Whether a server that is leased for this template has a replica. The fingerprint doesn't depend on this.
+    /// Whether a server leased for this template has a replica. The fingerprint doesn't depend on this.
     pub has_replica: bool,
 }
 

@@ -192,9 +192,9 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts a standby that follows a primary over the replication slot `slot`. The primary's socket is in
-    /// `directory`, and its data began as a copy of `entry`. The standby has its own run directory and guard. Returns
-    /// it with the place of its data.
+    /// Starts a standby that follows a primary through the replication slot `slot`. The
+    /// primary's socket is in `directory`, and its data began as a copy of `entry`. The standby
+    /// has its own run directory and guard. Returns the standby and the place of its data.
     ///
     /// # Errors
     /// Returns [`ProvisionError::Place`] if no place has enough room, and [`ProvisionError::Start`] if the standby does
@@ -209,7 +209,7 @@ impl Provisioner {
         let settings = self.settings(place.budget())?.for_standby(directory, slot);
         let order = self.order(&place, &settings);
         let guard = Guard::over(&place, &self.account, &self.program)?;
-        // A standby replays changes before it is ready, so the copy must be complete when it starts.
+        // A standby replays changes before it is ready, so wait until the copy is complete.
         let all = Deferred { below: "", last: None };
         let copying = BackgroundCopy::begin(entry, &guard.run().data(), &self.account, all);
         copying.and_then(|copying| copying.finish(&|_, _| ())).map_err(StartError::from)?;
@@ -221,7 +221,7 @@ impl Provisioner {
     /// Restarts a stopped server on its data in `place`, even if the server crashed. See [`Server::start_again`].
     ///
     /// # Errors
-    /// Returns the reason together with the guard of the data, for another attempt.
+    /// Returns the error and the guard of the data, which the caller can pass to the next attempt.
     pub fn start_again(
         &self,
         guard: Guard,

@@ -1,13 +1,13 @@
-//! Describes a disk: its properties in sysfs, its flushes, and the limit of our control group.
+//! Reads a disk's properties and flush count from sysfs, and our control group's limit on writes to the disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::mount::Roots;
 
-/// A block device at the bottom of a stack. In other words, it isn't a partition, a mapping or an image of
-/// another visible device. Fields are `None` if the kernel doesn't report the value. Source: Linux,
-/// Documentation/ABI/stable/sysfs-block.
+/// A block device at the bottom of a stack, which means that it isn't a partition, a
+/// mapping or an image of a different visible device. Fields are `None` if the kernel
+/// doesn't report the value. Source: Linux, Documentation/ABI/stable/sysfs-block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Disk {
     /// Name in `/dev`, e.g. `nvme0n1`.
@@ -22,7 +22,7 @@ pub struct Disk {
     pub rotational: Option<bool>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// Maximum number of commands the device accepts at once.
+    /// Maximum number of commands that the device accepts concurrently.
     pub queue_depth: Option<u32>,
     /// Maximum number of requests the kernel queues.
     pub requests: Option<u32>,
@@ -49,7 +49,7 @@ impl Disk {
         let device = folder.join("device");
         let told = |file: &str| read_trimmed(&device.join(file)).filter(|text| !text.is_empty());
         let model = match (told("vendor"), told("model")) {
-            // Omit "ATA", which isn't a vendor, and the number that virtio reports.
+            // Omit "ATA", which isn't a vendor, and the hexadecimal number that virtio reports as its vendor.
             (Some(vendor), Some(model)) if vendor != "ATA" && !vendor.starts_with("0x") => {
                 Some(format!("{vendor} {model}"))
             }

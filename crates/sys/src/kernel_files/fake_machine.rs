@@ -1,4 +1,4 @@
-//! A fake machine for tests, with its own sysfs and procfs.
+//! Creates fake machines for tests, each with its own sysfs and procfs.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,6 +1,6 @@
-//! Reads the files below `/proc` and `/sys`, in which Linux describes a machine and its disks. The caller can also pass
-//! copies of these files, even from another machine, so this module compiles on every system. Without the files, every
-//! fact is unknown.
+//! Reads the files below `/proc` and `/sys` that describe a machine and its disks. Only
+//! Linux has these files, but the caller can also pass copies from a different machine,
+//! so this module compiles on every system. Without the files, every fact is unknown.
 
 pub(crate) mod disk;
 #[cfg(test)]

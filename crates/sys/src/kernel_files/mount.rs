@@ -28,7 +28,7 @@ impl Default for Roots {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     pub(crate) id: u64,
-    /// Major and minor device numbers. If the major is 0, the mount has no device.
+    /// Major and minor device numbers. If the major is 0, the mount doesn't have a device.
     pub device: (u32, u32),
     /// The directory inside the file system that forms the root of this mount.
     pub root: PathBuf,
@@ -96,7 +96,7 @@ impl Mount {
     }
 }
 
-/// Returns the error for a path that `table` has no mount for.
+/// Returns the error for a path whose mount isn't in `table`.
 pub(crate) fn not_in(table: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("\"{}\" has no mount for it", table.display()))
 }

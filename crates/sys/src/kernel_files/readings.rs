@@ -1,5 +1,5 @@
-//! Reads the machine's state during a measurement: temperature, pressure and dirty pages. Without these
-//! values, we couldn't tell whether the machine's state caused a slow result.
+//! Reads the machine's state during a measurement: temperature, pressure and dirty
+//! pages. These values show whether the machine's state caused a slow result.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Finds the disks below a mount, because a measurement is useful only if we know which disk was measured.
-//! The search descends through partitions, device mappers, RAID arrays and loop devices.
+//! Finds the disks below a mount, because a measurement is useful only if the report names the measured
+//! disk. The search descends through partitions, device mappers, RAID arrays and loop devices.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,8 @@ pub enum Bottom {
     Disks(Vec<Disk>),
     /// The memory of this machine.
     Memory,
-    /// A file system on another machine or on this machine's host. The text contains its type and source.
+    /// A file system on a different machine or on this machine's
+    /// host. The text contains the file system's type and source.
     Network(String),
     /// Unknown storage, with the reason why it is unknown.
     Unknown(String),
@@ -79,10 +80,9 @@ impl StackSearch<'_> {
         }
     }
 
-    /// Descends from an overlay to the file system of its upper directory. A container can't see that
-    /// directory, because the path is a path on the host. In that case we look at files that the container
-    /// engine mounts into the container, such as /etc/hosts, which are usually on the same file system as the
-    /// upper directory.
+    /// Descends from an overlay to the file system of its upper directory. A container can't see that directory,
+    /// because the path is a path on the host. In that case, the search continues at files that the container engine
+    /// mounts into the container, such as /etc/hosts. These are usually on the same file system as the upper directory.
     fn overlay(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         self.layers.push(mount.kind.clone());
         let outside = |found: &Mount| found.kind != mount.kind;

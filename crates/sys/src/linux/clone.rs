@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use crate::refusals::{is_refused, note_refusal};
 
 /// Creates the file `name` in `directory` with mode 0600 as a clone of `from`, and opens it for writing. Returns
-/// `None`, and leaves no file, if the file systems don't support clones. Source: `ioctl_ficlone(2)`, Linux 4.5.
+/// `None`, without creating a file, if the file systems don't support clones. Source: `ioctl_ficlone(2)`, Linux 4.5.
 ///
 /// # Errors
-/// Returns an error if `name` exists, or if the call fails for any reason but missing support, for example because the
-/// disk is full. The call leaves no new file in that case.
+/// Returns an error if `name` exists, or if the call fails for a reason other than missing
+/// support, for example because the disk is full. In that case, no new file remains.
 pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let to = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
@@ -33,9 +33,8 @@ pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -
     }
 }
 
-/// Writes all cached data of the file system of `file` to disk. Source: syncfs(2), which reports errors
-/// since 5.8. If a filter of system calls refuses syncfs(2), flushes all file systems with sync(2), which reports no
-/// errors.
+/// Writes all cached data of the file system of `file` to disk. Source: syncfs(2), which reports errors since 5.8.
+/// If a system call filter refuses syncfs(2), flushes all file systems with sync(2), which doesn't report errors.
 pub fn sync_filesystem(file: &File) -> io::Result<()> {
     match rustix::fs::syncfs(file) {
         Err(error) if is_refused(error) => {

@@ -12,11 +12,11 @@ use std::net::{IpAddr, SocketAddr};
 /// The state of an open connection.
 const ESTABLISHED: &str = "01";
 
-/// Returns the uid that owns the socket at `near`, which is connected to `far`, or `None` if it is unknown. Both
-/// addresses are loopback addresses, and IPv4 addresses are not mapped to IPv6.
+/// Returns the uid that owns the socket at `near`, which is connected to `far`. Returns `None` if the
+/// owner is unknown. Both addresses are loopback addresses, and IPv4 addresses aren't mapped to IPv6.
 ///
-/// pgfresh lets our user and root in without a password. So no implementation may return their uid unless one of their
-/// processes has this socket open.
+/// pgfresh accepts connections from our own user and from root without a password. Therefore an
+/// implementation must not return the uid of either unless one of that user's processes has this socket open.
 pub(crate) fn owner_of_connection(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     tables().find_map(|table| owner(&table, near, far))
 }
@@ -38,7 +38,7 @@ fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
         }
         // The uid is the fourth word after the state. The queues, the timer and a retry count precede it.
         let (owner, inode) = (words.nth(3)?, words.nth(1)?);
-        // A socket that no process has open has no inode, and reports 0 as its user.
+        // A socket that isn't open in any process doesn't have an inode, and reports 0 as its user.
         (state == ESTABLISHED || inode != "0").then(|| owner.parse().ok())?
     })
 }

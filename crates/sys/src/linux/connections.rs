@@ -1,8 +1,8 @@
 //! Finds the owner of the other end of a loopback connection.
 //!
-//! `sock_diag(7)` looks up a single socket, at a cost that doesn't depend on the number of sockets. Not every
-//! kernel supports it: gVisor doesn't, for example, nor does a kernel without `tcp_diag`. In that case
-//! pgfresh reads the table of all sockets instead. If the table doesn't exist either, the owner is unknown.
+//! `sock_diag(7)` looks up a single socket, at a cost that doesn't depend on the number of sockets.
+//! Some kernels, such as gVisor and kernels without `tcp_diag`, don't support it. There, pgfresh
+//! reads the table of all sockets instead. If the table doesn't exist either, the owner is unknown.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,8 @@ use crate::host;
 
 const LISTENING: &str = "0A";
 
-/// Returns the uid that owns the socket at `remote`, which is connected to `local`. Returns `None` if it is unknown.
+/// Returns the uid that owns the socket at `remote`, which is
+/// connected to `local`. Returns `None` if the owner is unknown.
 pub(crate) fn owner(remote: SocketAddr, local: SocketAddr) -> Option<u32> {
     if supports_sock_diag() {
         socket_diag::owner(remote, local).ok().flatten()
@@ -41,8 +42,8 @@ fn supports_sock_diag() -> bool {
     *SUPPORTED.get_or_init(|| ask_for_ours().is_ok_and(|owner| owner.is_some()))
 }
 
-/// Returns the name and pid of the process that listens on `port`. Returns `None` if there is no such process
-/// or if we aren't allowed to see its descriptors.
+/// Returns the name and pid of the process that listens on `port`. Returns `None`
+/// if no process listens there or if we aren't allowed to see its descriptors.
 #[must_use]
 pub fn listener_at(port: u16) -> Option<(String, u32)> {
     let suffix = format!(":{port:04X}");

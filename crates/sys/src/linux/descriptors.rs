@@ -1,4 +1,4 @@
-//! Closes descriptors.
+//! Closes all descriptors from a given number on.
 
 /// Closes each descriptor of the calling process whose number is at least `first`. Source: `close_range(2)`, Linux 5.9.
 /// Allocates nothing, so a process may call this between fork and exec.

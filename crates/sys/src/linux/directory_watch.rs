@@ -14,7 +14,7 @@ use crate::posix::polled_directory::PolledDirectory;
 use crate::refusals::note_refusal;
 
 /// A watch for one directory. A wait ends when a process closes a file in the directory after writing to it, or
-/// renames a file into the directory. If the kernel refuses notifications, each wait ends after a short pause.
+/// renames a file into the directory. If the kernel refuses notifications, each wait ends after a short poll interval.
 #[derive(Debug)]
 pub struct DirectoryWatch(Kind);
 
@@ -31,7 +31,7 @@ impl DirectoryWatch {
     pub fn new(directory: &Directory) -> Self {
         Self(match queue(directory) {
             Ok(queue) => Kind::Notified(queue),
-            // A filter of system calls can refuse the calls, and a user can have too many queues or watches.
+            // A system call filter can refuse the calls, and a user can have too many queues or watches.
             Err(error) => {
                 note_refusal("inotify", &error);
                 Kind::Polled(PolledDirectory::begin())
@@ -51,9 +51,9 @@ impl DirectoryWatch {
         Ok(waited[1].revents().contains(PollFlags::HUP))
     }
 
-    /// Ends the watch without blocking the caller. Because the kernel waits for an RCU grace period, closing
-    /// the queue takes up to 20 ms, so this happens on a separate thread. If the thread can't be started, the
-    /// caller closes the queue after all.
+    /// Ends the watch without blocking the caller. Closing the queue takes up to 20 ms,
+    /// because the kernel waits for an RCU grace period, so a separate thread closes the
+    /// queue. If this thread can't be started, the calling thread closes the queue itself.
     pub fn end(self) {
         if let Kind::Notified(queue) = self.0 {
             let thread = thread::Builder::new().name("end of watch".to_owned());

@@ -1,4 +1,4 @@
-//! Waits for events on many descriptors at once. Source: epoll(7).
+//! Waits for events on many descriptors concurrently. Source: epoll(7).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 /// Maximum number of events that one wait returns.
 const MOST_EVENTS: usize = 64;
 
-/// Descriptors for which one thread waits. The caller gives each descriptor a number.
+/// The descriptors that one thread waits for. The caller assigns a number to each descriptor.
 #[derive(Debug)]
 pub struct EventQueue(OwnedFd);
 

@@ -1,4 +1,5 @@
-//! Process notifications: the kernel reports the end of a process through a pidfd. Source: `pidfd_open(2)`, Linux 5.3.
+//! Provides process notifications: the kernel reports the end of
+//! a process through a pidfd. Source: `pidfd_open(2)`, Linux 5.3.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +19,7 @@ impl ExitEvent {
     /// Opens a descriptor for `process`. Returns `None` if the kernel refuses the call.
     ///
     /// # Errors
-    /// Returns `ESRCH` if there is no such process.
+    /// Returns `ESRCH` if the process doesn't exist.
     pub(crate) fn of(process: Pid) -> io::Result<Option<Self>> {
         match pidfd_open(process, PidfdFlags::empty()) {
             // `EPERM` can only come from a filter, because `pidfd_open` itself never returns it.
@@ -30,7 +31,7 @@ impl ExitEvent {
         }
     }
 
-    /// Sends a signal to the process. `process` is the pid with which the caller opened this event.
+    /// Sends a signal to the process. `process` is the pid that this event was opened for.
     ///
     /// # Errors
     /// Returns `ESRCH` if the process has ended, and `EPERM` if it belongs to another user.

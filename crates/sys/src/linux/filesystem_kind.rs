@@ -1,4 +1,4 @@
-//! Tells file systems in memory from those on disk.
+//! Distinguishes file systems in memory from those on disk.
 
 use std::io;
 use std::path::Path;

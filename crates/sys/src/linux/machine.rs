@@ -15,8 +15,8 @@ pub fn kernel() -> Option<String> {
     first_line("/proc/sys/kernel/osrelease")
 }
 
-/// Returns the number of tasks that are running or waiting for a CPU. Source: proc(5), the fourth field of
-/// `/proc/loadavg`.
+/// Returns the number of tasks that are running or waiting for a
+/// processor. Source: proc(5), the fourth field of `/proc/loadavg`.
 #[must_use]
 pub fn runnable_tasks() -> Option<usize> {
     first_line("/proc/loadavg")?.split(' ').nth(3)?.split_once('/')?.0.parse().ok()

@@ -1,5 +1,5 @@
-//! Determines how much memory this process and its children can still use. The limit can come from the
-//! machine or from any control group above us.
+//! Determines how much memory this process and its children can still use. The limit can
+//! come from the machine or from any of the control groups that contain this process.
 
 use std::fs;
 use std::io;
@@ -12,8 +12,8 @@ use crate::kernel_files::bytes_of;
 /// minimum of `MemAvailable` and the amount that each of our control groups has left under its limit (v1 and
 /// v2, all levels). Page cache that the kernel can drop counts as free.
 ///
-/// `root` is normally `/`. Tests pass a directory that contains `proc` and `sys`. Without `/proc`, returns the
-/// machine's unused memory: no page cache counts as free, and control groups have no limits.
+/// `root` is normally `/`. Tests pass a directory that contains `proc` and `sys`. Without `/proc`, returns
+/// the machine's unused memory, which excludes the page cache and ignores the limits of control groups.
 ///
 /// # Errors
 /// Returns an error if `/proc/meminfo` cannot be read or has no `MemAvailable`. Limits of control groups that

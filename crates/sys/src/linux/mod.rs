@@ -1,4 +1,4 @@
-//! Leaf calls of Linux, and the functions that build on calls of Linux alone.
+//! Implements the leaf calls of Linux, and the functions built on calls that only Linux has.
 
 pub(crate) mod boot;
 pub(crate) mod clone;

@@ -10,9 +10,9 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use crate::Mount;
 use crate::kernel_files::mount::not_in;
 
-/// Finds the mount that contains the canonical `path`. The lookup uses the mount id, because files on btrfs have
-/// device numbers that no mount has. If the id isn't in the table (possible on kernels before 5.8), the lookup falls
-/// back to the longest mount point above `path`.
+/// Finds the mount that contains the canonical `path`. The lookup uses the mount id, because the
+/// device numbers of files on btrfs don't match any mount. If the id isn't in the table (possible
+/// on kernels before 5.8), the lookup falls back to the longest mount point above `path`.
 ///
 /// # Errors
 /// Returns an error if the table of mounts cannot be read or contains no mount above `path`.

@@ -10,11 +10,11 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Returns true if this process could change to `uid` and `gid`. Both must be mapped in its user namespace.
+/// Returns true if this process could change to `uid` and `gid`, which requires that its user namespace maps both.
 #[must_use]
 pub fn may_become(uid: u32, gid: u32) -> bool {
     let mapped = |table: &str, id: u32| {
-        // If the file doesn't exist, the kernel has no namespaces and every id is mapped.
+        // If the file doesn't exist, the kernel doesn't support namespaces, so every id is mapped.
         fs::read_to_string(table).map_or(true, |table| contains_id(&table, id))
     };
     mapped("/proc/self/uid_map", uid) && mapped("/proc/self/gid_map", gid)

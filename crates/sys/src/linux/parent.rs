@@ -1,4 +1,4 @@
-//! Ends a child together with its parent.
+//! Makes a child exit together with its parent.
 
 use std::io;
 use std::os::unix::process::CommandExt;

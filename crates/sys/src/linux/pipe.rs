@@ -10,7 +10,7 @@ use crate::{host, wait_readable};
 /// Buffer size of a narrow pipe, in bytes. The kernel rounds it up to a page.
 const BUFFER_SIZE: usize = 4096;
 
-/// The read end of a pipe whose buffer is one page. A writer that writes more blocks.
+/// The read end of a pipe whose buffer has the size of one page. A writer blocks once this buffer is full.
 #[derive(Debug)]
 pub struct NarrowPipe(PipeReader);
 
@@ -22,13 +22,13 @@ impl NarrowPipe {
         Ok((Self(reader), writer))
     }
 
-    /// Waits until a process has written into the pipe, or until all have closed it. Returns false if neither
-    /// happens within `limit`.
+    /// Waits until a process has written into the pipe, or until all writers
+    /// have closed it. Returns false if neither happens within `limit`.
     pub fn wait_for_output(&self, limit: Duration) -> io::Result<bool> {
         wait_readable(&self.0, limit)
     }
 
-    /// Returns true if the process's standard output is this pipe. Returns false if the system doesn't know.
+    /// Returns true if the process's standard output is this pipe. Returns false if the system can't tell.
     #[must_use]
     pub fn is_output_of(&self, pid: u32) -> bool {
         host::writes_to(pid, &self.0)

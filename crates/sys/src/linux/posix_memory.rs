@@ -5,10 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// Installs a seccomp filter in the child of `command` and in its descendants. The filter makes `shm_open(3)`
-/// return `EACCES` instead of creating a segment. Does nothing if the kernel has no seccomp filters.
+/// return `EACCES` instead of creating a segment. Does nothing if the kernel doesn't support seccomp filters.
 ///
-/// The filter recognizes `shm_open(3)` by the flags `O_NOFOLLOW`, `O_CREAT` and `O_EXCL`, which the C
-/// libraries combine nowhere else.
+/// The filter recognizes `shm_open(3)` by the flags `O_NOFOLLOW`, `O_CREAT`
+/// and `O_EXCL`. C libraries don't use this combination anywhere else.
 #[allow(unsafe_code)]
 pub fn refuse_posix_segments(command: &mut Command) {
     // SAFETY: the closure only makes prctl(2) calls, which are async-signal-safe. It neither allocates nor

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use crate::kernel_files::bytes_of;
 
-/// Returns the command line, with a zero byte after each argument, or an empty list if there is no such
-/// process.
+/// Returns the command line, with a zero byte after each argument, or an empty list if the process doesn't exist.
 #[must_use]
 pub fn command_line(pid: u32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
@@ -26,7 +25,7 @@ pub fn children_of(pid: u32) -> Vec<u32> {
 /// Returns the peak resident memory, in bytes.
 ///
 /// # Errors
-/// Returns an error if there is no process with this pid.
+/// Returns an error if no process has this pid.
 pub fn peak_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmHWM")
 }
@@ -34,7 +33,7 @@ pub fn peak_memory(pid: u32) -> io::Result<u64> {
 /// Returns the current resident memory, in bytes.
 ///
 /// # Errors
-/// Returns an error if there is no process with this pid.
+/// Returns an error if no process has this pid.
 pub fn resident_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmRSS")
 }
@@ -43,7 +42,7 @@ pub fn resident_memory(pid: u32) -> io::Result<u64> {
 /// Source: Linux, Documentation/scheduler/sched-stats.rst (`schedstat`, nanoseconds).
 ///
 /// # Errors
-/// Returns an error if there is no process with this pid. Threads that end meanwhile count as 0.
+/// Returns an error if no process has this pid. Threads that exit during the call count as 0.
 pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -75,7 +75,7 @@ pub(crate) fn has_open(pid: u32, path: &Path) -> bool {
 /// Returns the files that a process has open.
 fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
     let files = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().map(|file| fs::read_link(file.path()));
-    // The process may have closed a file since.
+    // Skip files that the process has closed in the meantime.
     files.filter(|file| !file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)).collect()
 }
 
@@ -95,8 +95,7 @@ fn as_owner_of<T>(pid: u32, look: impl FnOnce() -> io::Result<T>) -> io::Result<
     seen
 }
 
-/// Returns true if a process's standard output is the pipe that `reader` reads. Returns false if the system doesn't
-/// know.
+/// Returns true if a process's standard output is the pipe that `reader` reads. Returns false if the system can't tell.
 pub(crate) fn writes_to(pid: u32, reader: &PipeReader) -> bool {
     let Ok(output) = fs::metadata(format!("/proc/{pid}/fd/1")) else { return false };
     fstat(reader).is_ok_and(|pipe| (pipe.st_dev, pipe.st_ino) == (output.dev(), output.ino()))
@@ -108,7 +107,7 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
 }
 
-/// Returns true if the calling thread is this process's only one. Returns false if the system doesn't know.
+/// Returns true if the calling thread is this process's only thread. Returns false if the system can't tell.
 pub(crate) fn is_only_thread() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }

@@ -12,8 +12,8 @@ const SHM_INFO: libc::c_int = 14;
 /// Asks for the segment at an index, even without the right to read it. Source: `linux/shm.h`, Linux 4.17.
 const SHM_STAT_ANY: libc::c_int = 15;
 
-/// Returns the segments that `account` owns and the process `creator` created. Returns none if the kernel has no System
-/// V memory.
+/// Returns the segments that `account` owns and the process `creator` created.
+/// Returns an empty list if the kernel doesn't support System V memory.
 #[expect(clippy::unnecessary_wraps, reason = "macOS can fail to read its table")]
 pub(crate) fn segments(creator: Pid, account: u32) -> io::Result<Vec<Segment>> {
     let Some((last, _)) = ask(0, SHM_INFO) else { return Ok(Vec::new()) };
@@ -25,7 +25,7 @@ pub(crate) fn segments(creator: Pid, account: u32) -> io::Result<Vec<Segment>> {
     Ok((0..=last).filter_map(segment).collect())
 }
 
-/// Returns the number and the structure with which shmctl(2) answers, or `None` if it fails.
+/// Returns the result and the structure that shmctl(2) fills, or `None` if the call fails.
 #[allow(unsafe_code)]
 fn ask(index: i32, command: libc::c_int) -> Option<(i32, libc::shmid_ds)> {
     let mut about = MaybeUninit::<libc::shmid_ds>::zeroed();
@@ -35,8 +35,8 @@ fn ask(index: i32, command: libc::c_int) -> Option<(i32, libc::shmid_ds)> {
     (number >= 0).then(|| (number, unsafe { about.assume_init() }))
 }
 
-/// Returns an empty list in place of the sets of semaphores of a server. On Linux, servers keep their semaphores in
-/// shared memory.
+/// Returns an empty list, because servers on Linux keep their
+/// semaphores in shared memory instead of System V semaphore sets.
 pub(crate) fn semaphores(_creator: Pid, _account: u32) -> Vec<i32> {
     Vec::new()
 }

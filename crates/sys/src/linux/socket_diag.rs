@@ -33,8 +33,8 @@ const ADDRESS_RANGE: std::ops::Range<usize> = HEADER + 4..HEADER + 4 + 36;
 const UID_RANGE: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 + 16;
 const INODE_RANGE: std::ops::Range<usize> = UID_RANGE.end..UID_RANGE.end + 4;
 
-/// Returns the uid of the socket bound to `near` and connected to `far`. Returns `None` if there is no such
-/// socket, or if every process that had it open has closed it.
+/// Returns the uid of the socket bound to `near` and connected to `far`. Returns `None`
+/// if the socket doesn't exist, or if every process that had it open has closed it.
 pub(super) fn owner(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
     let (family, names) = encode_addresses(near, far);
     let kernel = socket_with(
@@ -85,9 +85,8 @@ fn encode_addresses(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 3
     (family, names)
 }
 
-/// Parses the response to a request for `names`. A socket with different ports is ignored, because the kernel
-/// may answer with a listening socket instead. So is a socket without an inode, because no process has such a
-/// socket open.
+/// Parses the response to a request for `names`. Ignores a socket with different ports, because the kernel may
+/// return a listening socket instead. Also ignores a socket without an inode, because no process has it open.
 fn parse_response(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     let broken = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is cut short");
     let number = |range| answer.get::<std::ops::Range<usize>>(range).ok_or_else(broken);

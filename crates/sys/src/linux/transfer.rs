@@ -19,8 +19,8 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
             Ok(0) => break,
             Ok(count) => done += count as u64,
             Err(Errno::INTR) => {}
-            // Some file systems (e.g. FUSE and the one in gVisor) don't support this call, and filters of system calls
-            // can refuse it. Then copy the bytes through our own memory.
+            // Some file systems (e.g. FUSE and the file system in gVisor) don't support this call, and
+            // system call filters can refuse it. In these cases, copy the bytes through our own memory.
             Err(error) if done == 0 && (error == Errno::INVAL || is_refused(error)) => {
                 if is_refused(error) {
                     note_refusal("sendfile", &error.into());

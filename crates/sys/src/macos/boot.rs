@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 #[must_use]
 #[allow(unsafe_code)]
 pub fn boot_id() -> String {
-    // The id has 36 bytes. The kernel cannot overwrite the last zero, so the text always ends.
+    // The id has 36 bytes. The kernel can't overwrite the last zero, so the text always ends with a zero byte.
     let mut buffer = [0; 64];
     let mut length = buffer.len() - 1;
     let place = buffer.as_mut_ptr().cast::<c_void>();

@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use super::structures::{SYNC_VOLUME_FULLSYNC, SYNC_VOLUME_WAIT};
 
 /// Creates the file `name` in `directory` with mode 0600 as a clone of `from`, and opens it for writing. Returns
-/// `None`, and leaves no file, if the file system doesn't support clones. Source: clonefile(2), macOS 10.12.
+/// `None`, without creating a file, if the file system doesn't support clones. Source: clonefile(2), macOS 10.12.
 ///
 /// # Errors
-/// Returns an error if `name` exists, or if the call fails for any reason but missing support. The call leaves no new
-/// file in that case.
+/// Returns an error if `name` exists, or if the call fails for a reason
+/// other than missing support. In that case, no new file remains.
 pub(crate) fn clone_file(from: &File, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<File>> {
     match fclonefileat(from, directory, name, CloneFlags::NOFOLLOW | CloneFlags::NOOWNERCOPY) {
         Ok(()) => {}

@@ -1,13 +1,13 @@
-//! Finds out who owns the other end of a loopback connection.
+//! Finds the owner of the other end of a loopback connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::process_table::{descriptor_structure, descriptors, pids, users_of};
 use super::structures::{INI_IPV4, PROC_PIDFDSOCKETINFO, PROX_FDTYPE_SOCKET, SOCKINFO_TCP, SocketFile};
 
-/// Returns the effective uid of a process that has the socket at `near` open, which is connected to `far`. Returns
-/// `None` if no process whose files we can see has this socket open. The kernel shows us the files of our own user's
-/// processes, and shows root all files.
+/// Returns the effective uid of a process that has the socket from `near` to `far`
+/// open. Returns `None` if no process whose files we can see has this socket open.
+/// The kernel shows the files of a process only to the process's user and to root.
 pub(crate) fn owner_of_connection(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let holder = pids().ok()?.into_iter().find(|pid| {
         descriptors(*pid, PROX_FDTYPE_SOCKET).into_iter().any(|descriptor| {
@@ -18,7 +18,7 @@ pub(crate) fn owner_of_connection(near: SocketAddr, far: SocketAddr) -> Option<u
     users_of(holder)?.get(1).copied()
 }
 
-/// Returns the local and the remote address of a TCP socket, or `None` for another socket.
+/// Returns the local and the remote address of a TCP socket, or `None` for any other socket.
 fn ends(socket: &SocketFile) -> Option<(SocketAddr, SocketAddr)> {
     let address = |bytes: [u8; 16], port: i32| {
         let v6 = Ipv6Addr::from(bytes);

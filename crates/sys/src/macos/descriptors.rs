@@ -1,4 +1,4 @@
-//! Closes descriptors.
+//! Closes all descriptors from a given number on.
 
 use libc::proc_fdinfo;
 
@@ -22,7 +22,7 @@ pub(crate) fn close_from(first: u32) {
     loop {
         let count = fill(std::process::id(), libc::PROC_PIDLISTFDS, &mut open);
         if count == 0 {
-            // The kernel lists none.
+            // The kernel doesn't list any descriptors, so close all possible ones.
             return (first..OPEN_MAX.into()).for_each(close);
         }
         open[..count].iter().map(|file| file.proc_fd).filter(|open| *open >= first).for_each(close);

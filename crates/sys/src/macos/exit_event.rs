@@ -1,4 +1,4 @@
-//! Process notifications: the kernel reports the end of a process. Source: kqueue(2), `EVFILT_PROC`.
+//! Provides process notifications: the kernel reports the end of a process. Source: kqueue(2), `EVFILT_PROC`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ impl ExitEvent {
         let filter = EventFilter::Proc { pid: process, flags: ProcessEvents::EXIT };
         let change = [Event::new(filter, EventFlags::ADD, null_mut())];
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the filter names a process and no descriptor.
+        // SAFETY: the filter refers to a process, not to a descriptor.
         match unsafe { kevent_timespec(&queue, &change, &mut [] as &mut [Event], Some(&none)) } {
             Ok(_) => Ok(Some(Self(queue))),
             Err(Errno::SRCH) => Ok(None),
@@ -38,9 +38,8 @@ impl ExitEvent {
         }
     }
 
-    /// Sends a signal to the process. `process` is the pid with which the caller opened this event. macOS can only
-    /// signal a pid. If the process is not our child, it could end after the check, and another process could get its
-    /// pid.
+    /// Sends a signal to the process. `process` is the pid that this event was opened for. macOS can only signal a
+    /// pid. If the process is not our child, it could end after the check, and another process could get its pid.
     ///
     /// # Errors
     /// Returns `ESRCH` if the process has ended, and `EPERM` if it belongs to another user.

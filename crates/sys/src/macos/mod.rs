@@ -1,7 +1,8 @@
-//! Leaf calls of macOS, and its process notifications. Each function has a safe answer for the case that its system
-//! call fails or has no answer.
+//! Implements the leaf calls of macOS, and its process notifications. If the system call
+//! of a function fails or doesn't provide the fact, the function returns a safe default.
 //!
-//! No test on Linux runs them. `docs/porting.md` lists each function with the test that runs the code above it.
+//! Tests on Linux can't run these functions. `docs/porting.md`
+//! lists each function with the test that runs the code above it.
 
 pub(crate) mod boot;
 pub(crate) mod clone;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::Mount;
 
-/// Finds the mount that contains `path`. The device, the root and the options have placeholders, because
-/// the call doesn't report them. Source: statfs(2).
+/// Finds the mount that contains `path`. The device, the root and the options are
+/// placeholders, because the system call doesn't report them. Source: statfs(2).
 ///
 /// # Errors
 /// Returns an error if `path` does not exist.

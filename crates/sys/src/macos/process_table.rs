@@ -17,7 +17,7 @@ use super::structures::{
 };
 use crate::posix::process_facts::{Process, ProcessState};
 
-/// Argument of `proc_pidinfo` with which the kernel also describes zombies.
+/// Argument that makes `proc_pidinfo` describe zombies, too.
 const WITH_ENDED: u64 = 1;
 /// Number of spare entries in a buffer for a list, because the list may grow after the kernel has counted its entries.
 const SPARE: usize = 64;
@@ -57,8 +57,8 @@ pub(crate) fn process(pid: u32) -> Option<Process> {
     Some(Process { parent: facts.pbi_ppid, started, state })
 }
 
-/// Returns true if all threads of a process wait for an event and a signal would wake them. Returns false if the kernel
-/// doesn't know, or if the process has at least [`MOST_THREADS`] threads.
+/// Returns true if all threads of a process wait for an event and a signal would wake them. Returns
+/// false if the kernel can't tell, or if the process has at least [`MOST_THREADS`] threads.
 fn all_threads_wait(pid: u32) -> bool {
     let mut threads = [0_u64; MOST_THREADS];
     let count = fill(pid, PROC_PIDLISTTHREADS, &mut threads);
@@ -97,18 +97,18 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(&path))).filter(|path| path.exists())
 }
 
-/// Returns false, because no call connects a process's standard output with the other end of its pipe.
+/// Returns false, because macOS has no call that finds the other end of the pipe of a process's standard output.
 pub(crate) fn writes_to(_pid: u32, _reader: &io::PipeReader) -> bool {
     false
 }
 
-/// Returns true if the calling thread is this process's only one. Returns false if the kernel doesn't know.
+/// Returns true if the calling thread is this process's only thread. Returns false if the kernel can't tell.
 pub(crate) fn is_only_thread() -> bool {
     let facts: Option<proc_taskinfo> = structure(std::process::id(), libc::PROC_PIDTASKINFO, 0);
     facts.is_some_and(|task| task.pti_threadnum == 1)
 }
 
-/// Returns a process's open descriptors of the kind `kind` (`PROX_FDTYPE_…`), or none if we can't see them.
+/// Returns a process's open descriptors of this `kind` (`PROX_FDTYPE_…`), or an empty list if we can't see them.
 pub(super) fn descriptors(pid: u32, kind: u32) -> Vec<i32> {
     let facts: Option<proc_bsdinfo> = structure(pid, libc::PROC_PIDTBSDINFO, 0);
     let Some(process) = facts else { return Vec::new() };
@@ -117,7 +117,8 @@ pub(super) fn descriptors(pid: u32, kind: u32) -> Vec<i32> {
     all[..count].iter().filter(|file| file.proc_fdtype == kind).map(|file| file.proc_fd).collect()
 }
 
-/// Returns the description of one descriptor of a process, or `None` if the kernel refuses it or its size differs.
+/// Returns the description of one descriptor of a process, or `None` if the
+/// kernel refuses the request or returns a structure with a different size.
 #[allow(unsafe_code)]
 pub(super) fn descriptor_structure<T: KernelStructure>(
     pid: u32,
@@ -132,7 +133,8 @@ pub(super) fn descriptor_structure<T: KernelStructure>(
     (written == length).then_some(found)
 }
 
-/// Returns a description of a process or of one of its threads, or `None` if the kernel refuses it or its size differs.
+/// Returns a description of a process or of one of its threads, or `None` if
+/// the kernel refuses the request or returns a structure with a different size.
 #[allow(unsafe_code)]
 fn structure<T: KernelStructure>(pid: u32, flavor: c_int, argument: u64) -> Option<T> {
     let mut found = [T::zeroed()];

@@ -1,9 +1,9 @@
 //! Lists the System V shared memory and the semaphores of a process.
 //!
-//! macOS has room for 32 segments on the whole machine, so pgfresh must remove the segments of killed servers. On
-//! macOS, servers keep their semaphores in the kernel, too. The kernel lists both through a sysctl that the `ipcs`
-//! command uses and that no public header describes. If the kernel doesn't know our command's version or length, it
-//! refuses the command, and these functions return empty lists.
+//! macOS has room for 32 segments on the whole machine, so pgfresh must remove the segments of killed
+//! servers. On macOS, servers keep their semaphores in the kernel, too. The kernel lists both through a
+//! sysctl that the `ipcs` command uses and that no public header describes. If the kernel doesn't support
+//! the command's version or length, it refuses the command, and these functions return empty lists.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -25,7 +25,7 @@ const ITERATE_SEMAPHORES: c_int = 0x20;
 struct Command {
     magic: c_int,
     operation: c_int,
-    /// Number of the entry to begin with. The kernel sets it to the one after the entry that it returns.
+    /// Number of the entry to begin with. The kernel sets this field to the number after the returned entry.
     cursor: c_int,
     length: c_int,
     entry: *mut c_void,
@@ -46,9 +46,9 @@ pub(crate) fn segments(creator: Pid, account: u32) -> io::Result<Vec<Segment>> {
     Ok(of_creator.filter_map(segment).collect())
 }
 
-/// Returns the ids of the sets of semaphores that `account` owns and the process `creator` made. The kernel doesn't
-/// record who made a set. But a postmaster marks each new set with an operation on the last semaphore, and the kernel
-/// records who did that. Source: `IpcSemaphoreCreate` in `PostgreSQL`'s `sysv_sema.c`.
+/// Returns the ids of the semaphore sets that `account` owns and the process `creator` created. The kernel doesn't
+/// record which process created a set. But a postmaster marks each new set with an operation on the last semaphore,
+/// and the kernel records which process did that. Source: `IpcSemaphoreCreate` in `PostgreSQL`'s `sysv_sema.c`.
 pub(crate) fn semaphores(creator: Pid, account: u32) -> Vec<i32> {
     let all: Vec<semid_ds> = entries(c"kern.sysv.ipcs.sem", ITERATE_SEMAPHORES);
     let of_account = all.into_iter().filter(|set| set.sem_perm.uid == account && set.sem_nsems > 0);
@@ -59,7 +59,7 @@ pub(crate) fn semaphores(creator: Pid, account: u32) -> Vec<i32> {
         .collect()
 }
 
-/// Returns the entries of a table, or none if the kernel refuses the command.
+/// Returns the entries of a table, or an empty list if the kernel refuses the command.
 #[allow(unsafe_code)]
 fn entries<T: KernelStructure>(table: &CStr, operation: c_int) -> Vec<T> {
     let mut found = Vec::new();
@@ -82,21 +82,22 @@ fn entries<T: KernelStructure>(table: &CStr, operation: c_int) -> Vec<T> {
     }
 }
 
-/// Returns the id of the segment with this key, or `None` if there is none.
+/// Returns the id of the segment with this key, or `None` if it doesn't exist.
 #[allow(unsafe_code)]
 fn segment_id(key: libc::key_t) -> Option<i32> {
     // SAFETY: the call takes no pointers.
     Some(unsafe { libc::shmget(key, 0, 0) }).filter(|id| *id >= 0)
 }
 
-/// Returns the id of the set of semaphores with this key, or `None` if there is none.
+/// Returns the id of the semaphore set with this key, or `None` if it doesn't exist.
 #[allow(unsafe_code)]
 fn semaphores_id(key: libc::key_t) -> Option<i32> {
     // SAFETY: the call takes no pointers.
     Some(unsafe { libc::semget(key, 0, 0) }).filter(|id| *id >= 0)
 }
 
-/// Returns the pid of the process that last changed a semaphore, or `None` if no process has, or if the set is gone.
+/// Returns the pid of the process that last changed a semaphore,
+/// or `None` if no process has changed it or if the set is gone.
 #[allow(unsafe_code)]
 fn last_process(id: i32, semaphore: c_int) -> Option<i32> {
     // SAFETY: GETPID takes no fourth argument.

@@ -1,8 +1,8 @@
 //! Checks whether connections have ended, and resets them.
 //!
-//! On macOS, `POLLHUP` belongs to a direction. `poll` with `POLLIN` reports that the peer has ended its sending, and
-//! `poll` with `POLLOUT` that we can no longer send. Without either, `poll` reports nothing. Source: `poll_callback` in
-//! `bsd/kern/sys_generic.c` of XNU.
+//! On macOS, `POLLHUP` applies to one direction. With `POLLIN`, `poll` reports that the peer has
+//! closed its sending direction. With `POLLOUT`, it reports that we can no longer send. Without either
+//! flag, it doesn't report anything. Source: `poll_callback` in `bsd/kern/sys_generic.c` of XNU.
 
 use std::io;
 use std::net::TcpStream;
@@ -27,12 +27,12 @@ pub fn reset_now(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Returns the user of the process that opened the other end of a unix socket connection, or that listened there when
-/// we connected, and not the process. Source: getpeereid(3), which reads `LOCAL_PEERCRED`.
+/// Returns the user of the process that opened the other end of a unix socket connection, or that listened
+/// there when we connected. The pid is always `None`. Source: getpeereid(3), which reads `LOCAL_PEERCRED`.
 #[allow(unsafe_code)]
 pub(crate) fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let (mut user, mut group) = (0, 0);
-    // SAFETY: the call writes one number to each of the two.
+    // SAFETY: the call writes one number to each of the two variables.
     match unsafe { libc::getpeereid(stream.as_raw_fd(), &raw mut user, &raw mut group) } {
         0 => Ok(Peer { user, process: None }),
         _ => Err(io::Error::last_os_error()),

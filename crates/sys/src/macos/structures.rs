@@ -1,11 +1,11 @@
-//! Structures that the kernel fills, and constants of its calls.
+//! Declares structures that the kernel fills, and constants of its calls.
 //!
-//! Two checks compare the numbers below: `scripts/check-structures` with Apple's headers, and the Rust compiler with
-//! the sizes and offsets of the Rust types.
+//! Two checks verify the numbers below: `scripts/check-structures` compares them with Apple's
+//! headers, and the Rust compiler compares them with the sizes and offsets of the Rust types.
 
 use std::mem::offset_of;
 
-/// A type for which any bytes are a valid value.
+/// A type whose values can consist of any bytes.
 ///
 /// # Safety
 /// The type consists of integers.

@@ -1,4 +1,4 @@
-//! Watches a directory by polling, because POSIX has no notifications.
+//! Watches a directory by polling, because POSIX doesn't have notifications.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Directory;
 use crate::posix::polled_directory::PolledDirectory;
 
-/// A watch that ends each wait after a short pause, as if a file had changed.
+/// A watch that ends each wait after a short poll interval, as if a file had changed.
 #[derive(Debug)]
 pub struct DirectoryWatch(PolledDirectory);
 
@@ -18,8 +18,8 @@ impl DirectoryWatch {
         Self(PolledDirectory::begin())
     }
 
-    /// Waits until a short pause is over or all writers of the pipe `alive` have closed it, but at most for `timeout`.
-    /// Returns true if the pipe was closed.
+    /// Waits until a short poll interval is over or all writers of the pipe `alive`
+    /// have closed it, but at most for `timeout`. Returns true if the pipe was closed.
     pub fn wait(&self, alive: impl AsFd, timeout: Duration) -> io::Result<bool> {
         self.0.wait(alive, timeout)
     }
@@ -27,7 +27,8 @@ impl DirectoryWatch {
     /// Does nothing. On Linux, this closes the queue of events.
     pub fn end(self) {}
 
-    /// Does nothing, because there are no events. On Linux, callers must examine the files only after this call.
+    /// Does nothing, because this watch doesn't have a queue of events.
+    /// On Linux, callers must examine the files only after this call.
     #[allow(clippy::unnecessary_wraps, reason = "Linux has a queue of events, which may be unreadable")]
     pub fn clear(&self) -> io::Result<()> {
         Ok(())

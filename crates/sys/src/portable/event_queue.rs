@@ -1,11 +1,11 @@
-//! Waits for events on many descriptors at once. Source: poll(2).
+//! Waits for events on many descriptors concurrently. Source: poll(2).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Duplicates of the descriptors for which one thread waits. The caller gives each descriptor a number.
+/// Duplicates of the descriptors that one thread waits for. The caller assigns a number to each descriptor.
 #[derive(Debug)]
 pub struct EventQueue(Vec<(OwnedFd, u64)>);
 
@@ -21,7 +21,7 @@ impl EventQueue {
         Ok(())
     }
 
-    /// Removes the descriptors with this number. Callers must do so when they close a descriptor.
+    /// Removes the descriptors with this number. Callers must call this when they close a descriptor.
     pub fn remove(&mut self, number: u64) {
         self.0.retain(|(_, other)| *other != number);
     }

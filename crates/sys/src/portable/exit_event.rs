@@ -1,4 +1,4 @@
-//! Placeholder for process notifications, which POSIX doesn't have.
+//! Stands in for process notifications, which POSIX doesn't have.
 
 use std::convert::Infallible;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::process::{Pid, Signal};
 
-/// A descriptor that becomes readable when a process exits. No value of this type exists.
+/// A descriptor that becomes readable when a process exits. This type has no values.
 #[derive(Debug)]
 pub(crate) struct ExitEvent(Infallible);
 
@@ -16,7 +16,7 @@ impl ExitEvent {
         Ok(None)
     }
 
-    /// Cannot be called, because no value of this type exists.
+    /// Can't be called, because this type has no values.
     pub(crate) fn signal(&self, _process: Pid, _signal: Signal) -> io::Result<()> {
         match self.0 {}
     }

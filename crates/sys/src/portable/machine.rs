@@ -1,9 +1,9 @@
-//! Stands in for facts about the machine and its load. The portable code reads none of them: all functions return
-//! `None`.
+//! Stands in for facts about the machine and its load. The portable
+//! code can't determine them, so all functions return `None`.
 
 use std::time::Duration;
 
-/// The paths of sysfs and procfs. No file can exist at these paths.
+/// The paths of sysfs and procfs. Files can't exist at these paths.
 pub(crate) const KERNEL_FILES: [&str; 2] = ["/dev/null/sys", "/dev/null/proc"];
 
 /// Returns `None` in place of the kernel release.
@@ -12,7 +12,7 @@ pub fn kernel() -> Option<String> {
     None
 }
 
-/// Returns `None` in place of the number of tasks that are running or waiting for a CPU.
+/// Returns `None` in place of the number of tasks that are running or waiting for a processor.
 #[must_use]
 pub fn runnable_tasks() -> Option<usize> {
     None

@@ -1,4 +1,4 @@
-//! Stands in for the available memory, for which POSIX has no call.
+//! Stands in for the available memory, because POSIX doesn't have a call for it.
 
 use std::io;
 use std::path::Path;

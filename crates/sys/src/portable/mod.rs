@@ -1,6 +1,6 @@
-//! The functions that `linux` offers to other crates, built on POSIX and on the leaf calls of `host`. They poll where
-//! Linux has notifications. If neither POSIX nor a leaf call has a fact, they return `None`, an empty list or
-//! [`std::io::ErrorKind::Unsupported`].
+//! Implements the functions that `linux` offers to other crates, based on POSIX and on the leaf
+//! calls of `host`. They poll where Linux has notifications. If neither POSIX nor a leaf call
+//! provides a fact, they return `None`, an empty list or [`std::io::ErrorKind::Unsupported`].
 
 pub(crate) mod connections;
 pub(crate) mod directory_watch;

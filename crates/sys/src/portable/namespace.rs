@@ -1,4 +1,4 @@
-//! Placeholder for user namespaces, which POSIX doesn't have.
+//! Stands in for user namespaces, which POSIX doesn't have.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -13,6 +13,6 @@ pub fn may_become(_uid: u32, _gid: u32) -> bool {
 /// Makes spawning `command` fail with an error of the kind [`io::ErrorKind::Unsupported`].
 #[allow(unsafe_code)]
 pub fn run_in_user_namespace(command: &mut Command, _uid: u32, _gid: u32) {
-    // SAFETY: the closure makes no call and allocates nothing.
+    // SAFETY: the closure doesn't make system calls or allocate.
     unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(libc::ENOSYS))) };
 }

@@ -1,14 +1,14 @@
-//! Ends a child together with its parent, for systems on which the kernel doesn't.
+//! Makes a child exit together with its parent, on systems whose kernel can't do so.
 //!
-//! Each child gets a watcher: a forked process that executes no program and waits for the end of a pipe, the lifeline.
-//! Only this process holds the lifeline's write end, so the kernel closes that end when this process ends, however it
-//! ends.
+//! Each child gets a watcher: a forked process that executes no program and waits for
+//! the end of a pipe, the lifeline. Only this process holds the lifeline's write end, so
+//! the kernel closes that end whenever this process exits, for example after `SIGKILL`.
 //!
 //! ```text
 //! parent ──── lifeline ────▶ watcher ──── SIGTERM ────▶ child
 //! ```
-//! The watcher's parent exits at once. So the watcher is no child of the program, which neither sees it nor waits for
-//! it.
+//! The watcher's parent exits immediately, so the watcher isn't a child of the
+//! program. Therefore the program neither sees the watcher nor waits for it.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsRawFd, RawFd};
@@ -27,14 +27,14 @@ static LIFELINE: Mutex<Option<(PipeReader, PipeWriter)>> = Mutex::new(None);
 
 /// Makes the child of `command` receive `SIGTERM` when this process ends, even if it was killed by `SIGKILL`.
 ///
-/// Spawning returns an error if the user has no process left, or this process no descriptor for the lifeline.
+/// Spawning returns an error if the user has reached the limit on processes, or this process the limit on descriptors.
 pub fn die_with_parent(command: &mut Command) {
     match lifeline() {
         Ok(lifeline) => end_with(command, lifeline),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(libc::EMFILE);
             #[allow(unsafe_code)]
-            // SAFETY: the closure makes no call and allocates nothing.
+            // SAFETY: the closure doesn't make system calls or allocate.
             unsafe {
                 command.pre_exec(move || Err(io::Error::from_raw_os_error(number)));
             }
@@ -55,11 +55,11 @@ fn lifeline() -> io::Result<RawFd> {
 #[allow(unsafe_code)]
 fn end_with(command: &mut Command, lifeline: RawFd) {
     let parent = rustix::process::getpid();
-    // SAFETY: the closure makes only async-signal-safe system calls, and allocates nothing.
+    // SAFETY: the closure only makes async-signal-safe system calls and doesn't allocate.
     unsafe {
         command.pre_exec(move || {
             start_watcher(lifeline)?;
-            // Don't execute the program if the parent has ended meanwhile.
+            // Don't execute the program if the parent has exited in the meantime.
             let is_alone = rustix::process::getppid() != Some(parent);
             if is_alone { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
         });
@@ -77,7 +77,7 @@ fn start_watcher(lifeline: RawFd) -> io::Result<()> {
         if !crate::is_ignored(libc::SIGTERM) {
             libc::signal(libc::SIGTERM, libc::SIG_DFL);
         }
-        // The intermediate process exits at once, so that the watcher is not a child of the program.
+        // The intermediate process exits immediately, so that the watcher isn't a child of the program.
         match libc::fork() {
             -1 => Err(io::Error::last_os_error()),
             0 => match libc::fork() {
@@ -102,10 +102,11 @@ fn start_watcher(lifeline: RawFd) -> io::Result<()> {
 /// `child`.
 #[allow(unsafe_code)]
 fn watch(child: u32, started: Option<u64>, lifeline: RawFd) -> ! {
-    // SAFETY: these calls have no memory preconditions, but for poll(2), which gets one descriptor.
+    // SAFETY: these calls have no memory preconditions, except poll(2), which gets exactly one descriptor.
     unsafe {
         libc::setsid();
-        // Keep only the lifeline open: no lock, and no pipe from which the parent reads.
+        // Keep only the lifeline open. Otherwise, the watcher would hold
+        // locks, and the write ends of pipes that the parent reads.
         libc::dup2(lifeline, 0);
         host::close_from(1);
         libc::chdir(c"/".as_ptr());
@@ -123,8 +124,8 @@ fn watch(child: u32, started: Option<u64>, lifeline: RawFd) -> ! {
     }
 }
 
-/// Returns true if the process `child` that began at `started` has not ended. If the system doesn't know when
-/// the child began, this is true for any process with this pid.
+/// Returns true if the process `child` that started at `started` hasn't exited
+/// yet. If the start time is unknown, returns true for any process with this pid.
 #[allow(unsafe_code)]
 fn is_running(child: u32, started: Option<u64>) -> bool {
     match (host::process(child), started) {
@@ -167,7 +168,7 @@ mod tests {
         assert!(command.status().unwrap().success());
         drop(command);
         assert!(wait_readable(&output, Duration::from_mins(1)).unwrap(), "no process writes any more");
-        // The watcher has ended once the pipe has no reader.
+        // Once the pipe has no reader, the watcher has exited.
         drop(reader);
         while io::Write::write(&mut writer, b"x").is_ok() {
             std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Creates pipes with little room, so that a writer blocks until this process reads its output.
+//! Creates pipes with a small buffer, so that a writer blocks until this process reads its output.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread;
@@ -13,12 +13,13 @@ use crate::posix::poll::wait_for_any;
 
 /// Number of bytes that a writer can write into a narrow pipe before it blocks.
 const ROOM: usize = 4096;
-/// Pause between two checks of the pipe.
+/// Poll interval for the pipe.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The read end of a pipe with room for one page. A writer that writes more blocks.
+/// The read end of a pipe with room for one page. A writer blocks once the pipe is full.
 ///
-/// POSIX has no call to change the size of a pipe's buffer, so [`NarrowPipe::open`] fills the rest with zero bytes.
+/// POSIX doesn't have a call to change the size of a pipe's buffer, so
+/// [`NarrowPipe::open`] fills the rest of the buffer with zero bytes.
 #[derive(Debug)]
 pub struct NarrowPipe {
     reader: PipeReader,
@@ -44,8 +45,8 @@ impl NarrowPipe {
         Ok((Self { reader, filled }, writer))
     }
 
-    /// Waits until a process has written into the pipe, or until all have closed it. Returns false if neither
-    /// happens within `limit`.
+    /// Waits until a process has written into the pipe, or until all writers
+    /// have closed it. Returns false if neither happens within `limit`.
     pub fn wait_for_output(&self, limit: Duration) -> io::Result<bool> {
         let end = Instant::now() + limit;
         loop {
@@ -61,7 +62,7 @@ impl NarrowPipe {
         }
     }
 
-    /// Returns true if the process's standard output is this pipe. Returns false if the system doesn't know.
+    /// Returns true if the process's standard output is this pipe. Returns false if the system can't tell.
     #[must_use]
     pub fn is_output_of(&self, pid: u32) -> bool {
         host::writes_to(pid, &self.reader)

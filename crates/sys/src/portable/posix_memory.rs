@@ -1,6 +1,6 @@
-//! Placeholder for the filter that forbids POSIX shared memory. POSIX has no call that forbids it.
+//! Stands in for the filter that forbids POSIX shared memory, because POSIX doesn't have a call to do so.
 
 use std::process::Command;
 
-/// Changes nothing. So an initdb that ends by `SIGKILL` can leave a segment of POSIX shared memory.
+/// Does nothing. Therefore, a killed initdb (`SIGKILL`) can leave behind a segment of POSIX shared memory.
 pub fn refuse_posix_segments(_command: &mut Command) {}

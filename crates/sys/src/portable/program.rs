@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 #[must_use]
 pub fn this_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    // If the system doesn't know the path, a start fails, and its error shows this name.
+    // If the system doesn't provide the path, use this name. Starting it fails with an error that shows the name.
     PROGRAM.get_or_init(|| std::env::current_exe().unwrap_or_else(|_| "pgfresh".into()))
 }
 
-/// Changes nothing: `ps` shows the executable's name.
+/// Does nothing, so `ps` shows the executable's name.
 pub fn set_process_name(_name: &CStr) {}

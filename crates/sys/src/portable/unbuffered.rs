@@ -1,4 +1,4 @@
-//! Placeholder for the flag of writes that bypass the page cache. POSIX has no such flag.
+//! Stands in for the flag for writes that bypass the page cache, which POSIX doesn't have.
 
-/// The flag of `open(2)`, or `None` if the system has none.
+/// The flag for `open(2)`, or `None` if the system doesn't have one.
 pub(crate) const DIRECT: Option<i32> = None;

@@ -1,5 +1,5 @@
-//! Directory handles that open files without following links. They protect pgfresh from users who replace a
-//! file with a link.
+//! Provides directory handles that open files without following links.
+//! They protect pgfresh from users who replace a file with a link.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -104,8 +104,8 @@ impl Directory {
         }
     }
 
-    /// Opens the regular file `name` for reading and writing. Returns an error if the file has another name, too,
-    /// because a change would then show there.
+    /// Opens the regular file `name` for reading and writing. Returns an error if the file has more than
+    /// one name (hard links), because changing it would then change the file under its other names.
     pub fn file_to_change(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = openat(&self.0, single_component(name.as_ref())?, flags, Mode::empty())?;
@@ -130,13 +130,13 @@ impl Directory {
         Ok(File::from(file))
     }
 
-    /// Creates the file `name` with mode 0600 as a clone of `from`, and opens it for writing. The files share their
-    /// blocks until one of them changes. Returns `None`, and creates no file, if the file systems don't support
-    /// clones.
+    /// Creates the file `name` with mode 0600 as a clone of `from`, and opens it
+    /// for writing. The files share their blocks until one of them changes. Returns
+    /// `None`, without creating a file, if the file systems don't support clones.
     ///
     /// # Errors
-    /// Returns an error if `name` exists, or if the call fails for any reason but missing support, for example
-    /// because the disk is full. The call leaves no new file in that case.
+    /// Returns an error if `name` exists, or if the call fails for a reason other than missing
+    /// support, for example because the disk is full. In that case, no new file remains.
     pub fn clone_file(&self, name: impl AsRef<OsStr>, from: &File) -> io::Result<Option<File>> {
         host::clone_file(from, self.0.as_fd(), single_component(name.as_ref())?)
     }

@@ -8,8 +8,8 @@ use crate::host;
 /// Removes an environment variable from our environment, so that child processes don't inherit it, and
 /// returns its value.
 ///
-/// Call this at the start of `main`. The variable stays if other threads are running, or if the system doesn't know
-/// whether any are. Our own user and root can still read the initial environment in the process table.
+/// Call this at the start of `main`. The variable stays if other threads are running, or if the system
+/// can't tell. Our own user and root can still read the initial environment in the process table.
 #[must_use]
 pub fn take_variable(name: &str) -> Option<OsString> {
     let value = env::var_os(name)?;

@@ -1,5 +1,5 @@
-//! Process handles, for sending signals to processes and waiting for them to exit. Unlike a pid, a handle
-//! never reports the end of the wrong process.
+//! Provides process handles, for sending signals to processes and waiting for
+//! them to exit. Unlike a pid, a handle always refers to the same process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,7 +24,7 @@ pub struct ProcessHandle {
 enum Kind {
     /// The kernel reports the end of the process.
     Notified(ExitEvent),
-    /// The kernel reports nothing, so one of our threads polls the process.
+    /// The kernel doesn't report the end of the process, so one of our threads polls the process.
     Polled(PolledProcess),
 }
 
@@ -34,8 +34,8 @@ impl ProcessHandle {
         Self::of_pid(Pid::from_child(child))
     }
 
-    /// Opens a handle for the process that currently has the pid `number`. Returns `None` if no such process
-    /// exists, or if the handle can't be opened.
+    /// Opens a handle for the process that currently has the pid `number`. Returns
+    /// `None` if no process has this pid, or if the handle can't be opened.
     #[must_use]
     pub fn of_number(number: u32) -> Option<Self> {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw)?;
@@ -64,8 +64,8 @@ impl ProcessHandle {
         match &self.kind {
             Kind::Notified(event) => event.signal(self.pid, signal),
             Kind::Polled(watched) if watched.has_ended() => Err(Errno::SRCH.into()),
-            // The check above has just succeeded. Unless the process is our child, it could end before the signal, and
-            // its pid could get a new owner.
+            // The check above has just succeeded. But unless the process is our child, it
+            // could still exit before the signal arrives, and a new process could get its pid.
             Kind::Polled(_) => Ok(kill_process(self.pid, signal)?),
         }
     }
@@ -73,7 +73,7 @@ impl ProcessHandle {
     /// Returns the exit status of a child without reaping it. Returns `None` if the child is still running.
     ///
     /// # Errors
-    /// Returns `ECHILD` if this process is not the parent, or has already reaped the child.
+    /// Returns `ECHILD` if this process isn't the parent, or has already reaped the child.
     pub fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let ended = waitid(WaitId::Pid(self.pid), look)?;

@@ -14,13 +14,13 @@ use super::polling::poll_until;
 use super::segments::remove_segments;
 use crate::{Lock, host};
 
-/// Number of searches in a row without a find after which only exiting processes can still hold the file. A child that
-/// starts during one of them is in the next.
+/// Number of consecutive unsuccessful searches that prove that only exiting processes still hold the file.
+/// One search isn't enough, because a child that starts during a search shows up only in the next one.
 const ENOUGH_VAIN_SEARCHES: u32 = 2;
 
-/// Sends `SIGQUIT` to the processes that have the lock file `path` open, and waits up to `grace` for their end.
-/// With `only`, sends it to that process alone, if it has the file open. Like [`end_holders`], signals only processes
-/// of `account` and of our own user, never signals the calling process, and needs a canonical `path`.
+/// Sends `SIGQUIT` to the processes that have the lock file `path` open, and waits up to `grace` until they have
+/// exited. With `only`, sends it to that process alone, if it has the file open. Like [`end_holders`], signals only
+/// processes of `account` and of our own user, never signals the calling process, and needs a canonical `path`.
 ///
 /// # Errors
 /// Returns an error if the system doesn't list its processes, or if the wait fails.
@@ -34,12 +34,12 @@ pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: 
     wait_for_all(&asked, grace)
 }
 
-/// Sends `SIGQUIT` to the server that listens on the unix socket `socket`, and kills it if it has not ended after
-/// `grace`. Needs no table of processes. Signals only a process of `account` or of our own user. Does nothing if no
-/// such process listens, or if the system does not tell which one does.
+/// Sends `SIGQUIT` to the server that listens on the unix socket `socket`, and kills it if it has not ended
+/// after `grace`. Doesn't need the process table. Signals only a process of `account` or of our own user.
+/// Does nothing if a process of any other user listens, or if the system can't tell which process listens.
 ///
 /// # Errors
-/// Returns an error if the wait for the end fails.
+/// Returns an error if waiting for the server fails.
 #[expect(clippy::let_underscore_must_use, reason = "the server may have ended since, which is what we want")]
 pub fn end_listener(socket: &Path, account: u32, grace: Duration) -> io::Result<()> {
     let listener = || {
@@ -63,15 +63,15 @@ pub fn end_listener(socket: &Path, account: u32, grace: Duration) -> io::Result<
 /// removes their System V segments. Returns true once the lock is free, and false if a process still holds it after
 /// 10 s. Never kills the calling process.
 ///
-/// Spares processes of other users. They may not belong to the server at all, since a process can
-/// send its open files to any other process over a socket (unix(7), `SCM_RIGHTS`).
+/// Spares processes of other users. They might not belong to the server at all, because a
+/// process can send its open files to any other process over a socket (unix(7), `SCM_RIGHTS`).
 ///
 /// `path` must be canonical. Only root can see the open files of other users' processes. The search examines the
 /// open files of every process, which takes milliseconds on a busy machine, so don't call this function during
 /// normal operation.
 ///
 /// # Errors
-/// Returns an error if [`remove_segments`] fails. Processes that end during the search cause no error.
+/// Returns an error if [`remove_segments`] fails. Processes that exit during the search don't cause an error.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
     let mut ended = HashSet::new();
@@ -80,13 +80,14 @@ pub fn end_holders(path: &Path, account: u32) -> io::Result<bool> {
         if !Lock::is_held(path)? {
             return Ok(true);
         }
-        // An exiting process no longer lists its open files, but it retains them and its memory for a few milliseconds.
+        // Only exiting processes still hold the file: the kernel no longer lists their open files,
+        // but they retain the files and their memory for a few milliseconds. Wait for them.
         if vain_searches == ENOUGH_VAIN_SEARCHES {
             return Ok(false);
         }
-        // Stop all holders first. Otherwise, a holder could react to the end of another one before the signal reaches
-        // it: initdb removes the pid file of a killed server. Without a table of processes, all holders must end by
-        // themselves.
+        // Stop all holders first. Otherwise, one holder could react to the end of another
+        // before its own signal arrives. For example, initdb removes the pid file of a
+        // killed server. Without a process table, all holders must exit on their own.
         let holders = holders(path, account).unwrap_or_default();
         for signal in [Signal::STOP, Signal::KILL] {
             for holder in &holders {

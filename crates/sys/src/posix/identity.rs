@@ -1,4 +1,4 @@
-//! Facts about this process: its user, group and host, and the signals that it ignores. Also random bytes.
+//! Returns facts about this process (its user, group and host, and the signals that it ignores), and random bytes.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub fn is_root() -> bool {
     user() == 0
 }
 
-/// Returns the host name, or `None` if the system has none or one that isn't UTF-8. Source: gethostname(2).
+/// Returns the host name, or `None` if the system doesn't have one or if it isn't UTF-8. Source: gethostname(2).
 #[must_use]
 #[allow(unsafe_code)]
 pub fn host_name() -> Option<String> {

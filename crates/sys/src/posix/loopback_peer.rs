@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use crate::system::connections;
 
-/// Returns true if a connection's peer is on this machine and belongs to our user or to root. `remote` is the
-/// peer's address, and `local` is our own address. Returns false if the system doesn't know the owner.
+/// Returns true if a connection's peer is on this machine and belongs to our user or to root. `remote`
+/// is the peer's address, and `local` is our own address. Returns false if the owner is unknown.
 #[must_use]
 pub fn is_own_loopback_peer(remote: SocketAddr, local: SocketAddr) -> bool {
     let (remote, local) = (canonical(remote), canonical(local));
@@ -17,9 +17,8 @@ pub fn is_own_loopback_peer(remote: SocketAddr, local: SocketAddr) -> bool {
     connections::owner(remote, local).is_some_and(|owner| owner == ours || owner == 0)
 }
 
-/// Returns true if a connection's peer is on this machine and a process still has the peer's socket open,
-/// even if only for reading. `remote` is the peer's address, and `local` is our own address. Returns false if the
-/// system doesn't know.
+/// Returns true if a connection's peer is on this machine and a process still has the peer's socket open, even if only
+/// for reading. `remote` is the peer's address, and `local` is our own address. Returns false if the system can't tell.
 #[must_use]
 pub fn is_open_on_this_machine(remote: SocketAddr, local: SocketAddr) -> bool {
     connections::is_open(canonical(remote), canonical(local))

@@ -1,4 +1,4 @@
-//! Calls that Linux and macOS both have.
+//! Implements functions on calls that Linux and macOS both have.
 
 pub(crate) mod child;
 pub(crate) mod directory;

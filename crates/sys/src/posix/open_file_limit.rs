@@ -19,7 +19,7 @@ pub(crate) const OPEN_MAX: u16 = 10_240;
 pub fn raise_open_file_limit() {
     let usual = *ORIGINAL_LIMIT.get_or_init(|| getrlimit(Resource::Nofile));
     let raise = |current| setrlimit(Resource::Nofile, Rlimit { current, ..usual });
-    // macOS has no maximum, but refuses more than its own limit.
+    // macOS reports no maximum, but refuses any limit above `OPEN_MAX`.
     let _ = raise(usual.maximum).or_else(|_| raise(Some(OPEN_MAX.into())));
 }
 

@@ -1,4 +1,4 @@
-//! Replacement for directory notifications, on systems that lack or refuse them.
+//! Replaces directory notifications on systems that lack or refuse them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,15 +8,15 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::poll::wait_for_any;
 
-/// Minimum length of a pause.
+/// Minimum poll interval.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-/// Maximum length of a pause.
+/// Maximum poll interval.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
-/// Between these bounds, a pause is one `PART`th of the time since [`PolledDirectory::begin`]. So a caller waits little
-/// longer than with notifications.
+/// Between these bounds, the poll interval is one `PART`th of the time since
+/// [`PolledDirectory::begin`], so a caller waits only a little longer than with notifications.
 const PART: u32 = 16;
 
-/// A watch that doesn't look at the directory: each wait ends after a short pause, as if a file had changed.
+/// A watch that doesn't read the directory: each wait ends after the poll interval, as if a file had changed.
 #[derive(Debug)]
 pub(crate) struct PolledDirectory {
     since: Instant,
@@ -27,8 +27,8 @@ impl PolledDirectory {
         Self { since: Instant::now() }
     }
 
-    /// Waits until a short pause is over or all writers of the pipe `alive` have closed it, but at most for `timeout`.
-    /// Returns true if the pipe was closed.
+    /// Waits until the poll interval is over or all writers of the pipe `alive` have
+    /// closed it, but at most for `timeout`. Returns true if the pipe was closed.
     pub(crate) fn wait(&self, alive: impl AsFd, timeout: Duration) -> io::Result<bool> {
         let pause = (self.since.elapsed() / PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         let mut waited = [PollFd::new(&alive, PollFlags::IN)];

@@ -1,8 +1,8 @@
 //! Watches a process by its pid. This is a fallback for systems without process handles, such as kernels
 //! before 5.3 and containers whose runtime filters the system calls for process handles.
 //!
-//! After a process has exited, another process can get the same pid. No process gets the pid of a child that we haven't
-//! waited for yet. For processes that aren't our children, this module compares start times.
+//! After a process has exited, a new process can get the same pid, except that the pid of a child stays reserved
+//! until we have waited for the child. For processes that aren't our children, this module compares start times.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use super::poll::wait_for_any;
 use super::process_facts::{ProcessState, process_of};
 
-/// Pause between two checks of a process.
+/// Poll interval for a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A process that one of our threads polls.
@@ -28,7 +28,7 @@ pub(crate) struct PolledProcess {
     pub(crate) end: OwnedFd,
 }
 
-/// Tells a process from a later one with the same pid.
+/// Distinguishes a process from a later process with the same pid.
 #[derive(Debug, Clone, Copy)]
 enum Identity {
     /// The process is our child.
@@ -41,8 +41,8 @@ impl PolledProcess {
     /// Starts watching the process that currently has the pid `pid`.
     ///
     /// # Errors
-    /// Returns `ESRCH` if there is no such process, or if the system doesn't show it to us. Returns an error if our
-    /// own process can open no pipe or start no thread.
+    /// Returns `ESRCH` if the process doesn't exist, or if the system doesn't show it
+    /// to us. Returns an error if our own process can't open a pipe or start a thread.
     pub(crate) fn begin(pid: Pid) -> io::Result<Self> {
         let identity = match child_has_ended(pid) {
             Ok(_) => Identity::Child,
@@ -75,7 +75,7 @@ fn is_running(pid: Pid, identity: Identity) -> bool {
 /// Returns true if a child has exited, without reaping it.
 ///
 /// # Errors
-/// Returns `ECHILD` if we have reaped the child, or if the process is not our child.
+/// Returns `ECHILD` if we have reaped the child, or if the process isn't our child.
 fn child_has_ended(pid: Pid) -> Result<bool, Errno> {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     Ok(waitid(WaitId::Pid(pid), look)?.is_some())

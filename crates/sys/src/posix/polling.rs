@@ -1,11 +1,10 @@
-//! Waits until a dying process has released its resources. The kernel sends no notification for this, so we
-//! have to poll.
+//! Waits until an exiting process has released its resources. The
+//! kernel doesn't send a notification for this, so this module polls.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The timeout and the pause between checks. On a busy machine, a killed process can take seconds to
-/// disappear.
+/// The timeout and the poll interval. On a busy machine, a killed process can take seconds to disappear.
 const TIMEOUT_AND_PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
 /// Polls `condition` until it holds. Returns false if it still doesn't hold after the timeout.

@@ -1,16 +1,15 @@
-//! Facts about processes that the process tables of all systems have.
+//! Defines the facts about a process that the process tables of all systems contain.
 
 use rustix::process::Pid;
 
 use crate::host;
 
-/// A process at one moment.
+/// A snapshot of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     /// Pid of the parent.
     pub(crate) parent: u32,
-    /// When the process began, in a unit that depends on the system. Two processes that had the same pid differ in
-    /// this.
+    /// When the process started, in a unit that depends on the system. This distinguishes processes with the same pid.
     pub(crate) started: u64,
     pub(crate) state: ProcessState,
 }
@@ -18,14 +17,14 @@ pub(crate) struct Process {
 /// The activity of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// The process waits for an event, and a signal would wake it. macOS checks all threads, and Linux the main thread.
+    /// The process waits for an event, and a signal would wake it. On
+    /// macOS this applies to all threads, and on Linux to the main thread.
     Asleep,
-    /// The process runs, is stopped, or waits for an event and no signal wakes it. Also the answer if the system
-    /// doesn't know.
+    /// The process is running, is stopped, or is in an uninterruptible wait. Also used if the system can't tell.
     Busy,
-    /// The process exits: the kernel is releasing its memory and its files.
+    /// The process is exiting: the kernel is releasing its memory and its files.
     Ending,
-    /// The process has exited, and its parent hasn't waited for it yet: a zombie.
+    /// The process is a zombie: it has exited, but its parent hasn't waited for it yet.
     Ended,
 }
 
@@ -41,8 +40,8 @@ pub fn is_asleep(pid: u32) -> bool {
     host::process(pid).is_some_and(|process| process.state == ProcessState::Asleep)
 }
 
-/// Returns true if the process has begun to exit, or is a zombie for which its parent hasn't waited yet. The kernel
-/// closes an exiting process's sockets before it reports the exit. Returns false if the process doesn't exist.
+/// Returns true if the process has begun to exit, or is a zombie. The kernel closes an exiting
+/// process's sockets before it reports the exit. Returns false if the process doesn't exist.
 #[must_use]
 pub fn is_ending(pid: u32) -> bool {
     let state = host::process(pid).map(|process| process.state);

@@ -17,9 +17,9 @@ pub(crate) struct Segment {
     pub(crate) is_attached: bool,
 }
 
-/// Removes the segments and the semaphores that `account` owns and the process `creator` made. Returns the number of
-/// removed segments. Does nothing while `creator` is alive. Waits until exiting processes have detached from the
-/// segments.
+/// Removes the segments and the semaphores that `account` owns and the process
+/// `creator` created. Returns the number of removed segments. Does nothing while
+/// `creator` is alive. Waits until exiting processes have detached from the segments.
 ///
 /// # Errors
 /// Returns `TimedOut` if a process is still attached after 10 s, and an error if the table of segments is unreadable
@@ -63,7 +63,7 @@ fn remove(id: i32) -> io::Result<bool> {
     }
 }
 
-/// Removes one set of semaphores. Ignores errors, because another process may have removed the set meanwhile.
+/// Removes one semaphore set. Ignores errors, because another process may have removed the set in the meantime.
 #[allow(unsafe_code)]
 fn remove_semaphores(set: i32) {
     // SAFETY: IPC_RMID takes no fourth argument.

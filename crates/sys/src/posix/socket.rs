@@ -1,4 +1,4 @@
-//! Socket options and states that the standard library lacks.
+//! Sets socket options and checks socket states that the standard library doesn't support.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -43,7 +43,7 @@ pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
 pub(crate) struct Peer {
     /// Effective uid of the process.
     pub(crate) user: u32,
-    /// Pid of the process, or `None` if the system doesn't know it.
+    /// Pid of the process, or `None` if the system doesn't report it.
     pub(crate) process: Option<Pid>,
 }
 

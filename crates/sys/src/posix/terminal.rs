@@ -15,8 +15,8 @@ pub fn replace_stdin(file: impl AsFd) -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdin(file)?)
 }
 
-/// Returns the width of the terminal `output` in columns, or `None` if it is not a terminal or the terminal has no
-/// size.
+/// Returns the width of the terminal `output` in columns, or `None`
+/// if it isn't a terminal or the terminal doesn't have a size.
 #[must_use]
 pub fn terminal_width(output: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(output).ok()?;

@@ -23,7 +23,7 @@ pub enum Waiting {
 /// Source: open(2).
 ///
 /// # Errors
-/// Returns `EINVAL` if `direct` is true and the file system or the operating system does not support that.
+/// Returns `EINVAL` if `direct` is true and the file system or the operating system doesn't support direct writes.
 pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Result<File> {
     // rustix 1 confuses O_DSYNC with O_SYNC, so the constants come from libc.
     let waiting = match waiting {

@@ -9,7 +9,8 @@ use std::path::Path;
 
 /// Size in bytes of the first part of an index entry, up to its object name.
 const STAT_SIZE: usize = 40;
-/// Possible lengths of an object name, for SHA-1 and SHA-256. The index doesn't specify its hash, so we try both.
+/// Possible lengths of an object name, for SHA-1 and SHA-256.
+/// The index doesn't specify its hash, so the reader tries both.
 const OBJECT_NAME_SIZES: [usize; 2] = [20, 32];
 /// Flag that marks an entry with 16 additional flags.
 const EXTENDED: u16 = 0x4000;

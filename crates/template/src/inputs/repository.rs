@@ -46,7 +46,7 @@ pub(super) enum GitStatus {
 }
 
 impl Scope {
-    /// Finds the rules for the folder in which a search starts. `start` must be absolute and contain no links.
+    /// Finds the rules for the folder where a search starts. `start` must be absolute and contain no links.
     pub(super) fn of_start(start: &Path) -> Self {
         let Some(root) = start.ancestors().find(|folder| git_folder(folder).is_some()) else {
             return Self::Unrestricted;

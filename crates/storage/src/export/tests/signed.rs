@@ -98,7 +98,7 @@ fn unsigned_or_foreign_signed_entry_is_refused() {
     let other = SigningKey::generate().unwrap();
     sign(&journey.folder, &other, &AtomicBool::new(false)).unwrap();
     journey.expect_refusal("which is not trusted");
-    // A different key with an identical id is still not trusted.
+    // A different key with the same id still isn't trusted.
     let mut text = other.public().to_string();
     text.replace_range(3..13, &journey.key.public().to_string()[3..13]);
     if let Ok(alike) = text.parse() {
