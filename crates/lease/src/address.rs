@@ -1,4 +1,4 @@
-//! Database addresses, and checks that a session is in the right database.
+//! Identifies databases by oid and name, and checks that a session is in the right database.
 //!
 //! When a session starts, the server finds its database by name, but SQL may give that name to another database at any
 //! moment. So before using a session, pgfresh asks the server for the oid of the session's database. From then on, the

@@ -1,4 +1,4 @@
-//! pgfresh's own connections to its server, and functions that build SQL for them.
+//! Manages pgfresh's own connections to its server, and builds SQL for them.
 //!
 //! Through these connections, pgfresh creates, renames, resets and drops databases. They are pooled, because opening a
 //! connection takes longer than most statements.

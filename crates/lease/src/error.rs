@@ -1,5 +1,5 @@
-//! Errors of leases and their sessions. Each has an SQLSTATE, because clients receive them as if they came from the
-//! server.
+//! Defines the errors of leases and their sessions. Each has an SQLSTATE,
+//! because clients receive the errors as if they came from the server.
 
 use std::error::Error;
 use std::io;

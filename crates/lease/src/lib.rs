@@ -4,10 +4,9 @@
 //! each new lease. When a lease ends, pgfresh resets its database to the template's state, or drops the database if it
 //! cannot prove that the reset worked.
 //!
-//! The module `table` decides which name gets which database, without any I/O. The `execute`
-//! module runs the table's tasks, either in a waiting client's thread or in a maintenance
-//! worker (module `maintenance`). All code is blocking, because every task waits for the
-//! server. This crate knows nothing about the protocol between clients and the gateway.
+//! The module `table` decides which name gets which database, without any I/O. The `execute` module runs the table's
+//! tasks, either in a waiting client's thread or in a maintenance worker (module `maintenance`). All code is blocking,
+//! because every task waits for the server. This crate doesn't deal with the protocol between clients and the gateway.
 //!
 //! Some words have a specific meaning here:
 //!
@@ -17,8 +16,13 @@
 //! - Some of the server's sessions are for clients. A *seat* is one backend's right to use one of these.
 //! - A *stamp* is a text representing everything that a session reads only at its start. If any of this changes, so
 //!   does the stamp.
-//! - A *mark* is a record that pgfresh writes to find out how far the server has flushed the log.
-//! - A *note* is a file in a cache entry in which one server stores its findings about a template for the next server.
+//! - A lease *lingers* if it keeps its database for a while after its last session has ended.
+//! - *Traces* are state that a called function leaves behind in a backend. A backend with traces can't be reused.
+//! - *SQL* as the subject of a sentence stands for statements run by users. A database *belongs to SQL* if users have
+//!   created or renamed it, so pgfresh doesn't manage it.
+//! - A *mark* is a record that pgfresh writes to the log. Once the server
+//!   has flushed the mark, it has also flushed all earlier records.
+//! - A *note* is a file in a cache entry. One server stores its findings about a template there for the next server.
 //!
 //! Databases have these names:
 //!

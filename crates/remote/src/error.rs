@@ -1,4 +1,4 @@
-//! Errors that occur while using a remote.
+//! Defines the errors that occur while using a remote.
 //!
 //! Each message fits on one line and contains no secret, because it ends up in the output of test runs.
 

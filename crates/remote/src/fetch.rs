@@ -1,4 +1,4 @@
-//! Downloads a template.
+//! Downloads a template from a remote.
 //!
 //! A download reads the head first, then the tree, then the frames over several connections. A frame is a compressed
 //! piece of a file. Each frame is verified as soon as it arrives, so damaged data never reaches the cache.

@@ -1,7 +1,7 @@
 //! Measures a remote's size and removes old templates from it.
 //!
-//! A remote grows with each push, so users remove old templates from time to time. Such a collection first removes old
-//! heads, then the blobs that no remaining head needs.
+//! A remote grows with each push, so users remove old templates from time to time. This
+//! collection first removes old heads, then the blobs that no remaining head needs.
 //!
 //! A machine that pushes a template can reuse other templates' packs, and it writes the template's head last. A
 //! collection therefore only removes a blob if:

@@ -77,7 +77,7 @@ impl fmt::Debug for RemoteCache {
     }
 }
 
-/// The cache entry into which [`RemoteCache`] fetches a template, and the limit for its size.
+/// The cache entry that receives a fetched template, and the limit on the template's size.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination<'a> {
     /// The right to create the template's cache entry.

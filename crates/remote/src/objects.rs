@@ -296,7 +296,7 @@ fn no_retry() -> RetryConfig {
 }
 
 fn client_options(kind: StoreKind) -> ClientOptions {
-    // Callers bound every wait, so the client has no request timeout.
+    // Callers bound every wait, so the client doesn't need a request timeout.
     let options = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
     options.with_allow_http(kind == StoreKind::Http || emulated(kind))
 }

@@ -1,4 +1,4 @@
-//! Uploads a template.
+//! Uploads a template to a remote.
 //!
 //! A push uploads packs with the new frames, then the tree, and finally the head. A template is invisible to other
 //! machines until its head exists. If the push is interrupted before that, a later collection removes the uploaded
@@ -313,8 +313,8 @@ pub(crate) struct Published {
 /// Uploads the tree, then the head. If `replace` is true, overwrites an existing head.
 ///
 /// # Errors
-/// Returns an error if the remote fails, or if a registry has removed a blob that this template shares with another. A
-/// template with a missing blob gets no head, so it remains invisible.
+/// Returns an error if the remote fails, or if a registry has removed a blob that this template
+/// shares with another. A template with a missing blob doesn't get a head, so it remains invisible.
 pub(crate) async fn publish(
     store: &TemplateStore,
     fingerprint: &str,

@@ -55,8 +55,8 @@ impl Abandoned {
         Self::of(path, Lock::try_take)
     }
 
-    /// Waits until the directory at `path` has no owner, then locks it. Returns `None` if the directory
-    /// doesn't exist.
+    /// Waits until the owner of the directory at `path` has exited, then
+    /// locks the directory. Returns `None` if the directory doesn't exist.
     ///
     /// # Errors
     /// Returns the error of the file system, with the path.

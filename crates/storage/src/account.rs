@@ -29,7 +29,7 @@ pub enum AccountError {
     /// `/etc/passwd` has neither `postgres` nor `nobody`.
     #[error("cannot run a server as root: \"/etc/passwd\" has neither \"postgres\" nor \"nobody\"")]
     Absent,
-    /// Our user namespace maps only root, and the kernel doesn't let us create a new namespace.
+    /// Our user namespace doesn't map either account, and the kernel doesn't let us create a new namespace.
     #[error("cannot run a server as root: this user namespace has no other user")]
     Alone(#[source] io::Error),
 }
@@ -68,8 +68,8 @@ impl Account {
     /// are always local.
     ///
     /// # Errors
-    /// Returns [`AccountError::Absent`] if root has no other account to run servers as, and
-    /// [`AccountError::Alone`] if its user namespace has no other user.
+    /// Returns [`AccountError::Absent`] if neither account exists. Returns [`AccountError::Alone`] if
+    /// our user namespace doesn't map either account and the kernel refuses to create a new namespace.
     pub fn for_server() -> Result<Self, AccountError> {
         if !sys::is_root() {
             return Ok(Self::ours());

@@ -71,7 +71,7 @@ impl Cache {
         let images = cache.images();
         private::ensure(&images, 0o700)?;
         let tag = cache.root.join("CACHEDIR.TAG");
-        // A read-only cache needs no tag: if it doesn't have any entries yet, it is useless anyway.
+        // A read-only cache doesn't need a tag. If the cache doesn't have any entries yet, it is useless anyway.
         if !tag.exists() && cache.expect_writable().is_ok() {
             fs::write(&tag, CACHE_TAG).attempt("write", &tag)?;
         }

@@ -1,4 +1,4 @@
-//! Errors that occur while opening the cache, adding an entry, or copying one.
+//! Defines the errors that occur while opening the cache, adding an entry, or copying an entry.
 
 use std::path::PathBuf;
 

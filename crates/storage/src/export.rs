@@ -123,8 +123,8 @@ fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), File
 /// Compares the files of the exported entry at `folder` with its manifest, then signs the entry.
 ///
 /// # Errors
-/// Returns [`CacheError::Invalid`] if a file differs from the manifest. The entry has no new signature in
-/// that case.
+/// Returns [`CacheError::Invalid`] if a file differs from the
+/// manifest. In that case, the entry doesn't get a new signature.
 pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(), CacheError> {
     let head = UncheckedEntry::open(folder)?.new_head(cancelled)?;
     Ok(write_signed(&head, key, folder).map_err(|error| error.given_in(folder))?)

@@ -1,4 +1,4 @@
-//! I/O errors that include the failed action and its path. A bare [`io::Error`] has neither.
+//! Adds the failed action and its path to I/O errors, because a bare [`io::Error`] has neither.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,10 @@
-//! Stores data directories: the cache of templates, and the copies that servers run on. Copying must be fast,
-//! and no copy may outlive its owner, the pgfresh process that created it.
+//! Stores data directories: the cache of templates, and the copies that servers run on. Copying
+//! must be fast, and a copy must not outlive its owner, the pgfresh process that created the copy.
 //!
-//! A [`Place`] is a directory in RAM or on disk with enough free space. It contains one [`RunDirectory`] per
-//! server. A run directory is private and locked, so a sweep can tell when the owner is gone and remove the
-//! directory. The files are copies of an [`Entry`] in the [`Cache`]. Entries are immutable, and each is
-//! published with a single rename. This crate knows nothing about PostgreSQL: to it, a data directory is just
-//! a tree of regular files.
+//! A [`Place`] is a directory in RAM or on disk with enough free space. It contains one [`RunDirectory`] per server.
+//! A run directory is private and locked, so a sweep can tell when the owner is gone and remove the directory. The
+//! files are copies of an [`Entry`] in the [`Cache`]. Entries are immutable, and each is published with a single
+//! rename. This crate doesn't depend on PostgreSQL and treats a data directory as a tree of regular files.
 //!
 //! ```text
 //! CACHE/images/FINGERPRINT/manifest      list of files, written last (its mtime is the time of the last use)

@@ -106,8 +106,8 @@ impl Building {
 
 impl Drop for Building {
     fn drop(&mut self) {
-        // Remove the lock file while we still hold its lock. A process waiting for this lock will notice that
-        // the file's name is gone and create a new file.
+        // Remove the lock file while we still hold its lock. A process waiting for
+        // this lock will notice that the file has been removed and create a new file.
         if let Err(error) = fs::remove_file(&self.lock) {
             tracing::debug!(%error, path = %self.lock.display(), "could not remove a lock");
         }
@@ -125,8 +125,8 @@ fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, Cach
     Ok(manifest)
 }
 
-/// Creates the data directory in `staging` with all directories that `manifest` lists, and returns its path.
-/// If the file system has no room for the files, returns an error about `entry`.
+/// Creates the data directory in `staging` with all directories that `manifest` lists, and returns
+/// its path. If the file system doesn't have room for the files, returns an error about `entry`.
 pub(crate) fn make_directories(
     manifest: &Manifest,
     staging: &Path,

@@ -1,9 +1,8 @@
 //! Creates keys, and signs and verifies templates. Keys and signatures use
 //! minisign's format, so users can also create and check them with that tool.
 //!
-//! Secret keys have no password, because they are meant to be stored as secrets in a CI system. Errors and
-//! `Debug` output never contain a secret. Source: jedisct1.github.io/minisign, sections "Signature format"
-//! and "Secret key format".
+//! Secret keys don't have a password, because users store them as secrets in a CI system. Errors and `Debug` output
+//! never contain a secret. Source: jedisct1.github.io/minisign, sections "Signature format" and "Secret key format".
 
 use std::fmt;
 use std::io;
@@ -152,7 +151,7 @@ impl SigningKey {
         let id: [u8; 8] = bytes[number..key].try_into().map_err(foreign)?;
         let pair: [u8; 64] = bytes[key..sum].try_into().map_err(foreign)?;
         let pair = ed25519_dalek::SigningKey::from_keypair_bytes(&pair).map_err(|_| KeyError::Foreign)?;
-        // If a key has no password, minisign writes zeros instead of a checksum.
+        // If a key doesn't have a password, minisign writes zeros instead of a checksum.
         if bytes[sum..] != [0; 32] && bytes[sum..] != checksum(id, &pair) {
             return Err(KeyError::Foreign);
         }

@@ -55,8 +55,8 @@ fn invalid_entry(path: &Path, what: &'static str) -> CacheError {
     CacheError::Invalid { path: path.to_owned(), what }
 }
 
-/// Turns an error about damage into [`CacheError::Invalid`]. Rebuilding is no remedy, because the entry
-/// wasn't built here.
+/// Turns an error about damage into [`CacheError::Invalid`].
+/// Rebuilding wouldn't help, because the entry wasn't built here.
 fn damage_to_invalid(error: CopyError) -> CacheError {
     match error {
         CopyError::File(error) => error.into(),

@@ -1,6 +1,6 @@
-//! Safe wrappers for operating system calls that the standard library lacks. They include advisory locks,
-//! directory handles, clones of files, process handles, memory limits, System V segments, user namespaces, and the
-//! disks below a path.
+//! Wraps operating system calls that the standard library lacks in safe functions.
+//! They include advisory locks, directory handles, clones of files, process handles,
+//! memory limits, System V segments, user namespaces, and the disks below a path.
 //!
 //! This is the only crate that may contain `unsafe` or depend on the operating system. It knows nothing about
 //! PostgreSQL. Its folders:

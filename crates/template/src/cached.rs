@@ -38,7 +38,7 @@ impl CachedTemplate {
 pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     let mut all = Vec::new();
     for fingerprint in cache.fingerprints()? {
-        // Another process may have removed this entry since we listed them.
+        // Another process may have removed this entry after the call above listed it.
         if let Some(entry) = cache.examine(&fingerprint)? {
             let (occupied, last_use) = (entry.occupied()?, entry.last_use()?);
             all.push(CachedTemplate {

@@ -1,5 +1,5 @@
-//! Errors that occur when pgfresh looks up or builds a template, or starts a server. Their texts follow the style of
-//! PostgreSQL's messages.
+//! Defines the errors that occur when pgfresh looks up or builds a template,
+//! or starts a server. Their texts follow the style of PostgreSQL's messages.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -214,7 +214,7 @@ pub enum SetupError {
     Compressed {
         /// Path of the file.
         file: String,
-        /// Command that decompresses such a file to stdout.
+        /// Command that decompresses the file to stdout.
         unpack: &'static str,
     },
     /// A SQL file begins a transaction but doesn't end it, so its changes are lost.
@@ -401,7 +401,7 @@ fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<St
     }
 }
 
-/// Returns advice if the setup's shell couldn't run a program. The server's log contains nothing about such a failure.
+/// Returns advice if the setup's shell couldn't run a program. The server's log doesn't contain this failure.
 fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
     // Source: POSIX, 2.8.2.
     match status.code() {

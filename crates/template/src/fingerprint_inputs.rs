@@ -91,7 +91,7 @@ impl FingerprintInputs {
         }
     }
 
-    /// Returns the SQL files in the order in which they run.
+    /// Returns the SQL files in execution order.
     pub(crate) fn sql_files(&self) -> Vec<&str> {
         self.0.get(SQL_FILES).map_or_else(Vec::new, |list| list.split('\n').collect())
     }
@@ -122,7 +122,7 @@ impl FingerprintInputs {
 pub(crate) const GOES_ON_FROM: &str = "template it goes on from";
 /// Prefix for the keys of input files.
 pub(crate) const INPUT: &str = "input ";
-/// Key for the list of SQL files, one per line in the order in which they run.
+/// Key for the list of SQL files, one per line in execution order.
 pub(crate) const SQL_FILES: &str = "list of SQL files";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Builds templates, so that each migration runs only once instead of for every server. A template is a prepared data
 //! directory, named by its fingerprint. This crate also starts servers from templates.
 //!
-//! A [`TemplateSpec`] describes how to build a template. Its [`FingerprintInputs`] are everything that influences the
-//! result, and their fingerprint is the template's name. A build runs in a private run directory, under a guard (a
-//! process that cleans up after pgfresh), just like every server. It publishes the complete template in the cache. This
-//! crate knows nothing about tests or clients.
+//! A [`TemplateSpec`] describes how to build a template. Its [`FingerprintInputs`] are everything that
+//! influences the result, and their fingerprint is the template's name. A build runs in a private run
+//! directory, under a guard (a process that cleans up after pgfresh), just like every server. It
+//! publishes the complete template in the cache. This crate doesn't deal with tests or clients.
 
 mod base;
 mod build;

@@ -61,7 +61,7 @@ pub(crate) struct Setup<'a> {
 /// State of the server before the first step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StartingPoint<'a> {
-    /// The server has no database for the template yet.
+    /// The server doesn't have a database for the template yet.
     BaseImage,
     /// The extended template (`from`) has a database in the cluster. The value is the database's name.
     From(&'a str),

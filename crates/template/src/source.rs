@@ -38,8 +38,8 @@ pub struct SourceError {
     pub reason: Box<dyn Error + Send + Sync>,
 }
 
-/// A place from which pgfresh can fetch templates instead of building them. It may also accept templates built on this
-/// machine.
+/// A source of templates, which pgfresh can fetch instead of building
+/// them. The source may also accept templates built on this machine.
 pub trait TemplateSource: fmt::Debug + Send + Sync {
     /// Puts the template into the cache if the source has it. If another machine is building the template, waits for
     /// that build. The template can have at most `limit` bytes.

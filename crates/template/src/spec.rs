@@ -7,7 +7,7 @@ use crate::Steps;
 /// Names that a template can't have: the databases of every cluster, and the word "none", which users write if they
 /// want no template.
 const RESERVED_NAMES: [&str; 4] = ["none", "postgres", "template0", "template1"];
-/// Prefix for the names of pgfresh's own databases. No other database can have such a name.
+/// Prefix for the names of pgfresh's own databases. Other databases can't have a name with this prefix.
 pub const PREFIX: &str = "pgfresh_";
 /// Maximum length of a template's name, in bytes. A server allows names of up to 63 bytes (`NAMEDATALEN`), and the
 /// background server calls a template's database `pgfresh_template_NAME`.
@@ -112,7 +112,7 @@ impl TemplateSpec {
         beside + &self.name
     }
 
-    /// Returns true if the template has a setup command without inputs, in which case its result can't be cached.
+    /// Returns true if the template has a setup command without inputs. The command's result can't be cached then.
     #[must_use]
     pub fn runs_each_time(&self) -> bool {
         self.setup.is_some() && self.inputs.is_empty()

@@ -44,7 +44,8 @@ impl Provisioner {
     /// Looks up or builds the template in the options, or the base image if the options have no template.
     ///
     /// # Errors
-    /// Returns an error if the setup failed, or if it has no inputs, because its result can't be cached then.
+    /// Returns an error if the setup failed, or if the setup doesn't
+    /// have inputs, because its result can't be cached then.
     pub fn template(&self, report: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         self.template_of(self.server_options().template.as_ref(), report)
     }
@@ -69,9 +70,9 @@ impl Provisioner {
         spec.map_or_else(|| self.base_image(report), |spec| self.look_up_or_build(spec, report))
     }
 
-    /// Starts a server on a copy of the template in the options, building the template first if necessary. A template
-    /// whose setup runs each time isn't in the cache. For such a template, pgfresh copies the last cacheable template
-    /// before it and runs the remaining setups in the new server.
+    /// Starts a server on a copy of the template in the options, building the template first if
+    /// necessary. A template whose setup runs each time isn't in the cache. Instead, pgfresh copies
+    /// the last cacheable template before it and runs the remaining setups in the new server.
     ///
     /// # Errors
     /// Returns the errors of [`Self::template`], [`ProvisionError::Place`] if no place has enough room, and

@@ -1,9 +1,9 @@
 //! Starts and checks backends. A backend is the server process
 //! for one session, and it is tied to its startup parameters.
 //!
-//! Since starting a backend takes a few milliseconds, pgfresh starts some ahead of
-//! their clients and retains others after their clients have disconnected. Before
-//! reusing an idle backend, pgfresh checks that it still behaves like a new one.
+//! Since starting a backend takes a few milliseconds, pgfresh starts some ahead of their
+//! clients and retains others after their clients have disconnected. Before reusing an
+//! idle backend, pgfresh checks that the backend still behaves like a new one.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

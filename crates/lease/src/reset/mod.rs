@@ -1,4 +1,4 @@
-//! Resets used databases to their template's state. To be able to do so, also records what the template contains.
+//! Resets used databases to their template's state, based on a record of the template's contents.
 
 pub(crate) mod catalog;
 pub(crate) mod digest;

@@ -1,4 +1,4 @@
-//! Reads server-wide information about a database: its sessions, its attributes and the end of the log.
+//! Reads the state of a database outside its files: its sessions, its attributes and the end of the log.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Removes what deleted rows leave behind in a table: dead tuples and line pointers. Otherwise, new rows would reuse
-//! their space, and a test could find its rows in a different order than in a new copy.
+//! Removes what deleted rows leave behind in a table: dead tuples and line pointers. Otherwise, new
+//! rows would reuse the space, so a test could read its rows in a different order than in a new copy.
 //!
 //! VACUUM truncates an empty table to zero pages. Since VACUUM also updates the planner's size estimates in `pg_class`,
 //! pgfresh restores those from the template.

@@ -1,5 +1,5 @@
-//! Maintenance workers: threads that prepare databases, end leases and drop databases, so that clients don't have to
-//! wait for this work.
+//! Runs the maintenance workers: threads that prepare databases, end leases
+//! and drop databases, so that clients don't have to wait for this work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Passes clients' requests to the table, runs the tasks requested by the table, and wakes the clients with the
-//! answers.
+//! Passes clients' requests to the table, runs the tasks that
+//! the table requests, and wakes the clients with the answers.
 //!
 //! A client's thread usually runs the tasks for its request itself, because waking another thread would take as long as
 //! most tasks do.

@@ -1,4 +1,5 @@
-//! Errors that occur while reading the write-ahead log. After one, pgfresh no longer knows what clients changed.
+//! Defines the errors that occur while reading the write-ahead log.
+//! After an error, pgfresh no longer knows what clients changed.
 
 use std::io;
 use std::path::PathBuf;

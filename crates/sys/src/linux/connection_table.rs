@@ -1,4 +1,4 @@
-//! Looks up connections in the table of all sockets:
+//! Looks up connections in the kernel's table of all sockets, which looks like this:
 //!
 //! ```text
 //!   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -7,7 +7,7 @@ use crate::FilesystemKind;
 
 /// The `f_type` of tmpfs. Source: statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
-/// The `f_type` of ramfs, which has no size limit.
+/// The `f_type` of ramfs, which doesn't have a size limit.
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
 /// Returns whether the file system that contains `path` is in memory or on disk.

@@ -55,7 +55,7 @@ fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
         let mut mounts = mounts.lines().filter_map(Mount::parse);
         let Some(mount) = mounts.find(|mount| has_memory(mount, v2)) else { continue };
         let mount = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-        // In a container, this is often a path on the host, in which case the mount itself is our group.
+        // In a container, this is often a path on the host. In that case, the mount itself is our group.
         let mut folder = mount.join(path.trim_start_matches('/'));
         if !folder.is_dir() {
             folder.clone_from(&mount);
@@ -79,8 +79,8 @@ fn has_memory(mount: &Mount, v2: bool) -> bool {
     }
 }
 
-/// Returns the number of bytes left in one group, or `None` if the group has no limit or its files can't be
-/// read.
+/// Returns the number of bytes left in one group, or `None` if
+/// the group doesn't have a limit or its files can't be read.
 fn left_in((folder, [limit, usage, reclaimable]): &(PathBuf, [&str; 3])) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

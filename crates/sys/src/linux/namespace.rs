@@ -1,5 +1,5 @@
-//! Creates user namespaces. In such a namespace, a child sees our account under a different uid, even if we
-//! aren't allowed to change to that uid.
+//! Creates user namespaces. Inside a user namespace, a child sees our account
+//! under a different uid, even if we aren't allowed to change to that uid.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Asks an `NVMe` drive for a log page. Source: Linux, `include/uapi/linux/nvme_ioctl.h`.
+//! Requests a log page from an `NVMe` drive. Source: Linux, `include/uapi/linux/nvme_ioctl.h`.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;

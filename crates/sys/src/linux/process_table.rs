@@ -64,7 +64,8 @@ pub(crate) fn users_of(pid: u32) -> Option<Vec<u32>> {
 pub(crate) fn has_open(pid: u32, path: &Path) -> bool {
     let files = match open_files(pid) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && crate::is_root() => {
-            // In most containers, root may not examine other users' processes, but may become these users.
+            // In most containers, root isn't allowed to examine the
+            // processes of other users, but it can become these users.
             as_owner_of(pid, || open_files(pid))
         }
         files => files,

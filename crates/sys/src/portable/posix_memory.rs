@@ -1,4 +1,4 @@
-//! Stands in for the filter that forbids POSIX shared memory, because POSIX doesn't have a call to do so.
+//! Stands in for the filter that forbids POSIX shared memory, because POSIX doesn't have a call for it.
 
 use std::process::Command;
 

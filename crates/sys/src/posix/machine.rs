@@ -1,4 +1,4 @@
-//! Describes the machine and its load with the calls that all systems have.
+//! Describes the machine and its load with calls that all systems have.
 
 /// Returns the load averages over 1, 5 and 15 minutes, separated by spaces. Returns `None` if the system doesn't
 /// report them. Source: getloadavg(3).

@@ -1,4 +1,4 @@
-//! Implements functions on calls that Linux and macOS both have.
+//! Implements functions with calls that both Linux and macOS have.
 
 pub(crate) mod child;
 pub(crate) mod directory;

@@ -12,7 +12,7 @@ struct Rule {
     negated: bool,
     /// True if the rule ends with `/`.
     folders_only: bool,
-    /// True if the rule has a `/` before its end. Such a rule matches the whole path instead of just the name.
+    /// True if the rule has a `/` before its end. Then the rule matches the whole path instead of just the name.
     whole_path: bool,
     pattern: Vec<Token>,
 }

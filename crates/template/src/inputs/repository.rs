@@ -27,8 +27,8 @@ pub(super) struct Rules {
     tracked: Rc<TrackedPaths>,
     /// Path of the folder, relative to the repository's root. Empty for the root itself.
     folder: Vec<u8>,
-    /// The `.gitignore` files from the root down to this folder. The rules of such a file apply to paths relative to
-    /// its folder. The number is how many leading bytes to remove from a path to make it relative.
+    /// The `.gitignore` files from the root down to this folder. The rules of a `.gitignore` file apply to paths
+    /// relative to the file's folder. The number is how many leading bytes to remove from a path to make it relative.
     files: Vec<(usize, Rc<IgnoreFile>)>,
     /// True if git ignores the folder but tracks at least one file in it.
     only_tracked: bool,

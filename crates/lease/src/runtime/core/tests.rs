@@ -1,4 +1,4 @@
-//! Tests the core.
+//! Tests how the core selects tasks and limits idle sessions.
 
 use std::thread;
 

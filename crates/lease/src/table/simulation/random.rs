@@ -1,4 +1,4 @@
-//! Random numbers for simulations.
+//! Generates random numbers for simulations.
 
 /// Random numbers derived from a seed. Source: xorshift64*.
 pub(in crate::table) struct Random(pub(in crate::table) u64);

@@ -1,4 +1,4 @@
-//! A fake server with databases and sessions. Sessions find databases by name, which SQL may change at any moment.
+//! Simulates a server with databases and sessions. Sessions find databases by name, which SQL may change at any moment.
 
 use std::collections::BTreeMap;
 

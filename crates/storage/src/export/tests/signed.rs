@@ -1,4 +1,4 @@
-//! Tests for signed entries that are modified between export and import.
+//! Tests that imports reject signed entries that were modified after their export.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
