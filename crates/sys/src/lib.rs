@@ -2,8 +2,8 @@
 //! They include advisory locks, directory handles, clones of files, process handles,
 //! memory limits, System V segments, user namespaces, and the disks below a path.
 //!
-//! This is the only crate that may contain `unsafe` or depend on the operating system. It knows nothing about
-//! PostgreSQL. Its folders:
+//! This is the only crate that may contain `unsafe` or depend on the operating
+//! system. It doesn't contain anything specific to PostgreSQL. Its folders:
 //!
 //! - `posix`: calls that Linux and macOS both have.
 //! - `linux`: Linux's leaf calls ([`host`]), and functions built on calls that only Linux has.

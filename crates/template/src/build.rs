@@ -165,7 +165,8 @@ impl Provisioner {
         Err(SetupError::Unsettled { name: title, changes }.into())
     }
 
-    /// Rejects user settings that the server doesn't know, as far as pgfresh can tell without starting a server.
+    /// Rejects user settings that the server doesn't support, as
+    /// far as pgfresh can determine without starting a server.
     fn expect_settings(&self) -> Result<(), ProvisionError> {
         let settings = self.with_user_settings(Settings::default())?;
         Ok(self.installation.expect_settings(settings.iter().map(|(name, _)| name))?)

@@ -44,7 +44,7 @@ pub enum BuildPlan {
     },
     /// The build runs all steps.
     Full {
-        /// Reasons why no earlier template is usable. Empty if pgfresh had no reason to look for one.
+        /// Reasons why no earlier template is usable. Empty if pgfresh didn't look for an earlier template.
         reasons: Vec<String>,
     },
 }

@@ -129,7 +129,7 @@ impl DumpFile {
         Ok(Some(head))
     }
 
-    /// Moves the finished file to its final path and gives it the mode that the user's umask asks for.
+    /// Moves the finished file to its final path and sets the mode that the user's umask allows.
     fn publish(self) -> Result<(), FileError> {
         let finished = File::open(&self.staging).attempt_given("open", &self.staging)?;
         sys::apply_original_mask(&finished).attempt_given("change the mode of", &self.staging)?;

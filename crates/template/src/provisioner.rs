@@ -246,7 +246,8 @@ impl Provisioner {
         })
     }
 
-    /// Returns a provisioner that asks `source` for a template before building it, and offers it each new template.
+    /// Returns a provisioner that queries `source` for a template before
+    /// building the template, and offers each new template to `source`.
     #[must_use]
     pub fn with_source(self, source: Arc<dyn TemplateSource>) -> Self {
         Self { source: Some(source), ..self }

@@ -291,8 +291,8 @@ impl Inner {
             && self.is_all_logged(template)
     }
 
-    /// Returns true if, according to the log, databases that no client has used are unchanged. Also returns true if
-    /// pgfresh doesn't know the log's format, since it then never resets a database.
+    /// Returns true if, according to the log, databases that no client has used are unchanged. Also
+    /// returns true if pgfresh doesn't support the log's format, because it never resets a database then.
     fn are_untouched(&self, databases: [u32; 2]) -> bool {
         !self.evidence.has_known_format()
             || self.evidence.catch_up(&self.admin).is_ok()

@@ -30,7 +30,7 @@ use crate::table::{DatabaseId, Event, Outcome, Proof, Source, TaskKind};
 use crate::wal::evidence::Epoch;
 
 impl Inner {
-    /// Runs a task and reports any failure, unless the server merely had no session left for a client.
+    /// Runs a task and reports any failure, except a lack of sessions for clients in the server.
     pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
         let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
@@ -392,7 +392,7 @@ impl Inner {
 }
 
 impl TaskKind {
-    /// Returns what the task was trying to do, for error messages.
+    /// Returns the task's purpose, for error messages.
     fn verb(&self) -> &'static str {
         match self {
             Self::Create(_) => "make a database",

@@ -387,8 +387,8 @@ impl Leases {
         self.0.options.major
     }
 
-    /// Returns true if pgfresh can reset databases, i.e. knows the format of the server's write-ahead log. Otherwise,
-    /// each used database is replaced with a new copy.
+    /// Returns true if pgfresh can reset databases, which requires that it supports the format of
+    /// the server's write-ahead log. Otherwise, each used database is replaced with a new copy.
     #[must_use]
     pub fn can_reset(&self) -> bool {
         self.0.evidence.has_known_format()

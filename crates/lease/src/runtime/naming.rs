@@ -1,4 +1,4 @@
-//! Gives leases' names to databases and takes them away again.
+//! Gives databases the names of leases, and removes these names when leases end.
 //!
 //! SQL may rename or drop any database at any time. Therefore each of pgfresh's
 //! statements finds its database by oid and changes it only if it still has a name
@@ -180,7 +180,7 @@ impl Inner {
         Ok((Box::new(session), catalog))
     }
 
-    /// Takes the lease's name away from a database.
+    /// Removes the lease's name from a database.
     pub(crate) fn unname(&self, id: DatabaseId) -> Outcome {
         let mut database = match self.core.check_out(id) {
             Some(Access::Exclusive(database)) => database,

@@ -228,8 +228,9 @@ impl Template {
         self.catalog()
     }
 
-    /// Returns true if the template has unlogged tables or sequences, and false while pgfresh doesn't know. The latter
-    /// is safe, because no client gets a copy of a template with such tables before pgfresh has read the catalog.
+    /// Returns true if the template has unlogged tables or sequences. Returns false
+    /// while pgfresh hasn't determined this yet, which is safe, because no client gets
+    /// a copy of a template with unlogged tables before pgfresh has read the catalog.
     pub(crate) fn has_unlogged(&self) -> bool {
         let of_catalog =
             |catalog: &TemplateCatalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();

@@ -504,7 +504,8 @@ impl TransactionGuard {
     pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
         session.take_back(stream, transaction);
-        // If the lease ends now, everything is undone anyway. Otherwise, discard what this client left in the session.
+        // If the lease ends now, pgfresh undoes everything anyway.
+        // Otherwise, discard what this client left in the session.
         let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();
         let kept = kept && !stay.client.is_closed();

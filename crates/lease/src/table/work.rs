@@ -82,8 +82,8 @@ impl LeaseTable {
         }
     }
 
-    /// Starts taking a database's name away. Afterwards, the database is removed if `retire` is set, and the name
-    /// receives another database if there are terms for it (`again`).
+    /// Starts removing the lease's name from a database. Afterwards, the table removes the database
+    /// if `retire` is true, and gives the name another database if there are terms for it (`again`).
     pub(super) fn unname(&mut self, id: DatabaseId, retire: bool, again: Option<Terms>) {
         let Some(database) = self.databases.get_mut(id) else { return };
         database.terms = again;

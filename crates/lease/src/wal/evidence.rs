@@ -1,7 +1,7 @@
 //! Collects the evidence that databases equal their templates: the changes found in the write-ahead log.
 //!
-//! One reader follows the server's log. To ask about a database, a caller makes the server flush the log up to a mark
-//! ([`MARK`]). It then makes the reader read up to this mark and takes the changes.
+//! One reader follows the server's log. To check a database, a caller makes the server flush the
+//! log up to a mark ([`MARK`]), makes the reader read up to this mark, and takes the changes.
 //!
 //! If the reader loses track of the log, all existing databases are in doubt. If the log's format is unknown (for
 //! example, because the server is a newer `PostgreSQL`), every used database is in doubt, so pgfresh hands out only new

@@ -80,8 +80,8 @@ fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
     files.filter(|file| !file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)).collect()
 }
 
-/// Calls `look` with the rights of a process's user and group on files. Source: setfsuid(2), which only affects the
-/// calling thread.
+/// Calls `look` with the file access rights of a process's user and
+/// group. Source: setfsuid(2), which only affects the calling thread.
 #[allow(unsafe_code)]
 fn as_owner_of<T>(pid: u32, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;

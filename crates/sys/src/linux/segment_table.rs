@@ -7,9 +7,10 @@ use rustix::process::Pid;
 
 use crate::posix::segments::Segment;
 
-/// Asks for the last index in the kernel's table of segments. Source: `linux/shm.h`.
+/// Command that returns the last index in the kernel's table of segments. Source: `linux/shm.h`.
 const SHM_INFO: libc::c_int = 14;
-/// Asks for the segment at an index, even without the right to read it. Source: `linux/shm.h`, Linux 4.17.
+/// Command that returns the segment at an index, even without the
+/// right to read the segment. Source: `linux/shm.h`, Linux 4.17.
 const SHM_STAT_ANY: libc::c_int = 15;
 
 /// Returns the segments that `account` owns and the process `creator` created.

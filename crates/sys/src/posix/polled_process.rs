@@ -50,8 +50,8 @@ impl PolledProcess {
         };
         let (end, held) = io::pipe()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
-            // Stop polling when the pipe breaks. This happens once all its read ends are closed, because then
-            // no thread is waiting for the process to exit anymore. macOS reports HUP only if the caller asks for it.
+            // Stop polling when the pipe breaks. This happens once all its read ends are closed, which means
+            // that no thread waits for the process anymore. macOS reports HUP only if the caller requests it.
             let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::HUP)], POLL_INTERVAL);
             while is_running(pid, identity) && !is_dropped().unwrap_or(true) {}
         })?;

@@ -191,8 +191,8 @@ fn named_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     })
 }
 
-/// Matches `text` against a pattern. It goes through the text byte by byte and tracks all possible positions in the
-/// pattern at once, so no pattern takes exponential time.
+/// Matches `text` against a pattern. The function reads the text byte by byte and tracks all
+/// possible positions in the pattern simultaneously, so no pattern takes exponential time.
 fn matches(pattern: &[Token], text: &[u8]) -> bool {
     let mut positions = vec![false; pattern.len() + 1];
     mark_reachable(pattern, 0, &mut positions);
