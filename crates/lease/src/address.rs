@@ -34,7 +34,7 @@ impl DatabaseAddress {
     }
 
     /// Checks that a session is in this database. `oid` is the oid of the session's database, or `None` if the session
-    /// has ended or only sends the log. Since such a session cannot change a database, the check succeeds.
+    /// has ended or only sends the log. Since such a session can't change a database, the check succeeds.
     ///
     /// # Errors
     /// Returns [`LeaseError::NotLeased`] if SQL has given the name to another database.

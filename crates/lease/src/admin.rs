@@ -46,7 +46,7 @@ const TOO_MANY_CONNECTIONS: &str = "53300";
 
 /// Settings that make statements on pooled connections use indexes. The server plans each statement once, while
 /// `pg_database` has only a page or two and a sequential scan seems cheap. But every lease leaves behind two dead rows,
-/// which a sequential scan would read and an index scan does not.
+/// which a sequential scan would read and an index scan doesn't.
 const FOR_EVERY_LEASE: [Setting; 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
 
 /// Writes a record to the log and returns its position. Once the transaction has committed, everything up to that
@@ -458,7 +458,7 @@ pub(crate) fn text(rows: &Rows) -> String {
     rows.first().and_then(|row| row.first().cloned().flatten()).unwrap_or_default()
 }
 
-/// Parses an oid. Returns 0 if the text is not a number.
+/// Parses an oid. Returns 0 if the text isn't a number.
 pub(crate) fn number(text: &str) -> u32 {
     text.parse().unwrap_or(0)
 }

@@ -11,7 +11,7 @@ use server::SessionError;
 
 use crate::isolation::Isolation;
 
-/// pgfresh could not provide or change a lease or a session.
+/// pgfresh couldn't provide or change a lease or a session.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// The server refused a session. The bytes are an ErrorResponse, which the gateway can send to the client
@@ -32,16 +32,16 @@ pub enum LeaseError {
     /// There is no lease with this name, so pgfresh can't inject faults into its sessions.
     #[error("cannot request a fault for database \"{0}\": it is not leased")]
     NoFaults(String),
-    /// There is no lease with this name, and sessions are not allowed to begin one.
+    /// There is no lease with this name, and sessions aren't allowed to begin one.
     #[error("database \"{0}\" does not exist")]
     NoDatabase(String),
     /// The rules for names exclude this name.
     #[error("cannot create database \"{0}\": the rules for names exclude it")]
     Excluded(String),
-    /// The name is already leased, so its database would not be fresh.
+    /// The name is already leased, so its database wouldn't be fresh.
     #[error("database \"{0}\" is leased already")]
     Leased(String),
-    /// The database has open sessions, and the client did not ask pgfresh to close them.
+    /// The database has open sessions, and the client didn't ask pgfresh to close them.
     #[error("database \"{name}\" has {sessions} open session{}", if *sessions == 1 { "" } else { "s" })]
     InUse {
         /// Name of the database.
@@ -49,7 +49,7 @@ pub enum LeaseError {
         /// Number of the database's sessions.
         sessions: usize,
     },
-    /// pgfresh cannot copy the database, because it is in a leased server or because all its changes are in an open
+    /// pgfresh can't copy the database, because it is in a leased server or because all its changes are in an open
     /// transaction.
     #[error("cannot copy database \"{name}\": it is leased in isolation \"{isolation}\"")]
     NotCopied {
@@ -108,15 +108,15 @@ pub enum LeaseError {
     /// The server has exited unexpectedly.
     #[error("the server has ended")]
     Gone,
-    /// The name cannot be used.
+    /// The name can't be used.
     #[error("cannot use \"{name}\" as a name: {why}")]
     Name {
         /// Name in the request.
         name: String,
-        /// Reason why the name cannot be used.
+        /// Reason why the name can't be used.
         why: &'static str,
     },
-    /// The name cannot be used for a template.
+    /// The name can't be used for a template.
     #[error(transparent)]
     TemplateName(#[from] ::template::TemplateNameError),
     /// There is already a template with this name.
@@ -143,7 +143,7 @@ pub enum LeaseError {
         /// Data directory of the leased server.
         data: PathBuf,
     },
-    /// A leased server did not stop when requested. pgfresh has removed the server and its data.
+    /// A leased server didn't stop when requested. pgfresh has removed the server and its data.
     #[error("the server of \"{name}\" could not be ended, and its data are gone")]
     Lost {
         /// Name of the lease.
@@ -151,13 +151,13 @@ pub enum LeaseError {
         /// Cause of the failure.
         why: String,
     },
-    /// A crash emptied a template's unlogged tables, and pgfresh cannot refill them.
+    /// A crash emptied a template's unlogged tables, and pgfresh can't refill them.
     #[error("cannot copy template \"{0}\" any more: a crash of the server has emptied its unlogged tables")]
     Emptied(String),
     /// The template has changed in its server, which only a superuser can do.
     #[error("cannot copy template \"{0}\" any more: SQL has changed it in the server")]
     Changed(String),
-    /// Leases in isolation `server` are not available, because the service has no provisioner.
+    /// Leases in isolation `server` aren't available, because the service has no provisioner.
     #[error("there are no servers to be leased")]
     NoServers,
     /// The template exists only in this server, because it is a copy of a leased database, so no other server can start
@@ -192,12 +192,12 @@ pub enum LeaseError {
     /// The lease shares its server with other leases.
     #[error("database \"{0}\" has no server of its own")]
     NoServer(String),
-    /// A leased server could not start.
+    /// A leased server couldn't start.
     #[error("could not {verb}")]
     Server {
         /// Purpose of the attempt.
         verb: &'static str,
-        /// Reason why the server could not start.
+        /// Reason why the server couldn't start.
         source: Box<ProvisionError>,
     },
     /// Clients are using all sessions that the server has for them. The message is PostgreSQL's own.
@@ -238,7 +238,7 @@ pub enum LeaseError {
     /// A panic left the table of leases in an unknown state, so pgfresh refuses all requests.
     #[error("pgfresh is shutting down after an internal error")]
     Failed,
-    /// The operating system could not start a thread.
+    /// The operating system couldn't start a thread.
     #[error("could not start the threads that prepare databases")]
     Threads(#[source] io::Error),
     /// The connection to the server failed.

@@ -2,7 +2,7 @@
 //!
 //! A *lease* is the right to use a database under a name. [`Leases`] keeps copies of a template ready and gives one to
 //! each new lease. When a lease ends, pgfresh resets its database to the template's state, or drops the database if it
-//! cannot prove that the reset worked.
+//! can't prove that the reset worked.
 //!
 //! The module `table` decides which name gets which database, without any I/O. The `execute` module runs the table's
 //! tasks, either in a waiting client's thread or in a maintenance worker (module `maintenance`). All code is blocking,

@@ -13,7 +13,7 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// Error for a text that is not a log position.
+/// Error for a text that isn't a log position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a position in the write-ahead log")]
 pub struct LsnError(String);

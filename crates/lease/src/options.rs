@@ -39,7 +39,7 @@ pub struct LeaseOptions {
     pub suite: Option<String>,
     /// Whether pgfresh compares each database row by row with its template between a reset and the next lease.
     pub paranoid: bool,
-    /// Starts servers for leases in isolation `server`. If `None`, this isolation is not available.
+    /// Starts servers for leases in isolation `server`. If `None`, this isolation isn't available.
     pub provisioner: Option<Provisioner>,
     /// Inspects each database at the end of its lease. If `None`, no database is inspected.
     pub observer: Option<LeaseObserver>,
@@ -55,7 +55,7 @@ impl LeaseObserver {
     /// Creates an observer that calls `look` with the name of the database and a session in this
     /// database. The call comes after the clients' sessions have ended, and the end of the lease waits
     /// for `look` to return. The session belongs to a superuser or, in rollback isolation, to the lease.
-    /// `look` gets `None` if the lease has its own server or if pgfresh could not open a session.
+    /// `look` gets `None` if the lease has its own server or if pgfresh couldn't open a session.
     #[must_use]
     pub fn new(look: impl Fn(&str, Option<&mut AdminConnection>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(look))

@@ -25,7 +25,7 @@ impl Abandoned {
     /// Locks all directories in `root` that don't have an owner. Removes `root` if it is empty.
     ///
     /// # Errors
-    /// Returns an error if another user owns `root` or can write to it. Skips directories that cannot be
+    /// Returns an error if another user owns `root` or can write to it. Skips directories that can't be
     /// locked.
     pub fn find(root: &Path) -> Result<Vec<Self>, FileError> {
         let mut found = Vec::new();
@@ -96,7 +96,7 @@ impl Abandoned {
     /// Removes the directory and its short link, and then the parent directory if that is empty.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be removed. A later sweep finds the rest.
+    /// Returns an error if a file can't be removed. A later sweep finds the rest.
     pub fn remove(self) -> Result<(), FileError> {
         let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else { return Ok(()) };
         // Rename the directory first. A process that picks the same name, or is waiting for a lock in the
@@ -121,7 +121,7 @@ impl Abandoned {
 /// Removes the directories that [`RunDirectory::keep`] left in `root`. Returns their paths.
 ///
 /// # Errors
-/// Returns an error if a file cannot be removed. The directories before it are gone by then.
+/// Returns an error if a file can't be removed. The directories before it are gone by then.
 pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut removed = Vec::new();
     for entry in entries(root)? {

@@ -120,7 +120,7 @@ impl Cache {
     /// the entry doesn't exist, or if its manifest is damaged or has a different format version.
     ///
     /// # Errors
-    /// Returns an error if the entry exists but cannot be read.
+    /// Returns an error if the entry exists but can't be read.
     pub fn look_up(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, true)
     }
@@ -158,7 +158,7 @@ impl Cache {
     /// Returns the fingerprints of all entries, including incomplete ones.
     ///
     /// # Errors
-    /// Returns an error if the cache cannot be read.
+    /// Returns an error if the cache can't be read.
     pub fn fingerprints(&self) -> Result<Vec<String>, FileError> {
         let images = self.images();
         let names = fs::read_dir(&images).attempt("read", &images)?.flatten();
@@ -169,7 +169,7 @@ impl Cache {
     /// Removes an entry. Returns false if another process is using or building it.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be removed. The entry is gone by then, and [`Self::tidy`] removes
+    /// Returns an error if a file can't be removed. The entry is gone by then, and [`Self::tidy`] removes
     /// the rest.
     pub fn remove(&self, fingerprint: &str) -> Result<bool, FileError> {
         let Some(building) = self.try_building(fingerprint)? else { return Ok(false) };
@@ -218,7 +218,7 @@ impl Cache {
     /// After this call, look up the entry again, because the other process may have published it.
     ///
     /// # Errors
-    /// Returns an error if the lock file cannot be opened, or if a dead builder's files cannot be removed.
+    /// Returns an error if the lock file can't be opened, or if a dead builder's files can't be removed.
     pub fn building(&self, fingerprint: &str, waiting: impl FnOnce()) -> Result<Building, FileError> {
         if let Some(building) = self.try_building(fingerprint)? {
             return Ok(building);
@@ -277,7 +277,7 @@ impl Cache {
     /// Saves `text` under `name`, which must be a valid file name. Does nothing if the cache is read-only.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written. An earlier text stays in that case.
+    /// Returns an error if the file can't be written. An earlier text stays in that case.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
         ignore_read_only(self.write_note(name, text))
     }

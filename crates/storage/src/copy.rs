@@ -65,7 +65,7 @@ impl BackgroundCopy {
     ///
     /// # Errors
     /// Returns [`CopyError::Damaged`] if the entry differs from its manifest, and [`CopyError::File`] if a
-    /// file cannot be read or written. The files copied so far stay.
+    /// file can't be read or written. The files copied so far stay.
     pub fn begin(
         entry: &Entry,
         to: &Path,

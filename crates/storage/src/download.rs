@@ -48,7 +48,7 @@ impl Entry {
     /// Returns the texts of this entry, signed with `key`.
     ///
     /// # Errors
-    /// Returns [`CacheError`] if a file of the entry cannot be read.
+    /// Returns [`CacheError`] if a file of the entry can't be read.
     pub fn describe(&self, key: &SigningKey) -> Result<Description, CacheError> {
         let read = |name: &str| {
             let path = self.directory().join(name);

@@ -99,7 +99,7 @@ impl Entry {
     /// must be a valid file name other than `data`, `about`, `manifest` and `verified`.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written. An earlier text stays in that case.
+    /// Returns an error if the file can't be written. An earlier text stays in that case.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
         ignore_read_only(replace_file(&self.directory.join(name), text))
     }

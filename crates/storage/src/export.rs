@@ -34,7 +34,7 @@ impl Entry {
     ///
     /// # Errors
     /// Returns [`CopyError::Damaged`] if the entry differs from its manifest, and [`CopyError::File`] if a
-    /// file cannot be read or written, or after a cancellation.
+    /// file can't be read or written, or after a cancellation.
     pub fn export(
         &self,
         folder: &Path,

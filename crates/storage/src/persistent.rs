@@ -57,7 +57,7 @@ impl PersistentData {
     /// the data after that.
     ///
     /// # Errors
-    /// Returns an error if another user can write to the directories, or if `account` cannot enter them.
+    /// Returns an error if another user can write to the directories, or if `account` can't enter them.
     pub fn open(root: &Path, name: &str, account: &Account) -> Result<Option<Self>, FileError> {
         let parent = root.parent().unwrap_or(root);
         if !parent.exists() {
@@ -112,7 +112,7 @@ impl PersistentData {
     /// Saves `text` as the owner's record, and flushes the record and the data to disk.
     ///
     /// # Errors
-    /// Returns an error if the record or the data cannot be flushed. The earlier record stays unless only the
+    /// Returns an error if the record or the data can't be flushed. The earlier record stays unless only the
     /// last flush failed.
     pub fn remember(&self, text: &str) -> Result<(), FileError> {
         let staging = self.path.join("about.new");

@@ -53,7 +53,7 @@ impl Building {
     ///
     /// # Errors
     /// Returns [`CacheError::Invalid`] if the tree contains anything but directories and regular files, and
-    /// [`CacheError::File`] if a file cannot be read or written.
+    /// [`CacheError::File`] if a file can't be read or written.
     pub fn publish(self, from: &Path, without: &[&str], about: &str) -> Result<Entry, CacheError> {
         self.publish_staged(about, |staging| stage(from, without, staging))
     }

@@ -20,7 +20,7 @@ impl Cache {
     /// last recording, and removes old recordings of all projects. Does nothing if the cache is read-only.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written. An earlier recording stays in that case.
+    /// Returns an error if the file can't be written. An earlier recording stays in that case.
     pub fn keep_recording(&self, folder: &Path, command: &str, text: &str) -> Result<(), FileError> {
         ignore_read_only(self.write_recording(folder, command, text))
     }
@@ -36,7 +36,7 @@ impl Cache {
     /// Returns the paths of the recordings of the project in `folder`, newest first. Skips recordings that are too old.
     ///
     /// # Errors
-    /// Returns an error if the directory exists but cannot be read.
+    /// Returns an error if the directory exists but can't be read.
     pub fn recordings(&self, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
         let found = files(&self.recordings_of(folder))?;
         let is_old = |changed: SystemTime| changed.elapsed().is_ok_and(|age| age > MAX_AGE);

@@ -101,7 +101,7 @@ impl Job {
     }
 }
 
-/// Removes a directory tree. A missing tree is not an error, nor is a concurrent removal by another process.
+/// Removes a directory tree. A missing tree isn't an error, nor is a concurrent removal by another process.
 pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     // The `.` makes this call follow links in the parent directory's path. Links inside the tree are never

@@ -70,7 +70,7 @@ impl RunDirectory {
     /// `announce` again. Returns the directory and the result of the last `announce` call.
     ///
     /// # Errors
-    /// Returns the error of `announce`. Also returns an error if the directory cannot be created, or if
+    /// Returns the error of `announce`. Also returns an error if the directory can't be created, or if
     /// another user can write to its parent. No directory is left behind.
     pub fn create<T>(
         place: &Place,
@@ -237,7 +237,7 @@ impl RunDirectory {
     /// Renames the directory so that sweeps ignore it and the user can inspect it. Returns the new path.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be renamed. In that case, the directory isn't kept.
+    /// Returns an error if the directory can't be renamed. In that case, the directory isn't kept.
     pub fn keep(&self) -> Result<PathBuf, FileError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let kept = self.path.with_file_name(format!("{KEPT_PREFIX}{name}"));
@@ -262,7 +262,7 @@ impl RunDirectory {
     /// have inherited it. Waits up to 10 seconds for an earlier server to shut down.
     ///
     /// # Errors
-    /// Returns an error of the kind [`io::ErrorKind::TimedOut`] if the earlier server has not ended after 10
+    /// Returns an error of the kind [`io::ErrorKind::TimedOut`] if the earlier server hasn't ended after 10
     /// seconds.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
         let path = self.server_lock_path();

@@ -99,7 +99,7 @@ pub struct SigningKey {
 /// Reasons why a text can't be used as a secret key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text is not a secret key, or it was truncated.
+    /// The text isn't a secret key, or it was truncated.
     #[error("it is no secret key")]
     Foreign,
     /// The key has a password, which pgfresh doesn't ask for.

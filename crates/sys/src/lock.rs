@@ -25,7 +25,7 @@ impl Lock {
     /// process holds the lock.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened or created, for example because the directory does not
+    /// Returns an error if the file can't be opened or created, for example because the directory doesn't
     /// exist.
     pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;

@@ -100,8 +100,8 @@ impl Provisioner {
     /// use.
     ///
     /// # Errors
-    /// Returns [`ProvisionError::Input`] if the input files of `spec` cannot be read, and [`ProvisionError::Cache`] or
-    /// [`ProvisionError::File`] if the cache cannot.
+    /// Returns [`ProvisionError::Input`] if the input files of `spec` can't be read, and [`ProvisionError::Cache`] or
+    /// [`ProvisionError::File`] if the cache can't.
     pub fn status(&self, spec: &TemplateSpec) -> Result<TemplateStatus, ProvisionError> {
         let fingerprint_inputs = self.fingerprint_inputs(spec, &|_| ())?;
         let fingerprint = fingerprint_inputs.fingerprint();

@@ -34,7 +34,7 @@ impl CachedTemplate {
 /// Lists all complete entries, most recently used first.
 ///
 /// # Errors
-/// Returns an error if a directory of the cache cannot be read.
+/// Returns an error if a directory of the cache can't be read.
 pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     let mut all = Vec::new();
     for fingerprint in cache.fingerprints()? {

@@ -36,7 +36,7 @@ impl Provisioner {
     /// Returns the base image, which contains only what initdb creates.
     ///
     /// # Errors
-    /// Returns an error if `initdb` fails, the new cluster does not start or stop, or the cache cannot keep it.
+    /// Returns an error if `initdb` fails, the new cluster doesn't start or stop, or the cache can't keep it.
     pub fn base_image(&self, report: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         base::look_up_or_build(self, report)
     }
@@ -54,7 +54,7 @@ impl Provisioner {
     /// be cacheable.
     ///
     /// # Errors
-    /// Returns [`ProvisionError::Input`] if an input file cannot be read.
+    /// Returns [`ProvisionError::Input`] if an input file can't be read.
     pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
         match &self.server_options().template {
             Some(spec) => Ok(self.fingerprint_inputs(spec, &|_| ())?.fingerprint()),
@@ -76,7 +76,7 @@ impl Provisioner {
     ///
     /// # Errors
     /// Returns the errors of [`Self::template`], [`ProvisionError::Place`] if no place has enough room, and
-    /// [`ProvisionError::Start`] if the server does not start. Only files that the error names are left behind.
+    /// [`ProvisionError::Start`] if the server doesn't start. Only files that the error names are left behind.
     pub fn start(&self, report: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
@@ -132,8 +132,8 @@ impl Provisioner {
     /// The data stays on its file system, even if new data would go elsewhere.
     ///
     /// # Errors
-    /// Returns [`ProvisionError::File`] if the data cannot be moved; `kept` stays in that case. Returns
-    /// [`ProvisionError::Start`] if the server does not start; the data is removed in that case.
+    /// Returns [`ProvisionError::File`] if the data can't be moved; `kept` stays in that case. Returns
+    /// [`ProvisionError::Start`] if the server doesn't start; the data is removed in that case.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         // The path has the form PLACE/pgfresh-UID/kept-ID.
@@ -198,8 +198,8 @@ impl Provisioner {
     /// has its own run directory and guard. Returns the standby and the place of its data.
     ///
     /// # Errors
-    /// Returns [`ProvisionError::Place`] if no place has enough room, and [`ProvisionError::Start`] if the standby does
-    /// not start. Nothing is left behind.
+    /// Returns [`ProvisionError::Place`] if no place has enough room, and [`ProvisionError::Start`] if the standby
+    /// doesn't start. Nothing is left behind.
     pub fn start_standby(
         &self,
         entry: &Entry,

@@ -105,7 +105,7 @@ pub(crate) fn note(entry: &Entry, text: &str) {
 }
 
 /// Returns true if backends may wait for clients with these parameters. Replication backends must not,
-/// because pgfresh cannot copy templates from the files in the cache while a replication session is open.
+/// because pgfresh can't copy templates from the files in the cache while a replication session is open.
 pub(crate) fn may_come_again(params: &StartupParams) -> bool {
     !params.has_replication()
 }

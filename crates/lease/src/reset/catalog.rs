@@ -132,7 +132,7 @@ pub(crate) enum Content {
     Index,
     /// `pg_class` itself.
     Classes,
-    /// The catalog with this oid, which is not `pg_class`.
+    /// The catalog with this oid, which isn't `pg_class`.
     Catalog(u32),
     /// TOAST values of the catalog with this oid.
     CatalogValues(u32),
@@ -159,11 +159,11 @@ pub(crate) enum Seed {
     Empty,
     /// Rows in the format of `COPY … (FORMAT binary)`.
     Rows(#[serde(with = "crate::reset::note::base64")] Vec<u8>),
-    /// Rows that pgfresh cannot restore, with the reason.
+    /// Rows that pgfresh can't restore, with the reason.
     Fixed(Reason),
 }
 
-/// The reason why pgfresh cannot restore a table's rows.
+/// The reason why pgfresh can't restore a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reason {
     MaterialisedView,
@@ -247,7 +247,7 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
 
 /// Selects tables with a constraint that the server never validated (NOT VALID), because the constraint may
 /// reject the table's own rows. If the constraint belongs to a domain, every table with columns of
-/// user-defined types is selected. Constraints that are not enforced don't count, since they reject nothing.
+/// user-defined types is selected. Constraints that aren't enforced don't count, since they reject nothing.
 const UNVALIDATED: &str = "WITH unvalidated AS (SELECT conrelid, contypid FROM pg_constraint k \
     WHERE NOT convalidated AND contype IN ('c', 'n') AND coalesce(to_jsonb(k) ->> 'conenforced', 'true') = 'true') \
     SELECT conrelid FROM unvalidated WHERE conrelid <> 0 \
@@ -313,8 +313,8 @@ const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE
     AND relnamespace = 'pg_catalog'::regnamespace AND oid < 16384 AND oid <> 1259";
 
 /// Returns the SQL and the limits used to read the part of a catalog that goes into a note. Each note contains a
-/// checksum of this text, so pgfresh ignores notes from versions that read catalogs differently. Session settings are
-/// not included.
+/// checksum of this text, so pgfresh ignores notes from versions that read catalogs differently. Session settings
+/// aren't included.
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = format!("{LARGEST_SEED} {LARGEST_ROWS} {MOST_ROWS}");

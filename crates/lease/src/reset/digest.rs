@@ -24,7 +24,7 @@ pub struct Difference {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest(BTreeMap<String, String>);
 
-/// Selects all relations that can hold rows and are not shared between databases.
+/// Selects all relations that can hold rows and aren't shared between databases.
 const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), c.relkind \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";

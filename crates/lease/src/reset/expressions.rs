@@ -16,7 +16,7 @@
 ///
 /// A view on `pg_settings` also counts, because an update through the view changes settings.
 ///
-/// `pg_depend` does not record built-in functions, so the query searches expressions in their stored form. Source:
+/// `pg_depend` doesn't record built-in functions, so the query searches expressions in their stored form. Source:
 /// `nodeToString` in `src/backend/nodes/outfuncs.c`; 13 is the C language in `src/include/catalog/pg_language.dat`. The
 /// query reads columns that only some major versions have through `to_jsonb`.
 pub(crate) const MAY_LEAVE_TRACES: &str = "WITH leaving(oid) AS (SELECT oid FROM pg_proc WHERE oid < 16384 AND (prolang = 13 \
@@ -57,7 +57,7 @@ pg_sequence_last_value|pg_notification_queue_usage)$' \
 ///   `bytea` on `bytea_output`. A quoted identifier depends on `quote_all_identifiers`, and XML depends on `xmlbinary`.
 /// - The words of a text depend on the text search configurations. These count only if they have changed since initdb,
 ///   which created 19 mappings per configuration. All rows from initdb are older than any transaction that `template0`
-///   has not frozen.
+///   hasn't frozen.
 ///
 /// The query searches expressions in their stored form. Source: `nodeToString` in `src/backend/nodes/outfuncs.c`; 1282
 /// is `quote_ident`, and 3734 and 3769 are `regconfig` and `regdictionary` in `src/include/catalog`.

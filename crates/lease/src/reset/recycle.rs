@@ -69,7 +69,7 @@ pub(crate) struct Used<'a> {
     pub(crate) session: Option<AdminConnection>,
 }
 
-/// The reason why pgfresh could not recycle a database, for messages and counters.
+/// The reason why pgfresh couldn't recycle a database, for messages and counters.
 #[derive(Debug)]
 pub(crate) struct NotRecyclable {
     pub(crate) reason: &'static str,

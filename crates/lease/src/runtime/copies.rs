@@ -263,7 +263,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Decides whether to accept a copy whose catalog could not be read. Usually the copy is good
+    /// Decides whether to accept a copy whose catalog couldn't be read. Usually the copy is good
     /// for one lease, after which pgfresh drops it. But if the template may have unlogged tables, a
     /// crash may have emptied them, and only the catalog lists these tables. This copy is accepted
     /// only if the error is permanent, because pgfresh then knows that it must check for crashes.

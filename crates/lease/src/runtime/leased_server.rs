@@ -60,7 +60,7 @@ enum Standby {
     Following(Box<Replica>),
     /// The replica has become the lease's server.
     Promoted(Arc<ReplicaWatch>),
-    /// pgfresh could not terminate the sessions on the replica, so it has stopped the replica.
+    /// pgfresh couldn't terminate the sessions on the replica, so it has stopped the replica.
     Lost,
 }
 
@@ -73,7 +73,7 @@ enum Power {
         /// The error from the last attempt to start the server again, if that attempt failed.
         failed: Option<String>,
     },
-    /// pgfresh could not stop the server, for this reason, so pgfresh removes the server and its data.
+    /// pgfresh couldn't stop the server, for this reason, so pgfresh removes the server and its data.
     Lost(String),
 }
 

@@ -54,7 +54,7 @@ impl Leases {
     /// session in the database `postgres`, if there is one, which becomes pgfresh's first connection.
     ///
     /// # Errors
-    /// Returns an error if the server refuses a session or a query, or if a template does not exist in it.
+    /// Returns an error if the server refuses a session or a query, or if a template doesn't exist in it.
     pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
         let core = Arc::new(SharedCore::new(Core::new(LEAST_CAPACITY)));
         let admin = AdminPool::new(options.directory.clone(), options.major, Arc::<SharedCore>::clone(&core));
@@ -247,7 +247,7 @@ impl Leases {
     /// same data, then drops the database, which doesn't belong to a lease.
     ///
     /// # Errors
-    /// Returns an error if the name is not valid, or the server cannot drop the database.
+    /// Returns an error if the name isn't valid, or the server can't drop the database.
     pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
         drop_named(whole(name)?, &self.0.admin)
     }
@@ -289,7 +289,7 @@ impl Leases {
         self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }
 
-    /// Removes a template. pgfresh stops copying it, but leased copies are not affected.
+    /// Removes a template. pgfresh stops copying it, but leased copies aren't affected.
     ///
     /// # Errors
     /// Returns [`LeaseError::UnknownTemplate`] if no template has this name.
@@ -308,7 +308,7 @@ impl Leases {
     /// Restarts, stops or crashes a lease's server, changes the lag of its replica, or promotes the replica.
     ///
     /// # Errors
-    /// Returns [`LeaseError::NoServer`] if the lease does not have its own server.
+    /// Returns [`LeaseError::NoServer`] if the lease doesn't have its own server.
     pub fn act(&self, name: &str, action: ServerAction) -> Result<(), LeaseError> {
         let inner = &self.0;
         let Answer::Done(Some(id)) = inner.ask(cut(whole(name)?), Want::Server, None)? else {

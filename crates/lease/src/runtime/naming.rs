@@ -273,7 +273,7 @@ impl Inner {
     }
 
     /// Hides a ready database from programs that list all databases and connect to each one. Idle sessions in the
-    /// database are not affected, because they started earlier. After a rollback, this does nothing, because the
+    /// database aren't affected, because they started earlier. After a rollback, this does nothing, because the
     /// database retains its lease's name.
     pub(crate) fn hide(&self, identity: &mut Identity) {
         let Some(claim) = &identity.preparing else { return };

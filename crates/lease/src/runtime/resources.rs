@@ -53,7 +53,7 @@ pub(crate) enum Resources {
 pub(crate) struct PooledCopy {
     pub(crate) identity: Identity,
     pub(crate) template: Template,
-    /// The template's changes up to the time of the copy, or `None` if SQL cannot change the template.
+    /// The template's changes up to the time of the copy, or `None` if SQL can't change the template.
     pub(crate) copied_after: Option<Changes>,
     /// The epoch in which the database was created. While the log remains in this epoch, pgfresh knows all changes to
     /// the database.

@@ -35,7 +35,7 @@ pub struct Status {
     pub cold: u64,
     /// Number of databases recycled and the total time spent recycling them.
     pub recycled: (u64, Duration),
-    /// Number of databases that pgfresh dropped because it could not recycle them, by reason.
+    /// Number of databases that pgfresh dropped because it couldn't recycle them, by reason.
     pub dropped: Vec<(&'static str, u64)>,
     /// Differences between recycled databases and their templates. Any difference is a bug in pgfresh.
     pub differences: Vec<Difference>,

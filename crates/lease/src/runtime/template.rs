@@ -34,7 +34,7 @@ use crate::wal::evidence::Evidence;
 /// How long the end of a lease waits for a worker to start the template's next copy.
 const NEXT_COPY: Duration = Duration::from_millis(100);
 /// How long the end of a lease waits for that copy to finish. pgfresh reads the template's catalog in the copy and
-/// cannot reset the leased database without this catalog.
+/// can't reset the leased database without this catalog.
 const LONGEST_COPY: Duration = Duration::from_mins(1);
 
 /// Returns the name of a template's database in service, which leaves the template's own name free for leases.
@@ -49,7 +49,7 @@ pub(crate) struct Template {
     pub(crate) database: String,
     pub(crate) oid: u32,
     pub(crate) bytes: u64,
-    /// Attributes that CREATE DATABASE does not copy. `None` for `template1`, because its copies should be exactly what
+    /// Attributes that CREATE DATABASE doesn't copy. `None` for `template1`, because its copies should be exactly what
     /// SQL would create.
     pub(crate) attributes: Option<Arc<Attributes>>,
     /// Whether an event trigger fires whenever a session starts in a copy. PostgreSQL has supported such triggers since
@@ -64,7 +64,7 @@ pub(crate) struct Template {
     /// The catalog for resets, and whether using a copy may leave traces in a backend. pgfresh reads
     /// both in one of the first copies. `template1` doesn't have a catalog, because users may change it.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
-    /// Set once pgfresh has found that it cannot read the catalog. The value is true if the template may have unlogged
+    /// Set once pgfresh has found that it can't read the catalog. The value is true if the template may have unlogged
     /// tables.
     pub(crate) unreadable: Arc<OnceLock<bool>>,
     /// Prevents two threads from reading the template's catalog at the same time.
@@ -242,7 +242,7 @@ impl Template {
         self.catalog.get().is_none_or(|(_, leaves_traces)| *leaves_traces)
     }
 
-    /// Returns true if the template has unlogged tables that a reset cannot restore.
+    /// Returns true if the template has unlogged tables that a reset can't restore.
     pub(crate) fn has_fixed_unlogged(&self) -> bool {
         let is_fixed = |table: &Table| table.unlogged && matches!(table.rows, Seed::Fixed(_));
         let of_catalog = |catalog: &TemplateCatalog| catalog.tables.values().any(is_fixed);

@@ -19,7 +19,7 @@ pub struct Inspection {
     /// The session.
     pub session: AdminConnection,
     /// Counts this session in the lease, which keeps the lease alive after its other sessions have ended. `None` if the
-    /// database is not leased.
+    /// database isn't leased.
     pub guard: Option<SessionGuard>,
 }
 

@@ -15,7 +15,7 @@ pub struct LingerUse {
     pub names: u64,
     /// Whether any client used or released one of these databases after its last session.
     pub is_used: bool,
-    /// Total time that clients waited for new copies and would not have waited without lingering, because an earlier
+    /// Total time that clients waited for new copies and wouldn't have waited without lingering, because an earlier
     /// client's database would have been free.
     pub waited: Duration,
 }

@@ -329,7 +329,7 @@ pub(crate) struct LeaseTable {
     closed: Option<Closing>,
     /// How this run's names used their databases after their last sessions.
     pub(crate) linger_watch: LingerWatch,
-    /// How many databases pgfresh could not recycle, by reason.
+    /// How many databases pgfresh couldn't recycle, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) failures: u64,
     actions: Actions,

@@ -264,7 +264,7 @@ impl Simulation {
         self.sessions[at].inside = inside;
         if let Some(copy) = inside.and_then(|oid| self.server.databases.get(&oid)) {
             assert_eq!(inside, Some(Oid::Made(database)), "a session with {name}");
-            // In rollback isolation, the session started earlier, so SQL cannot rename its database.
+            // In rollback isolation, the session started earlier, so SQL can't rename its database.
             let has_name = isolation != Isolation::Clone || copy.name.as_deref() == Some(&*name);
             return assert!(has_name, "a session of {database:?} with {name} is in {copy:?}");
         }

@@ -132,7 +132,7 @@ impl UntakenChanges {
         self.transactions.touch(transaction, file.database);
     }
 
-    /// Records a new file. This alone does not set `committed`, because no session can see the file before its row in
+    /// Records a new file. This alone doesn't set `committed`, because no session can see the file before its row in
     /// `pg_class` is committed.
     pub(super) fn create(&mut self, transaction: u32, file: RelationFile) {
         if file.database == 0 {

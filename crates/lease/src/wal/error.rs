@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use crate::lsn::Lsn;
 
-/// The log could not be read or has unexpected contents.
+/// The log couldn't be read or has unexpected contents.
 #[derive(Debug, thiserror::Error)]
 pub enum WalError {
-    /// The operating system could not read a log file.
+    /// The operating system couldn't read a log file.
     #[error("could not {verb} \"{}\"", path.display())]
     Io {
         /// The operation that failed.

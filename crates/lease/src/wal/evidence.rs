@@ -50,7 +50,7 @@ struct State {
     watched: Vec<u32>,
     /// Whether pgfresh may have missed changes to the watched catalogs.
     missed_shared: bool,
-    /// Reasons why the reader could not follow the log, as messages for users.
+    /// Reasons why the reader couldn't follow the log, as messages for users.
     failures: Vec<String>,
 }
 
@@ -193,7 +193,7 @@ impl Evidence {
         self.lock().epoch
     }
 
-    /// Takes the reasons why the reader could not follow the log.
+    /// Takes the reasons why the reader couldn't follow the log.
     pub(crate) fn take_failures(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().failures)
     }

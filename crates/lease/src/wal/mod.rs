@@ -7,21 +7,21 @@
 //! reader keeps the set of files whose contents changed. The reader never writes to files and doesn't use SQL.
 //!
 //! # Guarantees
-//! - **Complete**: the reader reports every change that crash recovery would replay, from any session, even if it was
-//!   not committed.
+//! - **Complete**: the reader reports every change that crash recovery would replay, from any session, even if it
+//!   wasn't committed.
 //! - **Fail safe**: any irregularity is a [`WalError`], for example an unknown format, a gap, a wrong
-//!   checksum, or a record that does not follow the previous one. If a valid record is of an unknown kind,
+//!   checksum, or a record that doesn't follow the previous one. If a valid record is of an unknown kind,
 //!   the reader sets [`FileChanges::other`] for the files that the record names. If the record doesn't name
 //!   any file, the reader puts databases in doubt ([`Changes::doubt`]). The reader never skips a record.
 //! - **Precise**: records that don't change contents don't count. Some only move bytes (pruning, freezing, visibility
 //!   and free space maps, hint bits, row locks). Others change indexes, whose contents follow from their tables.
 //!
 //! # What the log does not show
-//! - Rows of **temporary and unlogged** relations are not in the log. The log shows only
+//! - Rows of **temporary and unlogged** relations aren't in the log. The log shows only
 //!   changes to their catalog entries and the creation of an unlogged relation's init fork.
 //! - **Sequences** are logged 32 values ahead. The log shows a `nextval` only if it is the first one after a
 //!   checkpoint, after `setval`, or after 32 others.
-//! - With `wal_level = minimal`, if a relation's file is **new in the same transaction**, its rows are not in the log.
+//! - With `wal_level = minimal`, if a relation's file is **new in the same transaction**, its rows aren't in the log.
 //!   The log shows the new file ([`FileChanges::created`]), and callers must not trust its contents.
 //! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and `ALTER TYPE …
 //!   RENAME VALUE` don't write any table rows. The reader then reports only a change to `pg_attribute` or `pg_enum`.

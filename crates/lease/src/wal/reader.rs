@@ -31,7 +31,7 @@ impl WalReader {
     /// this position, which must be the end of a record.
     ///
     /// # Errors
-    /// Returns [`WalError`] if the log cannot be read at `position`.
+    /// Returns [`WalError`] if the log can't be read at `position`.
     pub fn open(data: &Path, position: Lsn) -> Result<Self, WalError> {
         let pages = Pages::open(data, position.0)?;
         let start = pages.record_start(position.0)?;

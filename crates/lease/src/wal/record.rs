@@ -105,7 +105,7 @@ impl<'a> Record<'a> {
 
 /// Reads the headers that follow a record's own header. All images and data come after the headers, in header order.
 struct Headers<'a> {
-    /// Bytes that have not been read yet.
+    /// Bytes that haven't been read yet.
     rest: &'a [u8],
     /// Number of bytes in `rest` that are images and data for the headers read so far.
     payload: usize,

@@ -49,7 +49,7 @@ impl Mount {
     /// takes the mount with the longest mount point above `path`.
     ///
     /// # Errors
-    /// Returns an error if `path` does not exist, or if the table cannot be read or contains no mount above
+    /// Returns an error if `path` doesn't exist, or if the table can't be read or contains no mount above
     /// `path`.
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;

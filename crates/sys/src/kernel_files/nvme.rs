@@ -78,7 +78,7 @@ impl Health {
 }
 
 impl Nvme {
-    /// Opens `disk`. Returns `None` if it is not an `NVMe` drive, or if we aren't allowed to open it.
+    /// Opens `disk`. Returns `None` if it isn't an `NVMe` drive, or if we aren't allowed to open it.
     pub(super) fn open(roots: &Roots, disk: &Disk) -> Option<Self> {
         // Unless the roots are the default ones, `disk` belongs to a different
         // machine, so this machine's `nvme0n1` would be the wrong drive.

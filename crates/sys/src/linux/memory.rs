@@ -16,8 +16,8 @@ use crate::kernel_files::bytes_of;
 /// the machine's unused memory, which excludes the page cache and ignores the limits of control groups.
 ///
 /// # Errors
-/// Returns an error if `/proc/meminfo` cannot be read or has no `MemAvailable`. Limits of control groups that
-/// cannot be read do not count.
+/// Returns an error if `/proc/meminfo` can't be read or has no `MemAvailable`. Limits of control groups that
+/// can't be read don't count.
 pub fn available_memory(root: &Path) -> io::Result<u64> {
     let meminfo = match fs::read_to_string(root.join("proc/meminfo")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(unused_memory()),

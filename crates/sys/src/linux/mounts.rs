@@ -15,7 +15,7 @@ use crate::kernel_files::mount::not_in;
 /// on kernels before 5.8), the lookup falls back to the longest mount point above `path`.
 ///
 /// # Errors
-/// Returns an error if the table of mounts cannot be read or contains no mount above `path`.
+/// Returns an error if the table of mounts can't be read or contains no mount above `path`.
 pub(crate) fn mount_of(path: &Path) -> io::Result<Mount> {
     let table = Path::new("/proc/self/mountinfo");
     let text = fs::read_to_string(table)?;

@@ -15,7 +15,7 @@ const EXITING: u64 = 4;
 /// Returns the pids of all processes that we can see.
 ///
 /// # Errors
-/// Returns an error if the process table cannot be read, or if `/proc` is not mounted.
+/// Returns an error if the process table can't be read, or if `/proc` isn't mounted.
 pub(crate) fn pids() -> io::Result<Vec<u32>> {
     let entries = fs::read_dir("/proc")?.flatten();
     let pids: Vec<_> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

@@ -39,7 +39,7 @@ impl ExitEvent {
     }
 
     /// Sends a signal to the process. `process` is the pid that this event was opened for. macOS can only signal a
-    /// pid. If the process is not our child, it could end after the check, and another process could get its pid.
+    /// pid. If the process isn't our child, it could end after the check, and another process could get its pid.
     ///
     /// # Errors
     /// Returns `ESRCH` if the process has ended, and `EPERM` if it belongs to another user.

@@ -10,7 +10,7 @@ use crate::Mount;
 /// placeholders, because the system call doesn't report them. Source: statfs(2).
 ///
 /// # Errors
-/// Returns an error if `path` does not exist.
+/// Returns an error if `path` doesn't exist.
 pub(crate) fn mount_of(path: &Path) -> io::Result<Mount> {
     let found = rustix::fs::statfs(path)?;
     Ok(Mount {

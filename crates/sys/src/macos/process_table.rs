@@ -27,7 +27,7 @@ const MOST_THREADS: usize = 64;
 /// Returns the pids of all processes.
 ///
 /// # Errors
-/// Returns an error if the process table cannot be read.
+/// Returns an error if the process table can't be read.
 #[allow(unsafe_code)]
 pub(crate) fn pids() -> io::Result<Vec<u32>> {
     // SAFETY: without a buffer, the call returns the number of processes.

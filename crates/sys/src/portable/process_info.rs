@@ -12,7 +12,7 @@ pub fn command_line(_pid: u32) -> Vec<u8> {
 }
 
 /// Returns the pids of the process's children that the system shows to us. Returns an empty list if the process table
-/// cannot be read.
+/// can't be read.
 #[must_use]
 pub fn children_of(pid: u32) -> Vec<u32> {
     let all = host::pids().unwrap_or_default().into_iter();

@@ -162,12 +162,12 @@ impl Directory {
         Ok(found)
     }
 
-    /// Removes the entry `name` unless it is a directory. A missing entry is not an error.
+    /// Removes the entry `name` unless it is a directory. A missing entry isn't an error.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         ignore_missing(unlinkat(&self.0, single_component(name.as_ref())?, AtFlags::empty()))
     }
 
-    /// Removes the entry `name`, including its contents if it is a directory. A missing entry is not an
+    /// Removes the entry `name`, including its contents if it is a directory. A missing entry isn't an
     /// error.
     ///
     /// If the mode of one of our directories denies access, it is changed first. The tree can have any depth.
@@ -269,7 +269,7 @@ pub fn is_absent(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// Sets the mode of an entry, and fails if it is a link. Source: `fchmodat` in POSIX.1-2024. On Linux, rustix cannot
+/// Sets the mode of an entry, and fails if it is a link. Source: `fchmodat` in POSIX.1-2024. On Linux, rustix can't
 /// pass the flag that forbids links.
 #[allow(unsafe_code)]
 fn set_mode_of_entry(directory: &OwnedFd, name: &OsStr, mode: Mode) -> Result<(), Errno> {

@@ -34,7 +34,7 @@ pub fn ask_holders_to_quit(path: &Path, account: u32, only: Option<Pid>, grace: 
     wait_for_all(&asked, grace)
 }
 
-/// Sends `SIGQUIT` to the server that listens on the unix socket `socket`, and kills it if it has not ended
+/// Sends `SIGQUIT` to the server that listens on the unix socket `socket`, and kills it if it hasn't ended
 /// after `grace`. Doesn't need the process table. Signals only a process of `account` or of our own user.
 /// Does nothing if a process of any other user listens, or if the system can't tell which process listens.
 ///

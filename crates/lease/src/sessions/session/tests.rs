@@ -308,7 +308,7 @@ fn backend_returned_after_lease_end_is_closed() {
         release.join().unwrap().unwrap();
     });
     fake.server.expect_closed(pid);
-    // The name is free again, and the old backend is not in the new database.
+    // The name is free again, and the old backend isn't in the new database.
     assert_ne!(pid_of(&fake.connect("db", &params).backend), pid);
 }
 
