@@ -1,4 +1,4 @@
-//! Finds and removes run directories whose owner has died, and those that pgfresh kept for the user.
+//! Finds and removes abandoned run directories (those without an owner), and those that pgfresh kept for the user.
 
 use std::fs;
 use std::io;
@@ -55,7 +55,7 @@ impl Abandoned {
         Self::of(path, Lock::try_take)
     }
 
-    /// Waits until the owner of the directory at `path` has exited, then
+    /// Waits until the directory at `path` no longer has an owner, then
     /// locks the directory. Returns `None` if the directory doesn't exist.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub(crate) struct Spares {
     expected: Vec<SpareKind>,
     /// Kinds of the spares that threads are starting.
     starting: Vec<SpareKind>,
-    /// Number of clients that may drop, rename or copy databases. While there is any, pgfresh starts no spares.
+    /// Number of clients that may drop, rename or copy databases. While this isn't 0, pgfresh doesn't start spares.
     holds: usize,
 }
 

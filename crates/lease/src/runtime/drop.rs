@@ -43,8 +43,8 @@ pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPoo
     let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(&dropped.name));
     let drop = || admin.run("drop a database", &sql).map(drop);
     match drop() {
-        // FORCE doesn't remove every obstacle (such as subscriptions).
-        // Most obstacles can only be removed in a session in the database.
+        // Some obstacles remain despite FORCE, such as subscriptions.
+        // Most of them can only be removed in a session in the database.
         Err(error) if matches!(error.sqlstate(), "42809" | "55006" | "2BP01") => {
             admin.run("open a database", &open(oid))?;
             admin.ask(&dropped, "end what hangs on a database", clear)?;

@@ -1,5 +1,5 @@
-//! Simulates a server for tests: speaks the PostgreSQL protocol on a Unix socket,
-//! answers this crate's statements, and tracks which connections are open.
+//! Simulates a server for tests. The fake server speaks the PostgreSQL protocol on a
+//! Unix socket, answers this crate's statements, and tracks which connections are open.
 
 #![expect(clippy::let_underscore_must_use, reason = "a client that is gone reads no answer")]
 

@@ -54,7 +54,8 @@ impl Leases {
     /// session in the database `postgres`, if there is one, which becomes pgfresh's first connection.
     ///
     /// # Errors
-    /// Returns an error if the server refuses a session or a query, or if a template doesn't exist in it.
+    /// Returns an error if the server refuses a session or a query,
+    /// or if the server doesn't contain one of the templates.
     pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
         let core = Arc::new(SharedCore::new(Core::new(LEAST_CAPACITY)));
         let admin = AdminPool::new(options.directory.clone(), options.major, Arc::<SharedCore>::clone(&core));

@@ -1,4 +1,4 @@
-//! Tests how the core selects tasks and limits idle sessions.
+//! Tests how the core wakes maintenance workers, selects tasks and limits idle sessions.
 
 use std::thread;
 
