@@ -23,16 +23,18 @@
 //!   checkpoint, after `setval`, or after 32 others.
 //! - With `wal_level = minimal`, if a relation's file is **new in the same transaction**, its rows aren't in the log.
 //!   The log shows the new file ([`FileChanges::created`]), and callers must not trust its contents.
-//! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and `ALTER TYPE …
-//!   RENAME VALUE` don't write any table rows. The reader then reports only a change to `pg_attribute` or `pg_enum`.
+//! - Rows can **read differently because of a catalog**. For example, `ADD COLUMN … DEFAULT` and
+//!   `ALTER TYPE … RENAME VALUE` don't write any table rows. The reader then reports only a change to `pg_attribute`
+//!   or `pg_enum`.
 //! - If a transaction changed something before the reader started and commits afterwards,
 //!   the reader hasn't seen its changes, so the commit doesn't set [`Changes::committed`].
 //!
 //! # How far to read
 //! A record is in the files once the server has flushed it. To determine a position up to which the reader can read,
-//! a caller runs the following query with `synchronous_commit = on`: `SELECT pg_logical_emit_message(true,
-//! 'pgfresh', '')`. This writes a record and returns its end. After the commit, everything up to that position is in
-//! the files. In contrast, `pg_current_wal_insert_lsn()` may be ahead of the files if other sessions are writing.
+//! a caller runs the following query with `synchronous_commit = on`:
+//! `SELECT pg_logical_emit_message(true, 'pgfresh', '')`. This writes a record and returns its end. After the commit,
+//! everything up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be ahead of the files
+//! if other sessions are writing.
 //!
 //! # Formats
 //! The reader supports PostgreSQL 13 to 19, and distinguishes them by the magic number of the log's pages. Sources, by

@@ -541,8 +541,8 @@ proptest! {
     }
 }
 
-/// Measures the speed with the smallest records: `cargo test -p pgfresh-lease --release -- --ignored --nocapture
-/// log_is_read`.
+/// Measures the speed with the smallest records:
+/// `cargo test -p pgfresh-lease --release -- --ignored --nocapture log_is_read`.
 #[test]
 #[ignore = "measures, proves nothing"]
 fn the_log_is_read_fast() {
