@@ -63,7 +63,7 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
         return Ok(found);
     }
     // "pgfresh stop" increments the counter first and then waits for this lock. If the counter has changed, the
-    // project's servers were stopped in the meantime.
+    // project's servers were stopped in the meantime, so don't start one.
     if stops.count() != before {
         slot.remove_if_dead(&starting);
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
@@ -92,8 +92,8 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
 }
 
 /// Returns the server for database `name`. A failed test's database may still be on the server that kept it after the
-/// run. If so, returns that server. Otherwise returns the server for this project and template. If the user has not
-/// chosen one of several templates, the name of a lease also decides.
+/// run. If so, returns that server. If the user hasn't selected one of several templates, also looks for a running
+/// server that leases `name`. Otherwise returns the server for this project and template.
 pub(crate) fn join_for(context: &Context, name: Option<&str>) -> Result<RunningServer, Failure> {
     let is_open = context.settings()?.has_open_choice();
     let found = name.map(|name| server_with(context, name, |about| about.kept || is_open));
@@ -105,7 +105,7 @@ pub(crate) fn keeper_of(context: &Context, name: &str) -> Result<Option<RunningS
     server_with(context, name, |about| about.kept)
 }
 
-/// Returns the first of these running servers that has the database `name`.
+/// Returns the first of this project's running servers that `of` accepts and that has the database `name`.
 fn server_with(
     context: &Context,
     name: &str,
@@ -121,7 +121,7 @@ pub(crate) fn none_runs() -> Failure {
         .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
 }
 
-/// Starts a background server on the data an earlier server left in the run directory `kept`.
+/// Starts a background server on the data that an earlier server left in the run directory `kept`.
 fn take_over(context: &Context, kept: &Path) -> Result<RunningServer, Failure> {
     let cache = context.cache()?;
     let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
@@ -146,8 +146,8 @@ pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Fa
     Ok(())
 }
 
-/// Returns this project's running servers: its background server, its named servers, and those that hold databases of
-/// failed tests.
+/// Returns this project's running servers: its background server, its named servers, and the
+/// servers that hold databases of failed tests.
 pub(crate) fn running(context: &Context) -> Result<Vec<RunningServer>, Failure> {
     let project = &context.settings()?.folder;
     let cache = context.cache()?;
@@ -165,8 +165,8 @@ pub(crate) struct Stopped {
     pub(crate) staying: Vec<String>,
 }
 
-/// Stops this project's servers, except for named ones. With `all`, stops every server in this cache. Either way,
-/// servers that are still starting up stop, too.
+/// Stops this project's servers, except for named servers. With `all`, stops every server in this cache. Either way,
+/// servers that are still starting also stop.
 pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
     let (cache, project) = (context.cache()?, &context.settings()?.folder);
     Stops::of(&cache, project)?.add(all)?;
@@ -194,7 +194,7 @@ pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
         ending.push((slot, alone, about, process));
     }
     for (slot, _alone, about, process) in ending {
-        // The process releases the template only when it ends.
+        // A template stays in use until the server's process exits, so wait for that.
         let ended = |process| sys::wait_readable(&process, STOP_TIMEOUT).unwrap_or(true);
         if slot.after_server(STOP_TIMEOUT).is_none() || !process.is_none_or(ended) {
             let process = about.map_or_else(String::new, |about| format!(" {}", about.pid));
@@ -220,7 +220,7 @@ pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     Ok(removed)
 }
 
-/// Describes the pgfresh server that listens on this port, if there is one.
+/// Describes the pgfresh server that listens on this port. Returns `None` if no pgfresh server does.
 pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failure> {
     for slot in slots(cache)? {
         let Some(RunningServer { about, control, .. }) = slot.reach(&slot.about())? else { continue };

@@ -1,15 +1,15 @@
-//! Reads files whose size no program has checked, such as devices and pipes.
+//! Reads files whose size is unknown, such as devices and pipes, up to a limit.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Reads a file of at most `most` bytes.
+/// Reads a file. Returns an error if the file has more than `most` bytes.
 pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_from(File::open(path)?, most)
 }
 
-/// Reads a source to its end, which must come within `most` bytes.
+/// Reads `source` to its end. Returns an error if that takes more than `most` bytes.
 pub(crate) fn read_from(source: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(most + 1).read_to_end(&mut bytes)?;
@@ -20,12 +20,12 @@ pub(crate) fn read_from(source: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a text file of at most `most` bytes.
+/// Reads a text file. Returns an error if the file has more than `most` bytes.
 pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
     text(read(path, most)?)
 }
 
-/// Converts the contents of a file.
+/// Converts a file's contents to text, or returns an error if they aren't valid UTF-8.
 pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }

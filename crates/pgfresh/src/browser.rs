@@ -1,14 +1,14 @@
-//! Opens an address in the user's browser, which it finds the way `xdg-open` does.
+//! Opens an address in the user's browser, searching for a browser in the same way as `xdg-open`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Variable that lists browsers in order of preference, in the form `PROGRAM:PROGRAM…`. A program can have arguments,
-/// in which `%s` stands for the address.
+/// Variable that lists browsers in order of preference, in the form `PROGRAM:PROGRAM…`. Each program can have
+/// arguments, where `%s` stands for the address.
 const VARIABLE: &str = "BROWSER";
-/// Variables that are set if programs can open windows: under X, under Wayland, or on Windows with WSL.
+/// Variables that indicate that programs can open windows: under X, under Wayland, or on Windows with WSL.
 const DISPLAYS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"];
 /// Programs that open an address in the desktop's default browser.
 const OPENERS: [&str; 2] = ["xdg-open", "wslview"];

@@ -1,5 +1,5 @@
-//! Lets a signal cancel work that no guard (a process that cleans up after pgfresh) covers, without leaving files
-//! behind.
+//! Lets a signal cancel work without leaving files behind. Used for work that no guard covers; a guard
+//! is a process that cleans up after pgfresh.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// Signals that end pgfresh or its command.
 pub(crate) const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Returns those of `signals` that the process does not already ignore.
+/// Returns the signals in `signals` that the process doesn't already ignore.
 pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> + Clone {
     signals.iter().copied().filter(|&signal| !sys::is_ignored(signal))
 }
@@ -33,9 +33,9 @@ pub(crate) fn die_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(dies)
 }
 
-/// Returns a flag that each SIGINT, SIGTERM and SIGHUP sets. None of these signals kills the process, however many arrive.
-/// SIGQUIT and SIGKILL do. A second signal is no request to end at once, because GNU timeout, for example, signals both the
-/// process and its group.
+/// Returns a flag that each SIGINT, SIGTERM and SIGHUP sets. None of these signals kills the process, however many
+/// arrive, but SIGQUIT and SIGKILL do. A second signal isn't a request to exit immediately because, for example, GNU
+/// timeout signals both the process and its group.
 pub(crate) fn interruption_flag() -> Result<Arc<AtomicBool>, Failure> {
     let interrupted = Arc::default();
     for signal in heeded(&SIGNALS) {

@@ -1,4 +1,4 @@
-//! Compares servers in different places and with different settings, by running the user's command on each of them in
+//! Compares servers with different settings or in different locations by running the user's command on each of them in
 //! turn. Implements `pgfresh run --compare` and `pgfresh bench suite`.
 
 use std::cell::RefCell;
@@ -40,9 +40,9 @@ use crate::variable::Variable;
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Minimum exit code of a command killed by a signal.
 const SIGNALLED: u8 = 128;
-/// Number of a failed command's output lines to show.
+/// Number of output lines to show for a failed command.
 const LAST_LINES: usize = 20;
-/// Words that can follow a number in a test runner's summary.
+/// Words that can follow a number in a test runner's summary, such as "passed".
 const COUNTED: [&str; 9] =
     ["passed", "failed", "failures", "errors", "error", "skipped", "passing", "failing", "pending"];
 
@@ -52,7 +52,7 @@ struct Ended {
     code: u8,
     /// Counts in the test runner's output, keyed by the word after the number.
     counted: BTreeMap<String, u64>,
-    /// True if the command connected to the server.
+    /// True if the command connected to the server at least once.
     has_session: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<Exi
 }
 
 /// Implements `pgfresh bench suite`: runs the command on three servers, a durable one on disk, a fast one on disk, and
-/// one in RAM unless pgfresh finds no place in RAM.
+/// one in RAM. Leaves out the last one if the system has no usable RAM file system.
 pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failure> {
     let server_options = context.settings()?.with_template()?;
     let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
@@ -150,8 +150,8 @@ pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failur
     Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }
 
-/// Runs the job on each side in turn, sending finished rounds to `progress`. The result includes how much the runs
-/// suffered from a processor shortage.
+/// Runs the job on each side in turn, sending finished rounds to `progress`. The result includes how much a CPU
+/// shortage slowed the runs down.
 fn take_turns(
     context: &Context,
     job: Job<'_>,
@@ -193,7 +193,7 @@ impl Side {
         server_options.into_iter().map(side).collect()
     }
 
-    /// Returns an error if the system has no place in RAM.
+    /// Returns a place in RAM, or an error if the system doesn't have one.
     fn find_ram(&self) -> Result<Place, PlaceError> {
         let Provisioner { cache, account, .. } = &self.provisioner;
         Place::choose(&PlaceRequest::Ram, 0, cache.root(), account)
@@ -212,8 +212,8 @@ impl Side {
             user_command::command(job.command, job.env, &service, &self.provisioner.installation);
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
-        // Wait for the prepared copies before measuring. A server without pgfresh wouldn't prepare any, and on a
-        // durable server, that takes a while.
+        // Wait for the prepared copies before measuring. A server without pgfresh wouldn't prepare copies, and on a
+        // durable server, preparing them takes a while.
         service.leases.settle(SETTLE_TIMEOUT);
         let running = Instant::now();
         job.between_runs.store(false, Ordering::Relaxed);
@@ -249,8 +249,8 @@ impl Side {
     }
 }
 
-/// Adds up the counts that test runners print in `text`, by word. It recognizes "272 passed", "Tests: 3 failed" and
-/// "ok. 7 passed", for example.
+/// Adds up the counts that test runners print in `text`, by word. Recognizes "272 passed", "Tests: 3
+/// failed" and "ok. 7 passed", for example.
 fn counted(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
@@ -273,12 +273,12 @@ struct Comparison<'a> {
     timed: &'a [Timed],
     sides: &'a [Side],
     command: &'a [OsString],
-    /// How much the runs suffered from a processor shortage.
+    /// How much a CPU shortage slowed the runs down.
     shortage: Shortage,
 }
 
 impl Comparison<'_> {
-    /// Returns true if all finished runs succeeded. A run that fails early is fast, but that doesn't count as a gain.
+    /// Returns true if all finished runs succeeded. A run that fails early is fast, but that isn't a gain.
     fn has_succeeded(&self) -> bool {
         self.sides.iter().all(|side| side.ended.borrow().iter().all(|ended| ended.code == 0))
     }
@@ -413,7 +413,8 @@ impl Comparison<'_> {
         report
     }
 
-    /// Returns the numbers at the top of the page: the suite's time on each server, and the gains over the first.
+    /// Returns the key figures for the top of the page: the suite's time on each
+    /// server, and the gains over the first server.
     fn tiles(&self) -> Vec<Tile> {
         let suite = |timed: &Timed| timed.sum(&["suite"]);
         let times = self.timed.iter().map(|timed| {

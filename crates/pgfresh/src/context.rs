@@ -1,4 +1,4 @@
-//! Provides the objects that commands need besides their own arguments.
+//! Provides what commands need besides their own arguments: settings, verbosity and a provisioner.
 
 pub(crate) mod provisioning;
 
@@ -22,7 +22,7 @@ use crate::settings::ResolvedSettings;
 pub(crate) struct Context {
     options: Options,
     pub(crate) verbosity: Verbosity,
-    /// Lets this command's threads end the process.
+    /// Lets the command's other threads end the process.
     pub(crate) exit: ExitRequests,
     settings: OnceCell<ResolvedSettings>,
     provisioner: OnceCell<Provisioner>,
@@ -33,7 +33,7 @@ impl Context {
         Self { options, verbosity, exit, settings: OnceCell::new(), provisioner: OnceCell::new() }
     }
 
-    /// Creates a context with another configuration file. `None` means the nearest one.
+    /// Creates a context with another configuration file. `None` means the nearest file.
     pub(crate) fn with_config(&self, file: Option<PathBuf>) -> Self {
         let config = ConfigOption { config: file };
         let options = Options { config, ..self.options.clone() };

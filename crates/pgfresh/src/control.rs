@@ -1,4 +1,4 @@
-//! Client for a running pgfresh's control API. Commands use it both within a run and outside of one.
+//! Client for the control API of a running pgfresh. Commands use the client both within a run and outside of one.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read};
@@ -43,7 +43,7 @@ impl Control {
         text.map(|text| Ok(Self { is_named: true, ..Self::at(&text)? })).transpose()
     }
 
-    /// Returns this run's server. Outside of a run, calls `other` to find one.
+    /// Returns this run's server. Outside of a run, calls `other` to find a server.
     pub(crate) fn of_this_run_or(other: impl FnOnce() -> Result<Self, Failure>) -> Result<Self, Failure> {
         Self::of_this_run()?.map_or_else(other, Ok)
     }
@@ -68,7 +68,7 @@ impl Control {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
-    /// Returns a browser URL for the live page `page`, without the secret.
+    /// Returns a browser URL for the live page `page`. The URL doesn't contain the secret.
     pub(crate) fn invite(&self, page: &str) -> String {
         api::invite(page, &self.secret)
     }
@@ -162,7 +162,8 @@ pub(crate) fn path_of(database: &str, action: &str) -> String {
     format!("/v1/databases/{}{action}", percent_encode(database))
 }
 
-/// Replaces the API's hint about open sessions, which mentions a key of the HTTP request, with the command line's.
+/// Replaces the API's hint about open sessions, which mentions a key of the HTTP
+/// request, with the command line's `hint`.
 pub(crate) fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
     if failure.has_remedy(Remedy::CloseSessions) { failure.hint(hint.to_owned()) } else { failure }
 }

@@ -1,4 +1,4 @@
-//! Lets other threads terminate the process while the command waits, for example for a template's setup.
+//! Lets other threads terminate the process while the command waits, for example for a template's setup to finish.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -26,13 +26,15 @@ impl ExitRequests {
     }
 }
 
-/// Runs `command` in its own thread. Returns the command's exit code, or the first code another thread requests.
+/// Runs `command` in its own thread. Returns the command's exit code, or the
+/// first exit code that another thread requests.
 ///
 /// # Errors
+///
 /// Returns an error if the system can't start another thread.
 ///
-/// The command's thread lives as long as the process, because the kernel kills child processes as soon as the thread
-/// that started them exits.
+/// The command's thread lives as long as the process, because the kernel kills child processes as
+/// soon as the thread that started them exits.
 pub(crate) fn run(
     command: impl FnOnce(ExitRequests) -> ExitCode + Send + 'static,
 ) -> Result<ExitCode, Failure> {

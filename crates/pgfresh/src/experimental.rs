@@ -1,15 +1,15 @@
-//! Label of the systems for which we cross-build pgfresh and on which we have never run it. pgfresh prints the label at the
-//! first start with each cache.
+//! Marks support for a system as experimental if pgfresh was only cross-built for that system and has never run on it.
+//! pgfresh prints this label when it first uses a cache.
 
 use storage::Cache;
 
 use crate::notice::notice;
 use crate::output::Verbosity;
 
-/// Name of a note in the cache. It exists once pgfresh has printed the label.
+/// Name of a note in the cache. The note exists once pgfresh has printed the label.
 const NOTE: &str = "experimental-1";
 
-/// Prints the label of this machine's system once for each cache. Prints nothing if the verbosity is quiet.
+/// Prints the label for this machine's system, once for each cache. Prints nothing if the verbosity is quiet.
 pub(crate) fn announce(cache: &Cache, verbosity: Verbosity) {
     let system = std::env::consts::OS;
     let Some(label) = label(system, || verbosity.is_quiet() || cache.recall(NOTE).is_some()) else { return };
@@ -19,8 +19,9 @@ pub(crate) fn announce(cache: &Cache, verbosity: Verbosity) {
     }
 }
 
-/// Returns the label of `system`, a name in Rust's notation such as `macos`. Returns `None` for a tested system, and if
-/// `is_needless` returns true. Calls `is_needless` only for an untested system, because it reads a file.
+/// Returns the label for `system`, a name in Rust's notation such as `macos`. Returns `None` if the
+/// system is tested or if `is_needless` returns true. Calls `is_needless` only for an untested
+/// system, because `is_needless` reads a file.
 fn label(system: &str, is_needless: impl FnOnce() -> bool) -> Option<&'static str> {
     let label = match system {
         "macos" => {

@@ -1,4 +1,4 @@
-//! Represents a command's failure and formats it like `PostgreSQL`'s errors.
+//! Represents a command's failure and formats the failure like `PostgreSQL`'s errors.
 
 use std::error::Error;
 use std::fmt;
@@ -71,8 +71,8 @@ impl Failure {
         self
     }
 
-    /// Keeps the exit code of the user's command, unless the command succeeded. Its failure is more important than a
-    /// report's.
+    /// Applies the exit code of the user's command unless that command succeeded: its failure is
+    /// more important than the failure of a report.
     pub(crate) fn after_command(self, code: u8) -> Self {
         if code == 0 { self } else { self.exit_with(code) }
     }
@@ -82,12 +82,12 @@ impl Failure {
         self
     }
 
-    /// Returns true if the failure has this code.
+    /// Returns true if `code` is this failure's code.
     pub(crate) fn is(&self, code: ErrorCode) -> bool {
         self.code.as_deref() == Some(code.as_str())
     }
 
-    /// Returns true if this remedy resolves the failure.
+    /// Returns true if `remedy` would resolve the failure.
     pub(crate) fn has_remedy(&self, remedy: Remedy) -> bool {
         self.remedy == Some(remedy)
     }

@@ -1,5 +1,5 @@
-//! Runs a command in the foreground while a server runs. Handles signals and exit codes, and notices when the command
-//! exits or the server goes away.
+//! Runs a command in the foreground while a server runs. Handles signals and exit codes, and
+//! detects when the command or the server exits.
 
 use std::ffi::OsStr;
 use std::io;
@@ -46,10 +46,11 @@ pub(crate) enum Event {
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
-    /// Signal handler that withholds signals until [`Events::deliver_signals`].
+    /// Signal handler that holds signals back until [`Events::deliver_signals`].
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,
-    /// Whether any signal has arrived. Its handler sets it at once, while events come from another thread.
+    /// Whether any signal has arrived. The signal handler itself sets the flag, whereas events
+    /// come from another thread a little later.
     is_interrupted: Arc<AtomicBool>,
     registered: Vec<SigId>,
 }
@@ -86,7 +87,7 @@ impl Events {
         })
     }
 
-    /// Turns signals into events from now on. Returns those that arrived since [`Events::listen`].
+    /// Turns signals into events from now on. Returns the signals that have arrived since [`Events::listen`].
     pub(crate) fn deliver_signals(&mut self) -> Result<Vec<Origin>, Failure> {
         let Some(mut signals) = self.signals.take() else { return Ok(Vec::new()) };
         let early = signals.pending().collect();
@@ -132,7 +133,7 @@ impl Events {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
     }
 
-    /// Waits up to `timeout` for the next event.
+    /// Waits up to `timeout` for the next event. Returns `None` after the timeout.
     pub(crate) fn next_within(&self, timeout: Duration) -> Option<Event> {
         self.receiver.recv_timeout(timeout).ok()
     }
@@ -143,8 +144,8 @@ impl Events {
     }
 }
 
-/// Terminates this process when its standard input reaches its end, because that means the starting process is gone.
-/// The guards (see [`ExitRequests::send`]) clean up.
+/// Terminates this process when its standard input reaches its end, because the starting process is then gone. The
+/// guards (see [`ExitRequests::send`]) clean up.
 pub(crate) fn end_with_lifeline(exit: ExitRequests) -> Result<(), Failure> {
     start(move || {
         // A read error also counts as the end of standard input.
@@ -161,20 +162,21 @@ fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result
     Ok(())
 }
 
-/// How a command has ended.
+/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// The command's own exit code, or 128 plus the number of the signal that killed the command.
     pub(crate) code: u8,
-    /// Whether pgfresh received a signal meanwhile, such as Ctrl-C, or one ended the command.
+    /// True if pgfresh received a signal, such as SIGINT from Ctrl-C, while the
+    /// command ran, or if a signal killed the command.
     pub(crate) interrupted: bool,
 }
 
-/// Runs `command` in this process group until it exits, forwarding the signals that only this process received. Prints
-/// a message if `server` goes away first.
+/// Runs `command` in this process group until the command exits, forwarding the signals that only this process
+/// received. Prints a message if `server` exits before the command.
 ///
-/// This function must run in the command's thread, because the kernel kills the command as soon as the thread that spawned
-/// it exits.
+/// This function must run in the command's thread, because the kernel kills the command as
+/// soon as the thread that spawned it exits.
 pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<Ended, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
@@ -223,7 +225,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<Ended
 }
 
 /// Forwards a signal if only this process received it. A terminal sends most signals to the whole process group, but
-/// SIGHUP only to the session leader.
+/// sends SIGHUP only to the session leader.
 fn pass_on(origin: &Origin, handle: &ProcessHandle) {
     if origin.cause != Cause::Kernel || (origin.signal == SIGHUP && sys::leads_its_session()) {
         send(origin, handle);
@@ -236,13 +238,13 @@ fn send(origin: &Origin, handle: &ProcessHandle) {
         SIGHUP => Signal::HUP,
         _ => Signal::TERM,
     };
-    // The command may have just exited.
+    // The command may have just exited, so ignore the error.
     if let Err(error) = handle.signal(signal) {
         tracing::debug!(%error, ?signal, "could not pass on a signal");
     }
 }
 
-/// Returns a command's own exit code, or 128 plus the number of the signal that killed it.
+/// Returns a command's own exit code, or 128 plus the number of the signal that killed the command.
 pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(u8::MAX)

@@ -1,4 +1,4 @@
-//! Messages about failed tests that read from a replica while the replica lagged.
+//! Prints a message about failed tests that read from a replica while the replica lagged.
 
 use gateway::TestOnLaggingReplica;
 use lease::ReplicaLag;
@@ -6,7 +6,7 @@ use server::printable;
 
 use crate::notice::notice;
 
-/// Prints the tests with the statements that ran on the replica.
+/// Prints the tests, each with the statements that ran on the replica.
 pub(crate) fn print(tests: &[TestOnLaggingReplica]) {
     match tests.len() {
         0 => return,

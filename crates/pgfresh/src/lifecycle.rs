@@ -1,4 +1,4 @@
-//! Starts and stops a service and keeps the user informed.
+//! Starts and stops services and keeps the user informed.
 
 use storage::{Method, human_bytes};
 use template::{Provisioner, Started};
@@ -28,7 +28,7 @@ fn start(context: &Context, provisioner: &Provisioner) -> Result<Started, Failur
     Ok(started)
 }
 
-/// Prints details of the started server and how long its startup took.
+/// Prints details of the started server and how long the startup took.
 pub(crate) fn report_start(context: &Context, provisioner: &Provisioner, started: &Started) {
     let installation = &provisioner.installation;
     context
@@ -38,7 +38,7 @@ pub(crate) fn report_start(context: &Context, provisioner: &Provisioner, started
     name_refusals(context);
 }
 
-/// Prints which system calls and files the system has refused since the last call of this function.
+/// Prints the system calls and files that the system has refused since the last call of this function.
 fn name_refusals(context: &Context) {
     for (call, error) in sys::take_refusals() {
         context.verbosity.detail(|| format!("works without {call}, which the system refuses: {error}"));
@@ -89,7 +89,7 @@ pub(crate) fn stop(context: &Context, service: Service) -> Result<(), Failure> {
         let ms = |duration: std::time::Duration| duration.as_secs_f64() * 1000.0;
         format!("stopped in {:.1} ms, removed in {:.1} ms", ms(stopped), ms(removed))
     });
-    // Some calls are first made after the start.
+    // pgfresh makes some system calls only after the start, so print their refusals now.
     name_refusals(context);
     Ok(())
 }

@@ -5,11 +5,11 @@ use storage::Cache;
 
 use crate::settings::ResolvedSettings;
 
-/// Minimum number of names for giving advice. A run with fewer names says little about the whole suite.
+/// Minimum number of names before pgfresh gives advice. A run with fewer names says little about the whole suite.
 const LEAST_NAMES: u64 = 21;
 
-/// Returns advice if names had to wait for new copies while earlier names held on to databases that no client used
-/// again. Each project gets this advice once, and never if the user has set `linger`.
+/// Returns advice if names had to wait for new copies while databases of earlier names remained leased even though
+/// clients no longer used them. Each project gets this advice once. Projects that set `linger` never get it.
 pub(crate) fn advice(seen: LingerUse, settings: &ResolvedSettings, cache: &Cache) -> Option<String> {
     let text = text(seen).filter(|_| !settings.is_linger_set)?;
     let hash = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();

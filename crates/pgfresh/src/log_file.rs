@@ -24,8 +24,8 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file at `path` for appending, creating it if it is missing. Neither the current nor the previous file
-    /// grows beyond `bound` bytes.
+    /// Opens the file at `path` for appending, creating the file if it is missing. Neither the current nor the
+    /// previous file grows beyond `bound` bytes.
     pub(crate) fn open(path: &Path, bound: usize) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
@@ -43,7 +43,7 @@ impl LogFile {
 }
 
 impl Write for LogFile {
-    /// Writes the whole record to one file. Truncates a record longer than the bound.
+    /// Writes the whole record to one file. Truncates a record that is longer than the bound.
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let record = &record[..record.len().min(self.bound)];
         if self.size > 0 && self.size.saturating_add(record.len()) > self.bound {

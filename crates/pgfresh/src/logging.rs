@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::log_file::LogFile;
 use crate::output::Verbosity;
 
-/// Variable that contains the filter: a comma-separated list of `LEVEL` or `TARGET=LEVEL`.
+/// Variable that contains the filter: a comma-separated list whose items are `LEVEL` or `TARGET=LEVEL`.
 const VARIABLE: &str = "PGFRESH_LOG";
 /// The crates that write log records.
 const TARGETS: [&str; 19] = [
@@ -39,7 +39,7 @@ const TARGETS: [&str; 19] = [
     "template",
     "trials",
 ];
-/// The background server's log level if the user sets no filter.
+/// The background server's log level if the user doesn't set a filter.
 const USUAL: LevelFilter = LevelFilter::INFO;
 /// Maximum size of each of the background server's two log files, in bytes.
 const FILE_SIZE: usize = 4 << 20;
@@ -92,13 +92,13 @@ fn ours(level: LevelFilter) -> Targets {
 fn parse(text: &str) -> Result<Targets, Failure> {
     let (mut default, mut named) = (LevelFilter::OFF, Vec::new());
     for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
-        // A target without a level enables all of its records.
+        // A target without a level enables all of that target's records.
         let (target, level) = match directive.split_once('=') {
             Some((target, level)) => (Some(target), level),
             None if known(directive) => (Some(directive), "trace"),
             None => (None, directive),
         };
-        // The parser would treat an empty level as "error".
+        // The parser would treat an empty level as "error", so reject an empty level here.
         let level: LevelFilter = Some(level)
             .filter(|level| !level.is_empty())
             .and_then(|level| level.parse().ok())

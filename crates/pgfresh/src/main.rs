@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     if server::guard_main() {
         return ExitCode::SUCCESS;
     }
-    // Do this before the process creates, opens or starts anything.
+    // Restrict the permissions of new files before the process creates, opens or starts anything.
     sys::make_private();
     sys::raise_open_file_limit();
     settings::take_signing_key();
@@ -92,10 +92,11 @@ fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Prints the failure, also as a line of JSON if the calling program expects that. Returns the exit code.
+/// Prints the failure and returns the exit code. If the calling program expects JSON,
+/// also prints the failure as a line of JSON.
 fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
-    // This comes last because the calling program may kill this process as soon as it receives the line.
+    // Print the JSON last, because the calling program may kill this process as soon as it receives the line.
     if cli::serves_in_json() {
         output::report_to_program(failure);
     }

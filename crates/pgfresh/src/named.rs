@@ -37,8 +37,8 @@ struct Remembered {
     /// PostgreSQL version at the server's last start.
     version: String,
     major: u32,
-    /// Fingerprint of the template that the data came from, or of the changed template once the change has been
-    /// reported.
+    /// Fingerprint of the template that the data was created from. If the template has changed since then and the user
+    /// has been informed, the fingerprint of the changed template.
     fingerprint: String,
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct NamedServer {
 }
 
 impl NamedServer {
-    /// Starts the server on its existing data. If the data is missing or `reset` discards it, creates new data from the
-    /// template.
+    /// Starts the server on its existing data. If the data is missing, or if `reset`
+    /// discards it, creates new data from the template.
     pub(crate) fn start(
         context: &Context,
         name: &str,
@@ -152,8 +152,8 @@ impl Remembered {
     /// Tells the user once if the template has changed since the data was created from it.
     fn report_change(&self, verbosity: Verbosity, provisioner: &Provisioner) -> Result<(), Failure> {
         let version = provisioner.installation.version().to_string();
-        // The PostgreSQL version is part of the fingerprint, but a new version alone doesn't make it a changed
-        // template.
+        // The PostgreSQL version is part of the fingerprint, but a new version
+        // alone doesn't count as a changed template.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
         if !is_same && !verbosity.is_quiet() {
             notice!(
@@ -171,7 +171,7 @@ impl Remembered {
     }
 }
 
-/// Acquires exclusive access to the name and its data.
+/// Acquires exclusive access to the name and the server's data.
 fn take(
     settings: &ResolvedSettings,
     name: &str,
@@ -203,8 +203,8 @@ fn key(settings: &ResolvedSettings, name: &str) -> String {
     format!("{name}-{}", &project[..16])
 }
 
-/// Checks that the port is free before anything starts. Otherwise, the error names the pgfresh server or other program
-/// that is listening on the port.
+/// Checks that the port is free before anything starts. If the port is taken, the error names the pgfresh server or
+/// the other program that listens on the port.
 fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

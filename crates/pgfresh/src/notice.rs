@@ -1,4 +1,4 @@
-//! Prints messages on standard error, so that they don't mix with the results on standard output.
+//! Prints messages on standard error, so that messages don't mix with the results on standard output.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ pub(crate) fn print_notice(text: impl Display) {
     let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Returns a text without escape sequences, so that names and statements of users cannot change the terminal.
+/// Returns a text without escape sequences, so that the users' names and statements can't control the terminal.
 pub(crate) fn plain(text: impl Display) -> String {
     server::printable_lines(&strip_str(&text.to_string()).to_string())
 }

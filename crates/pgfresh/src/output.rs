@@ -1,5 +1,5 @@
-//! Writes to standard output, whose reader may close it early (as in `pgfresh template list | head -1`), and defines
-//! the verbosity.
+//! Writes to standard output and defines the verbosity. The reader of standard output may close it early, as in
+//! `pgfresh template list | head -1`.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
@@ -18,7 +18,7 @@ pub(crate) enum Verbosity {
     Quiet,
     /// Also rare and slow events.
     Normal,
-    /// Also each action with its place, its reason and its duration.
+    /// Also each action with its location, its reason and its duration.
     Verbose,
     /// Also background tasks.
     Background,
@@ -43,7 +43,7 @@ impl Verbosity {
 
 /// Writes `text` to standard output, or exits if that fails.
 pub(crate) fn print(text: impl Display) {
-    // If this process owns a server, the guard, a process that outlives this one, cleans up.
+    // If this process owns a server, the server's guard (a process that outlives this one) cleans up.
     try_print(text).unwrap_or_else(|error| end(&error));
 }
 

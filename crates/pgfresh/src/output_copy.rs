@@ -1,4 +1,4 @@
-//! Keeps the end of a command's output, in which test runners name the failed tests.
+//! Keeps the end of a command's output, where test runners name the failed tests.
 
 use std::io::{self, PipeReader, Read, Write as _};
 use std::process::Command;
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 
-/// Number of bytes to keep.
+/// Maximum number of bytes to keep.
 const KEPT: usize = 4 << 20;
-/// How long to wait for the rest of the output. Processes that the command left behind can keep the pipe open.
+/// Timeout for the rest of the output. Processes that the command left behind can keep the pipe open.
 const REST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The output of a running command.
@@ -22,7 +22,8 @@ pub(crate) struct OutputCopy {
 }
 
 impl OutputCopy {
-    /// Redirects both outputs of a command that is about to start. `is_shown` means that standard error gets them, too.
+    /// Redirects standard output and standard error of a command that is about to start. With `is_shown`, also copies
+    /// both to pgfresh's standard error.
     pub(crate) fn of(command: &mut Command, is_shown: bool) -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::new(format!("could not read the command's output: {error}"));
         let (reader, writer) = io::pipe().map_err(cannot)?;
@@ -38,9 +39,9 @@ impl OutputCopy {
         Ok(Self { end, closed })
     }
 
-    /// Returns the end of the output of a command that has ended.
+    /// Returns the end of the command's output. The command must have exited.
     pub(crate) fn end(self) -> String {
-        // Either the pipe is closed, or the rest is not worth waiting for.
+        // Either the pipe is closed, or the timeout has passed. Both end the wait.
         let _closed = self.closed.recv_timeout(REST_TIMEOUT);
         String::from_utf8_lossy(&sys::lock(&self.end)).into_owned()
     }

@@ -1,4 +1,4 @@
-//! Messages about tests that exceeded their budget.
+//! Prints messages about tests that exceeded their budget.
 
 use contract::EndOfTest;
 use gateway::TestOverBudget;
@@ -9,8 +9,8 @@ use crate::notice::notice;
 /// Exit code if tests exceeded their budget but everything else succeeded.
 pub(crate) const EXIT: u8 = 1;
 
-/// Prints the tests that exceeded their budget, with their statements. `more` is the number of such tests missing from
-/// `tests`.
+/// Prints the tests that exceeded their budget, each with its statements. `more` is the number of further tests that
+/// exceeded their budget but aren't in `tests`.
 pub(crate) fn print(tests: &[TestOverBudget], more: usize) {
     match tests.len() + more {
         1 => notice!("pgfresh: a test exceeded its budget"),

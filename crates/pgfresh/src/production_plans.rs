@@ -1,5 +1,5 @@
-//! Production's query plans for the statements of a run: reads the statistics before the command, and explains the
-//! statements afterwards in a scratch server.
+//! Determines production's query plans for a run's statements: reads production's statistics before the command runs,
+//! and explains the statements on a scratch server afterwards.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::suite_statements::SuiteStatements;
 /// Maximum size of a baseline in bytes.
 const MOST_BASELINE: u64 = 256_000_000;
 
-/// Options for the plans of a run.
+/// Options for explaining a run's statements.
 #[derive(Debug)]
 pub(crate) struct PlanOptions {
     statistics: Statistics,
@@ -34,12 +34,12 @@ pub(crate) struct PlanOptions {
 #[derive(Debug)]
 struct BaselineFile {
     path: PathBuf,
-    /// Contents. `None` if the run writes the file.
+    /// Contents of the baseline file. `None` if the run writes the file.
     contents: Option<Baseline>,
 }
 
 impl PlanOptions {
-    /// Reads the statistics and the baseline. Returns `None` if the user does not want plans.
+    /// Reads the statistics and the baseline. Returns `None` if the user didn't request plans.
     pub(crate) fn read(settings: &ResolvedSettings, arguments: &Run) -> Result<Option<Self>, Failure> {
         if !arguments.plans {
             return Ok(None);
@@ -57,7 +57,7 @@ impl PlanOptions {
         Ok(Some(Self { statistics, budget: settings.plans.budget, baseline }))
     }
 
-    /// Explains the statements. A signal ends pgfresh meanwhile, and the scratch server's guard cleans up.
+    /// Explains the statements. A signal kills pgfresh in the meantime, and the scratch server's guard then cleans up.
     pub(crate) fn explain(
         self,
         context: &Context,
@@ -110,19 +110,20 @@ impl BaselineFile {
     }
 }
 
-/// The plans of a command that has ended.
+/// The plans of a run's statements, after the command has ended.
 #[derive(Debug)]
 pub(crate) struct ExplainedRun {
     pub(crate) report: PlanReport,
     baseline: Option<BaselineFile>,
     /// Major version of the scratch server.
     major: u32,
-    /// Whether pgfresh collected no statement.
+    /// True if pgfresh didn't collect any statements.
     is_empty: bool,
 }
 
 impl ExplainedRun {
-    /// Writes the baseline if the user wants that. A command that has failed may not have run all statements.
+    /// Writes the baseline if the user requested that. Refuses if the command failed with `code`, because a failed
+    /// command might not have run all statements.
     pub(crate) fn update_baseline(&self, code: u8) -> Result<(), Failure> {
         let Some(BaselineFile { path, contents: None }) = &self.baseline else { return Ok(()) };
         let name = path.display();
@@ -143,7 +144,7 @@ impl ExplainedRun {
         Ok(())
     }
 
-    /// Prints plans that exceed the budget or differ from the baseline. Returns true if there are any.
+    /// Prints the plans that exceed the budget or differ from the baseline. Returns true if there are any.
     pub(crate) fn print_failures(&self) -> bool {
         let over = self.report.budget_message();
         let name = self.baseline.as_ref().map(|file| file.path.display().to_string());

@@ -1,4 +1,4 @@
-//! Reads the file with production's statistics.
+//! Reads the file that contains production's statistics.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::bounded_file;
 use crate::failure::Failure;
 use crate::settings::ResolvedSettings;
 
-/// Maximum size of a file in bytes: a database of 50,000 tables has about 700 MB of statistics.
+/// Maximum size of a statistics file in bytes. For scale: the statistics of 50,000 tables take about 700 MB.
 pub(crate) const MOST_STATISTICS: u64 = 2_000_000_000;
 
-/// Reads the statistics in the file `given`, or else in that of the configuration file.
+/// Reads the statistics from the file `given`, falling back to the file that the configuration file names.
 pub(crate) fn read(settings: &ResolvedSettings, given: Option<&Path>) -> Result<Statistics, Failure> {
     let Some(path) = given.or(settings.plans.statistics.as_deref()) else {
         return Err(Failure::new("no statistics of production are given").hint(
@@ -25,7 +25,7 @@ pub(crate) fn read(settings: &ResolvedSettings, given: Option<&Path>) -> Result<
     read_file(path)
 }
 
-/// Reads a file of pgfresh or of `pg_dump --statistics-only`.
+/// Reads a file written by pgfresh or by `pg_dump --statistics-only`.
 pub(crate) fn read_file(path: &Path) -> Result<Statistics, Failure> {
     let bytes = bounded_file::read(path, MOST_STATISTICS).attempt_given("read", path)?;
     let mut statistics = Statistics::parse(&bytes).map_err(|error| {
@@ -34,7 +34,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Statistics, Failure> {
                 .to_owned(),
         )
     })?;
-    // The output of pg_dump does not say when it was written.
+    // The output of pg_dump doesn't contain its date, so use the file's modification time.
     if statistics.taken == 0 {
         let modified = fs::metadata(path).and_then(|file| file.modified()).attempt_given("read", path)?;
         statistics.taken = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

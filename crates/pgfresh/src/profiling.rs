@@ -10,10 +10,10 @@ use crate::failure::Failure;
 use crate::service::Service;
 use crate::user_command;
 
-/// How many new databases to create for measuring the cost of one, after a short suite and after a long one. The
-/// measurement may take a hundredth of the suite's time.
+/// Number of new databases to create when measuring the cost of a new database: after a short suite, and after a long
+/// one. The measurement may take a hundredth of the suite's time.
 const TRIALS: [u32; 2] = [4, 8];
-/// Minimum duration of a long suite.
+/// Minimum duration of a suite that counts as long.
 const LONG: Duration = Duration::from_secs(15);
 
 /// A profile that is being recorded.
@@ -32,7 +32,7 @@ impl Watch {
         })
     }
 
-    /// Ends the profile. `command` is the command that ran in the meantime.
+    /// Ends the profile. `command` is the command that ran while the profile was recorded.
     pub(crate) fn end(self, service: &Service, command: &[OsString]) -> Result<Profile, Failure> {
         let recording = self.recorder.stop()?;
         let [few, many] = TRIALS;
@@ -88,9 +88,9 @@ fn feed(log: EventLog) -> Feed {
     })
 }
 
-/// Measures how long the first session in a new database takes, in seconds. The first half of the trials doesn't count,
-/// since it uses up the databases that are already waiting. In the second half, pgfresh creates the databases while the
-/// sessions start.
+/// Measures how long the first session in a new database takes to start, in seconds. The first half of the trials
+/// doesn't count, because these trials use databases that are already prepared. In the second half, pgfresh creates
+/// the databases while the sessions start.
 fn fresh_database(service: &Service, trials: u32) -> Option<f64> {
     let times = (0..trials).map(|trial| {
         let name = format!("profile_{}_{trial}", std::process::id());

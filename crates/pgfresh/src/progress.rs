@@ -1,4 +1,4 @@
-//! Prints progress messages. Most lines remain, but on a terminal the last line can show changing progress.
+//! Prints progress messages. Most lines remain, but on a terminal the last line can be a status line that changes.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -12,7 +12,7 @@ use template::{BuildPlan, CachedTemplate, Step};
 use crate::notice::{notice, plain};
 use crate::output::Verbosity;
 
-/// How long a step must take before the changing line shows it.
+/// How long a step must take before the status line shows it.
 const QUIET_TIME: Duration = Duration::from_secs(1);
 /// Interval between progress lines if standard error isn't a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(20);
@@ -87,7 +87,7 @@ impl StatusLine {
         self.show_with(line, "");
     }
 
-    /// Shows the line followed by `hint`, which is omitted if both don't fit.
+    /// Shows the line followed by `hint`. Omits `hint` if both don't fit.
     fn show_with(&self, line: &str, hint: &str) {
         let width = sys::terminal_width(stderr()).unwrap_or(80);
         to_terminal(&format!("\r{}\x1b[K", fitting(line, hint, width.saturating_sub(1))));
@@ -107,10 +107,11 @@ impl Drop for StatusLine {
     }
 }
 
-/// Progress of work that Ctrl-C ends early: one changing line on a terminal, and otherwise a line from time to time.
+/// Progress of work that the user can end early with Ctrl-C. Shows a status line on a terminal.
+/// Elsewhere, prints a line every [`LINE_INTERVAL`].
 pub(crate) struct PacedLine {
     line: Option<StatusLine>,
-    /// When the next line is due. `None` on a terminal, and if the user wants no messages.
+    /// When the next line is due. `None` on a terminal, and if the user doesn't want messages.
     next: Option<Cell<Instant>>,
 }
 
@@ -123,7 +124,7 @@ impl PacedLine {
         }
     }
 
-    /// Shows what happens, off a terminal only if a line is due.
+    /// Shows `what`. If standard error isn't a terminal, prints it only if a line is due.
     pub(crate) fn show(&self, what: &str) {
         if self.line.is_some() || self.next.as_ref().is_some_and(|next| next.get() <= Instant::now()) {
             self.show_at_once(what);
@@ -166,7 +167,7 @@ fn evicted(shelved: &CachedTemplate) -> String {
     format!("evicted template \"{name}\" ({digits}), {}", human_bytes(shelved.occupied))
 }
 
-/// Returns the line that remains on the terminal after this step, if there is one.
+/// Returns the line that remains on the terminal after this step. Returns `None` if the step leaves no line.
 fn describe(step: Step<'_>) -> Option<String> {
     Some(match step {
         Step::BuildingBaseImage(version) => {

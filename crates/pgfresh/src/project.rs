@@ -1,4 +1,4 @@
-//! Detects a folder's kind of project: how to install its dependencies, run its tests and migrate its database.
+//! Detects the kind of project in a folder: how to install its dependencies, run its tests and migrate its database.
 
 pub(crate) mod compose;
 pub(crate) mod folder;
@@ -22,7 +22,7 @@ pub(crate) struct Project {
     pub(crate) dependencies: Vec<String>,
     /// Command that runs the tests.
     pub(crate) command: String,
-    /// Notes about things that pgfresh can't know, so the user has to check them.
+    /// Notes about facts that pgfresh can't determine, so the user has to check them.
     pub(crate) notes: Vec<String>,
 }
 
@@ -48,8 +48,8 @@ const SETUP_RUBY: &[&str] = &[
 ];
 const SETUP_ELIXIR: &[&str] = &["- run: sudo apt-get update -qq && sudo apt-get install -qq -y elixir"];
 
-/// Placeholder for a test command that pgfresh doesn't know. It makes a CI job fail with a clear error until the user
-/// replaces it.
+/// Placeholder for the test command if pgfresh can't determine it. The placeholder makes a CI job fail with a clear
+/// error until the user replaces it.
 pub(crate) const UNKNOWN_COMMAND: &str = "your-test-command";
 
 /// Detects the kind of project in `folder`. The first match wins, so the order matters: for example, a Python or Go
@@ -91,7 +91,7 @@ fn python(folder: &Folder) -> Option<Project> {
     Some(Project { kind, image: "python:3.13", github: SETUP_PYTHON, dependencies, command, notes })
 }
 
-/// Returns the words before a program that the project's package manager installs.
+/// Returns the prefix for running a program installed by the project's Python package manager, such as `uv run`.
 pub(crate) fn python_launcher(folder: &Folder) -> &'static str {
     if folder.has("uv.lock") {
         "uv run "
@@ -104,8 +104,8 @@ pub(crate) fn python_launcher(folder: &Folder) -> &'static str {
     }
 }
 
-/// Returns commands that install dependencies with pip alone: from all requirement files, or else the project itself
-/// with its test extra.
+/// Returns commands that install dependencies with pip alone: from all requirement files, or if there are none, the
+/// project itself with its test extra.
 fn pip(folder: &Folder, pyproject: &str, notes: &mut Vec<String>) -> (&'static str, Vec<String>) {
     const FILES: [&str; 4] =
         ["requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements/test.txt"];
@@ -337,7 +337,7 @@ fn node(folder: &Folder) -> Option<Project> {
     Some(Project { kind, image: "node:22", github: SETUP_NODE, dependencies, command, notes })
 }
 
-/// Returns the command of a test runner if `package.json` has no script `test`.
+/// Returns the command for a known test runner if `package.json` doesn't have a `test` script.
 fn node_tests(folder: &Folder) -> Option<String> {
     const RUNNERS: [(&str, &str); 4] =
         [("vitest", "vitest run"), ("jest", "jest"), ("mocha", "mocha"), ("ava", "ava")];
@@ -352,7 +352,7 @@ fn node_tests(folder: &Folder) -> Option<String> {
     Some(format!("{}{command}", node_launcher(folder)))
 }
 
-/// Returns the words before a program that the project's package manager installs.
+/// Returns the prefix for running a program installed by the project's Node package manager, such as `npx`.
 pub(crate) fn node_launcher(folder: &Folder) -> &'static str {
     if folder.has("pnpm-lock.yaml") {
         "pnpm exec "

@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::notice::print_notice;
 use crate::output;
 
-/// Variable with the path of a Markdown file that GitHub shows beside the job. Source: GitHub's manual, "Workflow
-/// commands".
+/// Variable with the path of a Markdown file. GitHub shows this file on the job's summary page.
+/// Source: GitHub's manual, "Workflow commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 /// Variable that GitHub sets in each job. Source: GitHub's manual, "Default environment variables".
 const IN_GITHUB: &str = "GITHUB_ACTIONS";
@@ -37,7 +37,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Renders the report in this format. Calls `page` for the HTML.
+    /// Renders the report in the file's format. Calls `page` to render HTML.
     pub(crate) fn render(self, report: &Report, page: &dyn Fn() -> String) -> String {
         match self {
             Self::Html => page(),
@@ -51,11 +51,11 @@ impl Format {
     }
 }
 
-/// Error for a file name with another extension.
+/// Error for a file name with an unsupported extension.
 #[derive(Debug, thiserror::Error)]
 #[error("its name must end with .html, .json, .md, {last}")]
 pub(crate) struct UnknownEnding {
-    /// The last extensions that the name may have.
+    /// The allowed extensions that end the error's list.
     last: &'static str,
 }
 
@@ -98,7 +98,7 @@ impl ReportFile {
     }
 }
 
-/// Writes each of `files` with `write`, also after an error. Returns the first error.
+/// Writes each of `files` with `write`, continuing after errors. Returns the first error.
 pub(crate) fn write_each(
     files: &[ReportFile],
     write: impl Fn(&ReportFile) -> Result<(), Failure>,
@@ -106,10 +106,12 @@ pub(crate) fn write_each(
     files.iter().map(write).fold(Ok(()), Result::and)
 }
 
-/// Prints `text` on standard output. Callers write the files first, because a reader that closes its pipe ends pgfresh.
+/// Prints `text` on standard output. Callers must write their files first, because pgfresh
+/// exits if the reader has closed the pipe.
 ///
 /// # Errors
-/// Returns the error of the files if there is one, or else that of standard output.
+///
+/// Returns the error in `written` if there is one. Otherwise returns the error of writing to standard output, if any.
 pub(crate) fn print_after_files(written: Result<(), Failure>, text: impl Display) -> Result<(), Failure> {
     let printed = output::try_print(text);
     written?;
@@ -119,7 +121,7 @@ pub(crate) fn print_after_files(written: Result<(), Failure>, text: impl Display
     }
 }
 
-/// Writes a file atomically, so that other programs never read a part of it.
+/// Writes a file atomically, so that other programs never read incomplete contents.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     // If the path is a symbolic link, keep the link and replace its target.
     let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
@@ -130,7 +132,7 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
             .and_then(|()| sys::apply_original_mask(&fs::File::open(&new)?))
             .and_then(|()| fs::rename(&new, &path))
     } else {
-        // The path is a device or a pipe.
+        // The path is a device or a pipe, which can't be replaced, so write to it directly.
         fs::write(&path, text)
     };
     written.map_err(|error| could_not_write(file, &error))
@@ -160,8 +162,8 @@ pub(crate) fn print(report: &Report, formats: &[Format]) {
     }
 }
 
-/// Formats a report as JSON or as text. `text` gets the number of columns of the terminal. Elsewhere, tables are as wide as
-/// their contents.
+/// Formats a report as JSON or as text. Calls `text` with the terminal's width in columns.
+/// Elsewhere, tables are as wide as their contents.
 pub(crate) fn for_output(json: bool, report: &Report, text: impl Fn(usize) -> String) -> String {
     if json {
         return format!("{}\n", report.to_json());
@@ -169,8 +171,8 @@ pub(crate) fn for_output(json: bool, report: &Report, text: impl Fn(usize) -> St
     text(sys::terminal_width(io::stdout()).unwrap_or(usize::MAX))
 }
 
-/// Prints the summary on standard error and writes the report to its files. `summary` returns lines of at most that
-/// many columns, and `page` the HTML.
+/// Prints the summary on standard error and writes the report to its files. `summary` gets the maximum number of
+/// columns in a line, and `page` returns the HTML.
 pub(crate) fn publish(
     quiet: bool,
     summary: &dyn Fn(usize) -> String,
@@ -186,12 +188,12 @@ pub(crate) fn publish(
     written.and(append_to_step_summary(&report.to_markdown()))
 }
 
-/// Returns true in a job of GitHub, which reads annotations from the output.
+/// Returns true in a GitHub Actions job. GitHub reads annotations from the job's output.
 pub(crate) fn is_in_github() -> bool {
     env::var_os(IN_GITHUB).is_some_and(|value| value == "true")
 }
 
-/// Appends Markdown to the file that GitHub shows beside the job. Elsewhere, does nothing.
+/// Appends Markdown to the job's summary on GitHub. Does nothing elsewhere.
 pub(crate) fn append_to_step_summary(markdown: &str) -> Result<(), Failure> {
     let Some(path) = env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) else { return Ok(()) };
     let path = Path::new(&path);

@@ -35,13 +35,13 @@ pub(crate) struct ServeOptions {
     /// TCP port of the gateway. 0 means any free port.
     pub(crate) port: u16,
     pub(crate) listen: IpAddr,
-    /// Host in the URLs that clients get, if clients can't use the one the gateway listens on.
+    /// Host in the URLs for clients, if clients can't use the address that the gateway listens on.
     pub(crate) advertised: Option<Advertised>,
-    /// The gateway's TLS certificate. Without one, the gateway doesn't offer TLS.
+    /// The gateway's TLS certificate. Without a certificate, the gateway doesn't offer TLS.
     pub(crate) certificate: Option<Arc<ServerCertificate>>,
-    /// The server's password. Without one, pgfresh chooses a random password.
+    /// The server's password. Without a password, pgfresh generates a random one.
     pub(crate) password: Option<Password>,
-    /// True if each reset database is compared with its template before another test gets the database.
+    /// True if pgfresh compares each reset database with its template before another test gets the database.
     pub(crate) paranoid: bool,
     /// Whether to keep or release the databases of failed tests.
     pub(crate) on_failure: OnFailure,
@@ -55,7 +55,7 @@ pub(crate) struct ServeOptions {
     pub(crate) suite: Option<String>,
     /// Budget for each test.
     pub(crate) budget: Budget,
-    /// Looks into each database at the end of its lease.
+    /// Reads each database at the end of its lease.
     pub(crate) observer: Option<LeaseObserver>,
 }
 
@@ -79,8 +79,8 @@ impl ServeOptions {
         })
     }
 
-    /// Sets the address, the port and the certificate. If other machines can reach the address, the user must have
-    /// chosen a password.
+    /// Sets the address, the port and the certificate. If other machines can reach the
+    /// address, the user must have set a password.
     pub(crate) fn on(self, listen: IpAddr, arguments: &Serve) -> Result<Self, Failure> {
         if !listen.is_loopback() && self.password.is_none() {
             let failure = Failure::new(format!("cannot listen on {listen} without a password"));
@@ -114,8 +114,8 @@ impl ServeOptions {
         Self { port, ..self }
     }
 
-    /// If clients can use TLS, lets template setups use it, too. Setups can then connect with the same options as the
-    /// tests, for example with "sslmode=require".
+    /// If clients can use TLS, lets template setups use TLS, too. Setups can then connect with the same options as the
+    /// tests, such as "sslmode=require".
     pub(crate) fn encrypt_setups(&self, provisioner: Provisioner) -> Provisioner {
         match &self.certificate {
             Some(certificate) => {
@@ -137,7 +137,7 @@ impl ServeOptions {
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Gateway,
-    /// Failed tests' statements and the databases kept for these tests. `None` if the service keeps no databases.
+    /// Failed tests' statements and databases. `None` if the service doesn't keep databases.
     history: Option<Arc<StatementHistory>>,
     /// Records the statements of each test, for profiles.
     pub(crate) recorder: Arc<StatementRecorder>,
@@ -157,7 +157,7 @@ pub(crate) struct Service {
 pub(crate) struct Times {
     /// Time to look up the template, including the build if it was missing.
     pub(crate) template: Duration,
-    /// Time from the template's availability to the server's first response.
+    /// Time from when the template is available until the server's first response.
     pub(crate) boot: Duration,
 }
 
@@ -175,7 +175,8 @@ pub(crate) fn leases_failed() -> Failure {
         .hint("Please report it, with the messages above.".to_owned())
 }
 
-/// Opens the leases for the server's templates, which end with the server. In debug builds, a test can make the lease table panic.
+/// Opens leases for the server's templates. The leases end with the server. In debug
+/// builds, a test can make the lease table panic.
 fn open_leases(
     server: &Server,
     options: LeaseOptions,
@@ -191,15 +192,15 @@ fn open_leases(
     Ok(leases)
 }
 
-/// Makes leases with a template's name last. A suite may migrate a database in one process and test it in another. Rolling
-/// back would undo the migration.
+/// Makes leases under a template's name outlive their sessions. A suite may migrate a database in one process and test
+/// the database in another. A rollback would undo the migration, so this applies only to [`Isolation::Clone`].
 fn retain(leases: &Leases, templates: &[String], isolation: Isolation) {
     for name in templates.iter().filter(|_| isolation == Isolation::Clone) {
         leases.retain(name);
     }
 }
 
-/// Transcribes all sessions of a debug build if a test wants that.
+/// Transcribes all sessions if a test of a debug build requests that.
 #[cfg(debug_assertions)]
 fn transcribe_for_test(gateway: &Gateway) {
     if let Some(folder) = std::env::var_os("PGFRESH_TEST_TRANSCRIBE") {
@@ -207,7 +208,7 @@ fn transcribe_for_test(gateway: &Gateway) {
     }
 }
 
-/// Returns the user's password, or a random one if the user didn't choose any.
+/// Returns the user's password, or a random one if the user didn't set a password.
 fn secret(password: Option<Password>) -> Result<String, Failure> {
     match password {
         Some(Password(password)) => Ok(password),
@@ -216,7 +217,7 @@ fn secret(password: Option<Password>) -> Result<String, Failure> {
     }
 }
 
-/// Writes the root of pgfresh's own certificate to a file for clients.
+/// Writes the root certificate to a file for clients, if pgfresh generated the certificate itself.
 fn write_root(certificate: Option<&ServerCertificate>, server: &Server) -> Result<Option<PathBuf>, Failure> {
     let Some(root) = certificate.and_then(ServerCertificate::root) else { return Ok(None) };
     let path = server.run().path().join("root.crt");
@@ -306,14 +307,14 @@ impl Service {
         self.gateway.access()
     }
 
-    /// Returns the address of the replica of the default database, if leases have replicas.
+    /// Returns the address of the default database's replica. Returns `None` if leases don't have replicas.
     pub(crate) fn replica_address(&self) -> Option<Address> {
         self.access().replica_address_for(None, &self.database)
     }
 
-    /// Sets the environment variables for a command that uses this service: the control API's URL (see
-    /// [`crate::control`]), the URL of the replica if there is one, and, if pgfresh created a TLS certificate, the root
-    /// certificate's path.
+    /// Sets the environment variables for a command that uses this service: the control API's URL
+    /// (see [`crate::control`]), the replica's URL if there is a replica, and the root certificate's
+    /// path if pgfresh generated a TLS certificate.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(crate::control::VARIABLE, self.control());
         if let Some(address) = self.replica_address() {
@@ -341,7 +342,8 @@ impl Service {
         let templates: BTreeSet<_> =
             kept.iter().filter_map(|database| database.template.as_deref()).collect();
         for template in templates {
-            // Without this template, clients can still read the kept databases and compare them with another template.
+            // Without this template, clients can still read the kept databases and compare
+            // them with another template, so continue.
             if let Err(error) = self.leases.take_again(template) {
                 tracing::warn!(%error, template, "could not take a template into service again");
             }
@@ -356,7 +358,7 @@ impl Service {
     /// Ends all sessions and returns the server, which the caller must stop immediately.
     pub(crate) fn close(self) -> Server {
         let Self { gateway, leases, server, .. } = self;
-        // `gateway.close` waits for all clients. First tell those waiting for a database that they won't get one.
+        // `gateway.close` waits for all clients, so first reject those that are waiting for a database.
         leases.stop_handing_out();
         gateway.close();
         #[cfg(debug_assertions)]

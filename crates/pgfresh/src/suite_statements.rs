@@ -1,4 +1,4 @@
-//! The statements of a running command, for production's plans and for checks of migrations.
+//! Collects the statements of a running command, for production's query plans and for migration checks.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,23 +22,24 @@ use crate::user_command;
 #[derive(Debug)]
 pub(crate) struct StatementWatch {
     collection: Arc<StatementCollection>,
-    /// Database of the template whose statements count.
+    /// Name of the template whose databases the statements must run in.
     database: String,
 }
 
-/// Statements of a command that has ended.
+/// Statements collected from a command that has ended.
 #[derive(Debug)]
 pub(crate) struct SuiteStatements {
     /// Statements that PostgreSQL plans.
     pub(crate) planned: Vec<SuiteStatement>,
-    /// COPY of tables, which takes locks but has no plan.
+    /// COPY statements that name a table. They take locks but aren't planned.
     copies: Vec<SuiteStatement>,
     /// A phrase for each reason why statements are missing.
     missing: Vec<String>,
 }
 
 impl StatementWatch {
-    /// Collects the statements of all sessions from now on, if the user wants something that needs them.
+    /// Collects the statements of all sessions from now on, if an option of the
+    /// user needs them. Otherwise returns `None`.
     pub(crate) fn begin(service: &Service, arguments: &Run) -> Option<Self> {
         let is_needed = arguments.profile || arguments.plans || arguments.statements.is_some();
         let begin = || Self { collection: service.gateway.collect(), database: service.database.clone() };
@@ -56,8 +57,9 @@ impl StatementWatch {
 }
 
 impl SuiteStatements {
-    /// Keeps the statements in the cache for later checks of migrations, and writes them to the file that the user
-    /// wants. Of a failed command, which may not have run all statements, the cache gets them only if it has none.
+    /// Stores the statements in the cache for later migration checks, and writes them to the file
+    /// that the user requested. A failed command might not have run all statements, so its statements
+    /// only go to the cache if the cache has none.
     pub(crate) fn keep(
         &self,
         arguments: &Run,
@@ -84,7 +86,7 @@ impl SuiteStatements {
         Ok(())
     }
 
-    /// Returns a phrase for each reason why statements have no plan.
+    /// Returns a phrase for each reason why some statements have no plan.
     pub(crate) fn unplanned(&self) -> Vec<String> {
         let copies: u64 = self.copies.iter().map(|copy| copy.runs).sum();
         let phrase =
@@ -102,7 +104,8 @@ impl SuiteStatements {
     }
 }
 
-/// Converts the statements of the database's template. Only the first of several runs counts them all.
+/// Converts the statements that ran in databases of the template `database`. A statement with several collected runs
+/// becomes several statements. The first of them gets the whole run count, and the others count 0 runs.
 fn of_template(statements: Vec<CollectedStatement>, database: &str) -> Vec<SuiteStatement> {
     let ours = statements.into_iter().filter(|statement| statement.template == database);
     let convert = |statement: CollectedStatement| {
@@ -117,7 +120,7 @@ fn of_template(statements: Vec<CollectedStatement>, database: &str) -> Vec<Suite
     ours.flat_map(convert).collect()
 }
 
-/// Describes the statements that are missing, one phrase for each reason.
+/// Describes the missing statements, in one phrase for each reason.
 fn missing(collected: &CollectedStatements, database: &str) -> Vec<String> {
     let CollectedStatements {
         statements,

@@ -1,4 +1,4 @@
-//! Finds the running server a command acts on: this run's server or a background server.
+//! Finds the running server that a command acts on: this run's server or a background server.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(crate) struct Servers {
     /// The background server's description. `None` within a run.
     pub(crate) about: Option<ServerInfo>,
     pub(crate) log_file: Option<PathBuf>,
-    /// The project's other servers: named servers and those that hold databases of failed tests.
+    /// The project's other servers: named servers, and servers that hold databases of failed tests.
     pub(crate) others: Vec<RunningServer>,
 }
 

@@ -15,7 +15,7 @@ use crate::report_file::{self, ReportFile};
 
 /// Exit code of a command canceled with Ctrl-C: 128 plus the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// Minimum time between two updates of the files, as a multiple of how long an update takes.
+/// Minimum time between two updates of the files, as a multiple of the time that an update takes.
 const WRITING: u32 = 20;
 /// Width of the progress bar, in columns.
 const BAR: u32 = 16;
@@ -73,12 +73,13 @@ impl TerminalProgress {
         self.line.clear();
     }
 
-    /// Returns true if there is a result, which takes at least one finished round.
+    /// Returns true if there is a result, which requires at least one finished round.
     pub(crate) fn has_measured(&self) -> bool {
         self.has_measured.get()
     }
 
-    /// Returns the reason why there is no result. Ignores `failure` after Ctrl-C, which may have caused the failure.
+    /// Returns the reason why there is no result. Ignores `failure` after Ctrl-C,
+    /// because Ctrl-C may have caused the failure.
     pub(crate) fn why_nothing(&self, failure: Option<Failure>) -> Failure {
         self.finish();
         let interrupted = || Failure::new("nothing was measured yet").exit_with(INTERRUPTED);

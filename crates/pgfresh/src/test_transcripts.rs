@@ -1,4 +1,4 @@
-//! Transcripts of all sessions of a debug build, for tests.
+//! Writes transcripts of all sessions in debug builds, for tests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use pgwire::{RequestOutcome, SessionTranscript, TranscribedRequest};
 use serde_json::{Value, json};
 use sys::lock;
 
-/// The transcription of this process, and the folder for its transcripts. No file is written without a folder's name.
+/// The transcription in this process and the folder for its transcripts. `None` if no test has requested transcripts.
 static BEGUN: Mutex<Option<(Arc<Transcription>, PathBuf)>> = Mutex::new(None);
 
 /// Begins the transcription.

@@ -1,4 +1,4 @@
-//! Messages about faults that never fired.
+//! Prints messages about faults that never fired.
 
 use gateway::UnfiredFault;
 use server::printable;

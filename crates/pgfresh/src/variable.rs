@@ -1,5 +1,5 @@
-//! Handles the environment variables that users define for their command as `NAME=TEMPLATE`. Words in braces in the
-//! template stand for the server's values.
+//! Handles the environment variables that users define for their command as `NAME=TEMPLATE`. Placeholders in the
+//! template, such as `{port}`, stand for the server's values.
 
 use std::str::FromStr;
 
@@ -25,7 +25,7 @@ const PLACEHOLDERS: [(&str, Placeholder); 6] = [
     ("database", |address| address.database.clone()),
 ];
 
-/// Reasons why a text defines no variable.
+/// Reasons why a text doesn't define a variable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ParseVariableError {
     #[error("it is not NAME=TEMPLATE")]

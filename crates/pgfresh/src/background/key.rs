@@ -12,7 +12,7 @@ use template::{Fingerprint, Provisioner, ServerOptions};
 use crate::failure::Failure;
 use crate::settings::ResolvedSettings;
 
-/// Computes the key, which covers every way in which two background servers can differ.
+/// Computes the key. Two background servers have the same key only if they are interchangeable.
 pub(super) fn of(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
     let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
     let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());

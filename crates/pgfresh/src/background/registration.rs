@@ -1,4 +1,4 @@
-//! The registration of a named server, through which other processes find it like a background server.
+//! Registers named servers, so that other processes can find them like background servers.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use super::folder;
 use super::slot::{BackgroundSlot, ServerInfo, note};
 use crate::failure::Failure;
 
-/// The exclusive right to be the server with a certain name, through which other processes find the server.
+/// The exclusive right to run the server with a certain name. Other processes
+/// find the server through this registration.
 #[derive(Debug)]
 pub(crate) struct Registration {
     slot: BackgroundSlot,
@@ -19,8 +20,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Acquires the right to be the server with this key. If another process already has this right, its process ID is
-    /// the inner error.
+    /// Acquires the right to run the server with this key. If another process already has this right, returns that
+    /// process's ID as the inner error.
     pub(crate) fn begin(cache: &Cache, key: &str) -> Result<Result<Self, u32>, Failure> {
         let slot = BackgroundSlot(folder(cache)?.join(key));
         let starting = Some(slot.begin()?);

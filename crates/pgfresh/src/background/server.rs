@@ -1,5 +1,5 @@
-//! The process of a background server: starts the server, tells the starting process that clients can join, and decides
-//! when the server ends.
+//! Runs the process of a background server: starts the server, notifies the starting process that clients can join,
+//! and decides when the server exits.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -99,7 +99,7 @@ fn serve_at(
     events.watch_server(&service.server)?;
     events.watch_leases(&service.leases);
     let mut event = events.deliver_signals()?.into_iter().next().map(Event::Signal);
-    // Leave the user's directory so that its file system can be unmounted.
+    // Leave the user's directory so that the directory's file system can be unmounted.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut departure = ServerExit::Not;
     while matches!(departure, ServerExit::Not) && !event.as_ref().is_some_and(ends) {
@@ -153,9 +153,9 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
     Ok(starting)
 }
 
-/// Watches the starting process until that process can join the server. If the starting process exits before then, so
-/// does this one, because no client would use the setup's result. The guard, a process that cleans up after pgfresh,
-/// then kills the setup as well.
+/// Watches the starting process until that process can join the server. If the starting process exits before
+/// then, so does this one, because no client would use the setup's result. The guard (a process that cleans up
+/// after pgfresh) then kills the setup as well.
 #[derive(Debug)]
 struct Starter {
     /// The slot's start lock. The starting process waits until this process closes the lock, which signals that the
@@ -208,7 +208,7 @@ fn announce(slot: &BackgroundSlot, about: &ServerInfo) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a server exits, and how.
+/// Whether and how a server exits.
 #[derive(Debug)]
 enum ServerExit {
     /// The server keeps running.
@@ -228,8 +228,8 @@ struct OwnedSlot {
 }
 
 impl OwnedSlot {
-    /// Decides whether to exit. A server exits if it has been without clients for long enough, but clients get a last
-    /// chance to connect first.
+    /// Decides whether to exit. A server exits if it has had no clients for long enough, but
+    /// clients get a last chance to connect first.
     fn decide_exit(&self, service: &Service, idle: Duration) -> ServerExit {
         let Self { slot, owner } = self;
         if !owner.is_at(&slot.owner()) {

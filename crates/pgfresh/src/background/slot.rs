@@ -91,7 +91,7 @@ impl BackgroundSlot {
         self.0.join("background.log")
     }
 
-    /// Returns the server described by the file at `path` if it is running and responds.
+    /// Returns the server described by the file at `path`, or `None` if the server isn't running or doesn't respond.
     pub(super) fn reach(&self, path: &Path) -> Result<Option<RunningServer>, Failure> {
         if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
             return Ok(None);
@@ -111,8 +111,8 @@ impl BackgroundSlot {
     /// Returns the server if it is running and clients can join it.
     pub(super) fn look(&self) -> Result<Option<RunningServer>, Failure> {
         let found = self.reach(&self.about())?;
-        // If the file still exists now that this process is connected, the server will notice this client before
-        // exiting.
+        // The file still exists although this process is already connected, so the
+        // server will notice this client before exiting.
         Ok(found.filter(|_| self.about().exists()))
     }
 

@@ -34,7 +34,7 @@ pub(super) fn failure(error: &clap::Error, arguments: &[OsString]) -> Failure {
     if let Some(hint) = owner_of_option(error, &path) {
         hints = vec![hint];
     }
-    // After "--", these commands take the user's command and no value.
+    // After "--", these commands take the user's command instead of a value.
     if find(&Cli::command(), &path).is_some_and(takes_command) {
         hints.retain(|hint| !hint.contains(" as a value, use '-- "));
     }

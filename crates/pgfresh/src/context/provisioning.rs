@@ -93,14 +93,14 @@ fn download(
     })
 }
 
-/// Says where an installation comes from.
+/// Announces where an installation comes from.
 pub(crate) fn announce(package: &Package, major: u32, folder: &Path, verbosity: Verbosity) {
     if !verbosity.is_quiet() {
         notice!("{}", announcement(package, major, folder));
     }
 }
 
-/// Adds extensions to a downloaded installation, announcing where each comes from.
+/// Adds extensions to a downloaded installation, announcing the source of each.
 pub(crate) fn add_extensions(
     installation: &Installation,
     names: &[ExtensionName],
@@ -147,7 +147,7 @@ fn announcement(package: &Package, major: u32, folder: &Path) -> String {
     )
 }
 
-/// Warns once if the server is newer than any version we test pgfresh with.
+/// Warns once if the server is newer than any version that pgfresh is tested with.
 fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     static NOTED: Once = Once::new();
     if version.major > *MAJORS.end() && !verbosity.is_quiet() {
@@ -161,7 +161,7 @@ fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     }
 }
 
-/// Returns the installation's psql, or the one on PATH if the installation has none.
+/// Returns the installation's psql, or the psql on PATH if the installation doesn't include it.
 pub(crate) fn find_psql(installation: &Installation) -> Result<PathBuf, Failure> {
     installation.client("psql").ok_or_else(|| {
         let failure = Failure::new("could not find psql");

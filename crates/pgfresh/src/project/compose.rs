@@ -1,4 +1,5 @@
-//! Finds the PostgreSQL service in Docker Compose files, and reads what its container starts with.
+//! Finds the PostgreSQL service in Docker Compose files, and reads the options, scripts and
+//! variables that its container starts with.
 
 mod command;
 mod dockerfile;
@@ -19,10 +20,10 @@ use super::folder;
 use super::variables::Variables;
 use service::{Loader, Service};
 
-/// Names of Compose files. Docker Compose reads the first one that exists.
+/// Names of Compose files. Docker Compose reads the first file that exists.
 const NAMES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"];
 
-/// Folder in the container whose scripts run once, in the order of their names.
+/// Folder in the container whose scripts run once, in name order.
 const SCRIPT_FOLDER: &str = "/docker-entrypoint-initdb.d";
 
 /// A PostgreSQL service and the files that describe it.
@@ -44,7 +45,7 @@ pub(crate) struct DatabaseService {
     pub(crate) notes: Vec<String>,
 }
 
-/// Result of the search for a service.
+/// Result of the search for a PostgreSQL service.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     pub(crate) service: Option<DatabaseService>,
@@ -52,15 +53,15 @@ pub(crate) struct Search {
     pub(crate) problems: Vec<String>,
 }
 
-/// Searches `project`, and in a repository also the folders above it up to the root. `variables` come from the project's
-/// own `.env`.
+/// Searches `project`, and in a repository also the folders above `project` up to the repository's root. `variables`
+/// come from the project's own `.env`.
 pub(crate) fn find(project: &Path, variables: &Variables) -> Search {
     let mut search = Search::default();
     let root = project.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(project);
     for folder in project.ancestors().take_while(|folder| folder.starts_with(root)) {
         let mut own =
             if folder == project { variables.clone() } else { Variables::read(&folder.join(".env")) };
-        // The shell that starts Docker Compose has this one.
+        // Docker Compose reads this variable from its shell.
         own.add_default("PWD", folder.display().to_string());
         for path in files(folder) {
             let mut loader = Loader::new(project, &own);
@@ -76,8 +77,8 @@ pub(crate) fn find(project: &Path, variables: &Variables) -> Search {
     search
 }
 
-/// Returns the Compose files of a folder in the order in which they are searched: those that Docker Compose reads, then
-/// others such as `docker-compose.dev.yml`.
+/// Returns a folder's Compose files in search order: first the files that Docker Compose reads by default, then others
+/// such as `docker-compose.dev.yml`.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut names: Vec<String> = NAMES.map(str::to_owned).into();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -97,8 +98,8 @@ fn is_yaml(name: &str) -> bool {
     matches!(extension, Some("yml" | "yaml"))
 }
 
-/// Returns the service that tests would use: the one that `DATABASE_URL` names as its host, else one for tests, else
-/// the first.
+/// Returns the service that tests would use: the service that `DATABASE_URL` names as its host, or else a service for
+/// tests, or else the first service.
 fn choose<'s>(services: &'s [Service], variables: &Variables) -> Option<&'s Service> {
     let url = variables.get("DATABASE_URL").and_then(|url| url::Url::parse(url).ok());
     let host = url.as_ref().and_then(|url| url.host_str());
@@ -119,7 +120,7 @@ fn describe(service: &Service, services: &[Service], file: String, project: &Pat
     }
     let others = services.iter().filter(|other| other.image().is_some() && other.name != service.name);
     let text = |name: &str| service.variable(name).filter(|text| !text.is_empty()).map(str::to_owned);
-    // The image's own defaults: the database is called like the user.
+    // The image's own default: the database has the same name as the user.
     let user = text("POSTGRES_USER").or_else(|| text("POSTGRESQL_USERNAME"));
     let database = text("POSTGRES_DB").or_else(|| text("POSTGRESQL_DATABASE"));
     DatabaseService {
@@ -137,12 +138,12 @@ fn describe(service: &Service, services: &[Service], file: String, project: &Pat
     }
 }
 
-/// Returns true if `target` is the folder of init scripts or in it.
+/// Returns true if `target` is the init script folder or inside of it.
 fn is_script_target(target: &str) -> bool {
     target.strip_prefix(SCRIPT_FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns `path` as it is written within `project`, such as `../docker-compose.yml`.
+/// Returns `path` relative to `project`, such as `../docker-compose.yml`.
 fn relative(project: &Path, path: &Path) -> String {
     let up = project.ancestors().position(|folder| path.starts_with(folder)).unwrap_or_default();
     let base = project.ancestors().nth(up).unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! Reads a project's files, which may be missing, unreadable, huge or not text.
+//! Reads a project's files, which may be missing, unreadable, huge or binary.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Maximum size of a file that pgfresh reads, in bytes. A configuration file is smaller.
+/// Maximum size of a file that pgfresh reads, in bytes. Configuration files are smaller.
 const MAX_BYTES: u64 = 1 << 20;
 /// Maximum number of files and folders that a walk visits.
 const MAX_ENTRIES: usize = 20_000;
-/// Maximum number of folders above a file that a walk finds.
+/// Maximum depth of a file that a walk finds, in folders.
 const MAX_DEPTH: usize = 8;
-/// Folders with files that other programs generate or install.
+/// Names of folders that contain generated or installed files.
 const GENERATED: [&str; 12] = [
     "node_modules",
     "target",
@@ -28,7 +28,7 @@ const GENERATED: [&str; 12] = [
     "__pycache__",
 ];
 
-/// A folder of a project.
+/// A project's folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -58,18 +58,19 @@ impl Folder {
         read(&self.path.join(name)).unwrap_or_default()
     }
 
-    /// Returns the paths of the files in this folder and below it, sorted by depth and name. Leaves out hidden and
-    /// generated files, and doesn't follow links to folders.
+    /// Returns the paths of the files in this folder and its subfolders, sorted by depth and name. Leaves out hidden
+    /// and generated files, and doesn't follow links to folders.
     pub(crate) fn files(&self) -> &[String] {
         self.files.get_or_init(|| walk(&self.path))
     }
 }
 
-/// Reads a text file. Replaces bytes that aren't UTF-8.
+/// Reads a text file, replacing invalid UTF-8.
 ///
 /// # Errors
-/// Returns an error if the file can't be read, is larger than [`MAX_BYTES`], or isn't a regular file: a read of a named
-/// pipe might never end.
+///
+/// Returns an error if the file can't be read, is larger than [`MAX_BYTES`], or isn't a regular file. For example,
+/// reading a named pipe might never end.
 pub(super) fn read(path: &Path) -> io::Result<String> {
     let refused = |why: &str| Err(io::Error::other(why.to_owned()));
     let meta = fs::metadata(path)?;

@@ -1,4 +1,5 @@
-//! Detects the tool that migrates a project's database, the command that runs it and the files that it reads.
+//! Detects which tool migrates a project's database, the command that runs the
+//! tool, and the files that the tool reads.
 
 mod frameworks;
 mod jvm;
@@ -14,24 +15,24 @@ use super::folder::Folder;
 pub(crate) struct Migrations {
     /// Name of the tool.
     pub(crate) tool: &'static str,
-    /// File that shows that the project uses the tool.
+    /// File that identifies the tool.
     pub(crate) found_in: String,
     pub(crate) steps: Steps,
-    /// Advice for the user, each a sentence.
+    /// Advice for the user, in sentences.
     pub(crate) notes: Vec<String>,
 }
 
-/// Steps of a template.
+/// A template's steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Steps {
-    /// A shell command, and patterns for the files that it reads.
+    /// A shell command, with patterns for the files that the command reads.
     Command { setup: String, inputs: Vec<String> },
     /// Patterns for SQL files.
     Sql(Vec<String>),
 }
 
 impl Steps {
-    /// Returns the patterns for all files of these steps.
+    /// Returns the patterns for all files that these steps use.
     pub(crate) fn patterns(&self) -> &[String] {
         match self {
             Self::Command { inputs, .. } => inputs,
@@ -94,17 +95,17 @@ pub(crate) fn detect(folder: &Folder) -> Vec<Migrations> {
     found
 }
 
-/// Whether a template would find a file for this pattern. A pattern without a file is an error there.
+/// Returns true if a template would find a file for this pattern. A template rejects a pattern without a file.
 fn matches(folder: &Folder, pattern: &str) -> bool {
     !template::matching_files(folder.path(), pattern).is_empty()
 }
 
-/// Converts texts to the patterns of a template.
+/// Converts texts to a template's patterns.
 fn patterns<const N: usize>(patterns: [&str; N]) -> Vec<String> {
     patterns.map(str::to_owned).into()
 }
 
-/// Returns a pattern for all files in a folder and below it.
+/// Returns a pattern that matches all files in a folder and its subfolders.
 fn below(folder: &str) -> String {
     if folder.is_empty() { "**".to_owned() } else { format!("{}/**", escaped(folder)) }
 }
@@ -115,12 +116,12 @@ pub(crate) fn escaped(path: &str) -> String {
     path.chars().map(|c| if special(c) { format!("[{c}]") } else { c.to_string() }).collect()
 }
 
-/// Returns a path as one word of a shell command.
+/// Quotes a path as a single word of a shell command.
 pub(crate) fn word(path: &str) -> String {
     shlex::try_quote(path).map_or_else(|_| "''".to_owned(), Into::into)
 }
 
-/// Returns a file's folder, or an empty text for a file at the top.
+/// Returns a file's folder, or an empty text for a file at the top level.
 fn parent(file: &str) -> &str {
     file.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
@@ -133,7 +134,7 @@ fn name(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-/// Returns the first text in quotes after the word `key` and a colon or equals sign, as JavaScript and TOML have it.
+/// Returns the first quoted text after `key` and a colon or equals sign, as in JavaScript and TOML.
 fn quoted_after(text: &str, key: &str) -> Option<String> {
     let is_part = |character: char| character.is_alphanumeric() || character == '_';
     text.match_indices(key).find_map(|(at, _)| {
@@ -148,7 +149,7 @@ fn quoted_after(text: &str, key: &str) -> Option<String> {
     })
 }
 
-/// Removes `./` and the last slash from a folder in a configuration file.
+/// Removes a leading `./` and a trailing slash from a folder in a configuration file.
 fn plain_folder(folder: &str) -> String {
     let folder = folder.trim_start_matches("%(here)s/").trim_start_matches("./").trim_end_matches('/');
     if folder == "." { String::new() } else { folder.to_owned() }

@@ -1,23 +1,24 @@
-//! Reads `.env` files and replaces variables, as Docker Compose does.
+//! Reads `.env` files and expands variables, as Docker Compose does.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::folder;
 
-/// Maximum depth of variables within default values.
+/// Maximum nesting depth of variables in default values.
 const MAX_DEPTH: usize = 8;
-/// Maximum number of bytes of a value. A longer one is no name, version or setting, and may grow in each line of a file.
+/// Maximum length of a value, in bytes. A longer value isn't a name, version or setting,
+/// and could grow with each line of a file.
 const MAX_VALUE: usize = 1000;
-/// Number of bytes that variables may add to a text before the rest of them stays as it is.
+/// Maximum number of bytes that expansion may add to a text. After that, the remaining variables stay unexpanded.
 const MAX_GROWTH: usize = 10_000;
 
-/// Names and values of variables.
+/// Variable names and values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Reads a `.env` file. A file that can't be read has no variables.
+    /// Reads a `.env` file. Returns no variables if the file can't be read.
     pub(crate) fn read(path: &Path) -> Self {
         folder::read(path).map(|text| Self::parse(&text)).unwrap_or_default()
     }
@@ -45,7 +46,7 @@ impl Variables {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Adds a variable unless there is one of this name.
+    /// Adds a variable unless a variable with this name exists.
     pub(super) fn add_default(&mut self, name: &str, value: String) {
         self.0.entry(name.to_owned()).or_insert(value);
     }
@@ -55,8 +56,8 @@ impl Variables {
         self.0.into_iter()
     }
 
-    /// Replaces `$NAME` and `${NAME}`, also with a default (`:-`, `-`), an alternative (`:+`, `+`) or an error (`:?`,
-    /// `?`). `$$` is a dollar. An unknown variable is empty.
+    /// Expands `$NAME` and `${NAME}`, also with a default (`:-`, `-`), an alternative (`:+`, `+`) or an error (`:?`,
+    /// `?`). `$$` stands for a dollar sign. An unknown variable expands to an empty text.
     pub(super) fn expand(&self, text: &str) -> String {
         self.expand_within(text, 0)
     }
@@ -86,7 +87,7 @@ impl Variables {
         result + rest
     }
 
-    /// Returns the value of the text within `${}`.
+    /// Returns the value of the expression `inner` between `${` and `}`.
     fn value_of(&self, inner: &str, depth: usize) -> String {
         let (name, operator) = inner.split_at(name_length(inner));
         let (must_have_text, operator) =
@@ -125,7 +126,7 @@ fn name_length(text: &str) -> usize {
     text.find(|character| !is_part(character)).unwrap_or(text.len())
 }
 
-/// Removes quotes or a comment. Returns true if the value was in single quotes, where variables stay as they are.
+/// Removes quotes or a trailing comment. Returns true if the value was in single quotes, which prevent expansion.
 fn unquoted(value: &str) -> (String, bool) {
     for quote in ['"', '\''] {
         if let Some((inner, _)) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
@@ -169,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Each line repeats the one before ten times.
+    /// Each line repeats the previous one ten times.
     #[test]
     fn growing_values_are_bounded() {
         let lines: Vec<_> =

@@ -38,8 +38,8 @@ pub(super) struct ConfigFile {
 /// above it, if any.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
-    // Don't skip a directory or a dangling link with this name. It is probably a mistake, which must cause an error
-    // below.
+    // A directory or a dangling link with this name is probably a mistake, so don't skip
+    // it: reading it below must cause an error.
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(is_there);
     let Some(path) = path.map(Path::to_owned).or_else(upwards) else { return Ok(ConfigFile::default()) };
@@ -50,10 +50,11 @@ pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     parse(&File { path: &path, text: &text }, folder)
 }
 
-/// Reads the text of a configuration file that doesn't exist yet. Its path is `path`.
+/// Checks `text`, the contents of a configuration file that doesn't exist yet at `path`.
 ///
 /// # Errors
-/// Returns the error that a command would report if the file had this text.
+///
+/// Returns the error that a command would report if the file had these contents.
 pub(crate) fn check(text: &str, path: &Path) -> Result<(), Failure> {
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
     parse(&File { path, text }, folder).map(|_| ())
@@ -178,7 +179,7 @@ migration = "0042_*"
 reason = "at night"
 "#;
 
-    /// Snippets that a user may insert into the file by mistake.
+    /// Snippets that a user might insert into the file by mistake.
     const PIECES: [&str; 42] = [
         "[",
         "]",

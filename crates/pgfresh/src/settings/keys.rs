@@ -22,7 +22,7 @@ pub(crate) fn take_signing_key() {
     TAKEN.get_or_init(|| sys::take_variable(SIGNING_KEY));
 }
 
-/// Returns the signing key from `file`, or without `file`, from the variable if it is set.
+/// Returns the signing key in `file`. Without `file`, returns the key in the variable if the variable is set.
 pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Failure> {
     let (text, source) = if let Some(path) = file {
         if !matches!(SigningKey::parse(&path.to_string_lossy()), Err(KeyError::Foreign)) {

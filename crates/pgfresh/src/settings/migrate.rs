@@ -1,4 +1,4 @@
-//! Reads `[migrate]` and its exceptions, `[[migrate.allow]]`.
+//! Reads `[migrate]` and its exceptions (`[[migrate.allow]]`).
 
 use migrations::{MigrationBudget, MigrationException, NamePattern, StatementPattern};
 use toml::de::{DeTable, DeValue};
@@ -8,14 +8,14 @@ use super::toml_file::File;
 use super::values::{Count, Span};
 use crate::failure::Failure;
 
-/// Settings for checks of migrations.
+/// Settings for migration checks.
 #[derive(Debug, Default)]
 pub(crate) struct MigrateSettings {
-    /// Limits of a migration.
+    /// Limits for a migration.
     pub(crate) budget: MigrationBudget,
-    /// Statements that are allowed in spite of the limits, in file order.
+    /// Statements that are allowed despite the limits, in file order.
     pub(crate) exceptions: Vec<MigrationException>,
-    /// Command that fills the base copy with rows before the migration.
+    /// Command that fills the base copy with rows before the migration runs.
     pub(crate) data: Option<String>,
 }
 

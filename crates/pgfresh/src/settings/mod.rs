@@ -51,8 +51,8 @@ pub(crate) struct ResolvedSettings {
     template_request: TemplateRequest,
     /// The project's folder: the configuration file's folder, or the working directory if there is no file.
     pub(crate) folder: PathBuf,
-    /// Trusted keys. Each template from elsewhere must be signed by one of them. If the list is empty, signatures
-    /// aren't checked.
+    /// Trusted keys. A template built elsewhere must be signed with one of them. If the list is
+    /// empty, pgfresh doesn't check signatures.
     pub(crate) trusted: Vec<TrustedKey>,
     /// The remote template cache, if there is one.
     pub(crate) remote: Option<RemoteSettings>,
@@ -65,12 +65,12 @@ pub(crate) struct ResolvedSettings {
     pub(crate) isolation: Isolation,
     /// How long a database remains leased after its last session ends.
     pub(crate) linger: Duration,
-    /// Whether the user has chosen `linger`.
+    /// True if the user has set `linger`.
     pub(crate) is_linger_set: bool,
     /// Budget for each test.
     pub(crate) budget: Budget,
     pub(crate) plans: PlanSettings,
-    /// Settings for checks of migrations.
+    /// Settings for migration checks.
     pub(crate) migrate: MigrateSettings,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct ResolvedSettings {
 pub(crate) struct PlanSettings {
     /// File with production's statistics.
     pub(crate) statistics: Option<PathBuf>,
-    /// File with the shapes of plans.
+    /// File with the plan shapes to compare with.
     pub(crate) baseline: Option<PathBuf>,
     /// Limits for each statement's plan.
     pub(crate) budget: PlanBudget,
@@ -154,7 +154,7 @@ impl ResolvedSettings {
         Ok(ServerOptions { template, ..self.server_options.clone() })
     }
 
-    /// Whether the user has to choose one of the configuration file's templates.
+    /// Returns true if the user has to select one of the configuration file's templates.
     pub(crate) fn has_open_choice(&self) -> bool {
         self.template_request.is_open(&self.templates)
     }

@@ -1,5 +1,5 @@
-//! Reads the remote template cache's settings: its address (`[cache] remote`) and when to push templates there after a
-//! build (`push`).
+//! Reads the settings for the remote template cache: its address (`[cache] remote`) and when to
+//! push templates there after a build (`push`).
 
 use std::env;
 
@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::failure::Failure;
 
-/// Variables of CI systems with the branch that a pull request goes to. Sources: the manuals of GitHub, GitLab, Azure,
-/// Buildkite and Bitbucket.
+/// Variables where CI systems store the target branch of a pull request. Sources: the manuals of GitHub, GitLab,
+/// Azure, Buildkite and Bitbucket.
 const TARGET_VARIABLES: [&str; 5] = [
     "GITHUB_BASE_REF",
     "CI_MERGE_REQUEST_TARGET_BRANCH_NAME",
@@ -18,7 +18,8 @@ const TARGET_VARIABLES: [&str; 5] = [
     "BITBUCKET_PR_DESTINATION_BRANCH",
 ];
 
-/// Variable for the remote's address. Unlike the address in the file, it can contain a password.
+/// Variable for the remote's address. Unlike the address in the configuration
+/// file, this address can contain a password.
 const REMOTE: &str = "PGFRESH_CACHE_REMOTE";
 
 /// Decides when to push a template built on this machine.
@@ -27,7 +28,7 @@ pub(crate) enum PushPolicy {
     #[default]
     Never,
     Always,
-    /// A job pushes templates if, according to its CI system, it runs on this branch.
+    /// A job pushes templates if the CI system reports that the job runs on this branch.
     Branch(String),
 }
 
@@ -57,7 +58,7 @@ impl PushPolicy {
         }
     }
 
-    /// If only another branch pushes templates, returns a message about that.
+    /// Returns a message if only another branch pushes templates.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let Self::Branch(name) = self else { return None };
         (!self.applies()).then(|| match current_branch() {
@@ -117,7 +118,7 @@ fn visible(place: &str) -> Failure {
         .hint(format!("Set {REMOTE} to the whole URL, as a secret of the CI system."))
 }
 
-/// Returns the branch that the pull request of this CI job goes to, or `None` outside of such a job.
+/// Returns the target branch of this CI job's pull request, or `None` if the job doesn't belong to one.
 pub(crate) fn pull_request_target() -> Option<String> {
     let mut named = TARGET_VARIABLES.iter().filter_map(|name| env::var(name).ok());
     named.find(|name| !name.is_empty())
@@ -127,7 +128,7 @@ fn current_branch() -> Option<String> {
     branch(|name| env::var(name).ok())
 }
 
-/// Returns the branch whose code this job runs, if a CI system tells us. Returns `None` for a pull request's code.
+/// Returns the branch whose code this job runs, if a CI system reports it. Returns `None` for a pull request's code.
 fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let is = |name: &str, values: &[&str]| get(name).is_some_and(|value| values.contains(&value.as_str()));

@@ -112,7 +112,7 @@ pub(super) struct MigrateTable {
     pub(super) allow: Vec<AllowTable>,
 }
 
-/// An exception of `[[migrate.allow]]`.
+/// An exception in `[[migrate.allow]]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AllowTable {
@@ -129,7 +129,7 @@ pub(super) fn keys_of<T: DeserializeOwned>() -> Keys {
     keys
 }
 
-/// A deserializer that provides no values and only records which fields a struct asks for.
+/// A deserializer that doesn't provide values and only records which fields a struct requests.
 struct FieldRecorder<'a>(&'a mut Keys);
 
 impl<'de> Deserializer<'de> for FieldRecorder<'_> {

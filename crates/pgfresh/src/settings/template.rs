@@ -1,4 +1,4 @@
-//! Reads `[template]`, `[template.NAME]` and the flags that override them, and chooses the server's template.
+//! Reads `[template]`, `[template.NAME]` and the flags that override these tables, and selects the server's template.
 
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,8 @@ pub(super) fn read(
         ..TemplateSpec::default()
     };
     let first = own.keys().next().map(|key| key.span().start);
-    // A `[template]` table without keys may exist only to contain other tables, so such a table only counts as a
-    // template if it contains no others.
+    // A `[template]` table without keys might exist only to contain other tables, so an empty table only counts as a
+    // template if it contains no other tables.
     if let Some(at) = first.or(named.is_empty().then_some(at)) {
         all.push(read_one(file, "template", &own, at, empty(UNNAMED))?);
     }
@@ -90,7 +90,7 @@ fn read_one(
     Ok(ReadTemplate { spec, from })
 }
 
-/// Returns true for a blank text or a list that contains one.
+/// Returns true for a text without visible characters, or a list that contains such text.
 fn is_blank(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::String(text) => text.trim().is_empty(),
@@ -100,7 +100,7 @@ fn is_blank(value: &DeValue<'_>) -> bool {
 }
 
 /// Resolves a template's specification, including those of the templates it extends. `path` contains the names of the
-/// templates that led here.
+/// templates that were followed to get here.
 fn resolve<'r>(
     file: &File<'_>,
     all: &'r [ReadTemplate],
@@ -127,18 +127,18 @@ fn resolve<'r>(
     Ok(TemplateSpec { from: Some(Box::new(resolve(file, all, found, path)?)), ..spec.clone() })
 }
 
-/// The user's choice of template, from flags and variables.
+/// The template that the user requested with flags and variables.
 #[derive(Debug)]
 pub(super) enum TemplateRequest {
     /// No template at all, only PostgreSQL's own databases.
     Bare,
-    /// A template described by flags, with the name of the template it extends.
+    /// A template described by flags, with the name of the template it extends, if any.
     Described(Box<TemplateSpec>, Option<String>),
-    /// Flags that only refine a template's description, without any that provide one.
+    /// Flags that only refine a template's description without providing one.
     Incomplete,
     /// The template with this name in the file.
     Named(String),
-    /// No choice: the file's unnamed template, or its only one.
+    /// No request: use the file's unnamed template, or the file's only template.
     Usual,
 }
 
@@ -168,12 +168,12 @@ impl TemplateRequest {
         named.map_or(Self::Usual, |name| Self::Named(name.to_owned()))
     }
 
-    /// Whether the user has to choose one of the `templates` of the file.
+    /// Returns true if the user has to select one of `templates`, the file's templates.
     pub(super) fn is_open(&self, templates: &[TemplateSpec]) -> bool {
         matches!((self, templates), (Self::Usual, [first, _, ..]) if first.name != UNNAMED)
     }
 
-    /// Returns the chosen template. `templates` come from the file.
+    /// Returns the requested template. `templates` come from the file.
     pub(super) fn choose(&self, templates: &[TemplateSpec]) -> Result<Option<TemplateSpec>, Failure> {
         match (self, templates) {
             (Self::Bare, _) | (Self::Usual, []) => Ok(None),

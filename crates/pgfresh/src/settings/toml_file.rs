@@ -31,7 +31,7 @@ impl File<'_> {
         })
     }
 
-    /// Builds the error for an unknown `word`. It suggests the most similar known word or the table that has this word
+    /// Builds the error for an unknown `word`. Suggests the most similar known word, or the table that has this word
     /// as a key, or else lists all known words.
     pub(super) fn unknown(
         &self,

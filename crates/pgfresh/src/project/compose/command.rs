@@ -1,10 +1,10 @@
-//! Reads server settings from a service's command, and decides which of them tests need.
+//! Reads server settings from a service's command, and decides which of these settings tests need.
 
 /// A server setting of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerSetting {
     pub(crate) name: String,
-    /// Value, or nothing if it may be a secret.
+    /// Value, or an empty text if the value may be a secret.
     pub(crate) value: String,
     pub(crate) decision: Decision,
 }
@@ -13,14 +13,14 @@ pub(crate) struct ServerSetting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     Taken,
-    /// The setting stays out, for this reason.
+    /// The setting stays out for this reason.
     LeftOut(&'static str),
 }
 
-/// Settings that only make data durable.
+/// Settings that only affect durability.
 const DURABILITY: [&str; 6] =
     ["fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "commit_delay", "commit_siblings"];
-/// Settings that fit the server to a machine, and have no influence on results.
+/// Settings that adapt the server to a machine and don't affect query results.
 const SIZES: [&str; 16] = [
     "shared_buffers",
     "effective_cache_size",
@@ -52,7 +52,7 @@ impl ServerSetting {
     }
 }
 
-/// Returns true if a setting's value may be a secret, such as a password or a key that comes from `.env`.
+/// Returns true if a setting's value may be a secret, such as a password, or a key from `.env`.
 fn is_secret(name: &str, value: &str) -> bool {
     const LAST_WORDS: [&str; 10] = [
         "password",
@@ -76,7 +76,8 @@ fn is_secret(name: &str, value: &str) -> bool {
 
 fn decide(name: &str, value: &str) -> Decision {
     let is_refused = server::Settings::default().set(name, value).is_err();
-    // After the start, pgfresh compares what the server shows.
+    // After the start, pgfresh compares the value with what the server shows, so
+    // values that the server computes would differ.
     let is_computed = value == "-1" || value.is_empty();
     if is_refused {
         Decision::LeftOut("pgfresh sets it, or it has no valid name")
@@ -97,7 +98,7 @@ fn decide(name: &str, value: &str) -> Decision {
     }
 }
 
-/// Reads the options of `postgres`. Adds a note for a command of another program.
+/// Reads the options of `postgres`. If the command runs another program, adds a note.
 pub(super) fn settings(command: &[String], notes: &mut Vec<String>) -> Vec<ServerSetting> {
     let mut settings = Vec::new();
     let mut words = command.iter().map(String::as_str).peekable();
@@ -137,7 +138,7 @@ pub(super) fn settings(command: &[String], notes: &mut Vec<String>) -> Vec<Serve
     last_of_each(settings)
 }
 
-/// Keeps the last setting of each name.
+/// Keeps only the last value of each setting.
 fn last_of_each(settings: Vec<ServerSetting>) -> Vec<ServerSetting> {
     let mut kept: Vec<ServerSetting> = Vec::new();
     for setting in settings {

@@ -1,4 +1,4 @@
-//! Reads the base image and the init scripts of a Dockerfile.
+//! Reads the base image and the init scripts from a Dockerfile.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,15 @@ use super::yaml::Node;
 use super::{SCRIPT_FOLDER, folder, is_script_target};
 use crate::project::variables::Variables;
 
-/// Parts of a built image.
+/// Parts of an image built from a Dockerfile.
 #[derive(Debug, Default)]
 pub(super) struct Built {
     pub(super) image: Option<String>,
-    /// Paths on the host, and their paths in the image.
+    /// Paths on the host, each with its path in the image.
     pub(super) mounts: Vec<(PathBuf, String)>,
 }
 
-/// Reads the Dockerfile that the key `build` of a service names.
+/// Reads the Dockerfile named by a service's `build` key.
 pub(super) fn read(build: &Node, resolve: impl Fn(&str) -> PathBuf) -> Built {
     let key = |name: &str| build.get(name).and_then(Node::text);
     let Some(context) = build.text().or_else(|| key("context").or(Some("."))) else {
@@ -61,13 +61,14 @@ pub(super) fn read(build: &Node, resolve: impl Fn(&str) -> PathBuf) -> Built {
     result
 }
 
-/// Returns where a copied file or folder is in the image. A file goes into a folder whose name ends with a slash.
+/// Returns the path of a copied file or folder in the image. If `target` ends with a
+/// slash, it is a folder that gets the file.
 fn copied(path: PathBuf, source: &str, target: &str) -> (PathBuf, String) {
     let name = source.rsplit('/').next().unwrap_or_default();
     let into_folder = path.is_file() && (target.ends_with('/') || target.ends_with(SCRIPT_FOLDER));
     let target = target.trim_end_matches('/');
     let target = if into_folder { format!("{target}/{name}") } else { target.to_owned() };
-    // A folder or a pattern copies what is in it.
+    // Docker copies the contents of a folder, and the files that match a pattern.
     let path = if source.contains('*') { path.parent().map(PathBuf::from).unwrap_or_default() } else { path };
     (path, target)
 }

@@ -1,6 +1,6 @@
-//! Recognizes images of PostgreSQL, their major version and the extensions that they add.
+//! Recognizes PostgreSQL images, and determines their major version and the extensions they add.
 
-/// Words in the name of an image that has a PostgreSQL server.
+/// Words in the names of images that contain a PostgreSQL server.
 const SERVERS: [&str; 13] = [
     "postgres",
     "postgresql",
@@ -16,22 +16,22 @@ const SERVERS: [&str; 13] = [
     "pgautoupgrade",
     "pgroonga",
 ];
-/// Words in the name of an image that has only a client or a tool for PostgreSQL.
+/// Words in the names of images that only contain a client or a tool for PostgreSQL.
 const TOOLS: [&str; 13] = [
     "exporter", "backup", "backups", "operator", "admin", "meta", "s3", "client", "dump", "proxy", "pooler",
     "mcp", "ui",
 ];
 
-/// An extension that an image has beside those of PostgreSQL.
+/// An extension that an image adds to PostgreSQL's own.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownExtension {
     word: &'static str,
     pub(crate) name: &'static str,
-    /// Whether the image creates it in the database by itself.
+    /// Whether the image itself creates the extension in the database.
     pub(crate) is_created: bool,
-    /// Whether it must be in `shared_preload_libraries`.
+    /// Whether the extension must be in `shared_preload_libraries`.
     pub(crate) is_preloaded: bool,
-    /// Name of the Debian package without the major version, if there is one.
+    /// Name of the Debian package without the major version. `None` if there is no package.
     pub(crate) package: Option<&'static str>,
 }
 
@@ -53,7 +53,7 @@ const EXTENSIONS: [KnownExtension; 8] = [
 /// An image with a PostgreSQL server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// Name and tag, as the file has them.
+    /// Name and tag, as written in the file.
     pub(crate) reference: String,
     /// Major version, if the tag names one.
     pub(crate) major: Option<u32>,
@@ -61,7 +61,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Returns the image if its name says that it has a PostgreSQL server.
+    /// Returns the image if its name indicates a PostgreSQL server.
     pub(super) fn of_postgres(reference: &str) -> Option<Self> {
         let plain = reference.split('@').next().unwrap_or_default().trim();
         let path = plain.rsplit('/').next().unwrap_or_default();
@@ -73,7 +73,7 @@ impl Image {
         }
         let extensions =
             EXTENSIONS.iter().filter(|extension| words.iter().any(|word| word == extension.word));
-        // These images count their own versions: only a number after "pg" is PostgreSQL's.
+        // These images have their own version numbers, so only a number after "pg" is a PostgreSQL version.
         let has_own_versions =
             has(&["pgvector", "timescaledb", "citus", "age", "paradedb", "pgvecto", "vchord", "pgroonga"]);
         let major = major_after_pg(tag).or_else(|| if has_own_versions { None } else { leading_major(tag) });

@@ -1,11 +1,11 @@
-//! Reads `POSTGRES_INITDB_ARGS`.
+//! Parses the value of `POSTGRES_INITDB_ARGS`.
 
 use super::command::ServerSetting;
 
-/// Arguments of initdb that change a database.
+/// initdb arguments that affect databases.
 #[derive(Debug, Default)]
 pub(crate) struct InitdbArguments {
-    /// Options for `CREATE DATABASE`. Empty if the arguments choose pgfresh's own defaults.
+    /// Options for `CREATE DATABASE`. Empty if the arguments request pgfresh's own defaults.
     pub(crate) database_options: String,
     pub(super) settings: Vec<ServerSetting>,
 }
@@ -13,7 +13,7 @@ pub(crate) struct InitdbArguments {
 /// Locales that every C library has.
 const EVERYWHERE: [&str; 3] = ["C", "POSIX", "C.UTF-8"];
 
-/// Parses the arguments. Adds a note for each one that pgfresh doesn't take over.
+/// Parses the arguments. Adds a note for each argument that pgfresh doesn't take over.
 pub(super) fn parse(arguments: &str, notes: &mut Vec<String>) -> InitdbArguments {
     let words = shlex::split(arguments).unwrap_or_default();
     let mut words = words.iter().map(String::as_str);
@@ -40,7 +40,7 @@ pub(super) fn parse(arguments: &str, notes: &mut Vec<String>) -> InitdbArguments
                 let setting = value().split_once('=');
                 found.settings.extend(setting.map(|(name, value)| ServerSetting::new(name, value)));
             }
-            // These have no influence on tests.
+            // These arguments don't affect tests.
             "--no-sync" | "-N" | "--data-checksums" | "-k" | "--no-data-checksums" | "--nosync" => {}
             "--auth" | "-A" | "--auth-host" | "--auth-local" | "--username" | "-U" | "--locale-provider"
             | "--lc-ctype" => {

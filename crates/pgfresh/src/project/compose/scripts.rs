@@ -1,4 +1,4 @@
-//! Finds the scripts that an image runs when its database is created.
+//! Finds the scripts that an image runs when the image creates its database.
 
 use std::path::Path;
 
@@ -20,11 +20,11 @@ pub(crate) struct InitScript {
 pub(crate) enum ScriptKind {
     Sql,
     Shell,
-    /// SQL, with the program that unpacks it.
+    /// SQL that must be unpacked with this program.
     Packed(&'static str),
 }
 
-/// Returns the scripts in the order in which the image runs them. Adds a note for each one that is missing.
+/// Returns the scripts in the order in which the image runs them. Adds a note for each missing script.
 pub(super) fn collect(service: &Service, project: &Path, notes: &mut Vec<String>) -> Vec<InitScript> {
     let mut found: Vec<(String, InitScript)> = Vec::new();
     for (source, target) in service.mounts.iter().filter(|(_, target)| is_script_target(target)) {
@@ -44,7 +44,7 @@ pub(super) fn collect(service: &Service, project: &Path, notes: &mut Vec<String>
         }
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
-    // A later mount hides an earlier one of the same name.
+    // A later mount hides an earlier mount with the same name, so search the last one first.
     found.reverse();
     found.dedup_by(|a, b| a.0 == b.0);
     found.reverse();
@@ -54,7 +54,8 @@ pub(super) fn collect(service: &Service, project: &Path, notes: &mut Vec<String>
     found.into_iter().take(MAX_SCRIPTS).map(|(_, script)| script).collect()
 }
 
-/// Returns the script of a file whose name in the container is `name`. The image ignores other files.
+/// Returns the script for a file whose name in the container is `name`. Returns
+/// `None` for files that the image ignores.
 fn script(name: &str, path: String) -> Option<InitScript> {
     let kind = match name.rsplit('.').next()? {
         "sql" => ScriptKind::Sql,

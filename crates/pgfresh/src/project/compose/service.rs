@@ -1,4 +1,4 @@
-//! Loads the services of Compose files, with overrides, `extends`, `include` and variables.
+//! Loads services from Compose files, resolving overrides, `extends`, `include` and variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -9,9 +9,9 @@ use super::yaml::{self, Node};
 use super::{dockerfile, folder, relative};
 use crate::project::variables::Variables;
 
-/// Maximum length of a chain of files and services that refer to each other.
+/// Maximum length of a chain of files or services that refer to each other.
 const MAX_CHAIN: usize = 8;
-/// Maximum number of files to which a Compose file may refer.
+/// Maximum number of files that a Compose file can refer to.
 const MAX_FILES: usize = 200;
 
 /// A service, with its paths resolved.
@@ -19,15 +19,15 @@ const MAX_FILES: usize = 200;
 pub(super) struct Service {
     pub(super) name: String,
     image: Option<String>,
-    /// Variables of the container. The last one of several with the same name counts.
+    /// The container's environment variables. If a name occurs more than once, the last value wins.
     environment: Vec<(String, String)>,
     pub(super) command: Vec<String>,
-    /// Paths on the host, and their paths in the container.
+    /// Paths on the host, each with its path in the container.
     pub(super) mounts: Vec<(PathBuf, String)>,
 }
 
 impl Service {
-    /// Returns the image if it is one of PostgreSQL.
+    /// Returns the image if it is a PostgreSQL image.
     pub(super) fn image(&self) -> Option<Image> {
         Image::of_postgres(self.image.as_deref()?)
     }
@@ -36,7 +36,7 @@ impl Service {
         self.environment.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Merges two services as Docker Compose does: the keys of `over` win.
+    /// Merges two services as Docker Compose does: keys in `over` take precedence.
     fn merged(mut self, over: Self) -> Self {
         self.environment.extend(over.environment);
         self.mounts.extend(over.mounts);
@@ -45,13 +45,15 @@ impl Service {
     }
 }
 
-/// Reads Compose files and collects the problems.
+/// Reads Compose files and collects problems for the user.
 pub(super) struct Loader<'a> {
     project: &'a Path,
     variables: &'a Variables,
-    /// Compose files by path, without the unreadable ones. Many services may extend those of one file.
+    /// Parsed Compose files by path. `None` marks an unreadable file. This cache lets many services extend services in
+    /// the same file without reading it again.
     documents: BTreeMap<PathBuf, Option<Rc<Node>>>,
-    /// Files whose services are there. Files may include each other in a circle, and a file many times.
+    /// Files whose services have been loaded. Files can include each other in a
+    /// cycle, and can include a file many times.
     included: BTreeSet<PathBuf>,
     /// Number of files read so far.
     files: usize,
@@ -70,7 +72,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Returns the services of the file at `path` and of its override file.
+    /// Returns the services in the file at `path` and in its override file.
     pub(super) fn load(&mut self, path: &Path) -> Vec<Service> {
         let mut services = self.services(path, 0);
         let stem = path.with_extension("override");
@@ -128,7 +130,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Counts a file. Returns false if it is one too many, and reports the first of these.
+    /// Counts a file. Returns false if the file exceeds [`MAX_FILES`]. Reports only the first file that does.
     fn may_read(&mut self, path: &Path) -> bool {
         self.files += 1;
         if self.files == MAX_FILES + 1 {
@@ -165,7 +167,7 @@ impl<'a> Loader<'a> {
         {
             let built = dockerfile::read(build, |path| resolve(folder, path));
             service.mounts.extend(built.mounts);
-            // An image beside a build is only the name of the result.
+            // If a service has both an image and a build, the image is only a name for the build's result.
             service.image = built.image.or(service.image);
         }
         for file in node.get("env_file").map(Node::items).unwrap_or_default() {
@@ -176,7 +178,7 @@ impl<'a> Loader<'a> {
                 }
             }
         }
-        // A variable without a value comes from the environment of Docker Compose.
+        // Docker Compose takes the value of a variable without a value from its own environment.
         let inherited = |name: &str| self.variables.get(name).unwrap_or_default().to_owned();
         for (name, value) in node.get("environment").map(Node::pairs).unwrap_or_default() {
             let value = value.unwrap_or_else(|| inherited(&name));
@@ -206,7 +208,7 @@ fn merge_into(services: &mut Vec<Service>, service: Service) {
     }
 }
 
-/// Reads a command as a list of words or as one text.
+/// Reads a command, which is either a list of words or a single text.
 fn words(node: Option<&Node>) -> Vec<String> {
     match node {
         Some(Node::Text(text)) => shlex::split(text).unwrap_or_default(),
@@ -215,7 +217,7 @@ fn words(node: Option<&Node>) -> Vec<String> {
     }
 }
 
-/// Reads a volume in the short or the long form. A named volume has no path on the host.
+/// Reads a volume in short or long form. Returns `None` for a named volume, which has no path on the host.
 fn mount(node: &Node) -> Option<(String, String)> {
     let (source, target) = if let Some(text) = node.text() {
         let mut parts = text.split(':');
@@ -227,7 +229,7 @@ fn mount(node: &Node) -> Option<(String, String)> {
     is_path.then_some((source, target))
 }
 
-/// Resolves a path of a file in `folder`, also the `..` in it.
+/// Resolves a path, including any `..` in it, relative to `folder`.
 fn resolve(folder: &Path, path: &str) -> PathBuf {
     let mut resolved = PathBuf::new();
     for part in folder.join(path).components() {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A repository with these files.
+/// Creates a repository with these files.
 fn project(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (file, text) in [(".git/HEAD", "")].iter().chain(files) {
@@ -37,7 +37,7 @@ fn paths(service: &DatabaseService) -> Vec<&str> {
     service.scripts.iter().map(|script| script.path.as_str()).collect()
 }
 
-/// Ways to write the same image, variables, settings and scripts.
+/// Equivalent ways to write an image. The lists below do the same for variables, settings and scripts.
 const IMAGES: [&str; 6] = [
     "    image: postgres:16-alpine\n",
     "    image: \"postgres:${TAG}\"\n",
@@ -68,7 +68,7 @@ const VOLUMES: [&str; 5] = [
     "    volumes:\n    - ./db/init/2.sql:/docker-entrypoint-initdb.d/02.sql\n    - ./db/init/1.sql:/docker-entrypoint-initdb.d/01.sql\n",
 ];
 
-/// A service in one of the ways in which Compose lets users write it.
+/// Generates a service in each notation that Compose allows.
 fn variants() -> impl Strategy<Value = Vec<(String, String)>> {
     let file = prop::sample::select(NAMES.to_vec());
     let [image, environment, command, volumes] =
@@ -272,7 +272,7 @@ fn unreadable_files_are_reported_and_others_read() {
     }
 }
 
-/// Each of ten lines would read the file with ten lines again.
+/// Without deduplication, each of the ten lines would read the file and its ten lines again.
 #[test]
 fn included_and_extended_files_are_read_once() {
     let again = "  - compose.yaml\n".repeat(10);
@@ -298,7 +298,7 @@ fn services_of_many_files_are_refused() {
     assert_eq!(search.problems, ["could not read \"199.env\": the services need more than 200 files"]);
 }
 
-/// The file goes into the repository, and `.env` does not.
+/// pgfresh.toml is committed to the repository, but `.env` isn't, so values from `.env` must not get into it.
 #[test]
 fn secrets_in_settings_stay_out() {
     let service = service(&[

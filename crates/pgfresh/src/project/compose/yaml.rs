@@ -1,15 +1,15 @@
-//! Parses YAML into a tree of texts. Aliases and merge keys (`<<`) are resolved.
+//! Parses YAML into a tree of texts, resolving aliases and merge keys (`<<`).
 //!
-//! A scalar stays the text that the file has: `version: 3.10` is not a number here. A bound on nodes stops a file whose
-//! aliases multiply.
+//! Scalars keep the text in the file, so `version: 3.10` isn't a number here. A limit on
+//! nodes stops a file whose aliases multiply.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-/// Maximum number of nodes in a document, including the copies that aliases make.
+/// Maximum number of nodes in a document, including the copies made for aliases.
 const MAX_NODES: usize = 200_000;
-/// Maximum depth of a document.
+/// Maximum nesting depth of a document.
 const MAX_DEPTH: usize = 64;
 
 /// A value in a YAML document.
@@ -18,27 +18,28 @@ pub(super) enum Node {
     Null,
     Text(String),
     List(Vec<Node>),
-    /// Entries in file order. The last one of several with the same key counts.
+    /// Entries in file order. If a key occurs more than once, the last entry wins.
     Map(Vec<(String, Node)>),
 }
 
 impl Node {
-    /// Returns the value of `key` in a map.
+    /// Returns the value of `key` if this node is a map that contains `key`.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         self.entries().iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Returns the entries of a map. Other nodes have none.
+    /// Returns a map's entries. For other nodes, returns an empty slice.
     pub(super) fn entries(&self) -> &[(String, Self)] {
         if let Self::Map(entries) = self { entries } else { &[] }
     }
 
-    /// Returns the text of a scalar.
+    /// Returns a scalar's text.
     pub(super) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the items of a list, or the node itself as the only item. Null has none.
+    /// Returns a list's items. For null, returns an empty slice, and for other
+    /// nodes, the node itself as the only item.
     pub(super) fn items(&self) -> &[Self] {
         match self {
             Self::List(items) => items,
@@ -47,7 +48,8 @@ impl Node {
         }
     }
 
-    /// Returns names and values that are a map or a list of `NAME=VALUE`. A name can be without a value.
+    /// Returns names and values from a map or from a list of `NAME=VALUE` items. The value
+    /// is `None` if the file only has the name.
     pub(super) fn pairs(&self) -> Vec<(String, Option<String>)> {
         if let Self::Map(entries) = self {
             return entries
@@ -62,7 +64,7 @@ impl Node {
         self.items().iter().filter_map(Self::text).map(pair).collect()
     }
 
-    /// Returns a copy in which `replace` has changed every text, except the keys of maps.
+    /// Returns a copy whose texts have been passed through `replace`, except for the keys of maps.
     pub(super) fn map_texts(&self, replace: &impl Fn(&str) -> String) -> Self {
         match self {
             Self::Null => Self::Null,
@@ -83,12 +85,12 @@ impl Node {
     }
 }
 
-/// A list or map that the parser hasn't finished.
+/// A list or map that the parser hasn't finished yet.
 struct Open {
-    /// The alias ID of this node. 0 means that it has no anchor.
+    /// Alias ID of this node. 0 means that the node has no anchor.
     anchor: usize,
     is_map: bool,
-    /// Finished nodes. In a map, keys and values alternate.
+    /// Finished child nodes. In a map, keys and values alternate.
     nodes: Vec<Node>,
 }
 
@@ -118,10 +120,11 @@ impl Open {
     }
 }
 
-/// Parses the first document in `text`. An empty text is [`Node::Null`].
+/// Parses the first document in `text`. An empty text becomes [`Node::Null`].
 ///
 /// # Errors
-/// Returns one line that says what is wrong, and where.
+///
+/// Returns one line that describes the error and its position.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
     let mut open: Vec<Open> = Vec::new();
     let mut anchors: HashMap<usize, Node> = HashMap::new();

@@ -1,9 +1,9 @@
-//! Frameworks with migrations of their own: Rails, Ecto and Laravel.
+//! Detects frameworks that have their own migrations: Rails, Ecto and Laravel.
 
 use super::{Migrations, below, has_extension, parent, patterns};
 use crate::project::folder::Folder;
 
-/// Rails loads its schema file, which is faster than its migrations.
+/// Detects Rails, which loads its schema file because that is faster than running the migrations.
 pub(super) fn rails(folder: &Folder) -> Option<Migrations> {
     let found = folder.first_of(&["config/application.rb", "bin/rails"])?;
     let rails = if folder.has("bin/rails") { "bin/rails" } else { "bundle exec rails" };

@@ -1,10 +1,10 @@
-//! Flyway and Liquibase.
+//! Detects Flyway and Liquibase.
 
 use super::sql::in_order;
 use super::{Migrations, below, has_extension, name, parent, patterns, word};
 use crate::project::folder::Folder;
 
-/// URL for JDBC, made from the variables of a setup.
+/// JDBC URL, built from a setup's environment variables.
 const URL: &str = "\"jdbc:postgresql://$PGHOST:$PGPORT/$PGDATABASE\"";
 
 pub(super) fn flyway(folder: &Folder) -> Option<Migrations> {
@@ -41,7 +41,7 @@ pub(super) fn flyway(folder: &Folder) -> Option<Migrations> {
         let inputs = places().into_iter().chain(patterns([build])).collect();
         return Some(Migrations::command("Flyway", build, setup, inputs));
     }
-    // Without Flyway's own program, the files run as they are.
+    // Without the Flyway program, pgfresh runs the SQL files itself.
     let folder_of_first = parent(first);
     let here: Vec<_> =
         migrations.iter().filter(|file| parent(file) == folder_of_first).map(|file| file.as_str()).collect();
@@ -70,7 +70,7 @@ pub(super) fn liquibase(folder: &Folder) -> Option<Migrations> {
     let named = named.map(|(_, file)| file.trim().to_owned());
     let changelog =
         named.filter(|file| folder.has(file)).or_else(|| Some(root_changelog(folder)?.to_owned()))?;
-    // A changelog on the class path is found by its path there.
+    // Liquibase finds a changelog on the class path by its path there.
     let resources = "src/main/resources/";
     let (search, file) = match changelog.strip_prefix(resources) {
         Some(rest) => (" --search-path=src/main/resources", rest),
@@ -95,7 +95,7 @@ pub(super) fn liquibase(folder: &Folder) -> Option<Migrations> {
     Some(Migrations::command("Liquibase", &changelog, setup, inputs))
 }
 
-/// Returns the changelog that includes the others, by the usual names.
+/// Returns the changelog that includes the others, identified by its usual names.
 pub(super) fn root_changelog(folder: &Folder) -> Option<&str> {
     let changelogs = folder.files().iter().filter(|file| is_changelog(file));
     let root = changelogs.min_by_key(|file| (!name(file).contains("master"), !name(file).contains("root")));

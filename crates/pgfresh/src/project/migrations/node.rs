@@ -1,4 +1,4 @@
-//! Prisma, Drizzle, Knex, Sequelize, node-pg-migrate, and scripts of `package.json`.
+//! Detects Prisma, Drizzle, Knex, Sequelize, node-pg-migrate, and migration scripts in `package.json`.
 
 use super::{
     Migrations, below, escaped, has_extension, name, parent, patterns, plain_folder, quoted_after, word,
@@ -90,7 +90,7 @@ pub(super) fn node_pg_migrate(folder: &Folder) -> Option<Migrations> {
     Some(Migrations::command("node-pg-migrate", "package.json", setup, patterns(["migrations/**"])))
 }
 
-/// A script of `package.json` whose name says that it migrates.
+/// Detects a script in `package.json` whose name indicates that the script migrates a database.
 pub(super) fn script(folder: &Folder) -> Option<Migrations> {
     const NAMES: [&str; 8] = [
         "db:migrate",

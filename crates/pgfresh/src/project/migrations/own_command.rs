@@ -1,10 +1,10 @@
-//! Programs with a subcommand `migrate`, such as `go run . migrate`.
+//! Detects programs that have a `migrate` subcommand, such as `go run . migrate`.
 
 use super::jvm::root_changelog;
 use super::{Migrations, below, escaped, has_extension, parent, patterns};
 use crate::project::folder::Folder;
 
-/// Text of a program that has the subcommand.
+/// Text in the source of a program that has the subcommand.
 const SUBCOMMAND: &str = "\"migrate\"";
 
 pub(super) fn go(folder: &Folder) -> Option<Migrations> {
@@ -29,7 +29,7 @@ pub(super) fn rust(folder: &Folder) -> Option<Migrations> {
     Some(Migrations::command("its own command", "src/main.rs", setup, inputs))
 }
 
-/// Maven's exec plugin, if it runs a class that migrates.
+/// Detects Maven's exec plugin if it runs a class that migrates.
 pub(super) fn maven(folder: &Folder) -> Option<Migrations> {
     let pom = folder.text("pom.xml");
     let (_, rest) = pom.split_once("<mainClass>")?;
@@ -50,7 +50,7 @@ pub(super) fn maven(folder: &Folder) -> Option<Migrations> {
     ))
 }
 
-/// Returns the folders whose names say that their SQL files are migrations.
+/// Returns the folders whose names indicate that their SQL files are migrations.
 fn sql_folders(folder: &Folder) -> Vec<&str> {
     let sql = folder.files().iter().filter(|file| has_extension(file, "sql")).map(|file| parent(file));
     let mut folders: Vec<_> = sql.filter(|folder| folder.contains("migration")).collect();

@@ -1,10 +1,10 @@
-//! Alembic and Django.
+//! Detects Alembic and Django.
 
 use super::{Migrations, below, name, parent, patterns, plain_folder, word};
 use crate::project::folder::Folder;
 use crate::project::python_launcher;
 
-/// `manage.py` names the settings, and migrations are in each application's folder.
+/// Detects Django. `manage.py` names the settings module, and each application's folder contains its migrations.
 pub(super) fn django(folder: &Folder) -> Option<Migrations> {
     let manage = folder.text("manage.py");
     if !manage.contains("django") {
@@ -22,7 +22,7 @@ pub(super) fn django(folder: &Folder) -> Option<Migrations> {
     Some(Migrations::command("Django", "manage.py", setup, inputs))
 }
 
-/// `alembic.ini` can be in a folder below the project's, where the command then runs.
+/// Detects Alembic. `alembic.ini` can be in a subfolder, where the command then runs.
 pub(super) fn alembic(folder: &Folder) -> Option<Migrations> {
     let ini = folder.files().iter().find(|file| name(file) == "alembic.ini");
     let (file, location) = if let Some(ini) = ini {
@@ -34,7 +34,7 @@ pub(super) fn alembic(folder: &Folder) -> Option<Migrations> {
     };
     let top = parent(file);
     let within = |path: &str| if top.is_empty() { path.to_owned() } else { format!("{top}/{path}") };
-    // A location with a colon is a package and a folder in it.
+    // A location with a colon consists of a package and a folder in that package.
     let location = plain_folder(
         &location.replace('.', if location.contains(':') { "/" } else { "." }).replace(':', "/"),
     );
@@ -58,7 +58,7 @@ pub(super) fn alembic(folder: &Folder) -> Option<Migrations> {
     Some(Migrations::command("Alembic", file, setup, inputs).note(note))
 }
 
-/// Returns patterns for the project's own packages that `env.py` imports.
+/// Returns patterns for those of the project's own packages that `env.py` imports.
 fn imported(folder: &Folder, environment: &str, top: &str) -> Vec<String> {
     let mut found = Vec::new();
     let lines = environment.lines().map(str::trim_start);

@@ -1,4 +1,4 @@
-//! Tools whose migrations are SQL files, and SQL files without a tool.
+//! Detects tools whose migrations are SQL files, and SQL files without a tool.
 
 use std::cmp::Ordering;
 
@@ -10,11 +10,11 @@ const FOLDERS: [&str; 10] =
     ["migrations", "migration", "migrate", "schema", "schemas", "sql", "db", "database", "init", "ddl"];
 /// Files that are probably the whole schema.
 const FILES: [&str; 5] = ["structure.sql", "schema.sql", "init.sql", "create.sql", "tables.sql"];
-/// Folders whose SQL files are something else.
+/// Folders whose SQL files probably aren't the schema.
 const OTHERS: [&str; 10] =
     ["test", "tests", "fixtures", "testdata", "seed", "seeds", "queries", "query", "examples", "docs"];
 
-/// Appended to a URL for drivers that insist on TLS otherwise.
+/// Database URL with TLS disabled, for drivers that would otherwise require TLS.
 const PLAIN: &str = "\"$DATABASE_URL?sslmode=disable\"";
 
 pub(super) fn goose(folder: &Folder) -> Option<Migrations> {
@@ -29,7 +29,7 @@ pub(super) fn goose(folder: &Folder) -> Option<Migrations> {
 pub(super) fn golang_migrate(folder: &Folder) -> Option<Migrations> {
     let up = |file: &&String| file.ends_with(".up.sql") && number(name(file)).is_some();
     let file = folder.files().iter().find(up)?;
-    // sqlx names reversible migrations in the same way.
+    // sqlx names reversible migrations in the same way, so these files may belong to sqlx.
     if folder.text("Cargo.toml").contains("sqlx") {
         return None;
     }
@@ -50,7 +50,8 @@ pub(super) fn dbmate(folder: &Folder) -> Option<Migrations> {
     Some(Migrations::command("dbmate", file, setup, vec![sql_in(place)]))
 }
 
-/// A program that runs its migrations itself needs the table of sqlx. Otherwise the files run as they are.
+/// Detects sqlx. If the program runs its migrations itself, the template needs sqlx's migration table, so
+/// `sqlx migrate run` must create it. Otherwise pgfresh runs the SQL files itself.
 pub(super) fn sqlx(folder: &Folder) -> Option<Migrations> {
     if !folder.text("Cargo.toml").contains("sqlx") {
         return None;
@@ -79,7 +80,7 @@ pub(super) fn diesel(folder: &Folder) -> Option<Migrations> {
     Some(Migrations::command("Diesel", "diesel.toml", "diesel migration run", inputs))
 }
 
-/// SQL files in a folder with a telling name, or a single schema file.
+/// Detects SQL files in a folder with a typical name, or a single schema file.
 pub(super) fn plain(folder: &Folder) -> Option<Migrations> {
     let is_other = |file: &str| file.split('/').rev().skip(1).any(|part| OTHERS.contains(&part));
     let is_sql = |file: &str| has_extension(file, "sql") && !file.ends_with(".down.sql") && !is_other(file);
@@ -105,8 +106,8 @@ pub(super) fn plain(folder: &Folder) -> Option<Migrations> {
     })
 }
 
-/// Returns a pattern for the files, or the files themselves if a pattern would run them in another order: `10.sql` comes
-/// before `9.sql` by name.
+/// Returns a pattern for the files. Returns the files themselves if a pattern would run them in the wrong order, since
+/// by name `10.sql` comes before `9.sql`.
 pub(super) fn in_order(place: &str, pattern: &str, files: &[&str]) -> Vec<String> {
     let mut by_number = files.to_vec();
     by_number.sort_by(|a, b| natural(name(a), name(b)));
@@ -119,7 +120,7 @@ pub(super) fn in_order(place: &str, pattern: &str, files: &[&str]) -> Vec<String
     by_number.into_iter().map(escaped).collect()
 }
 
-/// Compares names, with numbers in them by value.
+/// Compares names, comparing the numbers in them by value.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
@@ -148,7 +149,7 @@ fn number(name: &str) -> Option<&str> {
     (end > 0).then(|| &rest[..end])
 }
 
-/// Returns the first SQL file that has this mark in a comment.
+/// Returns the first SQL file that contains `mark` in a comment.
 fn marked<'f>(folder: &'f Folder, mark: &str) -> Option<&'f String> {
     let sql = folder.files().iter().filter(|file| has_extension(file, "sql")).take(200);
     sql.into_iter().find(|file| {

@@ -11,7 +11,7 @@ fn write(folder: &Path, file: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A generated project and the steps that init must find.
+/// A generated project with the steps that init must find.
 #[derive(Debug, Clone)]
 struct Case {
     tool: &'static str,
@@ -47,7 +47,7 @@ impl Case {
     }
 }
 
-/// Projects in Python.
+/// Returns Python projects.
 fn python(name: &str, place: &str) -> Vec<Case> {
     let revision = &*format!("{place}/versions/1_{name}.py");
     let environment = &*format!("{place}/env.py");
@@ -94,7 +94,7 @@ fn python(name: &str, place: &str) -> Vec<Case> {
     ]
 }
 
-/// Projects in Ruby, Elixir and PHP.
+/// Returns Ruby, Elixir and PHP projects.
 fn frameworks(name: &str) -> Vec<Case> {
     vec![
         Case::new(
@@ -133,7 +133,7 @@ fn frameworks(name: &str) -> Vec<Case> {
     ]
 }
 
-/// Projects in Java.
+/// Returns Java projects.
 fn java(name: &str, place: &str) -> Vec<Case> {
     let url = "-url=\"jdbc:postgresql://$PGHOST:$PGPORT/$PGDATABASE\"";
     let versioned = &*format!("{place}/V1__{name}.sql");
@@ -165,7 +165,7 @@ fn java(name: &str, place: &str) -> Vec<Case> {
     ]
 }
 
-/// Projects in JavaScript.
+/// Returns JavaScript projects.
 fn javascript(name: &str, place: &str) -> Vec<Case> {
     vec![
         Case::new(
@@ -227,7 +227,7 @@ fn javascript(name: &str, place: &str) -> Vec<Case> {
     ]
 }
 
-/// Projects with a tool for migrations in SQL.
+/// Returns projects with a tool for SQL migrations.
 fn sql_tools(name: &str, place: &str) -> Vec<Case> {
     let file = &*format!("{place}/00001_{name}.sql");
     let all = &*format!("{place}/*.sql");
@@ -283,7 +283,7 @@ fn sql_tools(name: &str, place: &str) -> Vec<Case> {
     ]
 }
 
-/// Projects without a tool, or with one that needs no other mark.
+/// Returns projects without a tool, or whose tool is recognized by its SQL files alone.
 fn sql_files(name: &str) -> Vec<Case> {
     vec![
         Case::new(
@@ -314,7 +314,7 @@ fn case() -> impl Strategy<Value = Case> {
         "m[1]/migrations",
     ]);
     (name, place, any::<prop::sample::Index>()).prop_map(|(name, place, index)| {
-        // Only paths without special characters are also words of a shell and patterns.
+        // A path with special characters would need quotes in a shell command and escapes in a pattern.
         let plain = if place.contains(['[', ' ']) { "migrations" } else { place };
         let cases = [
             python(&name, plain),
