@@ -122,8 +122,8 @@ pub(crate) struct ExplainedRun {
 }
 
 impl ExplainedRun {
-    /// Writes the baseline if the user requested that. Refuses if the command failed with `code`, because a failed
-    /// command might not have run all statements.
+    /// Writes the baseline if the user requested that, unless the command failed with `code`: a failed command might
+    /// not have run all statements.
     pub(crate) fn update_baseline(&self, code: u8) -> Result<(), Failure> {
         let Some(BaselineFile { path, contents: None }) = &self.baseline else { return Ok(()) };
         let name = path.display();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sys::lock;
 
 /// The transcription in this process and the folder for its transcripts. `None` if no test has requested transcripts.
+/// An empty folder name means that no file is written.
 static BEGUN: Mutex<Option<(Arc<Transcription>, PathBuf)>> = Mutex::new(None);
 
 /// Begins the transcription.

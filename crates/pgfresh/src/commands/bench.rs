@@ -38,7 +38,7 @@ pub(crate) fn execute(context: &Context, command: &Bench) -> Result<ExitCode, Fa
     progress.conclude(&report)?;
     report_file::print(&report, &output.printed());
     match failure {
-        // Ctrl-C may have killed the command as well, which would then look like a failure.
+        // Ctrl-C may also have killed the command, which would then look like a failure.
         _ if progress.is_cancelled() => Ok(ExitCode::from(INTERRUPTED)),
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),

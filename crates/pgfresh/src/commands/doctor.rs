@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::report_file;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
-/// Length of the measurement: the default, and with `--quick`.
+/// Durations of the measurement: by default, and with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
 /// Percentiles of each distribution to include in the JSON output.
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
@@ -29,7 +29,8 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
     let progress = TerminalProgress::listen(context.verbosity)?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
-        // Examining the server behind a URL needs no pgfresh server. Without an installation, the psql on PATH will do.
+        // Examining the server behind a URL doesn't need a pgfresh server. Without an
+        // installation, the psql on PATH suffices.
         let target = server::ConnectionString::parse(url)?;
         let psql = context.settings().and_then(|settings| {
             let server_options = settings.server_options.clone();
@@ -88,7 +89,7 @@ fn provisioner(context: &Context) -> Result<Result<Provisioner, ProvisionError>,
     let server_options = context.settings()?.with_template()?;
     let provisioner = provisioning::find_installed(server_options, context.cache()?);
     if let Ok(provisioner) = &provisioner {
-        // Begin with a sweep, as every start does.
+        // Sweep first, as every server start does.
         let (_, failures) = provisioner.sweep();
         for failure in failures {
             tracing::warn!("{}", Failure::from(failure).on_one_line());

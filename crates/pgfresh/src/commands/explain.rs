@@ -22,7 +22,7 @@ use crate::notice::notice;
 use crate::output::print_line;
 use crate::production_statistics;
 
-/// Maximum size of a file with statements in bytes.
+/// Maximum size of a statement file in bytes.
 const MOST_TEXT: u64 = 16_000_000;
 
 pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode, Failure> {
@@ -49,7 +49,7 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
             Ok(plan) => print_line!("{plan}"),
             Err(refusal) => {
                 let number = (statements.len() > 1).then_some(index + 1);
-                // The other statements are explained nevertheless.
+                // One failed statement doesn't keep the others from being explained.
                 failure(text, &refusal, number).report(1);
             }
         }
@@ -79,7 +79,7 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
     Ok(if planned.len() < statements.len() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Reads the statements. The argument is a file if one has this name.
+/// Reads the statements. If `source` is the name of a file, reads that file. Otherwise `source` itself is SQL.
 fn statements(source: &str) -> Result<Vec<String>, Failure> {
     let path = Path::new(source);
     let text = if source == "-" {
@@ -101,7 +101,7 @@ fn read(source: impl Read) -> io::Result<String> {
     bounded_file::text(bounded_file::read_from(source, MOST_TEXT)?)
 }
 
-/// Explains one statement with a custom plan, or with a generic one if it has parameters.
+/// Explains one statement. The plan is custom, or generic if the statement has parameters.
 fn explain(scratch: &mut Scratch, text: &str, generic: bool) -> Result<String, Refusal> {
     let statement = BoundStatement { text: text.to_owned(), ..BoundStatement::default() };
     scratch.explain_text(&statement, mode(text, generic))
@@ -134,14 +134,14 @@ fn records(statements: &[&String]) -> Vec<SuiteStatement> {
     statements.iter().map(record).collect()
 }
 
-/// Returns a finding with the statement that it belongs to.
+/// Returns a finding together with the statement it belongs to.
 fn to_json_with(found: &PlanFinding, analysis: &Analysis) -> Value {
     let mut object = found.to_json();
     object["statement"] = json!(analysis.statements[found.statement].normalized);
     object
 }
 
-/// Describes a finding. The statement is named only if there are several.
+/// Describes a finding. Names the statement only if there are several.
 fn describe(found: &PlanFinding, analysis: &Analysis, names_statement: bool) -> String {
     let statement = &analysis.statements[found.statement].normalized;
     let of = if names_statement { format!(" in {}", ::report::cut(statement, 60)) } else { String::new() };
@@ -170,7 +170,7 @@ fn summary(statistics: &Statistics, applied: &Applied) -> Value {
     })
 }
 
-/// Prints which statistics have no place in the copy.
+/// Prints which statistics couldn't be applied to the copy.
 fn report(applied: &Applied, context: &Context) {
     context.verbosity.detail(|| {
         format!(
@@ -186,7 +186,7 @@ fn report(applied: &Applied, context: &Context) {
     }
 }
 
-/// Describes why a statement has no plan, with the place of the error in the text.
+/// Describes why a statement has no plan. Includes the error's position in `text`.
 fn failure(text: &str, refusal: &Refusal, number: Option<usize>) -> Failure {
     let message = match &refusal.error {
         ExplainError::Refused { message, .. } => message.clone(),
@@ -203,7 +203,8 @@ fn failure(text: &str, refusal: &Refusal, number: Option<usize>) -> Failure {
     }
 }
 
-/// Returns the line of an error with a mark below it, as psql prints it. `position` counts characters from 1.
+/// Returns the line of `text` that contains an error, with a mark below the error, as in
+/// psql. `position` counts characters from 1.
 fn place(text: &str, position: usize) -> Option<String> {
     let before: String = text.chars().take(position.checked_sub(1)?).collect();
     let number = before.matches('\n').count();

@@ -1,5 +1,5 @@
-//! `pgfresh faults`: runs the command once for each fault at each statement, and reports the faults with which the
-//! application does not cope.
+//! `pgfresh faults`: runs the command once for each combination of a statement and a fault, and reports the faults
+//! that the application doesn't handle.
 
 mod child;
 mod parallel;
@@ -40,7 +40,7 @@ use crate::user_command;
 
 /// Exit code if there are findings.
 const FOUND: u8 = 1;
-/// Number of names that an error shows.
+/// Maximum number of names in an error message.
 const SHOWN: usize = 3;
 
 pub(crate) fn execute(context: &Context, arguments: &FaultTrials) -> Result<ExitCode, Failure> {
@@ -79,7 +79,7 @@ pub(crate) fn execute(context: &Context, arguments: &FaultTrials) -> Result<Exit
     }
 }
 
-/// Records the command, and tries its faults until the gate closes.
+/// Records the command without faults, then tries faults until the gate closes.
 fn try_all(
     context: &Context,
     runner: &Runner<'_>,
@@ -90,7 +90,8 @@ fn try_all(
     let progress = TrialsProgress::new(context.verbosity);
     let targets = Recorder { runner, gate, arguments, jobs, progress: &progress }.record()?;
     let (all, unsteady) = points(targets.leases());
-    // A name may belong to a test that pgfresh has not recorded.
+    // Check names only if all tests were recorded. Otherwise, a name may
+    // belong to a test that pgfresh hasn't recorded.
     let is_whole = gate.closed().is_none() && targets.left_out.is_empty();
     let chosen = match trials::chosen(&all, &arguments.only) {
         Ok(chosen) => chosen,
@@ -133,7 +134,8 @@ fn no_such_table(name: &str) -> Failure {
     failure.hint("Write TABLE or TABLE.COLUMN, with or without the schema before it.".to_owned())
 }
 
-/// Describes trials without a run with a fault. They prove nothing about the application, so they fail.
+/// Builds the error for trials that never ran the command with a fault. Such trials prove
+/// nothing about the application, so they fail.
 fn no_fault(report: &TrialsReport) -> Failure {
     let failure = Failure::new("no fault was tried");
     failure.hint(if !report.not_run.is_empty() {
@@ -145,7 +147,7 @@ fn no_fault(report: &TrialsReport) -> Failure {
     })
 }
 
-/// Counts the results, and collects those that are findings, sorted by test, statement and fault.
+/// Counts the results and collects the findings among them, sorted by test, statement and fault.
 fn count(report: &mut TrialsReport, tried: Vec<TriedPoint>) {
     for TriedPoint { point, verdict, output } in tried {
         let finding = |kind| TrialFinding { point: point.clone(), kind, output };
@@ -170,7 +172,7 @@ fn count(report: &mut TrialsReport, tried: Vec<TriedPoint>) {
     }
 }
 
-/// Returns the tests with the numbers of their faults. With `all`, the list also has tests without faults.
+/// Returns the tests with their numbers of faults. With `all`, the list includes tests without faults.
 fn tried_tests(report: &TrialsReport, targets: &Targets, chosen: &[Point], all: bool) -> Vec<TriedTest> {
     let numbers = |points: &mut dyn Iterator<Item = &Point>| {
         let mut numbers = BTreeMap::<String, usize>::new();
@@ -188,14 +190,14 @@ fn tried_tests(report: &TrialsReport, targets: &Targets, chosen: &[Point], all: 
     labels.map(of_label).collect()
 }
 
-/// Returns the command line without passwords, and without the options that only this call needs.
+/// Returns the command line without passwords and without the options that only matter for the current invocation.
 fn repeatable(words: &[OsString], command: &[OsString]) -> RepeatableCommand {
     let ours = &words[1..words.len().saturating_sub(command.len()).max(1)];
     let options = lasting(user_command::without_passwords(ours));
     RepeatableCommand { options, words: user_command::without_passwords(command) }
 }
 
-/// Leaves out the first word, which is `faults`, and the options that do not matter for a single fault.
+/// Removes the first word, which is `faults`, and the options that don't matter for a single fault.
 fn lasting(words: Vec<String>) -> Vec<String> {
     let (left_out, options) = (["--json", "--"], ["--only", "--budget", "--jobs", "-j", "--report"]);
     let mut words = words.into_iter().skip(1);
@@ -211,7 +213,7 @@ fn lasting(words: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// Writes the files and prints the report on standard output.
+/// Writes the report files and prints the report on standard output.
 fn publish(report: &TrialsReport, arguments: &FaultTrials) -> Result<(), Failure> {
     let document = report.report();
     let written =

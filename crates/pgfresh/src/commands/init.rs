@@ -1,4 +1,4 @@
-//! `pgfresh init`: writes a `pgfresh.toml` for this project, and prints the next commands.
+//! `pgfresh init`: writes a `pgfresh.toml` for this project and prints the next commands.
 
 mod config;
 mod discovery;
@@ -33,7 +33,7 @@ pub(crate) fn execute(context: &Context, arguments: &Init) -> Result<ExitCode, F
             .hint(format!("Run \"pgfresh init\" there: cd {project}.")));
     }
     let text = config::text(&discovery);
-    // A file that pgfresh refuses to read would be worse than none.
+    // A file that pgfresh can't read would be worse than no file.
     settings::check(&text, &path)?;
     for problem in &discovery.problems {
         notice!("{}", Failure::new(problem).on_one_line());
@@ -53,7 +53,7 @@ pub(crate) fn execute(context: &Context, arguments: &Init) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses to write a file if this folder or one above it has one already.
+/// Returns an error if this folder or a folder above it already has the file.
 fn refuse_existing(folder: &Path) -> Result<(), Failure> {
     let path_in = |folder: &Path| folder.join(FILE);
     let found: Option<PathBuf> = folder.ancestors().map(path_in).find(|path| path.symlink_metadata().is_ok());
@@ -70,7 +70,7 @@ fn exists() -> Failure {
         .hint("\"pgfresh init --dry-run\" prints what it would write.".to_owned())
 }
 
-/// Writes a new file, with the permissions that the user's other files get.
+/// Writes a new file, with the usual permissions of the user's files.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
         file.write_all(text.as_bytes())?;

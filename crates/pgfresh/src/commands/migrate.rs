@@ -1,4 +1,4 @@
-//! `pgfresh migrate`: checks migrations on the template from before them.
+//! `pgfresh migrate`: checks migrations on the template as it was before them.
 
 mod analysis;
 mod base;

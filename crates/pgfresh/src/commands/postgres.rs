@@ -45,7 +45,7 @@ fn list(context: &Context, arguments: &ListInstallations) -> Result<(), Failure>
         }
     }
     if found.is_empty() {
-        // Fail with the error that explains where pgfresh searched and what the user can do.
+        // Return the error that explains where pgfresh searched and what the user can do.
         provisioning::find_installed(ServerOptions::default(), cache)?;
     }
     Ok(())
@@ -74,7 +74,8 @@ fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     let server = match start() {
         Ok(server) => server,
         Err(failure) => {
-            // The reason may be a full disk, and other servers may use an installation that was there.
+            // If the installation already existed, keep it: other servers may
+            // use it, and the cause may be a full disk.
             if is_new.get() {
                 server::discard(&installation, &cache)?;
             }
@@ -89,7 +90,8 @@ fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates the extensions in a database of `server`, which loads their libraries. Withdraws an extension that fails.
+/// Creates the extensions in one of the server's databases, which loads the extensions'
+/// libraries. Uninstalls an extension that fails.
 fn create_extensions(
     server: &Server,
     installation: &Installation,
@@ -114,7 +116,7 @@ fn create_extensions(
     Ok(())
 }
 
-/// Returns true for a lack of resources, or an end of the server. The extension may work.
+/// Returns true if the error is due to a lack of resources or a server shutdown. The extension itself may still work.
 fn is_about_machine(error: &SessionError) -> bool {
     match error {
         SessionError::Io { .. } => true,
@@ -122,7 +124,7 @@ fn is_about_machine(error: &SessionError) -> bool {
     }
 }
 
-/// Notes that pgfresh prefers another installation of this major version.
+/// Prints a note if pgfresh prefers another installation of the same major version.
 fn note_other_choice(context: &Context, installation: &Installation, cache: Cache) {
     let major = installation.version().major;
     let options = ServerOptions { installation: VersionRequest::Major(major), ..ServerOptions::default() };

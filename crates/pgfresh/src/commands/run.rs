@@ -62,7 +62,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     }
     let of_report = |failure: Failure| failure.after_command(code);
     let seen = seen.transpose().map_err(of_report)?;
-    // An output that fails does not stop the others.
+    // If one of these outputs fails, the others are still written.
     let kept = statements
         .as_ref()
         .map_or(Ok(()), |statements| statements.keep(arguments, &settings.folder, &provisioner.cache, code));
@@ -85,8 +85,8 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     Ok(ExitCode::from(if exceeds && code == 0 { over_budget::EXIT } else { code }))
 }
 
-/// Stops the service after its command has ended with this exit code. Keeps the data, or the databases of failed tests,
-/// if the user wants that.
+/// Stops the service after its command has ended with exit code `code`. If the user wants that, keeps
+/// the data or the databases of failed tests.
 fn end(
     context: &Context,
     arguments: &Run,
@@ -124,7 +124,7 @@ fn advise(
     }
 }
 
-/// Prints the summary of the profile and of the plans, and writes one report on both.
+/// Prints the summaries of the profile and the plans, and writes a single report that covers both.
 fn publish(
     context: &Context,
     arguments: &Run,

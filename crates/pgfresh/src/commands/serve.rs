@@ -89,7 +89,7 @@ fn attend(
     let line = if arguments.json {
         describe(provisioner, service)?
     } else {
-        // This URL contains the token, so show it only to a person. It must not end up in a log.
+        // This URL contains the token, so show it only on a terminal. It must not end up in a log.
         if io::stderr().is_terminal() && context.verbosity == Verbosity::Normal {
             notice!("pgfresh: live page at {}", service.local_address().page_url());
         }

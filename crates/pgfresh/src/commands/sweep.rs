@@ -12,11 +12,11 @@ use crate::output::print_line;
 
 pub(crate) fn execute(context: &Context, arguments: &Sweep) -> Result<ExitCode, Failure> {
     let place = &context.settings()?.server_options.place;
-    // If the user misspelled the place, the sweep must not claim that there was nothing to remove.
+    // If the user misspelled the path, the sweep must not claim that there was nothing to remove.
     if let PlaceRequest::At(path) = place {
         path.metadata().attempt("sweep", path)?;
     }
-    // A sweep must not create a cache.
+    // A sweep must not create a cache, so if the directory is missing, only sweep run directories.
     let missing = context.options().cache.cache.as_deref().filter(|path| !path.exists());
     let (disk, (mut removed, mut failures)) = if let Some(path) = missing {
         (path.to_owned(), template::sweep_runs(path, place))

@@ -49,7 +49,7 @@ pub(crate) fn execute(context: &Context, command: &Template) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the specification of the template `name`, or of the one the options select.
+/// Returns the specification of the template `name`. Without `name`, returns the template that the options select.
 fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec, Failure> {
     if let Some(name) = name {
         return settings.find_template(name);

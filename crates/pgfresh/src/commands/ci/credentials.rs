@@ -1,10 +1,10 @@
-//! Determines which credentials CI jobs need for a project's remote template cache, and which jobs may have them. A
-//! pull request's code must never get write credentials.
+//! Determines which credentials CI jobs need for a project's remote template cache, and which jobs may have them. Code
+//! from a pull request must never get write credentials.
 
 use crate::cli::System;
 use crate::settings::SIGNING_KEY;
 
-/// Part of the note about a shared directory, which a container has to mount as well.
+/// Part of the note about a shared directory, which a job's container has to mount, too.
 const MOUNTED: &str = "and in the container of the job if there is one";
 
 /// The remote template cache in a CI system's configuration.
@@ -13,7 +13,7 @@ pub(super) struct SharedTemplates {
     pub(super) credentials: Credentials,
     /// Branch whose jobs push templates.
     pub(super) branch: String,
-    /// True if pgfresh.toml names the branch. Otherwise the CI configuration has to.
+    /// True if pgfresh.toml names the branch. Otherwise the CI configuration has to name it.
     pub(super) pushes: bool,
     /// The remote's URL, if it is a directory.
     pub(super) directory: Option<String>,
@@ -125,8 +125,8 @@ impl SharedTemplates {
         self.secrets_to_pull(system).into_iter().chain([SIGNING_KEY.to_owned()]).collect()
     }
 
-    /// Returns commands to run before pgfresh uses the remote. Fork jobs have no secrets, so these commands let them
-    /// read the remote without credentials.
+    /// Returns commands to run before pgfresh uses the remote. Jobs for forks have no secrets, so these commands let
+    /// them read the remote without credentials.
     pub(super) fn login(&self, system: System) -> Vec<String> {
         let forks_lack_secrets = matches!(system, System::Github | System::Gitlab | System::Circleci);
         let command = match &self.credentials {
@@ -257,8 +257,8 @@ impl SharedTemplates {
     }
 }
 
-/// Returns the prefixes that distinguish read secrets from write secrets. Only systems in which two secrets can't share
-/// a name need prefixes.
+/// Returns the prefixes that distinguish read secrets from write secrets. The prefixes are empty for systems where two
+/// secrets can have the same name.
 fn prefixes(system: System) -> (&'static str, &'static str) {
     match system {
         System::Woodpecker | System::Buildkite => ("READ_", "WRITE_"),

@@ -1,4 +1,4 @@
-//! Shell commands that install PostgreSQL and pgfresh in a job.
+//! Builds shell commands that install PostgreSQL and pgfresh in a CI job.
 
 use crate::cli::System;
 use crate::project::Project;
@@ -8,8 +8,8 @@ pub(super) const RELEASE: &str =
     concat!(env!("CARGO_PKG_REPOSITORY"), "/releases/download/v", env!("CARGO_PKG_VERSION"));
 /// File name of the release archive, without its extension.
 const ARCHIVE: &str = concat!("pgfresh-", env!("CARGO_PKG_VERSION"), "-x86_64-linux");
-/// Command that prints a digest of pgfresh and PostgreSQL. A cached template fits no other build of either, and most CI
-/// systems never save a cache again under a key that exists.
+/// Command that prints a digest of the pgfresh and PostgreSQL programs, for cache keys. A cached template can't be
+/// used with another build of either program, and most CI systems never overwrite a cache with an existing key.
 pub(super) const PROGRAMS: &str =
     r#"sha256sum "$(command -v pgfresh)" "$(pgfresh postgres path)/postgres" | sha256sum | cut -c 1-16"#;
 
@@ -28,9 +28,9 @@ fn machine(system: System) -> Machine {
     }
 }
 
-/// Returns commands that install PostgreSQL from the distribution's packages, or from the PostgreSQL project's if the
-/// distribution lacks the major version. CI agents need no commands, because pgfresh uses the agent's PostgreSQL or
-/// downloads one.
+/// Returns commands that install PostgreSQL from the distribution's packages. If the distribution lacks the major
+/// version, the packages come from the PostgreSQL project. CI agents don't need commands, because pgfresh uses the
+/// agent's PostgreSQL or downloads one.
 pub(super) fn postgres(system: System, major: Option<u32>) -> Vec<String> {
     let sudo = match machine(system) {
         Machine::Container => "",
@@ -51,7 +51,7 @@ pub(super) fn postgres(system: System, major: Option<u32>) -> Vec<String> {
     commands
 }
 
-/// Returns commands that install the binary and the client, after they have verified the digests.
+/// Returns commands that install pgfresh and the client after verifying their digests.
 pub(super) fn pgfresh(system: System, project: &Project) -> Vec<String> {
     let unpack = |sudo: &str, folder: &str| {
         format!("{sudo}tar -xzf {ARCHIVE}.tar.gz -C {folder} --strip-components 1 {ARCHIVE}/pgfresh")
@@ -85,8 +85,8 @@ fn download(name: &str) -> [String; 2] {
     ]
 }
 
-/// Returns the release file of the client for the project's language, and the command that installs it. `None` if the
-/// release has none.
+/// Returns the release file with the client for the project's language, and the command that installs the client.
+/// Returns `None` if no release file contains such a client.
 fn client(project: &Project) -> Option<(&'static str, String)> {
     let language = project.image.split(':').next();
     match language {
@@ -97,7 +97,8 @@ fn client(project: &Project) -> Option<(&'static str, String)> {
             let pip = prefix.map_or_else(|| "pip".to_owned(), |prefix| format!("{prefix} pip"));
             Some(("pgfresh-.*linux.*x86_64.whl", format!("{pip} install --no-deps pgfresh-*x86_64.whl")))
         }
-        // npm would look for the client's optional packages in its registry, and pnpm and Yarn have commands of their own.
+        // Unpack the client instead of running a package manager: npm would look for the client's optional packages in
+        // npm's registry, and pnpm and Yarn have different commands.
         Some("node") => Some((
             concat!("pgfresh-", env!("CARGO_PKG_VERSION"), ".tgz"),
             concat!(

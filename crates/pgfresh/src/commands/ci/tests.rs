@@ -36,7 +36,7 @@ fn ci_file_fills_all_placeholders_for_every_project() {
     }
 }
 
-/// A remote of each kind. `None` means no remote.
+/// A remote of each kind. `None` means that there is no remote.
 const REMOTES: [Option<&str>; 7] = [
     None,
     Some("s3://bucket/prefix"),
@@ -47,7 +47,7 @@ const REMOTES: [Option<&str>; 7] = [
     Some("file:///srv/templates"),
 ];
 
-/// Describes a remote to which jobs on `branch` push templates.
+/// Describes a remote that jobs on `branch` push templates to.
 fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
     SharedTemplates::new(remote, branch.map(str::to_owned))
 }
@@ -59,7 +59,7 @@ fn plain(system: System) -> String {
     fill_in(&Values { system, job: Job::Tests, project, major: None, inputs: Vec::new(), shared: None })
 }
 
-/// Returns the configuration for each kind of project, with a remote to which jobs on `branch` push templates.
+/// Returns the configuration for each kind of project, with a remote that jobs on `branch` push templates to.
 fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
     let text = |marker| {
         let folder = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn write_secrets_are_limited_to_pushing_branch() {
         ] {
             for text in printed(system, remote, Some("trunk")) {
                 assert!(code(&text).any(|line| line.contains(choice)), "{system:?}: {text}");
-                // In systems that grant secrets to individual steps, the test step must get none.
+                // In systems that grant secrets to individual steps, the test step must not get any.
                 let tests = code(&text).filter(|line| line.contains("pgfresh run"));
                 assert!(tests.into_iter().all(|line| !line.contains("secrets.")), "{text}");
                 assert!(!code(&text).any(|line| line.contains("CACHE_PUSH")), "{text}");
@@ -292,7 +292,7 @@ fn ci_installs_pgfresh_from_verified_release_only() {
     }
 }
 
-/// Returns the configuration for a project whose folder has this empty file.
+/// Returns the configuration for a project whose folder contains an empty file named `marker`.
 fn cached(system: System, marker: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(marker), "").unwrap();
@@ -353,7 +353,7 @@ fn python_and_node_jobs_install_the_client() {
     }
 }
 
-/// A release has a wheel for each system and processor, and jobs run on Linux and x86-64.
+/// A release has a wheel for each system and processor. CI jobs need the wheel for Linux on x86-64.
 #[test]
 fn python_jobs_fetch_the_wheel_for_linux() {
     let wheels = [

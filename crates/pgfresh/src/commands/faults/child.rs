@@ -10,26 +10,27 @@ use sys::{ProcessHandle, Signal};
 use crate::failure::Failure;
 use crate::foreground::{cannot_run, exit_code};
 
-/// Interval at which [`run`] checks for a signal to pgfresh and for the time limit.
+/// Interval between [`run`]'s checks for signals and for the time limit.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a command has to end after SIGTERM.
+/// Time for a command to exit after SIGTERM, before pgfresh kills it.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How a command has ended.
+/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommandEnd {
-    /// With its own exit code, or 128 plus the number of a signal.
+    /// The command exited with this code, or a signal killed it. In that case,
+    /// the code is 128 plus the signal's number.
     Exited(u8),
-    /// pgfresh ended it after the time limit.
+    /// pgfresh ended the command after the time limit.
     TimedOut,
-    /// pgfresh ended it because of a signal.
+    /// pgfresh ended the command because pgfresh received a signal.
     Interrupted,
 }
 
-/// Runs a command to its end or to `limit`, and ends all processes of its group. Calls `look` every [`POLL_INTERVAL`], and
-/// once at the end.
+/// Runs a command until it exits or reaches `limit`, then ends all processes in the command's group. Calls `look`
+/// every [`POLL_INTERVAL`] and once at the end.
 ///
-/// The calling thread must live until the command ends, because Linux ends the command when this thread ends.
+/// The calling thread must live until the command ends, because Linux kills the command when this thread exits.
 pub(super) fn run(
     mut command: Command,
     limit: Option<Duration>,
@@ -42,7 +43,7 @@ pub(super) fn run(
     sys::restore_mask(&mut command);
     let begun = Instant::now();
     let mut child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
-    // `command` holds write ends of the output's pipes. Their readers end once all write ends are closed.
+    // `command` holds write ends of the output's pipes, whose readers only finish once all write ends are closed.
     drop(command);
     let handle = ProcessHandle::of(&child).map_err(|error| failed("watch", &error))?;
     let early = loop {
@@ -62,7 +63,7 @@ pub(super) fn run(
         send(&child, Signal::TERM);
         sys::wait_readable(&handle, GRACE).map_err(|error| failed("wait for", &error))?;
     }
-    // The child is not reaped yet, so no other group can have its number.
+    // The child hasn't been reaped yet, so no other process group can have its ID.
     send(&child, Signal::KILL);
     let status = child.wait().map_err(|error| failed("wait for", &error))?;
     Ok(early.unwrap_or(CommandEnd::Exited(exit_code(status))))
@@ -84,7 +85,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a shell script whose processes have the write end of a pipe. Returns when all of them have ended.
+    /// Runs a shell script whose processes inherit the write end of a pipe. Returns
+    /// when all of these processes have exited.
     fn run_script(script: &str, limit: Option<Duration>, interrupted: bool) -> CommandEnd {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut command = Command::new("sh");

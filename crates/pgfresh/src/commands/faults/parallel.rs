@@ -1,4 +1,4 @@
-//! Works on several items at the same time.
+//! Processes several items concurrently.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,8 +7,8 @@ use std::thread;
 
 use sys::lock;
 
-/// Calls `work` for each item, up to `jobs` at the same time, and returns the results in the order of the items. Calls `see`
-/// for each result as soon as it is there.
+/// Calls `work` for each item, for up to `jobs` items concurrently, and returns the results in item order. Calls `see`
+/// with each result as soon as it is available.
 pub(super) fn in_parallel<I: Sync, T: Send>(
     jobs: usize,
     items: &[I],
@@ -23,7 +23,7 @@ pub(super) fn in_parallel<I: Sync, T: Send>(
             let (sender, queue, work) = (sender.clone(), &queue, &work);
             scope.spawn(move || {
                 while let Some((place, item)) = { lock(queue).pop_front() } {
-                    // The receiver lives as long as the scope.
+                    // The receiver lives as long as the scope, so sending can't fail.
                     drop(sender.send((place, work(item))));
                 }
             });

@@ -1,4 +1,4 @@
-//! Shows the progress of trials.
+//! Shows the progress of fault trials.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use sys::lock;
 use crate::output::Verbosity;
 use crate::progress::PacedLine;
 
-/// Progress on standard error, which all threads of the trials share.
+/// Progress on standard error, shared by all of the trials' threads.
 pub(super) struct TrialsProgress(Mutex<PacedLine>);
 
 impl TrialsProgress {
@@ -22,7 +22,7 @@ impl TrialsProgress {
         lock(&self.0).show(&format!("{done} of {total} faults, {findings}"));
     }
 
-    /// Shows a step before the first fault. `what` is a phrase.
+    /// Shows a step that comes before the first fault. `what` is a phrase.
     pub(super) fn show_step(&self, what: &str) {
         lock(&self.0).show_at_once(what);
     }

@@ -1,4 +1,4 @@
-//! Decides whether another run of the command may begin.
+//! Decides whether another run of the command can begin.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,24 +8,24 @@ use sys::lock;
 
 use crate::failure::Failure;
 
-/// Admits runs until the budget is spent, a signal arrives, or pgfresh itself fails. The gate lets runs that have begun
-/// continue to their end, so the trials take at most the budget and the longest run.
+/// Admits runs until the budget is used up, a signal arrives, or pgfresh itself fails. Runs that have already begun
+/// continue to their end, so the trials take at most the budget plus the longest run.
 #[derive(Debug)]
 pub(super) struct RunGate<'a> {
     begun: Instant,
     budget: Duration,
     interrupted: &'a AtomicBool,
-    /// The first failure of pgfresh, such as a server that does not start.
+    /// pgfresh's first failure, such as a server that doesn't start.
     failure: Mutex<Option<Failure>>,
 }
 
-/// Reason why no other run may begin.
+/// Reason why no more runs can begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
     Interrupted,
     Failed,
     Spent,
-    /// The first half of the budget is over. pgfresh then begins to record no other test.
+    /// The first half of the budget is used up. From then on, pgfresh doesn't begin to record further tests.
     HalfSpent,
 }
 
@@ -34,12 +34,12 @@ impl<'a> RunGate<'a> {
         Self { begun: Instant::now(), budget, interrupted, failure: Mutex::default() }
     }
 
-    /// Returns why no other run may begin, or `None` if one may.
+    /// Returns why no more runs can begin, or `None` if they can.
     pub(super) fn closed(&self) -> Option<Closed> {
         self.closed_after(self.budget, Closed::Spent)
     }
 
-    /// Returns why no other test may be recorded, or `None` if one may.
+    /// Returns why no more tests can be recorded, or `None` if they can.
     pub(super) fn closed_for_tests(&self) -> Option<Closed> {
         self.closed_after(self.budget / 2, Closed::HalfSpent)
     }
@@ -58,12 +58,12 @@ impl<'a> RunGate<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Lets no other run begin. Keeps the first failure.
+    /// Prevents further runs because of a failure. Stores only the first failure.
     pub(super) fn fail(&self, failure: Failure) {
         lock(&self.failure).get_or_insert(failure);
     }
 
-    /// Takes the first failure.
+    /// Takes the first failure, if there is one.
     pub(super) fn take_failure(&self) -> Option<Failure> {
         lock(&self.failure).take()
     }
@@ -84,7 +84,7 @@ impl<'a> RunGate<'a> {
     }
 }
 
-/// Formats a duration in seconds, with milliseconds below one second.
+/// Formats a duration in seconds, or in milliseconds below one second.
 fn humane(duration: Duration) -> String {
     match duration.as_millis() {
         millis @ 1..1000 => format!("{millis} ms"),

@@ -1,4 +1,4 @@
-//! Runs the command once on a new server, with one fault or none.
+//! Runs the command once on a new server, with a single fault or without faults.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,32 +21,32 @@ use crate::service::{ServeOptions, Service, leases_failed};
 use crate::user_command;
 use crate::variable::Variable;
 
-/// Maximum wait for sessions of a command that has ended.
+/// Maximum time for the command's sessions to end after the command has ended.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Interval of checks for open sessions.
+/// Interval between checks for open sessions.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Runs the command. All threads of the trials share it.
+/// Runs the command. All of the trials' threads share the runner.
 #[derive(Debug)]
 pub(super) struct Runner<'a> {
     pub(super) provisioner: &'a Provisioner,
     pub(super) options: ServeOptions,
     pub(super) env: &'a [Variable],
-    /// Becomes true when pgfresh receives a signal.
+    /// True once pgfresh has received a signal.
     pub(super) interrupted: &'a AtomicBool,
     /// Times of all runs so far.
     pub(super) time: Mutex<TimeSpent>,
 }
 
-/// Purpose of a run. A run with a fault has the number of a lease in the run, from 1, and the fault that this lease has from
-/// its beginning.
+/// Purpose of a run. For a run with a fault, the number selects one of the run's leases (counting
+/// from 1), which has the fault from its start.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// To record the statements and rows without faults.
+    /// Records the statements and rows without faults.
     Record,
-    /// To try a fault.
+    /// Tries a fault.
     Try(u64, Fault),
-    /// To repeat a finding.
+    /// Repeats a run whose fault led to a finding.
     Confirm(u64, Fault),
 }
 
@@ -57,18 +57,18 @@ pub(super) struct CommandRun {
     pub(super) time: Duration,
     pub(super) output: String,
     pub(super) leases: Vec<LeaseRecord>,
-    /// The planned fault, if its lease has begun.
+    /// The planned fault. `None` if its lease never began.
     pub(super) fault: Option<PlannedFault>,
-    /// Databases that belong to no lease.
+    /// Databases that don't belong to a lease.
     pub(super) unleased: UnleasedDatabases,
-    /// Whether the transcript of a session lacks statements after its maximum length.
+    /// True if the transcript of a session was cut off at its maximum length.
     pub(super) is_cut: bool,
 }
 
-/// Databases that a run used and that belong to no lease.
+/// Databases that a run used although they don't belong to a lease.
 #[derive(Debug, Default)]
 pub(super) struct UnleasedDatabases {
-    /// Databases that SQL has created.
+    /// Databases created with SQL.
     pub(super) created: BTreeSet<String>,
     /// Databases that every server has, such as `postgres`.
     pub(super) always_there: BTreeSet<String>,
@@ -140,7 +140,7 @@ impl Runner<'_> {
 }
 
 impl CommandRun {
-    /// Takes the lease that the fault has hit.
+    /// Takes the lease that the fault hit.
     pub(super) fn take_hit_lease(&mut self) -> Option<LeaseRecord> {
         let PlannedFault { database, since, .. } = self.fault.as_ref()?;
         let since = (*since)?;
@@ -150,7 +150,7 @@ impl CommandRun {
     }
 }
 
-/// Reads each database at the end of its lease.
+/// Returns an observer that reads each database at the end of its lease and appends the result to `ends`.
 fn observer(ends: &Arc<Mutex<Vec<LeaseEnd>>>) -> LeaseObserver {
     let ends = Arc::clone(ends);
     LeaseObserver::new(move |database, session| {
@@ -170,7 +170,7 @@ fn read(session: &mut AdminConnection) -> Option<Contents> {
     }
 }
 
-/// Takes the ends of tests from the log.
+/// Takes the ends of tests from the event log.
 fn test_ends(log: &EventLog) -> impl Iterator<Item = TestEnd> {
     let (events, _) = log.take();
     events.into_iter().filter_map(|event| match event.kind {
@@ -191,14 +191,14 @@ fn wait_for_sessions(service: &Service) {
     }
 }
 
-/// Ends all leases, so that the observer reads their rows. Returns an end without rows for each lease that pgfresh could not
-/// release.
+/// Ends all leases, so that the observer reads their rows. For each lease that can't be
+/// released, returns a lease end without rows.
 fn end_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEnd> {
     let names: BTreeSet<_> = transcripts.iter().map(|transcript| &transcript.database).collect();
     let mut unread = Vec::new();
     for name in names.into_iter().filter(|name| leases.leased(name).is_some()) {
         match leases.release(name) {
-            // If the lease has just ended by itself, the observer has seen its end.
+            // If the lease has just ended on its own, the observer has already seen it.
             Ok(()) | Err(LeaseError::NotLeased(_)) => {}
             Err(_) => unread.push(LeaseEnd { database: name.clone(), at: Instant::now(), contents: None }),
         }
@@ -206,7 +206,7 @@ fn end_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEn
     unread
 }
 
-/// Separates the transcripts of leases from those of other databases, and returns the names of the latter.
+/// Returns the transcripts of leases, and the names of the databases in all other transcripts.
 fn split(
     transcripts: Vec<SessionTranscript>,
     ends: &[LeaseEnd],

@@ -1,4 +1,4 @@
-//! Records the command without faults, with all tests or with each test by itself.
+//! Records the command without faults, either with all tests together or with each test separately.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -20,23 +20,23 @@ use crate::failure::Failure;
 use crate::notice::print_notice;
 use crate::user_command::NO_SESSION;
 
-/// Time that a run may take in addition to [`MULTIPLE`] times the time of a run without faults.
+/// Time that the time limit of a run adds to [`MULTIPLE`] times the duration without faults.
 const EXTRA: Duration = Duration::from_secs(10);
-/// Factor in the time limit of a run: a run may take this many times the time of a run without faults, and [`EXTRA`].
+/// Factor in the time limit of a run: the limit is this many times the duration without faults, plus [`EXTRA`].
 const MULTIPLE: u32 = 5;
 /// Exit code for a command that hangs without faults.
 const HANGS: u8 = 1;
-/// Name for all tests together in the list of tests that pgfresh left out.
+/// Label for all tests together in the list of omitted tests.
 const ALL_TESTS: &str = "all tests";
 
-/// A command to run, with all tests or with one.
+/// A command to run with faults, either with all tests or with a single test.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) words: Vec<OsString>,
-    /// Time after which pgfresh ends a run with a fault and reports a hang.
+    /// Time after which pgfresh ends a run with a fault and reports that the application hangs.
     pub(super) limit: Duration,
     pub(super) leases: Vec<SteadyLease>,
-    /// Phrases about what the trials cannot see.
+    /// Phrases about effects that the trials can't see.
     unseen: BTreeSet<String>,
 }
 
@@ -46,11 +46,12 @@ pub(super) struct Targets {
     all: Vec<Target>,
     pub(super) unseen: BTreeSet<String>,
     pub(super) left_out: Vec<UntriedTest>,
-    /// Positions by the label of a lease: of its target in `all`, and of the lease in the target.
+    /// Positions of each lease by its label: the index of the lease's target in `all`,
+    /// and the index of the lease in that target.
     places: HashMap<String, (usize, usize)>,
 }
 
-/// Records targets.
+/// Records targets by running the command without faults.
 #[derive(Clone, Copy)]
 pub(super) struct Recorder<'a> {
     pub(super) runner: &'a Runner<'a>,
@@ -60,35 +61,35 @@ pub(super) struct Recorder<'a> {
     pub(super) progress: &'a TrialsProgress,
 }
 
-/// Tests by the words that choose them.
+/// Tests, grouped by the words that select them on the command line.
 type Groups = BTreeMap<Vec<OsString>, BTreeSet<String>>;
 
-/// Tests that a command runs.
+/// The tests that a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
-    /// One test, or several tests that the runner cannot tell apart.
+    /// One test, or several tests that the test runner can't distinguish.
     Test,
 }
 
-/// Result of the runs of a command without faults.
+/// Result of running a command without faults.
 enum Recorded {
     Target(Target),
-    /// The command fails in at least one of its runs.
+    /// At least one of the runs failed.
     Fails {
         because: String,
         code: u8,
         output: String,
     },
-    /// No other run could begin.
+    /// The gate was closed, so a run couldn't begin.
     Closed(Closed),
-    /// The command did not run the test.
+    /// The command didn't run the test.
     Absent,
     Failed(Failure),
 }
 
 impl Recorder<'_> {
-    /// Runs the command without faults: with all tests, or with each test that `--only` may mean.
+    /// Runs the command without faults, either with all tests, or with each test that `--only` could refer to.
     pub(super) fn record(self) -> Result<Targets, Failure> {
         match TestCommand::read(&self.arguments.command, npm_script) {
             Some(command) => self.record_tests(&command),
@@ -144,8 +145,8 @@ impl Recorder<'_> {
         self.record_groups(groups, &named, limit_after(&whole), targets)
     }
 
-    /// Records groups of tests, and adds them to `targets`. `named` has the names of all tests of the command, and no group
-    /// may run longer than `limit`.
+    /// Records groups of tests and adds them to `targets`. `named` contains the names of all tests that the command
+    /// runs. No group runs longer than `limit`.
     fn record_groups(
         self,
         groups: Groups,
@@ -164,7 +165,7 @@ impl Recorder<'_> {
             recorded => recorded,
         };
         let recorded = in_parallel(self.jobs, &groups, work, |_| ());
-        // pgfresh has tried no fault yet, so there is no report to lose.
+        // pgfresh hasn't tried any faults yet, so returning the failure doesn't lose a report.
         if let Some(failure) = self.gate.take_failure() {
             return Err(failure);
         }
@@ -197,7 +198,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Records the tests that `words` choose together. `named` has the names of all tests of the command.
+    /// Records the tests that `words` select together. `named` contains the names of all tests that the command runs.
     fn record_group(
         self,
         words: &[OsString],
@@ -221,7 +222,7 @@ impl Recorder<'_> {
         if ran.is_disjoint(tests) {
             return Recorded::Absent;
         }
-        // The run's other tests have targets of their own.
+        // The run's other tests have their own targets.
         let is_ours = |test: &String| tests.contains(test) || !named.contains(test);
         target.leases.retain(|lease| lease.record.test.as_ref().is_none_or(is_ours));
         for lease in &mut target.leases {
@@ -232,7 +233,8 @@ impl Recorder<'_> {
         Recorded::Target(target)
     }
 
-    /// Runs a command twice without faults. The first run may take `limit`, and the second one has a limit after the first.
+    /// Runs a command twice without faults. `limit` applies to the first run, whose
+    /// duration determines the second run's time limit.
     fn record_twice(self, words: &[OsString], scope: Scope, limit: Option<Duration>) -> Recorded {
         let mut runs: Vec<CommandRun> = Vec::new();
         for place in 0..2 {
@@ -261,10 +263,10 @@ impl Recorder<'_> {
         }
     }
 
-    /// Returns the reason why the run without faults number `place`, from 0, may not begin. Returns `None` if it may.
+    /// Returns the reason why the run at index `place` of the runs without faults can't begin, or `None` if it can.
     fn closed(self, scope: Scope, place: usize) -> Option<Closed> {
         match (scope, place) {
-            // Without this run, pgfresh knows no test.
+            // Without this run, pgfresh doesn't know any tests, so only a signal prevents the run.
             (Scope::All, 0) => self.gate.closed().filter(|closed| *closed == Closed::Interrupted),
             (Scope::Test, 0) => self.gate.closed_for_tests(),
             (Scope::All | Scope::Test, _) => self.gate.closed(),
@@ -284,12 +286,12 @@ impl Recorder<'_> {
     }
 }
 
-/// Returns the time limit of a run that does at most what `run` did.
+/// Returns the time limit for a run that does at most as much work as `run` did.
 fn limit_after(run: &CommandRun) -> Duration {
     run.time * MULTIPLE + EXTRA
 }
 
-/// Returns how a command fails without faults in one or two runs, or `None` if it passes.
+/// Describes how a command failed in one or two runs without faults. Returns `None` if it passed.
 fn failure_of(runs: &[CommandRun]) -> Option<Recorded> {
     let mut failed = runs.iter().filter(|run| run.end != CommandEnd::Exited(0));
     let (count, last) = (failed.clone().count(), failed.next_back()?);
@@ -326,13 +328,14 @@ impl Targets {
         self.all.iter().flat_map(|target| &target.leases)
     }
 
-    /// Returns true if a lease has this table, or a table with this column.
+    /// Returns true if any lease's rows include this table, or a table with this
+    /// column. `ignored` is a value of `--ignore`.
     pub(super) fn have_table(&self, ignored: &str) -> bool {
         self.leases().filter_map(|lease| lease.steady_rows.as_ref()).any(|rows| rows.has(ignored))
     }
 }
 
-/// Returns true if `outer` is `inner`, or the file, class or test that contains it.
+/// Returns true if `outer` is `inner` itself, or the file, class or test that contains `inner`.
 fn encloses(outer: &str, inner: &str) -> bool {
     inner
         .strip_prefix(outer)
@@ -354,7 +357,7 @@ fn no_names(run: &CommandRun) -> Failure {
     ))
 }
 
-/// Describes a run without a database that can have faults.
+/// Builds the error for a run that has no database where faults could be injected.
 fn no_lease(run: &CommandRun) -> Failure {
     let names: Vec<_> =
         run.unleased.created.iter().chain(&run.unleased.always_there).map(String::as_str).collect();
@@ -384,7 +387,7 @@ fn no_test_passes(code: u8) -> Failure {
         .exit_with(code)
 }
 
-/// Returns the fault of a point.
+/// Returns the fault to inject at a point.
 pub(super) fn fault_of(point: &Point) -> Result<Fault, Failure> {
     Fault::try_from(point.request()).map_err(|error| Failure::new(error.what).hint(error.hint))
 }
@@ -404,7 +407,7 @@ fn unseen(run: &CommandRun) -> BTreeSet<String> {
     unseen
 }
 
-/// Returns phrases about rows that cannot be compared.
+/// Returns phrases about rows that can't be compared.
 fn unseen_rows(leases: &[SteadyLease]) -> Vec<String> {
     let mut unseen = Vec::new();
     let unread = leases.iter().filter(|lease| lease.steady_rows.is_none()).count();

@@ -1,11 +1,11 @@
-//! Changes a command line so that it runs one test, for the test runners that pgfresh knows.
+//! Changes the command line of a known test runner so that it runs a single test.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Placeholder for one test.
+/// Placeholder for a single test.
 pub(super) const TEST: &str = "{test}";
-/// Options of test runners that take no value, so that a path may follow them.
+/// Options of test runners that don't take a value, so a path can follow them.
 const FLAGS: [&str; 16] = [
     "-q",
     "-qq",
@@ -25,11 +25,11 @@ const FLAGS: [&str; 16] = [
     "--exitfirst",
 ];
 
-/// A command with [`TEST`] in its words.
+/// A command whose words contain [`TEST`].
 #[derive(Debug, Clone)]
 pub(super) struct TestCommand {
     words: Vec<OsString>,
-    /// `None` if pgfresh does not know the runner.
+    /// `None` if pgfresh doesn't recognize the test runner.
     runner: Option<TestRunner>,
 }
 
@@ -45,18 +45,18 @@ enum TestRunner {
     Cargo,
 }
 
-/// The choice of one test.
+/// How a test runner selects a single test.
 #[derive(Debug, PartialEq, Eq)]
 struct Choice {
-    /// The test in the form that the runner's option takes.
+    /// The test, in the syntax of the test runner's option.
     pattern: String,
-    /// The words that choose the test.
+    /// The words that select the test.
     words: Vec<String>,
 }
 
 impl TestCommand {
-    /// Finds the test runner of a command line. Returns `None` if no word has the placeholder. `script` returns the text of a
-    /// script in `package.json`.
+    /// Finds the test runner in a command line. Returns `None` if no word contains the placeholder. `script` returns
+    /// the text of a script in `package.json`.
     pub(super) fn read(words: &[OsString], script: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let has_placeholder = |word: &OsString| word.to_str().is_some_and(|word| word.contains(TEST));
         words.iter().any(has_placeholder).then(|| {
@@ -69,15 +69,15 @@ impl TestCommand {
         })
     }
 
-    /// Returns the command that runs all tests. Leaves out words that are only the placeholder, and removes the placeholder
-    /// from other words.
+    /// Returns the command that runs all tests. Drops words that consist of the placeholder, and
+    /// removes the placeholder from all others.
     pub(super) fn for_all(&self) -> Vec<OsString> {
         let words = self.words.iter().filter(|word| *word != TEST);
         words.map(|word| replaced(word, "")).collect()
     }
 
-    /// Returns the command that runs one test. A word that is only the placeholder takes the place of paths and packages, which
-    /// would choose other tests, too.
+    /// Returns the command that runs one test. A word that consists of the placeholder replaces the command's paths
+    /// and packages, because these would select further tests.
     pub(super) fn for_test(&self, test: &str) -> Vec<OsString> {
         let choice = self.runner.map_or_else(|| Choice::of_name(test), |runner| runner.choice(test));
         let has_own_word = self.words.iter().any(|word| word == TEST);
@@ -99,7 +99,7 @@ impl TestCommand {
         command
     }
 
-    /// Returns true if the word is a path or a package, and not the value of an option.
+    /// Returns true if the word at index `at` is a path or a package, and not the value of an option.
     fn chooses_tests(&self, at: usize) -> bool {
         let (Some(runner), Some(word)) = (self.runner, self.words[at].to_str()) else { return false };
         let before = at.checked_sub(1).and_then(|before| self.words[before].to_str()).unwrap_or_default();
@@ -121,14 +121,14 @@ impl TestCommand {
 }
 
 impl Choice {
-    /// Returns the choice of an unknown runner.
+    /// Returns the choice for an unknown test runner.
     fn of_name(test: &str) -> Self {
         Self { pattern: test.to_owned(), words: vec![test.to_owned()] }
     }
 }
 
 impl TestRunner {
-    /// Returns the first runner that the words name, or `None` if pgfresh knows none of them.
+    /// Returns the first test runner that `words` name, or `None` if pgfresh doesn't recognize any.
     fn find(words: &[String]) -> Option<Self> {
         let of_word = |(at, word): (usize, &String)| {
             let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -147,7 +147,7 @@ impl TestRunner {
         words.iter().enumerate().find_map(of_word)
     }
 
-    /// Returns the choice of a test. `test` is the name that a client of pgfresh reports.
+    /// Returns the words that select a test. `test` is the name reported by a pgfresh client.
     fn choice(self, test: &str) -> Choice {
         match self {
             Self::Pytest | Self::Cargo => Choice::of_name(test),
@@ -160,7 +160,8 @@ impl TestRunner {
             }
             Self::NodeTest | Self::Vitest | Self::Jest => {
                 let (file, name) = test.split_once(" > ").unwrap_or(("", test));
-                // Node compares the pattern with the name of the innermost test or suite, and the others with all names.
+                // Node matches the pattern against the name of the innermost test or suite, while the other test
+                // runners match it against all names.
                 let innermost = name.rsplit(" > ").next().unwrap_or(name);
                 let whole = name.replace(" > ", " ");
                 let pattern =
@@ -187,7 +188,7 @@ impl TestRunner {
     }
 }
 
-/// Splits the name `PACKAGE.TEST` of a Go test. The package is a path, which can contain dots.
+/// Splits the name `PACKAGE.TEST` of a Go test. The package is a path, so it can contain dots.
 fn split_package(test: &str) -> (&str, &str) {
     let at = ["Test", "Fuzz", "Benchmark", "Example"]
         .iter()
@@ -196,7 +197,7 @@ fn split_package(test: &str) -> (&str, &str) {
     at.map_or(("", test), |at| (&test[..at], &test[at + 1..]))
 }
 
-/// Escapes the letters with a meaning in regular expressions.
+/// Escapes the characters that have a special meaning in regular expressions.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for letter in text.chars() {
@@ -208,7 +209,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Returns the name of the script in `package.json` that the words run.
+/// Returns the name of the `package.json` script that `words` run. Returns `None` for other commands.
 fn script_name(words: &[String]) -> Option<&str> {
     let program = Path::new(words.first()?).file_name()?.to_str()?;
     if !["npm", "pnpm", "yarn"].contains(&program) {
@@ -221,7 +222,7 @@ fn script_name(words: &[String]) -> Option<&str> {
     }
 }
 
-/// Returns the text of a script in the `package.json` of the working directory.
+/// Returns the text of a script in the working directory's `package.json`.
 pub(super) fn npm_script(name: &str) -> Option<String> {
     let package: serde_json::Value = serde_json::from_slice(&std::fs::read("package.json").ok()?).ok()?;
     Some(package["scripts"][name].as_str()?.to_owned())

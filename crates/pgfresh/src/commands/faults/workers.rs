@@ -1,4 +1,4 @@
-//! Runs the command with each fault, several at the same time.
+//! Runs the command with each fault, several runs at a time.
 
 use trials::{FaultyRun, FindingKind, Judgement, Point, RunEnd, Stuck, judge, stuck};
 
@@ -10,10 +10,10 @@ use super::runner::{Purpose, Runner};
 use super::targets::{Targets, fault_of};
 use crate::failure::Failure;
 
-/// Maximum length of a finding's output, in bytes from the end.
+/// Number of bytes to keep from the end of a finding's output.
 const OUTPUT: usize = 4000;
 
-/// Runs the command with faults.
+/// Runs the command with faults on several threads.
 #[derive(Clone, Copy)]
 pub(super) struct Workers<'a> {
     pub(super) runner: &'a Runner<'a>,
@@ -23,16 +23,16 @@ pub(super) struct Workers<'a> {
     pub(super) progress: &'a TrialsProgress,
 }
 
-/// The result of a point.
+/// Result for a point.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// A finding that has happened twice, or no finding.
+    /// A judgement. If it is a finding, a second run has confirmed it.
     Judged(Judgement),
-    /// A finding that did not happen in the second run.
+    /// A finding that didn't recur in the second run.
     Unconfirmed(FindingKind),
-    /// A finding without a second run.
+    /// A finding whose second run couldn't begin.
     SeenOnce(FindingKind),
-    /// The point has no run.
+    /// The command didn't run with this fault.
     NotRun,
 }
 
@@ -41,12 +41,12 @@ pub(super) enum Verdict {
 pub(super) struct TriedPoint {
     pub(super) point: Point,
     pub(super) verdict: Verdict,
-    /// End of the command's output.
+    /// The end of the command's output.
     pub(super) output: String,
 }
 
 impl Workers<'_> {
-    /// Tries the points in their order until the gate closes.
+    /// Tries the points in order until the gate closes.
     pub(super) fn try_all(self, points: &[Point]) -> Vec<TriedPoint> {
         let (mut done, mut findings) = (0, 0);
         self.progress.show(done, points.len(), findings);
@@ -64,7 +64,7 @@ impl Workers<'_> {
         tried
     }
 
-    /// Tries a point. If there is a finding, tries the point once more.
+    /// Tries a point. If the run leads to a finding, tries the point a second time to confirm the finding.
     fn try_point(self, point: &Point) -> TriedPoint {
         let (first, output) = self.judged(point, Purpose::Try).unzip();
         let verdict = match first {
@@ -81,8 +81,9 @@ impl Workers<'_> {
         TriedPoint { point: point.clone(), verdict, output: output.unwrap_or_default() }
     }
 
-    /// Turns failures after a lost connection into findings if the application retries the same statement after a serialization
-    /// failure, and has opened no other connection. A second run of both confirms it.
+    /// Compares lost connections with serialization failures at the same statement. If the application retries after
+    /// the serialization failure but fails after the lost connection without opening a new connection, the failure
+    /// becomes a finding. Second runs of both faults must confirm the finding.
     fn compare_with_retries(self, tried: &mut [TriedPoint]) {
         let judged = tried.iter().enumerate().filter_map(|(place, one)| Some((place, one.judged()?)));
         let (places, judged): (Vec<_>, Vec<_>) = judged.unzip();
@@ -103,8 +104,8 @@ impl Workers<'_> {
         }
     }
 
-    /// Runs the command with a fault, and judges the run. Returns `None` if no run could begin, or if a signal ended it. `purpose`
-    /// makes the purpose of the run from the number of the lease and the fault.
+    /// Runs the command with a fault and judges the run. Returns `None` if the run couldn't begin or if a signal ended
+    /// it. `purpose` builds the run's purpose from the lease's number and the fault.
     fn judged(
         self,
         point: &Point,

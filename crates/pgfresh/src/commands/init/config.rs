@@ -5,7 +5,7 @@ use super::steps::TemplateKeys;
 use crate::project::compose::{DatabaseService, Decision};
 use crate::project::migrations::Steps;
 
-/// Maximum length of a comment's part that comes from a file.
+/// Maximum length of text from a project's file in a comment.
 const MAX_QUOTED: usize = 100;
 /// Name of the unnamed template's database.
 const UNNAMED: &str = "app";
@@ -22,7 +22,7 @@ pub(super) fn text(discovery: &Discovery) -> String {
     text
 }
 
-/// Returns the tables about the server. The tables are in comments if no file says anything about it.
+/// Returns the tables for the server. If no project file describes a server, the tables are commented out.
 fn postgres(service: Option<&DatabaseService>) -> String {
     let Some(service) = service else {
         let newest = server::NEWEST_PACKAGED;
@@ -164,7 +164,7 @@ fn template(discovery: &Discovery) -> String {
     text
 }
 
-/// Returns the line that says what init found.
+/// Returns the line that summarizes what init found.
 pub(super) fn summary(discovery: &Discovery) -> String {
     let mut parts = Vec::new();
     match discovery.migrations.first() {
@@ -178,7 +178,7 @@ pub(super) fn summary(discovery: &Discovery) -> String {
     one_line(&parts.join(", "))
 }
 
-/// Returns the three commands that a user would run next.
+/// Returns the three commands that a user typically runs next.
 pub(super) fn next_commands(discovery: &Discovery) -> String {
     let is_built = !discovery.migrations.is_empty()
         || discovery.service.as_ref().is_some_and(|service| !service.scripts.is_empty());
@@ -201,7 +201,7 @@ pub(super) fn next_commands(discovery: &Discovery) -> String {
     format!("Next:\n{lines}")
 }
 
-/// Returns the CI system whose configuration the project has.
+/// Returns the CI system that the project has a configuration for.
 fn ci_system(discovery: &Discovery) -> &'static str {
     const SYSTEMS: [(&str, &str); 6] = [
         (".gitlab-ci.yml", "gitlab"),
@@ -214,7 +214,7 @@ fn ci_system(discovery: &Discovery) -> &'static str {
     SYSTEMS.iter().find(|(file, _)| discovery.folder.has(file)).map_or("github", |(_, system)| system)
 }
 
-/// Returns a comment of one line, whatever characters a file has.
+/// Returns a single-line comment, even if `text` contains line breaks or control characters.
 fn comment(text: &str) -> String {
     format!("# {}\n", one_line(text))
 }
@@ -238,9 +238,9 @@ fn one_line(text: &str) -> String {
     words
 }
 
-/// Returns a text as a string of TOML.
+/// Returns a text as a TOML string.
 fn quoted(text: &str) -> String {
-    // The escapes of JSON are valid in TOML, which also wants one for DEL.
+    // JSON's escapes are valid in TOML, which also requires one for DEL.
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
@@ -250,7 +250,7 @@ fn list(texts: &[String]) -> String {
     if line.len() <= 100 { line } else { format!("[\n    {},\n]", quoted.join(",\n    ")) }
 }
 
-/// Returns a shell script as a string of TOML: one line, or a literal of several lines.
+/// Returns a shell script as a TOML string: a basic string for a single line, or a multi-line literal.
 fn script(lines: &[String]) -> String {
     let text = lines.join("\n");
     let is_plain = !text.contains("'''") && !text.chars().any(|c| c.is_control() && c != '\n');
@@ -261,7 +261,7 @@ fn script(lines: &[String]) -> String {
     }
 }
 
-/// Returns a setting's name as a key of TOML. A dot would make a table.
+/// Returns a setting's name as a TOML key, in quotes if necessary: a dot would otherwise create a table.
 fn key(name: &str) -> String {
     if name.contains('.') { format!("\"{name}\"") } else { name.to_owned() }
 }

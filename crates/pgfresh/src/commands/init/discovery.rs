@@ -1,4 +1,4 @@
-//! Gathers what init knows of a project.
+//! Collects facts about a project for `pgfresh init`.
 
 use std::path::Path;
 
@@ -11,26 +11,26 @@ use crate::project::variables::Variables;
 use crate::project::{self, Project};
 use crate::settings;
 
-/// Files with variables, those for tests first.
+/// Files that define variables. Files for tests come first.
 const ENVIRONMENTS: [&str; 3] = [".env.test", ".env", ".env.example"];
-/// Maximum number of files that init searches for the name of a role.
+/// Maximum number of files that init searches for a role's name.
 const MAX_SEARCHED: usize = 500;
 
 /// A project as init found it.
 pub(super) struct Discovery {
     pub(super) folder: Folder,
-    /// `None` if no file shows the language.
+    /// `None` if no file identifies the language.
     pub(super) project: Option<Project>,
-    /// Tools that migrate the database, the best one first.
+    /// Tools that migrate the database, in order of preference.
     pub(super) migrations: Vec<Migrations>,
     pub(super) service: Option<DatabaseService>,
-    /// Name of the database, and the file that has it.
+    /// Name of the database, and the file that contains the name.
     pub(super) database: Option<(String, String)>,
-    /// Name of a role that the scripts or migrations expect, and the file that has it.
+    /// Name of a role that the scripts or migrations expect, and the file that contains the name.
     pub(super) role: Option<(String, String)>,
     /// Files that pgfresh couldn't read, with reasons.
     pub(super) problems: Vec<String>,
-    /// Folders directly below that have a project.
+    /// Names of direct subfolders that contain a project.
     pub(super) below: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ impl Discovery {
         discovery
     }
 
-    /// Returns a folder below this one, if only those have a project.
+    /// Returns a subfolder if only subfolders contain a project.
     pub(super) fn only_below(&self) -> Option<&str> {
         self.below.first().map(String::as_str)
     }
@@ -80,7 +80,7 @@ impl Discovery {
         self.project.as_ref().map_or(project::UNKNOWN_COMMAND, |project| &project.command)
     }
 
-    /// Whether a script or migration has the role's name as a word, and none creates the role.
+    /// Returns true if a script or migration contains the role's name as a word, and none of them creates the role.
     fn needs_role(&self, role: &str) -> bool {
         let is_usual = role.is_empty() || role == server::SUPERUSER || role.contains(char::is_control);
         if is_usual {
@@ -97,7 +97,7 @@ impl Discovery {
     }
 }
 
-/// Returns the URL of `DATABASE_URL` and the file that has it.
+/// Returns the value of `DATABASE_URL` and the file that contains it.
 fn url_of(path: &Path) -> Option<(Url, String)> {
     ENVIRONMENTS.iter().find_map(|file| {
         let variables = Variables::read(&path.join(file));
@@ -106,7 +106,7 @@ fn url_of(path: &Path) -> Option<(Url, String)> {
     })
 }
 
-/// Decodes a part of a URL. Returns an empty text for a part that isn't plain text.
+/// Decodes a URL part. Returns an empty text if the part isn't plain text.
 fn decoded(part: &str) -> String {
     let bytes = part.as_bytes();
     let mut decoded = Vec::new();
@@ -124,7 +124,7 @@ fn decoded(part: &str) -> String {
     String::from_utf8(decoded).unwrap_or_default()
 }
 
-/// Returns the names of the folders directly below `path` that have migrations or a known language.
+/// Returns the names of the direct subfolders of `path` that have migrations or a recognized language.
 fn projects_below(path: &Path) -> Vec<String> {
     let folder = Folder::new(path);
     let mut names: Vec<_> = folder

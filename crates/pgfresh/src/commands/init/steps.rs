@@ -1,17 +1,17 @@
-//! Assembles the steps of the template: those of the image, its init scripts, then the migrations.
+//! Assembles a template's steps: first the image's steps, then its init scripts, and finally the migrations.
 
 use super::discovery::Discovery;
 use crate::project::compose::{DatabaseService, InitScript, ScriptKind};
 use crate::project::migrations::{Steps, escaped, word};
 
-/// psql that stops at the first error.
+/// psql command that stops at the first error.
 const PSQL: &str = "psql -Xq -v ON_ERROR_STOP=1";
 
 /// Keys of a template.
 #[derive(Debug, Default)]
 pub(super) struct TemplateKeys {
     pub(super) sql: Vec<String>,
-    /// Lines of a shell script.
+    /// The setup's shell script, in lines.
     pub(super) setup: Vec<String>,
     pub(super) inputs: Vec<String>,
 }
@@ -25,7 +25,7 @@ impl TemplateKeys {
         if before.is_empty() && scripts.iter().all(|script| script.kind == ScriptKind::Sql) {
             keys.sql = patterns_of(discovery, scripts);
         } else {
-            // pgfresh runs the files of "sql" before a setup, so these steps are one script.
+            // pgfresh runs a template's "sql" files before its setup, so combine these steps into a single script.
             if !before.is_empty() {
                 keys.inputs.extend(discovery.service.iter().map(|service| escaped(&service.file)));
             }
@@ -55,7 +55,7 @@ impl TemplateKeys {
     }
 }
 
-/// Returns the commands that make the database what initdb and the image make it.
+/// Returns the commands that prepare the database as initdb and the image do.
 fn preparation(discovery: &Discovery, name: &str) -> Vec<String> {
     let mut commands = Vec::new();
     if let Some(service) = &discovery.service {
@@ -86,7 +86,8 @@ fn files(discovery: &Discovery, pattern: &str) -> Vec<String> {
     template::matching_files(discovery.folder.path(), pattern)
 }
 
-/// Returns patterns for scripts in SQL. A folder without other SQL files has one pattern, so that new files run, too.
+/// Returns patterns for the SQL scripts. If a folder contains no other SQL files, returns a single pattern for the
+/// folder, so that scripts added later run, too.
 fn patterns_of(discovery: &Discovery, scripts: &[InitScript]) -> Vec<String> {
     let paths: Vec<_> = scripts.iter().map(|script| script.path.clone()).collect();
     let folder = paths.first().and_then(|path| path.rsplit_once('/'));
@@ -97,7 +98,7 @@ fn patterns_of(discovery: &Discovery, scripts: &[InitScript]) -> Vec<String> {
     }
 }
 
-/// Whether the service mounts all files of a pattern as init scripts, so that they run already.
+/// Returns true if the service mounts all files that match `pattern` as init scripts, so they already run.
 fn is_mounted(discovery: &Discovery, scripts: &[InitScript], pattern: &str) -> bool {
     files(discovery, pattern).iter().all(|file| scripts.iter().any(|script| script.path == *file))
 }
@@ -114,7 +115,7 @@ fn run_script(script: &InitScript) -> String {
     }
 }
 
-/// Returns a command that runs the SQL files of a pattern.
+/// Returns a command that runs the SQL files matching a pattern.
 fn run_files(discovery: &Discovery, pattern: &str) -> String {
     let is_word = |character: char| character.is_ascii_alphanumeric() || "/*._-".contains(character);
     if pattern.contains('*') && pattern.chars().all(is_word) {
@@ -124,7 +125,7 @@ fn run_files(discovery: &Discovery, pattern: &str) -> String {
     format!("{PSQL}{}", options.collect::<String>())
 }
 
-/// Returns a path that bash doesn't search in `PATH`.
+/// Returns a path with a slash, so that bash doesn't search for the file in `PATH`.
 fn with_folder(path: &str) -> String {
     if path.contains('/') { path.to_owned() } else { format!("./{path}") }
 }

@@ -10,7 +10,7 @@ fn write_file(folder: &Path, file: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Returns the text for a folder with these files. The real parser must read it.
+/// Returns the text for a folder with these files, after checking that pgfresh's parser accepts the text.
 fn text_for(files: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     for (file, text) in [(".git/HEAD", "")].iter().chain(files) {
@@ -29,7 +29,7 @@ fn code(text: &str) -> Vec<&str> {
 }
 
 proptest! {
-    /// A value of a file must neither break the written file nor leave its comment or string.
+    /// A value from a project file must neither make the written file invalid nor escape from its comment or string.
     #[test]
     fn hostile_values_stay_in_their_places(
         value in "([ -~é\\n\\t\u{7f}\u{85}\u{2028}]|'''|\"\"\"|\\\\u|\\]\n\\[cache\\]){0,40}",

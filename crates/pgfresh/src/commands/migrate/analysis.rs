@@ -1,4 +1,4 @@
-//! Turns the transcripts of a migration command into a report.
+//! Turns a migration command's transcripts into a report.
 
 use std::error::Error;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::production_statistics;
 use crate::settings::MigrateSettings;
 
-/// Everything that a check compares the migration with. All of it is read before the migration runs.
+/// The data that a check compares the migration with, all read before the migration runs.
 #[derive(Debug)]
 pub(super) struct Inputs {
     statistics: Option<Statistics>,
@@ -41,7 +41,7 @@ impl Inputs {
         Ok(Self { statistics, rows: arguments.rows.clone(), suite })
     }
 
-    /// Checks that the older template has the tables of `--rows`.
+    /// Checks that the older template has the tables named by `--rows`.
     pub(super) fn expect_tables(&self, base: &Base) -> Result<(), Failure> {
         if self.rows.is_empty() {
             return Ok(());
@@ -59,7 +59,7 @@ impl Inputs {
         self.statistics.is_some() || !self.rows.is_empty()
     }
 
-    /// Describes the source of production's sizes.
+    /// Describes where production's table sizes come from.
     fn source(&self) -> Option<String> {
         let statistics = self
             .statistics
@@ -80,7 +80,7 @@ fn no_recording(path: &Path, error: &dyn std::fmt::Display) -> Failure {
         .hint("\"pgfresh run --statements FILE -- COMMAND\" writes such a file.".to_owned())
 }
 
-/// Observes the migration in the laboratory, and judges it.
+/// Observes the migration on scratch servers and judges it.
 pub(super) fn analyze(
     base: &Base,
     settings: &MigrateSettings,
@@ -135,7 +135,7 @@ fn add_predictions(
     Ok(())
 }
 
-/// Adds the suite's statements that wait or fail.
+/// Adds the suite's statements that wait for the migration or fail after it.
 fn add_suite(
     laboratory: &mut Laboratory,
     recording: &SuiteRecording,
@@ -145,7 +145,7 @@ fn add_suite(
     let migrated = laboratory.migrated_database().to_owned();
     let sessions = [laboratory.session(&before)?, laboratory.session(&migrated)?];
     if let Err(error) = compare_suite(sessions, &migrated, recording, report) {
-        // The report without them is still worth having.
+        // The report is useful even without the suite's statements, so continue.
         let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
         report.unseen.push(format!("the statements of your suite, because pgfresh {error}{cause}"));
     }
@@ -153,8 +153,9 @@ fn add_suite(
     Ok(())
 }
 
-/// Adds the suite's statements that wait for statements of the migration in the database `migrated`, and those that fail
-/// there. The first session sees the database before the migration, and the second one after it.
+/// Adds the suite's statements that wait for one of the migration's statements in the database `migrated`, and the
+/// suite's statements that fail there. The first session's database is in the state before the migration, and the
+/// second session's in the state after it.
 fn compare_suite(
     [mut before, mut after]: [AdminConnection; 2],
     migrated: &str,
@@ -171,7 +172,8 @@ fn compare_suite(
     let broken = suite::broken(&mut before, &mut after, &recording.statements, &observed)?;
     let last = report.statements.iter().rposition(|statement| !statement.is_bookkeeping);
     for (place, broken) in broken {
-        // Every failure belongs to the migration, even if no single statement explains it.
+        // Every failure is due to the migration, even if no single statement explains it.
+        // Such a failure goes to the last statement.
         if let Some(statement) = place.or(last).and_then(|place| report.statements.get_mut(place)) {
             statement.breaks.push(broken);
         }

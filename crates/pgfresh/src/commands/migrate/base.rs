@@ -1,4 +1,4 @@
-//! The state before the migrations: a checkout of the older revision, with the template that it describes.
+//! Provides the state before the migrations: a checkout of the older revision and the template defined there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) struct Base {
     pub(super) revision: Revision,
     pub(super) repository: Repository,
     pub(super) checkout: Checkout,
-    /// Context with the settings of the older revision.
+    /// Context with the older revision's settings.
     pub(super) context: Context,
     /// Provisioner with the older template.
     pub(super) provisioner: Provisioner,
@@ -31,8 +31,8 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// Checks the revision out and reads its settings. Without `from`, this is the commit where the branch left the default
-    /// branch. The template is not built yet.
+    /// Checks out the revision `from` and reads its settings. Without `from`, the revision is the commit where the
+    /// branch diverged from the default branch. Doesn't build the template yet.
     pub(super) fn of(context: &Context, from: Option<&str>) -> Result<Self, Failure> {
         let folder = &context.settings()?.folder;
         let folder = folder.canonicalize().attempt("find", folder)?;
@@ -51,7 +51,7 @@ impl Base {
         Ok(Self { revision, repository, checkout, context: older, provisioner, spec })
     }
 
-    /// Builds the template if it is not in the cache. A template whose setup has no inputs is built by each start.
+    /// Builds the template if it isn't cached. A template whose setup has no inputs is built at every start.
     pub(super) fn build_template(&self) -> Result<(), Failure> {
         self.build(&self.provisioner).map_err(|error| {
             let inspect = || {
@@ -72,15 +72,16 @@ impl Base {
         Ok(())
     }
 
-    /// Replaces paths in the checkout, which is gone when the user reads them, by those in the repository.
+    /// Replaces paths in the checkout by the corresponding paths in the repository, because the checkout
+    /// is gone when the user reads the failure.
     fn with_lasting_paths(&self, failure: Failure) -> Failure {
         let [checkout, repository] =
             [&self.checkout.root, &self.repository.root].map(|path| path.display().to_string());
         failure.replacing(&checkout, &repository)
     }
 
-    /// Runs the command of `[migrate] data` on the older template. The result is a further template, which depends on all
-    /// files of the revision.
+    /// Runs the `[migrate] data` command on the older template. The result is an additional template
+    /// that depends on all of the revision's files.
     pub(super) fn with_data(self, context: &Context) -> Result<Self, Failure> {
         self.build_template()?;
         let Some(data) = context.settings()?.migrate.data.clone() else { return Ok(self) };
@@ -101,7 +102,8 @@ impl Base {
         };
         let options =
             ServerOptions { template: Some(spec.clone()), ..self.provisioner.server_options().clone() };
-        // The rows stay on this machine, so only the template below them comes from the remote cache, or goes there.
+        // The rows stay on this machine, so only the underlying template is
+        // pulled from the remote cache or pushed there.
         let provisioner = provisioning::find_or_download(&self.context, options)?;
         self.build(&provisioner).map_err(|error| self.data_failed(error))?;
         Ok(Self { provisioner, spec, ..self })
@@ -129,8 +131,8 @@ fn no_template(revision: &Revision) -> Failure {
         .hint("Write [template] in pgfresh.toml, as \"pgfresh init\" does.".to_owned())
 }
 
-/// Returns the path of the configuration file in the checkout. Puts today's file there if the revision has none. Returns
-/// `None` if the project has no file.
+/// Returns the path of the configuration file in the checkout. If the revision has no such file, copies today's file
+/// there. Returns `None` if the project has no configuration file.
 fn config_file(
     context: &Context,
     folder: &Path,
@@ -161,7 +163,7 @@ fn config_file(
     Ok(Some(older))
 }
 
-/// Moves the folders of a template and of those it extends from the working tree to the checkout.
+/// Replaces the working tree's folders, in a template and in those it extends, by the checkout's folders.
 fn moved(spec: TemplateSpec, repository: &Repository, checkout: &Checkout) -> Result<TemplateSpec, Failure> {
     let Some(folder) = checkout.path_of(repository, &spec.folder) else {
         let root = repository.root.display();

@@ -1,4 +1,4 @@
-//! `pgfresh migrate check`: shows what new migrations lock, scan, rewrite and break.
+//! `pgfresh migrate check`: shows which tables new migrations lock, scan and rewrite, and which statements they break.
 
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ pub(crate) fn execute(context: &Context, arguments: &CheckMigrations) -> Result<
     inputs.expect_tables(&base)?;
     let observed = ObservedRun::perform(context, &base, &runner, &command, &arguments.env)?;
     let ended = observed.ended;
-    // The command's own exit code is more important than that of the report.
+    // The command's own exit code is more important than the report's.
     let of_report = |failure: Failure| failure.after_command(ended.code);
     let settings = &context.settings()?.migrate;
     let mut report = analysis::analyze(&base, settings, &inputs, &observed.transcripts).map_err(of_report)?;

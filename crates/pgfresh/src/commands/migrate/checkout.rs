@@ -1,10 +1,11 @@
-//! A temporary checkout of a revision.
+//! Creates a temporary checkout of a revision.
 //!
-//! The checkout is a separate repository that borrows the objects of the user's repository. Unlike a worktree, it
-//! leaves no trace there, even if pgfresh is killed. The guard, a process that outlives pgfresh, removes the folder.
+//! The checkout is a separate repository that borrows the objects of the user's repository. Unlike a
+//! worktree, it leaves no trace in the user's repository, even if pgfresh is killed. The guard, a process
+//! that outlives pgfresh, removes the folder.
 //!
-//! git itself ignores installed dependencies, and an older revision cannot install them. So the checkout has links to
-//! those of the working tree.
+//! git doesn't check out installed dependencies, and pgfresh can't install them for an older revision. So the checkout
+//! links to the working tree's dependencies.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::ffi::OsStrExt as _;
@@ -20,15 +21,15 @@ use super::revision::Revision;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Names of ignored files and folders that programs need to start. Those that begin with `.env` count, too.
+/// Names of ignored files and folders that programs need to start. Names that start with `.env` also count.
 const DEPENDENCIES: [&str; 8] =
     ["node_modules", ".venv", "venv", "vendor", "deps", ".bundle", ".yarn", ".pnp.cjs"];
-/// Name of the file with the hash of all files.
+/// Name of the file that contains the tree hash.
 const TREE: &str = "tree";
-/// Options that keep git from running hooks and other programs of the user.
+/// Options that keep git from running the user's hooks and other programs.
 const QUIETLY: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
 
-/// A checkout, which is removed when this value is dropped, and also if pgfresh is killed.
+/// A checkout. It is removed when this value is dropped, and also if pgfresh is killed.
 #[derive(Debug)]
 pub(super) struct Checkout {
     guard: Guard,
@@ -37,7 +38,7 @@ pub(super) struct Checkout {
 }
 
 impl Checkout {
-    /// Checks the revision out into a private folder on disk.
+    /// Checks out the revision into a private folder on disk.
     pub(super) fn of(
         context: &Context,
         repository: &Repository,
@@ -59,7 +60,8 @@ impl Checkout {
         Ok(checkout)
     }
 
-    /// Returns the path in the checkout of a path in the working tree, or `None` for a path elsewhere.
+    /// Converts a path in the working tree to the corresponding path in the
+    /// checkout. Returns `None` for a path elsewhere.
     pub(super) fn path_of(&self, repository: &Repository, path: &Path) -> Option<PathBuf> {
         // The checkout itself may be in an ignored folder of the working tree.
         if path.starts_with(&self.root) {
@@ -68,8 +70,8 @@ impl Checkout {
         path.strip_prefix(&repository.root).ok().map(|path| self.root.join(path).components().collect())
     }
 
-    /// Writes the hash of the checked-out files to a file beside the checkout. Returns its path relative to `folder`, as an
-    /// input for templates that depend on all these files.
+    /// Writes the hash of the checked-out tree to a file beside the checkout. Returns the file's path relative to
+    /// `folder`, for use as an input of templates that depend on all files in the tree.
     pub(super) fn note_tree(&self, folder: &Path, tree: &str) -> Result<String, Failure> {
         let path = self.root.with_file_name(TREE);
         fs::write(&path, tree).attempt("write", &path)?;
@@ -86,7 +88,7 @@ impl Checkout {
         let own = self.root.join(".git");
         let format = repository.ask(["rev-parse", "--show-object-format"])?;
         let mut init = git(["init", "--quiet", "--template="]);
-        // An older git knows neither the option nor any other format.
+        // Older git versions support neither this option nor any other format, so omit the default.
         if let Some(format) = format.filter(|format| format != "sha1") {
             init.arg(format!("--object-format={format}"));
         }
@@ -102,7 +104,7 @@ impl Checkout {
         }
         let head = own.join("HEAD");
         fs::write(&head, format!("{}\n", revision.commit)).attempt("write", &head)?;
-        // The user's repository checks out, so that its filters and its remotes for missing objects apply.
+        // Check out from the user's repository, so that its filters and its remotes for missing objects apply.
         let mut read = git(QUIETLY);
         let folder = repository.ask(["rev-parse", "--absolute-git-dir"])?.unwrap_or_default();
         read.arg(format!("--git-dir={folder}")).arg("--work-tree").arg(&self.root);
@@ -111,7 +113,7 @@ impl Checkout {
         Ok(())
     }
 
-    /// Links the dependencies of the working tree that git ignores.
+    /// Links to the working tree's dependencies that git ignores.
     fn link_dependencies(&self, repository: &Repository) -> Result<(), Failure> {
         let mut list = git(QUIETLY);
         list.args(["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"]);

@@ -1,4 +1,4 @@
-//! Runs the user's commands. Each of them receives the signals while it runs; in between, signals end pgfresh.
+//! Runs the user's commands. While a command runs, signals go to the command. Between commands, signals end pgfresh.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::cancellation::{SIGNALS, die_by};
 use crate::failure::Failure;
 use crate::foreground::{self, Ended};
 
-/// Runs the user's commands. Create one for each process. When signals end pgfresh, the guards remove its files.
+/// Runs the user's commands. There must be only one runner in a process. If a signal
+/// ends pgfresh, the guards remove its files.
 #[derive(Debug)]
 pub(super) struct CommandRunner {
     between_commands: Arc<AtomicBool>,
@@ -21,7 +22,7 @@ impl CommandRunner {
         Ok(Self { between_commands: die_by(&SIGNALS)? })
     }
 
-    /// Runs a command to its end.
+    /// Runs a command until it exits.
     pub(super) fn run(&self, server: &Server, command: Command) -> Result<Ended, Failure> {
         self.between_commands.store(false, Ordering::Relaxed);
         let ended = foreground::run(Some(server), command);

@@ -1,4 +1,5 @@
-//! `pgfresh migrate compare`: compares a full build with an older template plus the new migrations.
+//! `pgfresh migrate compare`: compares a full build with the result of running
+//! the new migrations on an older template.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Prints the differences between databases, without the lists that migration tools keep.
+//! Prints the differences between databases, except for those in the bookkeeping tables of migration tools.
 
 use std::io;
 
@@ -11,16 +11,16 @@ use crate::output::{print, print_line};
 
 /// Output width in columns if standard output isn't a terminal.
 const USUAL_WIDTH: usize = 100;
-/// Differences without the lists of tools.
+/// Differences between databases, without those in bookkeeping tables.
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) diff: DatabaseDiff,
-    /// Number of differences in lists of tools.
+    /// Number of differences in bookkeeping tables.
     left_out: usize,
 }
 
 impl Difference {
-    /// Compares two databases. The first one is the older or expected one.
+    /// Compares two databases. `before` is the older or expected database.
     pub(super) fn between(before: AdminConnection, after: AdminConnection) -> Result<Self, Failure> {
         let compared = diff::compare(before, after, &DiffLimits::default());
         let compared = compared.map_err(|error| {
@@ -40,7 +40,7 @@ impl Difference {
         Self { diff, left_out: all - left }
     }
 
-    /// Prints what differs, or `equal` if nothing does.
+    /// Prints the differences under the title `differs`, or prints `equal` if there are none.
     pub(super) fn show(&self, differs: &str, equal: &str) {
         if self.diff.is_empty() {
             print_line!("{equal}");
@@ -55,20 +55,20 @@ impl Difference {
         }
     }
 
-    /// Returns true if definitions differ.
+    /// Returns true if any definitions differ.
     pub(super) fn has_definitions(&self) -> bool {
         !self.diff.schema.is_empty() || self.diff.schema_left_out > 0
     }
 }
 
-/// Returns true if only the number of a column differs. Numbers have gaps where columns were dropped.
+/// Returns true if columns only differ in their numbers, which have gaps where columns were dropped.
 fn is_renumbered(object: &ObjectChange) -> bool {
     let is_same = object.old.is_none() && object.new.is_none() && !object.columns.is_empty();
     is_same && object.columns.iter().all(|column| column.column == "attnum")
 }
 
-/// Returns true if an object is a list of a migration tool, or belongs to one. Such objects have the name of their table
-/// with a suffix, such as `knex_migrations_id_seq`.
+/// Returns true if an object is a migration tool's bookkeeping table or belongs to one. The name of a dependent object
+/// is the table's name with a suffix, such as `knex_migrations_id_seq`.
 fn is_of_list(name: &str) -> bool {
     let words = name.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
     let mut words = words.filter(|word| !word.is_empty());

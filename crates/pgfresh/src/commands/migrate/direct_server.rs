@@ -1,4 +1,4 @@
-//! A server on a copy of a template, which commands reach without a gateway.
+//! Runs a server on a copy of a template. Commands connect to this server directly instead of through a gateway.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,21 +17,21 @@ use crate::progress;
 use crate::terminal_progress::INTERRUPTED;
 use crate::variable::Variable;
 
-/// A server with the databases of a template.
+/// A server with a template's databases.
 #[derive(Debug)]
 pub(super) struct DirectServer<'a> {
     provisioner: &'a Provisioner,
     server: Server,
-    /// TCP port for programs that cannot use a Unix socket.
+    /// TCP port for programs that can't use a Unix socket.
     listener: Option<LoopbackListener>,
-    /// Database of the template.
+    /// The template's database.
     pub(super) database: String,
 }
 
-/// End of a command that must succeed.
+/// Outcome of a command that must succeed.
 pub(super) enum Success {
     Succeeded,
-    /// pgfresh must end with this code.
+    /// A signal or a failure stopped the command, so pgfresh must exit with this code.
     Stopped(ExitCode),
 }
 
@@ -41,13 +41,13 @@ impl<'a> DirectServer<'a> {
         let started = provisioner.start(&progress::announce(context.verbosity))?;
         lifecycle::report_start(context, provisioner, &started);
         let Started { server, session, database, .. } = started;
-        // An open session would prevent commands from renaming or copying the database.
+        // Close the session, because an open session would prevent commands from renaming or copying the database.
         drop(session);
         let listener = LoopbackListener::open(&server, None).attempt("listen on", Path::new("127.0.0.1"))?;
         Ok(Self { provisioner, server, listener, database })
     }
 
-    /// Runs a command on the template's database. Reports its failure under `name`.
+    /// Runs a command on the template's database. A failure is reported under `name`.
     pub(super) fn run(
         &self,
         runner: &CommandRunner,
@@ -67,7 +67,7 @@ impl<'a> DirectServer<'a> {
         }
     }
 
-    /// Copies the template's database. Sessions that the command left open end.
+    /// Copies the template's database, ending sessions that the command left open.
     pub(super) fn copy_to(&self, name: &str) -> Result<(), Failure> {
         let major = self.provisioner.installation.version().major;
         let mut session = self.session("postgres")?;

@@ -1,4 +1,4 @@
-//! Runs git.
+//! Runs git on the repository that contains a folder.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::failure::Failure;
 
-/// Variables that git sets for hooks and aliases. They would make git look into another repository than the folder's.
+/// Variables that git sets for hooks and aliases. They would make git use their repository instead of the folder's.
 const REPOSITORY_VARIABLES: [&str; 7] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -26,7 +26,7 @@ pub(super) struct Repository {
 }
 
 impl Repository {
-    /// Finds the repository of a folder.
+    /// Finds the repository that contains `folder`.
     pub(super) fn of(folder: &Path) -> Result<Self, Failure> {
         let output = run(folder, ["rev-parse", "--show-toplevel"])?;
         if output.status.success() {
@@ -41,7 +41,7 @@ impl Repository {
         ))
     }
 
-    /// Returns git's output, without the last line feed. Returns `None` if git fails.
+    /// Returns git's output without the last line feed, or `None` if git fails.
     pub(super) fn ask<'a>(
         &self,
         words: impl IntoIterator<Item = &'a str>,
@@ -50,7 +50,7 @@ impl Repository {
         Ok(output.status.success().then(|| text_of(&output)))
     }
 
-    /// Runs git, which must succeed. `action` completes "could not".
+    /// Runs git and returns its output, or an error if git fails. `action` completes the error message "could not".
     pub(super) fn expect(&self, action: &str, command: &mut Command) -> Result<Vec<u8>, Failure> {
         let output = finish(command.current_dir(&self.root))?;
         if output.status.success() {
@@ -65,7 +65,7 @@ impl Repository {
     }
 }
 
-/// Returns a git command without the variables of another repository.
+/// Returns a git command whose environment doesn't refer to another repository.
 pub(super) fn git<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new("git");
     command.args(words).stdin(Stdio::null());
@@ -93,7 +93,7 @@ fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim_end_matches(['\n', '\r']).to_owned()
 }
 
-/// Returns git's last error, without the word "fatal" and without a full stop.
+/// Returns git's last error message, without the word "fatal" and without a full stop.
 fn complaint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let line = text.lines().find(|line| line.starts_with("fatal: ")).or_else(|| text.lines().last());

@@ -1,4 +1,4 @@
-//! The command that runs the new migrations.
+//! Determines the command that runs the new migrations.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::progress::some_of;
 use crate::user_command;
 use crate::variable::Variable;
 
-/// Shell script that runs SQL files like the build of a template, and then a setup command if it is not empty.
+/// Shell script that runs SQL files as a template build does, and then the setup command unless it is empty.
 const SCRIPT: &str = "psql=$1 setup=$2; shift 2
 for file; do \"$psql\" -X -q -v ON_ERROR_STOP=1 -f \"$file\" || exit; done
 if [ -n \"$setup\" ]; then exec sh -c \"$setup\"; fi";
@@ -35,21 +35,21 @@ pub(super) struct MigrationCommand {
 }
 
 impl MigrationCommand {
-    /// Uses the user's words, which run in the working directory.
+    /// Creates a command from the user's `words`. The command runs in the working directory.
     pub(super) fn of_words(words: &[OsString]) -> Result<Self, Failure> {
         let folder = crate::settings::working_directory()?;
         Ok(Self { words: words.to_vec(), folder, shown: user_command::to_line(words) })
     }
 
-    /// Uses a command for the shell, which runs in the project's folder.
+    /// Creates a command from a line for the shell. The command runs in `folder`, the project's folder.
     pub(super) fn of_shell(command: &str, folder: PathBuf) -> Self {
         let words = ["sh", "-c", command].map(OsString::from).to_vec();
         Self { words, folder, shown: user_command::to_line(&[command.into()]) }
     }
 
-    /// Finds the command that brings the older template to the state of the working tree: the new SQL files, then the setup
-    /// command, which must skip older migrations. Returns `None` if there are no new files and there is no setup
-    /// command.
+    /// Determines the command that brings the older template to the working tree's state: first the
+    /// new SQL files, then the setup command, which must skip older migrations. Returns `None` if
+    /// there are neither new files nor a setup command.
     pub(super) fn of_template(context: &Context, base: &Base) -> Result<Option<Self>, Failure> {
         let Some(spec) = context.settings()?.with_template()?.template else {
             let failure = Failure::new("cannot tell which command runs the migrations: there is no template");
@@ -59,7 +59,7 @@ impl MigrationCommand {
             let failure = Failure::new("cannot tell which of several templates the migrations change");
             return Err(failure.hint("Choose one with --template NAME.".to_owned()));
         }
-        // Templates that go on from it only add data to the same tables.
+        // Templates that extend this one only add data to the same tables, so use the first template with steps.
         let steps = |spec: &TemplateSpec| spec.setup.is_some() || !spec.sql.is_empty();
         let Some(spec) = spec.chain().into_iter().find(|spec| steps(spec)).cloned() else {
             let failure = Failure::new("cannot tell which command runs the migrations");
@@ -70,7 +70,7 @@ impl MigrationCommand {
         let older = base.spec.chain().into_iter().find(|other| other.name == spec.name).unwrap_or(&base.spec);
         let mut files = new_files(context, &spec, older, &base.revision.name);
         let missing = missing_migrations::find(&base.spec);
-        // The older template has run them under their older names.
+        // The older template has already run the renamed files under their previous names.
         files.retain(|file| !missing.iter().any(|one| one.renamed_to.as_ref() == Some(file)));
         if files.is_empty() && spec.setup.is_none() {
             return Ok(None);
@@ -89,8 +89,8 @@ impl MigrationCommand {
         Ok(Some(Self { words, folder: spec.folder, shown }))
     }
 
-    /// Returns the command for a database at this address. The programs of `installation` are appended to its PATH. Its
-    /// output goes to standard error, because standard output has the report.
+    /// Returns the command for the database at `address`. Appends the programs of `installation` to the command's
+    /// PATH. Sends its output to standard error, because the report goes to standard output.
     pub(super) fn at(&self, address: &Address, env: &[Variable], installation: &Installation) -> Command {
         let (program, rest) = self.words.split_first().expect("a command has a program");
         let mut command = Command::new(program);
@@ -106,8 +106,8 @@ impl MigrationCommand {
 
 const HINT: &str = "Name it, as in \"pgfresh migrate check -- alembic upgrade head\".";
 
-/// Returns the SQL files that only the working tree has, in the order in which a build runs them. Reports older files that
-/// have changed, because a migrated database does not run them again.
+/// Returns the SQL files that only the working tree has, in build order. Reports older files that have changed since,
+/// because an already migrated database doesn't run them again.
 fn new_files(context: &Context, spec: &TemplateSpec, older: &TemplateSpec, revision: &str) -> Vec<String> {
     let all = |spec: &TemplateSpec| -> Vec<String> {
         spec.sql.iter().flat_map(|pattern| matching_files(&spec.folder, pattern)).collect()

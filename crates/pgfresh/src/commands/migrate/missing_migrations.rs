@@ -1,4 +1,5 @@
-//! Migrations that the older template has run, and whose files the working tree has no longer, or under another name.
+//! Finds migrations that the older template has run but whose files have been
+//! removed from the working tree or renamed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,16 +12,16 @@ use super::revision::Revision;
 use crate::notice::notice;
 use crate::progress::some_of;
 
-/// A migration without a file of its name in the working tree.
+/// A migration whose file doesn't exist under the same name in the working tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MissingMigration {
-    /// Path of the older revision's file, relative to the template's folder.
+    /// Path of the file in the older revision, relative to the template's folder.
     path: String,
-    /// Path of the working tree's file with the same text. `None` if no file has it.
+    /// Path of the working tree's file with the same contents. `None` if there is no such file.
     pub(super) renamed_to: Option<String>,
 }
 
-/// Finds the missing migrations of an older template and of those that it extends.
+/// Finds the missing migrations of an older template and of the templates it extends.
 pub(super) fn find(older: &TemplateSpec) -> Vec<MissingMigration> {
     older.chain().into_iter().flat_map(missing_of).collect()
 }
@@ -40,7 +41,8 @@ fn missing_of(spec: &TemplateSpec) -> Vec<MissingMigration> {
     older.filter(|path| !project.join(path).exists()).filter_map(of_missing).collect()
 }
 
-/// Returns the files in `folder` that the template's migrations are in. Its inputs may be any files.
+/// Returns the files in `folder` that contain the template's migrations. Not all
+/// of the template's inputs are migrations.
 fn migrations_in(folder: &Path, spec: &TemplateSpec) -> BTreeSet<String> {
     let files = |patterns: &[String]| -> Vec<String> {
         patterns.iter().flat_map(|pattern| matching_files(folder, pattern)).collect()
@@ -49,7 +51,7 @@ fn migrations_in(folder: &Path, spec: &TemplateSpec) -> BTreeSet<String> {
     files(&spec.sql).into_iter().chain(inputs).collect()
 }
 
-/// Reports the missing migrations, because no command undoes them.
+/// Reports the missing migrations, because no command undoes them in a migrated database.
 pub(super) fn report(missing: &[MissingMigration], revision: &Revision) {
     let (renamed, removed): (Vec<_>, Vec<_>) = missing.iter().partition(|one| one.renamed_to.is_some());
     let removed: Vec<_> = removed.into_iter().map(|one| one.path.clone()).collect();

@@ -1,4 +1,4 @@
-//! Runs the migration command on a lease of the older template, and keeps transcripts of its sessions.
+//! Runs the migration command on a lease of the older template, and transcribes its sessions.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -22,25 +22,25 @@ use crate::service::{ServeOptions, Service, leases_failed};
 use crate::user_command::NO_SESSION;
 use crate::variable::Variable;
 
-/// Interval of looking for statements that wait for a lock.
+/// Interval between checks for statements that wait for a lock.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time from which a waiting statement counts.
+/// Minimum wait before a waiting statement is reported.
 const LONG: Duration = Duration::from_secs(3);
-/// Time for which a lease outlives its last session.
+/// How long a lease outlives its last session: longer than any run takes.
 const WHOLE_RUN: Duration = Duration::from_hours(24);
-/// Maximum wait for running statements after the command's end.
+/// Maximum wait for running statements after the command has ended.
 const REST_TIMEOUT: Duration = Duration::from_mins(1);
-/// Time without a statement after which the wait ends.
+/// The wait ends after this time without a statement.
 const QUIET: Duration = Duration::from_secs(1);
-/// Interval of looking for running statements.
+/// Interval between checks for running statements.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The run of a migration command.
+/// A completed run of a migration command.
 #[derive(Debug)]
 pub(super) struct ObservedRun {
     pub(super) transcripts: Vec<SessionTranscript>,
     pub(super) ended: Ended,
-    /// Sentences about statements that waited for another session of the migration.
+    /// Sentences about statements that waited for another of the migration's sessions.
     pub(super) waits: Vec<String>,
 }
 
@@ -54,12 +54,12 @@ impl ObservedRun {
         env: &[Variable],
     ) -> Result<Self, Failure> {
         let mut options = ServeOptions::new(base.context.settings()?)?;
-        // Rolling back would undo the migration between two sessions, and so would the end of a lease.
+        // A rollback, or the end of a lease, would undo the migration between two sessions.
         options.isolation = Isolation::Clone;
         options.linger = WHOLE_RUN;
         let provisioner = &base.provisioner;
         let service = lifecycle::serve(context, provisioner, options)?;
-        // A tool may drop the database before it connects to it.
+        // A migration tool may drop the database before connecting to it, so lease the database now.
         service.leases.lease(Isolation::Clone, Some(&service.database), None)?;
         let transcription = service.gateway.transcribe();
         let address = service.address(&service.database);
@@ -83,7 +83,7 @@ impl ObservedRun {
     }
 }
 
-/// Waits for statements of processes that the command has left in the background.
+/// Waits for statements from processes that the command left running in the background.
 fn wait_for_statements(context: &Context, service: &Service, transcription: &Transcription) {
     let begun = Instant::now();
     let (mut busy, mut is_announced) = (begun, false);
@@ -101,7 +101,7 @@ fn wait_for_statements(context: &Context, service: &Service, transcription: &Tra
     }
 }
 
-/// Calls `run`, and meanwhile reports statements that wait for another session. Returns the reports, too.
+/// Calls `run`. In the meantime, reports statements that wait for another session. Returns the result and the reports.
 fn watched<T>(
     service: &Service,
     transcription: &Arc<Transcription>,
@@ -126,7 +126,7 @@ fn watched<T>(
     (result, waits.into_inner().unwrap_or_default())
 }
 
-/// Reports a session's statement if it has waited for a lock for long, once.
+/// Reports a session's statement, once, if it has waited for a lock longer than [`LONG`].
 fn report_wait(
     server: &Server,
     session: &mut Option<AdminConnection>,
@@ -146,8 +146,8 @@ fn report_wait(
     }
 }
 
-/// Returns a description of the session that a backend waits for. Returns `None` if it waits for none, or if the server
-/// does not answer.
+/// Describes the session that `backend` waits for. Returns `None` if `backend`
+/// doesn't wait or the server doesn't respond.
 fn holder_of(server: &Server, session: &mut Option<AdminConnection>, backend: i32) -> Option<String> {
     let sql = format!(
         "SELECT a.state, a.query FROM unnest(pg_catalog.pg_blocking_pids({backend})) AS b(pid) \

@@ -1,7 +1,7 @@
-//! Old code on the migrated database: runs the suite of the older revision there.
+//! Tests old code on the migrated database, by running the older revision's suite there.
 //!
-//! Between a migration and the deployment of the new code, the old code works with the new schema. If the suite fails, it
-//! also runs on the database before the migration, so that failures from before the migration do not count.
+//! Between a migration and the deployment of the new code, the old code works with the new schema. If the suite fails,
+//! it also runs on the database before the migration, so that failures that already existed don't count.
 
 mod failures;
 
@@ -30,7 +30,7 @@ use crate::service::{ServeOptions, Service};
 use crate::user_command;
 use crate::variable::Variable;
 
-/// The suite of the older revision.
+/// The older revision's suite, with everything needed to run it.
 #[derive(Debug)]
 pub(super) struct OldCode<'a> {
     pub(super) context: &'a Context,
@@ -48,7 +48,7 @@ struct SuiteRun {
 }
 
 impl OldCode<'_> {
-    /// Runs the suite on the database that `migration` has migrated. Returns `None` if a signal ended it.
+    /// Runs the suite on a database migrated by `migration`. Returns `None` if a signal ended the suite.
     pub(super) fn try_on(&self, migration: &MigrationCommand) -> Result<Option<SuiteOutcome>, Failure> {
         let command = user_command::to_line(self.command);
         let revision = &self.base.revision.name;
@@ -80,11 +80,12 @@ impl OldCode<'_> {
         }
     }
 
-    /// Runs the suite on a server with the older template, which `migration` may change first.
+    /// Runs the suite on a server with the older template. With `migration`, migrates the template's database first.
     fn run(&self, migration: Option<&MigrationCommand>) -> Result<SuiteRun, Failure> {
         let mut options = ServeOptions::new(self.base.context.settings()?)?;
         if options.isolation == Isolation::Server {
-            // Further servers would start from the template before the migration.
+            // Additional servers would start from the template in its state
+            // before the migration, so use clones instead.
             options.isolation = Isolation::Clone;
         }
         let provisioner = &self.base.provisioner;
@@ -109,9 +110,10 @@ impl OldCode<'_> {
         Ok(SuiteRun { ended, failures, failed_tests: failed_tests(&output).into_iter().collect() })
     }
 
-    /// Migrates the template's database of the new server.
+    /// Migrates the template's database on the new server.
     fn migrate(&self, started: &mut Started, migration: &MigrationCommand) -> Result<(), Failure> {
-        // The session would prevent copies of its database, which no longer equals the cache entry.
+        // The session would prevent copies of the database. Drop the entry, too, because the database
+        // will no longer equal the cached template.
         (started.session, started.entry) = (None, None);
         let listener =
             LoopbackListener::open(&started.server, None).attempt("listen on", Path::new("127.0.0.1"))?;

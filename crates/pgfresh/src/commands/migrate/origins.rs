@@ -1,4 +1,4 @@
-//! Names the migration and the file of each statement.
+//! Determines which migration and which file each statement comes from.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::git::git;
 use crate::bounded_file;
 use crate::failure::Failure;
 
-/// Maximum size of a migration's file in bytes.
+/// Maximum size of a migration file in bytes.
 const MOST_BYTES: u64 = 16_000_000;
 
-/// Sets the migration of each statement of the report, and the files of the migrations.
+/// Sets each statement's migration in the report, and the migrations' files.
 pub(super) fn name(
     base: &Base,
     observations: &Observations,
@@ -46,7 +46,7 @@ pub(super) fn name(
     Ok(())
 }
 
-/// Returns the paths that git lists.
+/// Returns the paths that git lists when run with `words`.
 fn list(base: &Base, words: &[&str]) -> Result<Vec<String>, Failure> {
     let listed = base.repository.expect("list the files of the repository", &mut git(words))?;
     let paths = listed.split(|byte| *byte == 0).filter_map(|path| std::str::from_utf8(path).ok());

@@ -1,4 +1,4 @@
-//! Prints the report of a check and writes its files.
+//! Prints a check's report and writes its files.
 
 use migrations::MigrationReport;
 
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::notice::print_notice;
 use crate::report_file::{self, Format};
 
-/// Writes the files, and prints annotations for GitHub on standard error and the report on standard output.
+/// Writes the files, then prints GitHub annotations on standard error and the report on standard output.
 pub(super) fn publish(report: &MigrationReport, arguments: &CheckMigrations) -> Result<(), Failure> {
     let document = report.report();
     let written = report_file::write_each(&arguments.report, |file| match file.format {

@@ -1,28 +1,28 @@
-//! Finds the revision from before the migrations.
+//! Finds the revision to compare with, from before the migrations.
 
 use super::git::Repository;
 use crate::failure::Failure;
 use crate::settings::pull_request_target;
 
-/// Usual names of the default branch.
+/// Usual names of default branches.
 const USUAL: [&str; 4] = ["origin/main", "origin/master", "main", "master"];
 const FULL_CLONE: &str =
     "Fetch it, as with \"git fetch --unshallow\"; in GitHub's checkout action, set fetch-depth to 0.";
 
-/// The revision from before the migrations.
+/// The revision before the migrations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Revision {
-    /// Hash of the commit.
+    /// Full commit hash.
     pub(super) commit: String,
-    /// Short hash of the commit.
+    /// Short commit hash.
     pub(super) short: String,
     /// Name with the short hash, such as `main (1a2b3c4)`.
     pub(super) name: String,
 }
 
 impl Revision {
-    /// Finds the commit of `wanted`. Without it, finds the commit where the current branch left the default branch, or
-    /// the branch that the pull request goes to.
+    /// Finds the commit named by `wanted`. Without `wanted`, finds the commit where the current branch diverged from
+    /// the pull request's target branch, or from the default branch outside of a pull request.
     pub(super) fn find(repository: &Repository, wanted: Option<&str>) -> Result<Self, Failure> {
         match wanted {
             Some(wanted) => Self::named(repository, wanted),
@@ -31,7 +31,7 @@ impl Revision {
     }
 
     fn named(repository: &Repository, wanted: &str) -> Result<Self, Failure> {
-        // A job of CI often has only the remote's branches.
+        // A CI job's clone often only has the remote's branches.
         for name in [wanted.to_owned(), format!("origin/{wanted}")] {
             if let Some(commit) = commit_of(repository, &name)? {
                 return Self::new(repository, commit, wanted);
@@ -81,12 +81,13 @@ impl Revision {
     }
 }
 
-/// Returns the commit of a revision, or `None` if it does not exist.
+/// Returns the commit that `name` refers to, or `None` if there is no such revision.
 fn commit_of(repository: &Repository, name: &str) -> Result<Option<String>, Failure> {
     repository.ask(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])
 }
 
-/// Returns the branch that the current one is for, and its name without the remote.
+/// Returns the commit of the branch that the current branch will be merged into,
+/// and that branch's name without the remote.
 fn default_branch(repository: &Repository) -> Result<Option<(String, String)>, Failure> {
     let target = pull_request_target().map(|name| format!("origin/{name}"));
     let remote = repository.ask(["symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"])?;

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::print_line;
 
-/// Copies of the database before the migrations and after the first way up.
+/// Names of the database's copies: before the migrations, and after the first migration up.
 const BEFORE: &str = "pgfresh_before";
 const UP: &str = "pgfresh_up";
 
@@ -36,7 +36,7 @@ pub(crate) fn execute(context: &Context, arguments: &Roundtrip) -> Result<ExitCo
     ] {
         let ended = server.run(&runner, name, command, &arguments.env);
         if ended.is_err() {
-            // The first difference may be the cause.
+            // The first difference may have caused the failure, so report it.
             publish(arguments.json, &base, &differences, false);
         }
         if let Success::Stopped(code) = ended? {

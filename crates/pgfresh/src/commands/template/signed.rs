@@ -35,7 +35,7 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let written = write_new(&beside, &public.to_text())
         .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(0o644)));
     if let Err(error) = written {
-        // A secret key is useless without its public key. This run created the file, so removing it is safe.
+        // A secret key is useless without its public key. This invocation created the file, so removing it is safe.
         drop(fs::remove_file(file));
         return Err(could_not(&beside, &error));
     }

@@ -1,4 +1,4 @@
-//! `pgfresh template import --statistics`: prints the planner's statistics of a database.
+//! `pgfresh template import --statistics`: prints a database's planner statistics.
 
 use std::path::Path;
 

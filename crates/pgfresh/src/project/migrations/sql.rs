@@ -29,7 +29,7 @@ pub(super) fn goose(folder: &Folder) -> Option<Migrations> {
 pub(super) fn golang_migrate(folder: &Folder) -> Option<Migrations> {
     let up = |file: &&String| file.ends_with(".up.sql") && number(name(file)).is_some();
     let file = folder.files().iter().find(up)?;
-    // sqlx names reversible migrations in the same way, so these files may belong to sqlx.
+    // sqlx names reversible migrations in the same way, so leave a project that uses sqlx to [`sqlx`].
     if folder.text("Cargo.toml").contains("sqlx") {
         return None;
     }

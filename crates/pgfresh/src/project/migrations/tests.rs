@@ -283,7 +283,7 @@ fn sql_tools(name: &str, place: &str) -> Vec<Case> {
     ]
 }
 
-/// Returns projects without a tool, or whose tool is recognized by its SQL files alone.
+/// Returns a Diesel project, and projects with SQL files but without a tool.
 fn sql_files(name: &str) -> Vec<Case> {
     vec![
         Case::new(

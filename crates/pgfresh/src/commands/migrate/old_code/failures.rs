@@ -1,11 +1,12 @@
-//! Finds the statements that failed in transcripts.
+//! Finds failed statements in transcripts.
 
 use std::collections::BTreeMap;
 
 use migrations::BrokenStatement;
 use pgwire::{NormalizedStatement, SessionTranscript, StatementNames};
 
-/// Failed statements without their values. The key is the statement and its SQLSTATE, because messages can have values.
+/// Failed statements without their values. The key consists of the statement and the
+/// SQLSTATE, because messages can contain values.
 pub(super) type Failures = BTreeMap<(String, String), BrokenStatement>;
 
 /// Returns the statements that failed.
@@ -17,7 +18,7 @@ pub(super) fn find(transcripts: &[SessionTranscript]) -> Failures {
             let texts = names.read(&request.messages);
             let Some(outcome) = &request.outcome else { continue };
             let Some(error) = &outcome.error else { continue };
-            // The statements before the failed one have a tag each.
+            // Each statement before the failed one has a tag, so the number of tags is the failed statement's index.
             let Some(text) = texts.get(outcome.tags.len()).or(texts.last()) else { continue };
             let statement = NormalizedStatement::read(text).text;
             failures.entry((statement.clone(), error.sqlstate.clone())).or_insert_with(|| BrokenStatement {
